@@ -117,11 +117,17 @@ def sample(out: Path) -> None:
 )
 @click.option("--out", type=PATH, required=True, help="folder to write, new or empty")
 @click.option(
-    "--private", type=PATH, help="folder for what names files or patients  [default: OUT.private]"
+    "--private",
+    type=PATH,
+    help="folder for what names files or patients  [default: OUT.private]",
 )
 @click.option("--layout", default="auto", show_default=True, help="name of a known data set")
 @click.option(
-    "--size", default=299, show_default=True, type=click.IntRange(32), help="side of the crops [px]"
+    "--size",
+    default=299,
+    show_default=True,
+    type=click.IntRange(32),
+    help="side of the crops [px]",
 )
 @click.option(
     "--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"])
@@ -155,7 +161,9 @@ def prepare(**options) -> None:
     for notice in manifest["notices"]:
         click.echo(notice)
     _describe_split("split.csv", manifest["splits"]["split.csv"])
-    click.echo(f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected")
+    click.echo(
+        f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"
+    )
     private = options["private"] or options["out"].with_name(options["out"].name + ".private")
     for reason, number in manifest["rejected"].items():
         click.echo(f"  {number} {reason}")
@@ -173,7 +181,9 @@ def prepare(**options) -> None:
 @click.option("--seed", type=int, help="[default: as before]")
 @click.option("--folds", default=5, show_default=True, help="number of folds")
 @click.option(
-    "--labels", type=PATH, help="CSV with image_id, grade and other corrected columns of labels.csv"
+    "--labels",
+    type=PATH,
+    help="CSV with image_id, grade and other corrected columns of labels.csv",
 )
 @click.option(
     "--out",
@@ -266,7 +276,9 @@ def kernels(names: tuple[str, ...]) -> None:
 
 @main.command()
 @click.argument("study", type=PATH)
-@click.option("--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]")
+@click.option(
+    "--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]"
+)
 @INSTANCE
 @click.option(
     "--only", default="", help="one run alone, by scenario and repetition, such as C3-r02"
@@ -278,7 +290,10 @@ def kernels(names: tuple[str, ...]) -> None:
     help="go on with a changed notebook",
 )
 @click.option(
-    "--machines", default=1, type=click.IntRange(1), help="rehearse runs of so many machines here"
+    "--machines",
+    default=1,
+    type=click.IntRange(1),
+    help="rehearse runs of so many machines here",
 )
 @click.option(
     "--dask", "address", default="", help="hand the runs to the Dask cluster at this address"
@@ -305,7 +320,9 @@ def run(study: Path, address: str, on: str, yes: bool, machines: int, **options)
     elif address:
         failures = run_on_cluster(study, ROOT, address, **options)
     else:
-        failures = run_study(study, ROOT, **options, machines=machines, wait=bool(options["only"]))
+        failures = run_study(
+            study, ROOT, **options, machines=machines, wait=bool(options["only"])
+        )
     if failures:
         what = "1 run" if len(failures) == 1 else f"{len(failures)} runs"
         raise click.ClickException(f"{what} failed:\n" + "\n".join(failures))
@@ -374,7 +391,9 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     multiple=True,
     help="a column in which pooled rows may differ, such as mode or commit",
 )
-@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
+@click.option(
+    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
+)
 @click.option(
     "--paper",
     type=click.Choice(COMPARED_BY, case_sensitive=False),
@@ -387,7 +406,9 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     multiple=True,
     help="a further parameter of the notebook and its value",
 )
-@click.option("--deposit", type=PATH, help="new folder for report, rows and checksums, to publish")
+@click.option(
+    "--deposit", type=PATH, help="new folder for report, rows and checksums, to publish"
+)
 def report(
     folders: tuple[Path, ...],
     out: Path | None,
@@ -490,9 +511,14 @@ def evaluate(
     multiple=True,
     help="a column in which pooled rows may differ, such as mode or commit",
 )
-@click.option("--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed")
+@click.option(
+    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
+)
 def claims(
-    folders: tuple[Path, ...], out: Path | None, allow: tuple[str, ...], exclude: tuple[str, ...]
+    folders: tuple[Path, ...],
+    out: Path | None,
+    allow: tuple[str, ...],
+    exclude: tuple[str, ...],
 ) -> None:
     """List every claim of the papers with the verdict of the rows below the folders; without
     one, count the claims.
@@ -517,7 +543,9 @@ def claims(
         rows = list_paper_rows(name, runs)
         may_differ = [*paper.may_differ, *allowed]
         try:
-            selection = select_paper(name, rows, folders, exclude=exclude, may_differ=may_differ)
+            selection = select_paper(
+                name, rows, folders, exclude=exclude, may_differ=may_differ
+            )
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
@@ -554,13 +582,17 @@ def claims(
     type=POSITIVE,
     help="that the endpoint answers, mean of a month",
 )
-@click.option("--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that")
+@click.option(
+    "--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that"
+)
 @click.option(
     "--accuracy-within",
     type=POSITIVE,
     help="margin of AUC and kappa that a format may lose  [default: any]",
 )
-@click.option("--instance", default="", help="whose price machines of no table have, over labels")
+@click.option(
+    "--instance", default="", help="whose price machines of no table have, over labels"
+)
 @click.option(
     "--allow", multiple=True, help="a column in which pooled rows may differ, such as commit"
 )
@@ -669,7 +701,9 @@ def export(
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256, test.image_id),
+        labelled=Labelled(
+            test.images, test.grade, test.patient_id, split_sha256, test.image_id
+        ),
         force=force,
         say=click.echo,
     )
@@ -689,7 +723,10 @@ def export(
 @click.argument("model", type=PATH)
 @click.argument("images", type=PATH, nargs=-1, required=True)
 @click.option(
-    "--out", type=PATH, required=True, help="CSV to write; it names the files, so keep it private"
+    "--out",
+    type=PATH,
+    required=True,
+    help="CSV to write; it names the files, so keep it private",
 )
 @click.option(
     "--workers",
@@ -706,7 +743,9 @@ def export(
     "--split", default="split.csv", show_default=True, help="split table of a prepared folder"
 )
 @click.option(
-    "--external", is_flag=True, help="the model learned from no photograph of this prepared folder"
+    "--external",
+    is_flag=True,
+    help="the model learned from no photograph of this prepared folder",
 )
 def predict(
     model: Path,
@@ -777,7 +816,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
-@click.option("--requests", "num_requests", default=25, show_default=True, help="in a closed loop")
+@click.option(
+    "--requests", "num_requests", default=25, show_default=True, help="in a closed loop"
+)
 @click.option(
     "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]"
 )

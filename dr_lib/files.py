@@ -86,7 +86,9 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
         places = [place for place, name in enumerate(names) if name in numbers]
         for row in rows.values():
             for place in places:
-                row[place : place + 1] = [cell.replace(",", ".") for cell in row[place : place + 1]]
+                row[place : place + 1] = [
+                    cell.replace(",", ".") for cell in row[place : place + 1]
+                ]
     return rows
 
 

@@ -34,7 +34,9 @@ def write_decimals(text: str, lang: str) -> str:
     return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
 
 
-def write_interval(value: float, low: float, high: float, lang: str = "en", form: str = "") -> str:
+def write_interval(
+    value: float, low: float, high: float, lang: str = "en", form: str = ""
+) -> str:
     """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
 
     A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the

@@ -83,7 +83,9 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
 }
-THOUSANDS = re.compile(r"[1-9]\d{0,2}([.,]\d{3})+")  # twenty thousand in Brazil, twenty elsewhere
+THOUSANDS = re.compile(
+    r"[1-9]\d{0,2}([.,]\d{3})+"
+)  # twenty thousand in Brazil, twenty elsewhere
 
 
 class ParameterError(DrError):
@@ -155,7 +157,9 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
             continue
         typed = [line for line in lines if isinstance(line, ast.AnnAssign) and line.value]
         if typed and len(typed) == len(lines):  # a cell of parameters holds nothing else
-            declared = {ast.unparse(line.target): ast.unparse(line.annotation) for line in typed}
+            declared = {
+                ast.unparse(line.target): ast.unparse(line.annotation) for line in typed
+            }
             injected = []
         elif cell.startswith("# Parameters\n"):
             assigned = [line for line in lines if isinstance(line, ast.Assign)]

@@ -38,7 +38,9 @@ facts = hardware.probe()
 plan = hardware.choose(facts)
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
 accelerators = ", ".join(facts.gpus or chips or ["no GPU and no TPU"])
-print(f"{facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, {accelerators}.")
+print(
+    f"{facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, {accelerators}."
+)
 place = f"{plan.accelerator.upper()}, in Keras on {plan.backend}, in {plan.precision}"
 print(f"A training would run on its {place}.")
 

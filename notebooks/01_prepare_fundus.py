@@ -14,15 +14,15 @@
 
 # %% tags=["parameters"]
 # data
-images: str = "sample"  # folder of the photographs, root of a known data set, or the word sample
+images: str = "sample"  # folder of the photographs, root of a known data set, or sample
 labels: str = ""  # CSV of the labels, empty to find it in a known data set
 out: str = "data/prepared"  # folder to write, new or empty
 private: str = ""  # folder for what names files or patients, empty for OUT.private
 layout: str = "auto"  # name of a known data set (not for the sample)
 num_patients: int = 200  # of the sample, where it is not drawn yet
 # how it is prepared
-size: int = 299  # side of the crops, the largest image_size of a training (not for the sample) [px]
-scheme: str = "random"  # random, paper (70/30 without validation) or official (not for the sample)
+size: int = 299  # side of the crops, the largest image_size of a training [px]
+scheme: str = "random"  # random, paper (70/30 without validation) or official
 method: str = "robust"  # how the field of view is found, robust or voets (not for the sample)
 # what is shown
 num_shown: int = 16  # photographs on the contact sheet

@@ -21,7 +21,7 @@ split: str = "split.csv"  # split table of that folder, or the path of one elsew
 task: str = "referable"  # referable or grades
 mode: str = "paper"  # paper (our reading of it), fast (same schedule) or scaled (larger batch)
 model: str = "small_cnn"  # small_cnn, or a network of keras.applications, e.g. EfficientNetV2B0
-weights: str = "none"  # none, imagenet (downloaded) or the path of a weights file without the top
+weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # images per step, over all replicas; mode scaled takes four times as many
 epochs: int = 20  # passes over the training set
@@ -30,7 +30,7 @@ learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
 recipe: str = "full"  # full, few or upper; the last two train parts of mobilenet
 weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
-keep_best: bool = False  # without a validation split, keep the epoch of the best AUC in training
+keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
@@ -138,7 +138,9 @@ print("because", *plan.reasons, sep="\n- ")
 from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.training.train_once import train_once
 
-samples = run.folder / "samples.csv"  # of the machine beside the timed part, its energy among them
+samples = (
+    run.folder / "samples.csv"
+)  # of the machine beside the timed part, its energy among them
 trained = train_once(
     config,
     plan,
@@ -158,8 +160,12 @@ dropped = row["num_images_dropped"]
 print(
     f"{trained.network.name}: {row['num_parameters']:,} parameters, {dropped} photographs dropped"
 )
-print(f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call")
-print(f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times")
+print(
+    f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call"
+)
+print(
+    f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times"
+)
 
 # %% [markdown]
 # What the network saw: photographs, and below them the same as the augmentation changes them. Real
@@ -231,7 +237,9 @@ if task == "grades":
     _, axis = plt.subplots()
     sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True, ax=axis)
     axis.tick_params(axis="y", rotation=0)
-    _ = axis.set(xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}")
+    _ = axis.set(
+        xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}"
+    )
 
 # %% [markdown]
 # The row: everything the report and notebook 11 will read. Of a training that was resumed it names
@@ -325,7 +333,9 @@ from dr_lib.markdown import escape
 
 finds = f"finds referable eyes of the test split with an AUC of **{scores['auc']:.3f}**"
 if task == "grades":
-    finds = f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
+    finds = (
+        f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
+    )
 doubt = " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**"
 Markdown(
     f"One training of **{model}** at {image_size} px on {counts['train']} images of {kind} took"

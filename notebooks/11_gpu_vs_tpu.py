@@ -67,7 +67,9 @@ page.title(words, "A" if published else "", selection)
 outdated = [find_outdated(folder, read_rows(folder), root) for folder in rows.folders]
 num_outdated = sum(map(len, outdated))
 if num_outdated:
-    words = "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
+    words = (
+        "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
+    )
     page.findings([page.say(words).format(num_outdated)])
 
 # %% [markdown]

@@ -15,12 +15,12 @@
 
 # %% tags=["parameters"]
 # what is evaluated
-predictions: str = ""  # one predictions.csv or several, between commas; empty for the latest here
+predictions: str = ""  # predictions.csv, or several between commas; empty: the latest here
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
-thresholds: str = ""  # two thresholds frozen elsewhere, comma separated, for external validation
+thresholds: str = ""  # two thresholds frozen elsewhere, between commas
 # report
 prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
 num_errors: int = 10  # of the worst errors of each kind to list
@@ -111,7 +111,9 @@ page.heading("How well does the model refer?", [names, counts], notice)
 from dr_lib.figures import evaluation as figures
 
 flow = evaluation.count_flow(model)
-page.figure(figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated.")
+page.figure(
+    figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated."
+)
 page.table(flow, "flow", "Photographs and patients of each stage.")
 
 # %% [markdown] tags=["en"]
@@ -151,13 +153,17 @@ if has_none.drop("auc_delong_low").any():
         "A score that all samples of these patients share has no interval; it is not certain."
     )
 if has_none["auc_delong_low"] and not has_none["auc_low"]:
-    page.note("DeLong's interval is not defined here: one of the two kinds has a single patient.")
+    page.note(
+        "DeLong's interval is not defined here: one of the two kinds has a single patient."
+    )
 
 # %% tags=["report"]
 curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
 page.figure(curves, "roc", "ROC curve and precision-recall curve.")
 page.table(own, "points", "Operating points, and what they were chosen on.")
-page.table(measured, "accuracy", "What the operating points do on the test split [95 % interval].")
+page.table(
+    measured, "accuracy", "What the operating points do on the test split [95 % interval]."
+)
 if own.empty:
     page.note(
         "No operating point: there are no validation rows, and the test split is not for choosing."
@@ -216,7 +222,9 @@ figure = figures.plot_calibration(bins, lang)
 page.figure(figure, "calibration", "What came true against the prediction.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
-    page.note("No recalibration: on the validation split the slope is not above 0, or not finite.")
+    page.note(
+        "No recalibration: on the validation split the slope is not above 0, or not finite."
+    )
 num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
 if num_clipped:
     page.note(
@@ -241,7 +249,9 @@ if num_clipped:
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
-page.figure(figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold.")
+page.figure(
+    figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold."
+)
 
 # %% [markdown] tags=["en"]
 # ## What lies behind the scores
@@ -383,7 +393,9 @@ auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
-        words = say("At {} it finds {} of the referable photographs and passes {} of the others.")
+        words = say(
+            "At {} it finds {} of the referable photographs and passes {} of the others."
+        )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
 if model.has_grades:

@@ -18,7 +18,7 @@ model_dir: str = ""  # model folder that notebook 10 wrote, empty makes an untra
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 # data
-data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or the word sample
+data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or sample
 split: str = "split.csv"  # split table of that folder, the one that the model was trained with
 # export
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
@@ -227,7 +227,9 @@ figure
 from dr_lib.serving.export.runtimes import compile_openvino
 
 overhead = timing.pair_latency(times, "keras_predict", reference)
-print(f"model.predict: {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more than {reference}")
+print(
+    f"model.predict: {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more than {reference}"
+)
 profile = pd.DataFrame(columns=["layer", "ms"])
 if "openvino_float32" in paths:
     artifact = read_folder(paths["openvino_float32"]).artifact
@@ -264,7 +266,10 @@ row = run.finish(
         "data_kind": data_kind,
         **{f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()},
         **{f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()},
-        **{f"{name}_ms": float(ms) for name, ms in times.groupby("runtime")["ms"].median().items()},
+        **{
+            f"{name}_ms": float(ms)
+            for name, ms in times.groupby("runtime")["ms"].median().items()
+        },
     }
 )
 print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")

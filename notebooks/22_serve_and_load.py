@@ -14,7 +14,7 @@
 
 # %% tags=["parameters"]
 # model
-served_dir: str = ""  # folder that notebook 21 exported, empty makes one of an untrained network
+served_dir: str = ""  # folder that notebook 21 exported, empty for an untrained network
 model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
@@ -100,7 +100,9 @@ for path in files:
     except DrError:  # no field of view, or no picture
         continue
 if not bodies:
-    raise ValueError(f"photographs: none of {len(files)} JPEG or PNG files there shows a retina")
+    raise ValueError(
+        f"photographs: none of {len(files)} JPEG or PNG files there shows a retina"
+    )
 kind = "synthetic pictures" if is_synthetic else "photographs"
 print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
 
@@ -157,7 +159,11 @@ if not url:
         free.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
     command = [sys.executable, "-m", "dr_lib.serving", "serve", "--model", served.path]
-    command += ["--port", url.rsplit(":", 1)[-1], *(["--threads", str(threads)] if threads else [])]
+    command += [
+        "--port",
+        url.rsplit(":", 1)[-1],
+        *(["--threads", str(threads)] if threads else []),
+    ]
     command += ["--end-with", str(os.getpid())]  # whatever ends this notebook
     server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
     atexit.register(server.kill)  # where there is no Linux
@@ -175,7 +181,8 @@ def is_ready() -> bool:
 while not is_ready():
     if (server and server.poll() is not None) or time.monotonic() - started > 60:
         raise RuntimeError(
-            f"{url}/ping does not say 200" + f"; see {run.folder.name}/server.log" * bool(server)
+            f"{url}/ping does not say 200"
+            + f"; see {run.folder.name}/server.log" * bool(server)
         )
     time.sleep(0.02)
 ready_s = time.monotonic() - started if server else float("nan")
@@ -239,7 +246,9 @@ from dr_lib.runs.monitor import Monitor, summarise
 samples = run.folder / "samples.csv"
 with Monitor(samples, num_gpus=0):
     started = time.monotonic()
-    found = load.find_max_rate(**endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed)
+    found = load.find_max_rate(
+        **endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed
+    )
     load_s = time.monotonic() - started
 shown = [
     "rate_per_s",

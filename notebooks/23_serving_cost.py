@@ -12,11 +12,11 @@
 
 # %% tags=["parameters"]
 # rows
-runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # folders of rows
+runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # with rows
 allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
-instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep the price in each row
+instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep each row's price
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # endpoint
 requests_per_day: float = 20000.0  # that it answers, mean of a month
@@ -132,11 +132,15 @@ COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
 if published:
     paper = cost_table(read_paper_latencies())
     columns = [name for name in COSTS if name in paper]
-    page.table(paper[columns], "costs_published", "Costs from the paper's means of 25 requests.")
+    page.table(
+        paper[columns], "costs_published", "Costs from the paper's means of 25 requests."
+    )
 
 # %% tags=["report"]
 priced = pd.DataFrame()
-if len(summary):  # at the price of the rows, or of the instance above, as if it were this machine
+if len(
+    summary
+):  # at the price of the rows, or of the instance above, as if it were this machine
     label = instance
     if "priced_as" in summary:
         label = summary["priced_as"].replace("", instance)
@@ -234,7 +238,9 @@ if published:
         outcome = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
         hour = page.number(row.saving_per_hour)
         prediction = page.number(abs(row.saving_per_prediction))
-        sentences.append(words.format(authors, cheap, hour, dear, row.model, prediction, outcome))
+        sentences.append(
+            words.format(authors, cheap, hour, dear, row.model, prediction, outcome)
+        )
     sentences.append(page.count_verdicts("B", judged))
 page.findings(sentences or [say("No request has been timed yet.")])
 

@@ -16,19 +16,19 @@
 
 # %% tags=["parameters"]
 # factors
-framework: str = "tensorflow"  # tensorflow (Keras on it), pytorch, mxnet, keras_jax or keras_torch
+framework: str = "tensorflow"  # tensorflow (by Keras), pytorch, mxnet, keras_jax or keras_torch
 dataset: str = "mnist"  # mnist or cifar10
 image_size: int = 32  # side of the square input, 32 or 64 [px]
 network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
 accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
 # data
-data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (for timing only)
+data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (to time)
 data_share: float = 0.0128  # share of the images, 1 for all; MNIST and CIFAR-10 stay 6 to 5
 # training
 batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
-evaluate_every: int = 0  # epochs between looks at the test accuracy, 0 for one at the end [epochs]
+evaluate_every: int = 0  # epochs between tests of the accuracy, 0 for one at the end
 # several machines
 num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
 # machine

@@ -20,7 +20,7 @@ allow: str = ""  # columns in which pooled rows may differ, such as commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one, empty to keep the price in each row
-bill_usd: float = 0.0  # what was really paid for all runs, to find the overhead; 0 if unknown [USD]
+bill_usd: float = 0.0  # what was paid for all runs, to find the overhead; 0 if unknown [USD]
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
@@ -57,8 +57,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     from dr_lib.runs.runner import run_study
 
     print(
-        "no rows there: here are the eight small runs of scenarios_demo.yaml; to make them takes a"
-        " minute and a half"
+        "no rows there: here are the eight small runs of scenarios_demo.yaml; to make them"
+        " takes a minute and a half"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
@@ -163,7 +163,9 @@ cost = scenarios.plot_time_and_cost(timed, lang)
 page.figure(cost, "figure_2_3", "Mean training time of each scenario, and what a run costs.")
 busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
 page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
-memory = scenarios.plot_utilisation(timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang)
+memory = scenarios.plot_utilisation(
+    timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
+)
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
 
 # %% tags=["report"]
@@ -185,7 +187,9 @@ if paths:
 parts = timed
 if "process_s" in timed:
     parts = timed.assign(papermill_s=timed["process_s"] - timed["wall_s"])
-columns = [name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts]
+columns = [
+    name for name in ("papermill_s", "setup_s", "train_s", "process_cpu_s") if name in parts
+]
 by_framework = parts.groupby("framework")
 medians = by_framework[columns].median().assign(n=by_framework.size()).reset_index()
 page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
@@ -221,8 +225,12 @@ except BadSampleError as error:  # an unfinished study has holes
 else:
     figure = scenarios.plot_effects(effects, lang)
     page.figure(figure, "effects", "By how much each level multiplies the time of an epoch.")
-    effects = effects.rename(columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"})
-    page.table(effects, "effects", "Effect of each level on the time of an epoch [95 % interval].")
+    effects = effects.rename(
+        columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
+    )
+    page.table(
+        effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
+    )
     page.figure(
         scenarios.plot_variation(variation, lang),
         "variation",
@@ -253,7 +261,8 @@ if len(machines):
     page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
     if "rehearsed" in timed and timed["rehearsed"].eq(True).any():
         words = (
-            "The machines were rehearsed on one: its CPUs are shared, and no network lies between."
+            "The machines were rehearsed on one: its CPUs are shared, and no network lies"
+            " between."
         )
         page.findings([say(words)])
 
@@ -274,14 +283,21 @@ if (timed["cost_usd"] > 0).any():
     formula_brl = page.number(formula_usd * BRL_PER_USD)
     sums.append(words.format(page.number(formula_usd), formula_brl))
     if bill_usd:
-        overhead_s = fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
+        overhead_s = fit_overhead(
+            paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd
+        )
         words = say("A bill of {} USD asks for {} s of overhead a run.")
         sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
         timed = price(timed, overhead_s)
     page.findings(sums)
     reach_usd = [cost_to_reach(row, accuracy) for row in timed.to_dict("records")]
     by_scenario = timed.assign(cost_to_reach_usd=reach_usd).groupby(keys)
-    columns = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd", "cost_to_reach_usd"]
+    columns = [
+        "cost_usd",
+        "cost_per_epoch_usd",
+        "cost_per_1000_images_usd",
+        "cost_to_reach_usd",
+    ]
     means = by_scenario[columns].mean().assign(n=by_scenario.size())
     page.table(
         means.dropna(axis=1, how="all").reset_index(),
@@ -294,7 +310,9 @@ if published:
     # one bill for the study, so every row has the same; the paper's is of five repetitions
     if bill_usd and len(sums):
         five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
-        timed = timed.assign(study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd)
+        timed = timed.assign(
+            study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd
+        )
     judged = page.judge("C", selection._replace(timed=timed))
 
 # %% [markdown]
@@ -307,7 +325,9 @@ if len(variation):
     alone = by_term.loc[by_term["num_factors"] == 1, "share"]
     percents = [f"{name_term(term, say)} {page.number(100 * x)} %" for term, x in alone.items()]
     rest = page.number(100 * by_term["share"].get("residual", float("nan")))
-    words = say("Of the variation of an epoch's time the factors explain: {}; repetitions {} %.")
+    words = say(
+        "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
+    )
     sentences.append(words.format(", ".join(percents), rest))
 if len(machines) and machines["num_machines"].is_unique and machines["num_machines"].min() == 1:
     for _, row in machines.iloc[1:].iterrows():

@@ -14,11 +14,13 @@
 
 # %% tags=["parameters"]
 # what, each as NAME@BATCH
+# fmt: off
 implementation: str = "paper@1,fused@1,minibatch@32,keras_tensorflow@1,keras_tensorflow@32"  # timed
-device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras stays on the CPU
+# fmt: on
+device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras: the CPU
 # data
 mnist: str = "synthetic"  # keras, the path of an mnist.npz, or synthetic (for timing only)
-data_share: float = 0.05  # share of the training images, the first ones, 1 for all as in the paper
+data_share: float = 0.05  # share of the training images, the first ones, 1 for all
 # training
 epochs: int = 4  # passes over them, 40 in the paper
 replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per core

@@ -45,7 +45,9 @@ setup.set_up(root)
 from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
-rows = open_rows("D", runs, root, default="papermill_runs/mnist_cuda", allow=allow, exclude=exclude)
+rows = open_rows(
+    "D", runs, root, default="papermill_runs/mnist_cuda", allow=allow, exclude=exclude
+)
 selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
@@ -53,7 +55,9 @@ say = Page(lang=lang).say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]
-page.title("CUDA C against Keras: how much is the language?", "D" if published else "", selection)
+page.title(
+    "CUDA C against Keras: how much is the language?", "D" if published else "", selection
+)
 
 # %% [markdown]
 # ## Method
@@ -79,10 +83,14 @@ page.figure(
 try:
     figure = mnist.plot_time_to_accuracy(timed, lang, published=published)
     page.figure(
-        figure, "figure_1b", "Time to reach each accuracy: what unlike batches can be compared by."
+        figure,
+        "figure_1b",
+        "Time to reach each accuracy: what unlike batches can be compared by.",
     )
     figure = mnist.plot_speed_up(timed, lang, published=published)
-    page.figure(figure, "figure_2", "Speed-up over Keras after each epoch. Dotted: unlike batches.")
+    page.figure(
+        figure, "figure_2", "Speed-up over Keras after each epoch. Dotted: unlike batches."
+    )
 except NoRunsError as error:
     print(error)
 

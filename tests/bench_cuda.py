@@ -37,7 +37,11 @@ CASES = (  # implementation, batch size, images of an epoch, times that ours sha
 
 
 def compare(
-    what: str, ours: Callable[[], object], reference: Callable[[], object], images: int, goal: float
+    what: str,
+    ours: Callable[[], object],
+    reference: Callable[[], object],
+    images: int,
+    goal: float,
 ) -> None:
     """Run both in turn after one warm-up; print the medians in us an image, and the ratio's
     median and quartiles.
@@ -74,7 +78,9 @@ def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
         def reference(network=reference_network, x=x, y=y):
             network.train(x, y, x[:1], y[:1], epochs=1)
 
-        compare(f"Keras / {implementation}, batch {batch_size}, CPU", ours, reference, number, goal)
+        compare(
+            f"Keras / {implementation}, batch {batch_size}, CPU", ours, reference, number, goal
+        )
 
 
 def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
@@ -86,7 +92,9 @@ def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
         return
     print(f"{library.device}, {library.num_multiprocessors} multiprocessors")
     for replicas in (1, library.num_multiprocessors):
-        table = mnist.train(library, *data, implementation="fused", epochs=40, replicas=replicas)
+        table = mnist.train(
+            library, *data, implementation="fused", epochs=40, replicas=replicas
+        )
         last = table[table.epoch == 40]
         seconds = np.percentile(last.train_s, [25, 50, 75]).round(2)
         accuracy = last.test_accuracy.median()

@@ -156,7 +156,9 @@ def compare_records(folder: Path) -> None:
     shard = folder / "crops-00000.tfrecord"
 
     def write_ours() -> None:
-        shard.write_bytes(b"".join(records.frame(records.to_example(record)) for _ in range(200)))
+        shard.write_bytes(
+            b"".join(records.frame(records.to_example(record)) for _ in range(200))
+        )
 
     write_ours()
 
@@ -173,7 +175,9 @@ def compare_records(folder: Path) -> None:
                 tf.io.parse_single_example(example, features)["image/encoded"]
             ).numpy()
 
-    compare("200 records read and decoded, ours / TensorFlow, eager", read_ours, read_tensorflow)
+    compare(
+        "200 records read and decoded, ours / TensorFlow, eager", read_ours, read_tensorflow
+    )
 
     def write_tensorflow() -> None:
         with tf.io.TFRecordWriter(str(folder / "tf.tfrecord")) as writer:
@@ -199,7 +203,9 @@ def measure_prepare(folder: Path) -> None:
     decode_ms = []
     for _ in range(ROUNDS):
         for workers in (1, len(cores)):
-            decode_ms += [_time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]]
+            decode_ms += [
+                _time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]
+            ]
             for count in (FEW, MANY):
                 taken, peak = _prepare(folder, count, cores[:workers])
                 seconds.setdefault((workers, count), []).append(taken)
@@ -283,7 +289,9 @@ def _find_rates(seconds: dict[tuple[int, int], list[float]], workers: int) -> np
 
 
 def _spread(values: np.ndarray, digits: int = 1) -> str:
-    return f"{np.median(values):.{digits}f} [{values.min():.{digits}f}, {values.max():.{digits}f}]"
+    return (
+        f"{np.median(values):.{digits}f} [{values.min():.{digits}f}, {values.max():.{digits}f}]"
+    )
 
 
 def main() -> None:

@@ -43,7 +43,9 @@ def draw_study(
     )
 
 
-def estimate(y: np.ndarray, p: np.ndarray, patient: np.ndarray, resamples: int) -> dict[str, tuple]:
+def estimate(
+    y: np.ndarray, p: np.ndarray, patient: np.ndarray, resamples: int
+) -> dict[str, tuple]:
     """The bounds of each kind of interval; of a million patients the values alone."""
     called = p >= THRESHOLD
     once = np.ones(len(y))
@@ -92,7 +94,9 @@ def main() -> None:
         f" coverage {error:.1f} %"
     )
     for name, count in covered.items():
-        print(f"{name:34} truth {truth[name]:6.3f}  covered {100 * count / options.studies:5.1f} %")
+        print(
+            f"{name:34} truth {truth[name]:6.3f}  covered {100 * count / options.studies:5.1f} %"
+        )
     y, p, patient = draw_study(rng, 2500)
     grades = rng.integers(0, 5, (2, len(y)))
     scores = {

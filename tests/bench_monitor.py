@@ -46,13 +46,19 @@ def measure_percent(folder: Path) -> float:
         return 100 * (sum(sampler.cpu_times()[:2]) - start_cpu_s) / (time.monotonic() - start_s)
 
 
-def measure_joules(library: Library, path: Path, zeus: Any) -> tuple[float, float, float, float]:
+def measure_joules(
+    library: Library, path: Path, zeus: Any
+) -> tuple[float, float, float, float]:
     """Energy of one training by Zeus, by the counter and by sampled power [J], and its seconds."""
     data = load_mnist("synthetic")
     with Monitor(path, period_s=PERIOD_S, num_gpus=1):
         zeus.begin_window("training")
         mnist.train(
-            library, *data, implementation="fused", epochs=40, replicas=library.num_multiprocessors
+            library,
+            *data,
+            implementation="fused",
+            epochs=40,
+            replicas=library.num_multiprocessors,
         )
         theirs = zeus.end_window("training")
     ours = summarise(path)
@@ -82,7 +88,9 @@ def compare_energy(folder: Path) -> None:
     )
     for name, joules in {"counter": counted, "sampled power": sampled}.items():
         ratios = joules / theirs
-        print(f"  {name} / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
+        print(
+            f"  {name} / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
+        )
 
 
 def main() -> None:

@@ -40,7 +40,9 @@ def build(model: str, folder: Path) -> dict[str, Path]:
     for name in FORMATS:
         made[name] = folder / name
         convert(network, name, made[name], calibration=crops)
-    runtimes = set(RUNTIMES) - (set() if "avx512_bf16" in read_cpu_flags() else {"openvino_bf16"})
+    runtimes = set(RUNTIMES) - (
+        set() if "avx512_bf16" in read_cpu_flags() else {"openvino_bf16"}
+    )
     return {name: made[RUNTIMES[name]] for name in RUNTIMES if name in runtimes}
 
 
@@ -55,7 +57,9 @@ def main() -> None:
     pin_tensorflow(1)
     keras.utils.set_random_seed(0)
     known = [
-        flag for flag in ("avx2", "avx512bw", "avx512_vnni", "amx_int8") if flag in read_cpu_flags()
+        flag
+        for flag in ("avx2", "avx512bw", "avx512_vnni", "amx_int8")
+        if flag in read_cpu_flags()
     ]
     print(
         f"{probe().cpu}: {', '.join(known) or 'instructions unknown'}; one thread, n ="
@@ -64,7 +68,9 @@ def main() -> None:
     for model in arguments.models:
         with tempfile.TemporaryDirectory() as folder:
             times = compare_latency(
-                build(model, Path(folder)), draw_crops(1, side=224)[0], num_rounds=arguments.rounds
+                build(model, Path(folder)),
+                draw_crops(1, side=224)[0],
+                num_rounds=arguments.rounds,
             )
         for name in RUNTIMES:
             if name in set(times["runtime"]):

@@ -67,7 +67,8 @@ def measure_prepare(folder: Path) -> dict[str, list[float]]:
     outs = (folder / f"records-{turn}" for turn in count())
     cv2.setNumThreads(1)
     rates = find_rates(
-        NUM, lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1)
+        NUM,
+        lambda: prepare(images, folder / f"{NUM}.csv", next(outs), scheme="paper", workers=1),
     )
     mb = sum(file.stat().st_size for file in images.iterdir()) / NUM / 1e6
     mib = sum(file.stat().st_size for file in folder.glob("records-0/*.tfrecord")) / NUM / 2**20
@@ -94,7 +95,9 @@ def measure_dask(_: Path) -> dict[str, list[float]]:
     ) as cluster:
         with map_over(1, cluster.scheduler_address) as map_items:
             return {
-                "h": find_rates(HANDED_OUT, lambda: list(map_items(bytes, [RECORD] * HANDED_OUT)))
+                "h": find_rates(
+                    HANDED_OUT, lambda: list(map_items(bytes, [RECORD] * HANDED_OUT))
+                )
             }
 
 
@@ -174,7 +177,10 @@ def render(rates: pd.DataFrame) -> str:
         _table([["", *rates.index], ["", *rates["median"]], ["", *spread]]),
         "; ".join(about),
         f"N = {N:,}, R = {RUNS:,}, h/c = {_round(h / c)}, 2 g/(c N) = {_round(2 * g / c / N)}:",
-        *(_table([list(table), *zip(*table.values(), strict=True)]) for table in (prepared, run)),
+        *(
+            _table([list(table), *zip(*table.values(), strict=True)])
+            for table in (prepared, run)
+        ),
     ]
     return "\n\n".join(tables)
 
@@ -182,7 +188,8 @@ def render(rates: pd.DataFrame) -> str:
 def _table(lines: list[list]) -> str:
     """A table in Markdown, numbers with three digits."""
     head, *rows = [
-        [_round(cell) if isinstance(cell, float) else str(cell) for cell in line] for line in lines
+        [_round(cell) if isinstance(cell, float) else str(cell) for cell in line]
+        for line in lines
     ]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
 
@@ -198,7 +205,10 @@ def main() -> None:
     facts = hardware.probe()
     path = ROOT / "tests" / "scale.csv"
     rows = []
-    about = {"hardware": f"{facts.cpu}, {facts.num_cpus} cores", "commit": read_commit(ROOT)[:12]}
+    about = {
+        "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
+        "commit": read_commit(ROOT)[:12],
+    }
     parts = (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs)
     for measure in (
         part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv

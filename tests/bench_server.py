@@ -35,7 +35,9 @@ def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
     from dr_lib.data.photograph.pixels import shrink
     from dr_lib.serving.untrained import export_untrained
 
-    crops = [shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)]
+    crops = [
+        shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)
+    ]
     return export_untrained(
         folder / "served", "mobilenet", 224, format_name, examples=np.stack(crops)
     ).path

@@ -45,7 +45,9 @@ def open_crops(data_dir: Path, number: int, num_threads: int = 0) -> StoredCrops
     return prepared.open_crops(prepared.photographs.iloc[rows], SIZE, num_threads)
 
 
-def compare(what: str, number: int, ours: Callable[[], object], peer: Callable[[], object]) -> None:
+def compare(
+    what: str, number: int, ours: Callable[[], object], peer: Callable[[], object]
+) -> None:
     """Run both in turn after one warm-up; print images a second of wall and of CPU time, and the
     ratios' quartiles.
     """
@@ -101,7 +103,8 @@ def compare_processes(data_dir: Path, workers: int) -> None:
             lambda: list(pool.map(decode_part, [data_dir] * len(parts), parts)),
         )
         sizes = [
-            child.memory_info().rss / 2**20 for child in psutil.Process().children(recursive=True)
+            child.memory_info().rss / 2**20
+            for child in psutil.Process().children(recursive=True)
         ]
     print(
         f"{what}: the processes' first 400 images took {took:.1f} s, the largest holds"

@@ -124,7 +124,9 @@ def build(
     if frozen_input:
         made = setup.train_batches[0]
         made = (
-            made if plan.backend == "tensorflow" else tuple(map(keras.ops.convert_to_tensor, made))
+            made
+            if plan.backend == "tensorflow"
+            else tuple(map(keras.ops.convert_to_tensor, made))
         )
         same_batch = type(
             "SameBatch", (type(setup.train_batches),), {"__getitem__": lambda self, index: made}
@@ -172,7 +174,9 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by
     tf.data.
     """
-    plan = hardware.choose(hardware.probe(), hardware.Request(backend="tensorflow", num_devices=1))
+    plan = hardware.choose(
+        hardware.probe(), hardware.Request(backend="tensorflow", num_devices=1)
+    )
     hardware.activate(plan)
     import tensorflow as tf
 

@@ -69,7 +69,9 @@ def count_wrong(what: str, variation: float, n: int, studies: int, rng) -> dict[
         parts = measure(claim, Cells([], cells))
         for case in wrong:
             place, relation = case.split()
-            is_above = (place == "inside") == (relation == "<=")  # the bound lies above the truth
+            is_above = (place == "inside") == (
+                relation == "<="
+            )  # the bound lies above the truth
             value = truth * (1 + JUST if is_above else 1 - JUST)
             asked = claim.model_copy(update={"relation": relation, "value": value})
             verdict = decide(asked, parts).verdict
@@ -114,7 +116,8 @@ def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -
     paper's.
     """
     draws = [
-        (rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n)) for _ in range(studies)
+        (rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n))
+        for _ in range(studies)
     ]
     found = [difference_interval(*pair, level=0.9) for pair in draws]
     return float(np.mean([-AUC_MARGIN < each.low and each.high < AUC_MARGIN for each in found]))
@@ -132,7 +135,9 @@ def main() -> None:
     for margin in (0.02, 0.05):  # the gate's default, and one that fewer patients can answer
         wrong, needed = count_false_passes(max(200, studies // 5), rng, margin)
         passed = f"a true loss of {margin} of AUC passes in {wrong:.1%}"
-        print(f"gate: {passed} at the {needed} patients it asks for; 6 % is the limit", flush=True)
+        print(
+            f"gate: {passed} at the {needed} patients it asks for; 6 % is the limit", flush=True
+        )
     print(
         "modes: an AUC that is the margin lower counts in"
         f" {count_false_modes(20 * studies, rng):.1%}; 5 % is the limit"

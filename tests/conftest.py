@@ -27,7 +27,9 @@ def pytest_configure(config: pytest.Config) -> None:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
     os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-    os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=1"  # 0 gives NaN on several devices
+    os.environ["XLA_FLAGS"] = (
+        "--xla_backend_optimization_level=1"  # 0 gives NaN on several devices
+    )
 
 
 @pytest.fixture(scope="session")
@@ -53,7 +55,9 @@ def clone(tmp_path) -> Path:
     the real one.
     """
     for name in ("dr_lib", "notebooks"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     return tmp_path
 
 

@@ -181,7 +181,9 @@ def main() -> int:
     """Print the answers; 1 where a grade differs from that of this process, or a probability by
     more than it may.
     """
-    if missing := [package for program, package in PACKAGES.items() if not shutil.which(program)]:
+    if missing := [
+        package for program, package in PACKAGES.items() if not shutil.which(program)
+    ]:
         sys.exit(f"not here, and needed: apt-get install {' '.join(missing)}")
     if os.geteuid():
         sys.exit("debootstrap and buildah need root: sudo make container")

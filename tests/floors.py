@@ -59,7 +59,9 @@ def main() -> int:
             for line in re.sub(r"#.*", "", (ROOT / "requirements.txt").read_text()).split()
         ]
         print(
-            f"{name}:", ", ".join(f"{package} {packages[package]}" for package in asked), flush=True
+            f"{name}:",
+            ", ".join(f"{package} {packages[package]}" for package in asked),
+            flush=True,
         )
         with tempfile.TemporaryDirectory() as folder:
             clone = Path(folder)

@@ -196,7 +196,14 @@ def execute(
     kernel = clone / "jupyter" / "kernels" / runtime.name / "kernel.json"
     kernel.parent.mkdir(parents=True, exist_ok=True)
     kernel.write_text(json.dumps(spec), encoding="utf-8")
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar", "--execution-timeout", "600"]
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        "--no-progress-bar",
+        "--execution-timeout",
+        "600",
+    ]
     command += ["-k", runtime.name, f"notebooks/{notebook}.ipynb", "out.ipynb"]
     command += [word for name, value in parameters.items() for word in ("-p", name, str(value))]
     # without the path to this repository the kernel has the clone's library alone
@@ -220,7 +227,9 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     )
     environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
     environment |= {"PYTHONPATH": str(clone)}
-    code = "import sys; sys.executable = sys.argv.pop(1); from dr_lib.__main__ import main; main()"
+    code = (
+        "import sys; sys.executable = sys.argv.pop(1); from dr_lib.__main__ import main; main()"
+    )
     command = [sys.executable, "-c", code, str(put_stand_ins(clone / "bin"))]
     command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
     ran = subprocess.run(
@@ -271,7 +280,9 @@ def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list
 def find_unlike(row: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """The columns of a row that have another value than expected."""
     unlike = [name for name in expected if row[name] != expected[name]]
-    return [f"{name} of the row is {row[name]!r}, expected {expected[name]!r}" for name in unlike]
+    return [
+        f"{name} of the row is {row[name]!r}, expected {expected[name]!r}" for name in unlike
+    ]
 
 
 def read_newest_row(clone: Path) -> dict[str, Any]:
@@ -310,7 +321,12 @@ def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
 
 
 def print_line(
-    runtime: Runtime, shipped: dict[str, str], title: str, seconds: float, used: str, outcome: str
+    runtime: Runtime,
+    shipped: dict[str, str],
+    title: str,
+    seconds: float,
+    used: str,
+    outcome: str,
 ) -> None:
     """Print a line of the table."""
     versions = [shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax")]
@@ -373,7 +389,8 @@ def main() -> int:
                 wrong += try_runtime(runtime, source, Path(folder), asked.reports)
             continue
         missing = (
-            f"{runtime.name}: not run, Python {runtime.python} is not on this machine: install it"
+            f"{runtime.name}: not run, Python {runtime.python} is not on this machine:"
+            " install it"
         )
         print(missing)
         if asked.names:

@@ -61,7 +61,8 @@ def test_a_command_that_is_kept_names_no_folder_of_this_machine(tmp_path, monkey
     monkeypatch.setattr(command, "ROOT", tmp_path)
     monkeypatch.setattr(command.sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
     assert (
-        write_lasting_command("report", "my runs") == ".venv/bin/python -m dr_lib report 'my runs'"
+        write_lasting_command("report", "my runs")
+        == ".venv/bin/python -m dr_lib report 'my runs'"
     )
     monkeypatch.setattr(command.sys, "executable", "/opt/lab/bin/python3")
     assert write_lasting_command("plan") == "python -m dr_lib plan"

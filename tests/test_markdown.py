@@ -34,12 +34,19 @@ def test_a_text_is_shown_as_it_is(text, place):
     """By nbconvert, which renders reports, and as CommonMark with tables, which GitHub shows."""
     source = place.format(escape(text))
     expected = re.sub(r"\*\*|^- ", "", place).format(" ".join(text.split()))
-    for html in (markdown2html(source), MarkdownIt("gfm-like", {"linkify": False}).render(source)):
+    for html in (
+        markdown2html(source),
+        MarkdownIt("gfm-like", {"linkify": False}).render(source),
+    ):
         inside = re.sub(r"</?(p|strong|ul|li)>", "", html)
         assert "<" not in inside and unescape(inside).strip() == expected
 
 
 def test_plain_names_stay_as_they_are():
     """A file of Markdown can be read as it is, too."""
-    for name in ("inception_v3_299", "2 x Tesla T4 (Intel(R) Xeon(R) CPU)", "0.5 [0.4, 0.6] px"):
+    for name in (
+        "inception_v3_299",
+        "2 x Tesla T4 (Intel(R) Xeon(R) CPU)",
+        "0.5 [0.4, 0.6] px",
+    ):
         assert escape(name) == name

@@ -40,7 +40,13 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     like for like.
     """
     notebook = execute(
-        clone, "40_mnist_cuda", kernel, mnist=str(digits), data_share=1.0, device="cpu", epochs=2
+        clone,
+        "40_mnist_cuda",
+        kernel,
+        mnist=str(digits),
+        data_share=1.0,
+        device="cpu",
+        epochs=2,
     )
     rows = read_rows(clone)
     assert set(rows) == {
@@ -128,7 +134,9 @@ def test_a_study_of_implementations(clone, digits):
         "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )
     command = [sys.executable, "-m", "dr_lib", "run"]
-    ran = subprocess.run([*command, study], cwd=clone, check=True, capture_output=True, text=True)
+    ran = subprocess.run(
+        [*command, study], cwd=clone, check=True, capture_output=True, text=True
+    )
     assert "paper needs a GPU" in ran.stdout
     text = report(clone, "trial", lang="pt")
     assert (
@@ -141,7 +149,10 @@ def test_a_study_of_implementations(clone, digits):
         "CUDA C true gradient, batch 1, CPU",
         "Keras / JAX, batch 1, CPU",
     )
-    assert alike.n == 2 and alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
+    assert (
+        alike.n == 2
+        and alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high
+    )
     several = study.read_text().replace(
         "[paper@1, true_gradient@1, keras_jax@1]", "['fused@1, minibatch@32']"
     )

@@ -56,7 +56,9 @@ def execute(
 def papermill_command(name: str, **parameters) -> list[str]:
     """The same at the command line, in the clone."""
     options = [
-        text for parameter, value in parameters.items() for text in ("-p", parameter, str(value))
+        text
+        for parameter, value in parameters.items()
+        for text in ("-p", parameter, str(value))
     ]
     return [
         sys.executable,
@@ -71,14 +73,17 @@ def papermill_command(name: str, **parameters) -> list[str]:
 
 def read_rows(clone: Path) -> list[dict]:
     """The rows that runs outside a study have left."""
-    return [json.loads(path.read_text()) for path in clone.glob("papermill_runs/adhoc/rows/*.json")]
+    return [
+        json.loads(path.read_text()) for path in clone.glob("papermill_runs/adhoc/rows/*.json")
+    ]
 
 
 def texts(notebook: nbformat.NotebookNode) -> str:
     """All that the cells printed or displayed as text."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     data = [
-        str(output.get("text", "")) + json.dumps(output.get("data", {}).get("text/markdown", ""))
+        str(output.get("text", ""))
+        + json.dumps(output.get("data", {}).get("text/markdown", ""))
         for output in outputs
     ]
     tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
@@ -142,7 +147,12 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     (photographs / "images" / "scribble.jpg").write_text("not a photograph")
     with (photographs / "labels.csv").open("a") as file:
         file.write("scribble.jpg,900,left,0\n")
-    parameters = {"images": "mine", "labels": "mine/labels.csv", "out": "prepared", "num_shown": 8}
+    parameters = {
+        "images": "mine",
+        "labels": "mine/labels.csv",
+        "out": "prepared",
+        "num_shown": 8,
+    }
     notebook = execute(clone, "01_prepare_fundus", kernel, **parameters)
     manifest = json.loads((clone / "prepared" / "manifest.json").read_text())
     assert manifest["num_photographs"] == 33 and manifest["num_rejected"] == 1
@@ -176,7 +186,12 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     execute(clone, "10_train", kernel, **wishes, repetition=3)
     (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
     row = json.loads(path.read_text())
-    assert (row["study"], row["repetition"], row["seed"], row["status"]) == ("adhoc", 3, 23, "ok")
+    assert (row["study"], row["repetition"], row["seed"], row["status"]) == (
+        "adhoc",
+        3,
+        23,
+        "ok",
+    )
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert (
         row["data_kind"] == "synthetic"
@@ -201,7 +216,9 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     written = pd.read_csv(left / "predictions.csv")
     again = pd.read_csv(clone / "again.csv")  # the model says the same
     pd.testing.assert_frame_equal(written, again, atol=1e-5)
-    assert str(small_sample.parent) not in path.read_text()  # a row names no folder of this machine
+    assert (
+        str(small_sample.parent) not in path.read_text()
+    )  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert (
         "não comparáveis" in text
@@ -242,7 +259,11 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
         "ok",
         True,
     )
-    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == ("DataParallel", 8, 1)
+    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == (
+        "DataParallel",
+        8,
+        1,
+    )
     assert "jax: installed here are jax" in texts(notebook) and num_pictures(notebook) == 2
     assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 1
 
@@ -366,7 +387,9 @@ def test_30_refuses_trains_and_monitors(clone, fresh_kernel):
 @pytest.mark.slow
 def test_30_trains_in_another_frameworks_kernel(clone):
     """PyTorch in its own environment writes the same row."""
-    check_scenario(clone, find_kernel_name("dr-torch"), "pytorch", "cifar10", 640, evaluate_every=0)
+    check_scenario(
+        clone, find_kernel_name("dr-torch"), "pytorch", "cifar10", 640, evaluate_every=0
+    )
 
 
 def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every):
@@ -392,7 +415,14 @@ def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every
         "num_images_train",
         "num_images_dropped",
     )
-    assert [row[name] for name in known] == [framework, dataset, "synthetic", "cpu", num_images, 0]
+    assert [row[name] for name in known] == [
+        framework,
+        dataset,
+        "synthetic",
+        "cpu",
+        num_images,
+        0,
+    ]
     assert len(row["epoch_s"]) == 2 and sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
     assert (
         len(row["epoch_accuracy"]) == (2 if evaluate_every else 0)
@@ -406,7 +436,10 @@ def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every
     ] * 4
     assert "parameters" in texts(notebook)
     streams = [
-        output for cell in notebook.cells for output in cell.get("outputs", []) if "name" in output
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "name" in output
     ]
     # TensorFlow greets there
     assert not [output["text"] for output in streams if output["name"] == "stderr"]
@@ -447,7 +480,10 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     )
     assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
-    assert "s de custo adicional por execução" in text and "início do papermill e do kernel" in text
+    assert (
+        "s de custo adicional por execução" in text
+        and "início do papermill e do kernel" in text
+    )
     assert (
         "no Jupyter kernel no-such-kernel" in text
         and 'a Rede 2 leva "no mínimo 10%" mais tempo' in text
@@ -529,9 +565,10 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
         and "import " not in re.sub('data:[^"]*', "", text)
     )
     difference = pd.read_csv(tmp_path / "out" / "comparison.csv")
-    assert (difference["model"][0], difference["reference"][0]) == ("two", "one") and difference[
-        "delta_auc_high"
-    ][0] < 0
+    assert (difference["model"][0], difference["reference"][0]) == (
+        "two",
+        "one",
+    ) and difference["delta_auc_high"][0] < 0
     items = pd.read_csv(tmp_path / "out" / "checklist.csv").query("guideline == 'STARD'")
     flow = items.set_index("item").loc["19"]
     assert flow["status"] == "filled by this run"
@@ -540,7 +577,8 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     assert card.startswith("# Model card: one") and "*author must fill*" in card
     tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
     paths = [
-        write(tmp_path, table, name) for table, name in zip(tables, ("abroad", "home"), strict=True)
+        write(tmp_path, table, name)
+        for table, name in zip(tables, ("abroad", "home"), strict=True)
     ]
     asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "external")}
     said = texts(execute(clone, "12_evaluate", kernel, **asked))
@@ -597,7 +635,9 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert "the server ended with status 0" in texts(asked)
     (row,) = [row for row in read_rows(clone) if row["notebook"] == "22_serve_and_load"]
     assert (
-        row["max_rate_per_s"] > 0 and row["format"] == "litert_int8" and row["usd_per_hour"] == 0.23
+        row["max_rate_per_s"] > 0
+        and row["format"] == "litert_int8"
+        and row["usd_per_hour"] == 0.23
     )
     sent = pd.read_csv(adhoc / row["requests"])
     assert (
@@ -637,7 +677,9 @@ def write_served(study: Path) -> None:
         pd.concat([table, loaded]).to_csv(path, index=False)
         about = {"run_id": str(k), "requests": f"runs/{k}/requests.csv", "deployment": str(k)}
         priced = {"study": "mine", "priced_as": "ml.m5.xlarge"}
-        write_row(study, copy_row("22", "litert_int8", **about, **priced) | {"usd_per_hour": 0.23})
+        write_row(
+            study, copy_row("22", "litert_int8", **about, **priced) | {"usd_per_hour": 0.23}
+        )
     write_row(study, copy_row("21", run_id="e", study="mine"))
 
 
@@ -667,7 +709,10 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     )
     assert "SYNTHETIC SAMPLE" not in text  # that is no name of images for timing
     if name == "23_serving_cost":
-        assert "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict" in text
+        assert (
+            "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict"
+            in text
+        )
         assert "a million cost 1.33 USD at the price of ml.m5.xlarge" in text
         assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
         assert "max_rate_per_s" not in text
@@ -714,7 +759,9 @@ def test_23_without_rows_shows_the_paper_alone(clone, kernel):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to end a process with its parent")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="asks Linux to end a process with its parent"
+)
 def test_22_leaves_no_server_behind(clone, small_sample):
     """The runner of its study is killed while requests are sent: papermill, kernel and server
     end too.

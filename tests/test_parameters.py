@@ -84,7 +84,9 @@ def list_words(comment: str) -> set[str]:
     return set(items) if is_list else set()
 
 
-@pytest.mark.parametrize("path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
+)
 def test_the_tables_of_parameters_and_the_notebooks_say_the_same(path):
     """What a comment lists can be chosen and nothing else; a path is known as one."""
     declared = papermill.inspect_notebook(str(path))
@@ -114,7 +116,16 @@ def test_a_number_of_two_countries_is_asked_about(tmp_path, text, message):
     for command in (
         ["price", str(tmp_path), "--p99-ms", "300", "--requests-per-day", text],
         ["price", str(tmp_path), "--p99-ms", text, "--requests-per-day", "300"],
-        ["load", "http://127.0.0.1:9", "--images", str(tmp_path), "--out", "x", "--bound-ms", text],
+        [
+            "load",
+            "http://127.0.0.1:9",
+            "--images",
+            str(tmp_path),
+            "--out",
+            "x",
+            "--bound-ms",
+            text,
+        ],
         ["run", "papermill_runs/demo.yaml", "--max-hours", text],
         ["report", str(tmp_path), "-p", "requests_per_day", text, "--paper", "B"],
     ):
@@ -122,7 +133,9 @@ def test_a_number_of_two_countries_is_asked_about(tmp_path, text, message):
         assert said.exit_code and said.output.rstrip().endswith(message), said.output
 
 
-@pytest.mark.parametrize("text", ["20000", "20.5", "0.125", "0,125", "1.0000", "1e3", "2026.11"])
+@pytest.mark.parametrize(
+    "text", ["20000", "20.5", "0.125", "0,125", "1.0000", "1e3", "2026.11"]
+)
 def test_other_numbers_are_read_as_they_are(text):
     """A share never begins with thousands, and no one groups four digits."""
     check_digits(text)

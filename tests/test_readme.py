@@ -13,7 +13,9 @@ from tests.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 # network, account
-ELSEWHERE = r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "
+ELSEWHERE = (
+    r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "
+)
 SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
 LITTLE = {
     "weights: imagenet": "weights: none",
@@ -69,7 +71,9 @@ def test_each_command_is_found_without_an_activated_environment(readme):
     expected on the PATH.
     """
     lines = [
-        line for command in read_commands(ROOT / readme) for line in re.split(r"[;|&]+", command)
+        line
+        for command in read_commands(ROOT / readme)
+        for line in re.split(r"[;|&]+", command)
     ]
     programs = [re.sub(r"^(\w+=\S* )+", "", line.strip()).split()[:1] for line in lines]
     assert (

@@ -53,7 +53,16 @@ MAY_KNOW = {  # who may know whom
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = ("models", "explain", "graders", "resident", "checkpoint", "recorder", "fit", "frozen")
+TRAINING = (
+    "models",
+    "explain",
+    "graders",
+    "resident",
+    "checkpoint",
+    "recorder",
+    "fit",
+    "frozen",
+)
 MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
     f"training/{name}.py": {"keras"} for name in TRAINING
 }
@@ -174,11 +183,11 @@ def test_exceptions_are_a_tree(trees):
                     children[node.name] = bases
             if isinstance(node, ast.ExceptHandler) and node.type:
                 caught += f" {ast.unparse(node.type)}"
-            elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
-                "isinstance",
-                "suppress",
-            ):
+            is_call = isinstance(node, ast.Call)
+            if is_call and ast.unparse(node.func) in ("isinstance", "suppress"):
                 caught += f" {ast.unparse(node)}"
+            if isinstance(node, ast.Assign):  # what a notebook raised is known by a text
+                caught += f" {ast.unparse(node.value)}"
     assert len(children) <= 20, sorted(children)
     assert {name for name, bases in children.items() if bases != ["DrError"]} == {"DrError"}
     assert [name for name in children if not re.search(rf"\b{name}\b", caught)] == []
@@ -202,7 +211,9 @@ def test_what_runs_in_foreign_kernels_needs_little(name):
     top = ast.Module(
         [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
     )
-    assert {module.split(".")[0] for module in imports(top)} <= LIGHT | MAY_IMPORT.get(name, set())
+    assert {module.split(".")[0] for module in imports(top)} <= LIGHT | MAY_IMPORT.get(
+        name, set()
+    )
     annotated = [
         node
         for node in tree.body
@@ -214,7 +225,8 @@ def test_what_runs_in_foreign_kernels_needs_little(name):
 def test_importing_the_library_costs_nothing():
     """`import dr_lib` imports no other package."""
     code = (
-        "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) - before))"
+        "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) -"
+        " before))"
     )
     out = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
@@ -235,7 +247,9 @@ def test_a_notebook_has_no_outputs_and_names_its_kernel(source):
 
 def test_no_notebook_without_a_source():
     """Every .ipynb has its .py."""
-    assert [p.stem for p in sorted(ROOT.glob("notebooks/*.ipynb"))] == [p.stem for p in NOTEBOOKS]
+    assert [p.stem for p in sorted(ROOT.glob("notebooks/*.ipynb"))] == [
+        p.stem for p in NOTEBOOKS
+    ]
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
@@ -246,7 +260,9 @@ def test_every_parameter_is_typed_and_explained(source):
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
-    assert len(known) == sum(not line.startswith("#") for line in cell.source.splitlines() if line)
+    assert len(known) == sum(
+        not line.startswith("#") for line in cell.source.splitlines() if line
+    )
     assert all(
         p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"]
         for p in known.values()
@@ -269,7 +285,8 @@ def test_the_readme_shows_what_was_measured(readme):
     with (ROOT / "tests" / "measured.csv").open(encoding="utf-8") as file:
         measured = list(csv.DictReader(file))
     table = re.search(
-        "(?s)<!-- measured -->(.*)<!-- /measured -->", (ROOT / readme).read_text(encoding="utf-8")
+        "(?s)<!-- measured -->(.*)<!-- /measured -->",
+        (ROOT / readme).read_text(encoding="utf-8"),
     )[1]
     lines = [
         [cell.strip() for cell in line.split("|")[1:-1]]
@@ -338,7 +355,9 @@ def test_the_readme_calculates_from_what_was_measured(readme):
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_what_the_readme_shows_and_links_is_there(readme):
     """Every picture, notebook and file that it names by a path."""
-    found = re.findall(r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8"))
+    found = re.findall(
+        r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8")
+    )
     assert (
         "docs/figure_1.png" in found
         and [path for path in found if not (ROOT / path).exists()] == []
@@ -353,7 +372,9 @@ def test_the_readme_counts_the_claims_as_the_table_does(readme):
     from dr_lib.evidence.claims import count_claims
 
     text = (ROOT / readme).read_text(encoding="utf-8")
-    lines = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip().splitlines()[2:]
+    lines = (
+        re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip().splitlines()[2:]
+    )
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     expected = [[str(value) for value in row] for row in count_claims().itertuples(index=False)]
     columns = range(4) if readme == "README.md" else (0, 3)
@@ -410,5 +431,10 @@ def test_commands_in_texts_exist():
     for name, rest in found:
         if name == "serve":  # hands its options on to dr_lib.serving
             continue
-        options = {option for parameter in main.commands[name].params for option in parameter.opts}
-        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (name, rest)
+        options = {
+            option for parameter in main.commands[name].params for option in parameter.opts
+        }
+        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (
+            name,
+            rest,
+        )

@@ -126,9 +126,13 @@ def find_nvcc() -> str | None:
 
 def _compile(command: list[str], extras: tuple[tuple[str, ...], ...] = ((),)) -> Path:
     """The library that a command makes with the first extra flags that the compiler has."""
-    cpu = set(re.findall(r"^(?:flags|Features).*", read_text(Path("/proc/cpuinfo")), re.MULTILINE))
+    cpu = set(
+        re.findall(r"^(?:flags|Features).*", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
+    )
     version = _run([command[0], "--version"])
-    key = hashlib.sha256(repr((command, extras, version, find_cpu_model(), sorted(cpu))).encode())
+    key = hashlib.sha256(
+        repr((command, extras, version, find_cpu_model(), sorted(cpu))).encode()
+    )
     for path in sorted(SOURCE.parent.glob("*.cu*")):
         key.update(path.read_bytes())
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dr_lib"
@@ -160,7 +164,9 @@ def _run(command: list[str]) -> str:
     except (OSError, subprocess.SubprocessError) as error:
         raise DrError(f"{command[0]} does not run ({error}): repair or replace it") from error
     if result.returncode:
-        output = (result.stderr or result.stdout).strip()[:1500]  # the first error is to be mended
+        output = (result.stderr or result.stdout).strip()[
+            :1500
+        ]  # the first error is to be mended
         raise DrError(f"{' '.join(command)}\nfailed with status {result.returncode}: {output}")
     return result.stdout
 

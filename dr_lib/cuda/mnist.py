@@ -155,7 +155,9 @@ def gradients(
     size = 1 if implementation == "paper" else len(x)
     of_batches = np.zeros((len(x) // size, NUM_PARAMETERS), np.float32)
     for k, gradient in enumerate(of_batches):
-        library.call("cnn_gradients", number, x[k * size :], y[k * size :], size, flat, gradient)
+        library.call(
+            "cnn_gradients", number, x[k * size :], y[k * size :], size, flat, gradient
+        )
     return unflatten(of_batches.mean(axis=0))
 
 

@@ -16,7 +16,8 @@ from dr_lib.errors import DrError
 # Microaneurysms, haemorrhages, hard and soft exudates: IDRiD_01_MA.tif, or MA/007-1774-100.tif as
 # DDR has it.
 MASK = re.compile(
-    r"(?:^|/)(?:(?:MA|HE|EX|SE)/([^/]+)|([^/]+)_(?:MA|HE|EX|SE))\.(?:tif|tiff|png)$", re.IGNORECASE
+    r"(?:^|/)(?:(?:MA|HE|EX|SE)/([^/]+)|([^/]+)_(?:MA|HE|EX|SE))\.(?:tif|tiff|png)$",
+    re.IGNORECASE,
 )
 
 
@@ -62,7 +63,9 @@ def read_masks(paths: Iterable[Path]) -> np.ndarray:
     """Read the masks of one photograph, (height, width) bool: where any of them is not black."""
     masks = [cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) for path in paths]
     if any(mask is None for mask in masks):
-        raise DrError("a mask cannot be read: it has to be a picture, as large as its photograph")
+        raise DrError(
+            "a mask cannot be read: it has to be a picture, as large as its photograph"
+        )
     return np.any(np.stack(masks), axis=0)
 
 
@@ -78,7 +81,9 @@ def crop_mask(mask: np.ndarray, circle: Circle, size: int) -> np.ndarray:
         (size, size) float32: the share of each pixel that lesions cover, 0 to 1.
     """
     x, y, radius = circle
-    fine = max(1, round(2 * radius / size))  # readings of each pixel of the crop, then their mean
+    fine = max(
+        1, round(2 * radius / size)
+    )  # readings of each pixel of the crop, then their mean
     step = 2 * radius / size / fine
     left = x - radius + step / 2
     top = y - radius + step / 2

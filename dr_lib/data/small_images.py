@@ -48,7 +48,9 @@ def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
     Raises:
         DrError: the file is missing or holds something else, or Keras cannot load MNIST.
     """
-    arrays = _draw("mnist", 1.0, seed=0) if source == "synthetic" else _read(str(source), "mnist")
+    arrays = (
+        _draw("mnist", 1.0, seed=0) if source == "synthetic" else _read(str(source), "mnist")
+    )
     return [array[..., 0] if array.ndim == 4 else array for array in arrays]
 
 
@@ -141,11 +143,15 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
     """
     path = _fetch(dataset) if source == "keras" else Path(source).expanduser()
     if not path.is_file():
-        raise DrError(f"{path}: no such file; give keras, synthetic or the path of an .npz file")
+        raise DrError(
+            f"{path}: no such file; give keras, synthetic or the path of an .npz file"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = [file[name] for name in ARRAYS]
-    except Exception as error:  # NumPy raises whatever its readers of zip files and of arrays meet
+    except (
+        Exception
+    ) as error:  # NumPy raises whatever its readers of zip files and of arrays meet
         raise DrError(
             f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}"
         ) from error
@@ -157,10 +163,15 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
         is_shape = images.shape[1:] in (shape, shape[:2] if shape[2] == 1 else shape)
         if images.dtype != np.uint8 or not is_shape or not num_images:
             raise DrError(f"{name} {labels.shape}, the images not uint8 (n, {shape})")
-        if labels.shape not in ((num_images,), (num_images, 1)) or labels.dtype.kind not in "iu":
+        if (
+            labels.shape not in ((num_images,), (num_images, 1))
+            or labels.dtype.kind not in "iu"
+        ):
             raise DrError(f"{name} {labels.shape}, the labels not {num_images} integers")
         if labels.min() < 0 or labels.max() >= NUM_CLASSES:
-            raise DrError(f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to 9")
+            raise DrError(
+                f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to 9"
+            )
         checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
     return checked
 
@@ -180,7 +191,9 @@ def _fetch(dataset: str) -> Path:
             f" keras.datasets.{dataset} by load_images in the main environment first"
         )
     # loading needs no backend, but Keras does not start without one that is installed
-    backends = [name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)]
+    backends = [
+        name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)
+    ]
     fetched = subprocess.run(
         [sys.executable, "-m", __name__, dataset, path],
         env={**os.environ, "KERAS_BACKEND": [*backends, "numpy"][0]},

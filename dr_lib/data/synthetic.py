@@ -125,13 +125,17 @@ def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
     rng = np.random.default_rng(seed)
     look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
     image, (x, y, radius), _ = draw_eye(1, "right", look, rng)
-    outside = np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
+    outside = (
+        np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
+    )
     left = round(x - 0.5 * radius)
     top = round(y - 0.5 * radius)
     part = image[top : top + round(radius), left : left + round(radius)]
     page = np.full_like(image, 250)
     for line in range(60, look.height, 40):
-        cv2.putText(page, "Words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2)
+        cv2.putText(
+            page, "Words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2
+        )
     pictures = {
         "white around it": np.where(outside[..., None], np.uint8(245), image),
         "squashed": cv2.resize(image, (look.width, 600), interpolation=cv2.INTER_AREA),
@@ -179,7 +183,9 @@ def _draw_lesions(canvas, grade, rng):
     """
     disc, macula, red, yellow, soft = canvas
     amount = rng.uniform(1.5, 3.8)  # mean density over the canvas
-    dots, blots, rings, wool = (rng.integers((most + 3) // 4, most + 1) for most in LESIONS[grade])
+    dots, blots, rings, wool = (
+        rng.integers((most + 3) // 4, most + 1) for most in LESIONS[grade]
+    )
     places = rng.uniform(-0.85, 0.85, (200, 2))
     places = places[(np.hypot(*places.T) < 0.85) & (np.hypot(*(places - disc).T) > 0.18)]
     _draw_spots(red, places[:dots], (0.012, 0.018), RED, rng)
@@ -400,7 +406,9 @@ def draw_sample(
         raise DrError(f"num_patients is {num_patients}: draw at least one")
     out = Path(out)
     note = out / "sample.json"
-    parameters = json.dumps({"data_kind": "synthetic", "num_patients": num_patients, "seed": seed})
+    parameters = json.dumps(
+        {"data_kind": "synthetic", "num_patients": num_patients, "seed": seed}
+    )
     is_new = not out.exists() or not any(out.iterdir())
     if not is_new and not (note.exists() and note.read_text() == parameters):
         raise DrError(

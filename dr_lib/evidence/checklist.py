@@ -23,7 +23,8 @@ NOT_APPLICABLE = "not applicable"
 NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
 NO_INTERVAL = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
 METHODS = (
-    "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net benefit"
+    "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net"
+    " benefit"
 )
 
 
@@ -66,7 +67,9 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         words = "{} patients learned from, {} of validation, {} of test; none on two sides"
         partition = words.format(*sides)
     if "grade" in test and test["grade"].notna().all():
-        grades = test.loc[test["referable"] == 1, "grade"].astype(int).value_counts().sort_index()
+        grades = (
+            test.loc[test["referable"] == 1, "grade"].astype(int).value_counts().sort_index()
+        )
         outcome = "referable: grade 2 or worse"
         severity = f"true grade {_list_counts(grades)}"
     if len(calibrated) > 1:
@@ -87,13 +90,17 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         "model": predictions.name,
         "version": predictions.version,
         "synthetic": (
-            "synthetic sample, not photographs" if predictions.is_synthetic else "none: photographs"
+            "synthetic sample, not photographs"
+            if predictions.is_synthetic
+            else "none: photographs"
         ),
         "tested_on": predictions.dataset if names_data else "",
         "trained_on": data_sets["trained_on"].iloc[0] if names_data else "",
         "methods": METHODS,
         "flow": f"{images['offered']} photographs offered, {images['evaluated']} evaluated",
-        "events": f"{len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable",
+        "events": (
+            f"{len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
+        ),
         "missing": f"{images['test'] - len(test)} photographs without a usable answer",
         "ungradable": "; ".join([*ungradable, f"not usable {images.get('not usable', 0)}"]),
         "partition": partition,
@@ -114,7 +121,9 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
 def write_auc(row: pd.Series, lang: str = "en", no_interval: str = NO_INTERVAL) -> str:
     """An AUC with its interval, or of how many patients it is and why there is none."""
     text = write_span(row, "auc", lang)
-    return text if np.isfinite(row["auc_low"]) else no_interval.format(text, row["num_patients"])
+    return (
+        text if np.isfinite(row["auc_low"]) else no_interval.format(text, row["num_patients"])
+    )
 
 
 def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
@@ -127,7 +136,9 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
         A row per item: `guideline`, `item` (its number, where it is known), `topic`, `status`
         (FILLED, OPEN or NOT_APPLICABLE), `text`.
     """
-    items = pd.read_csv(Path(__file__).with_name("checklist.csv"), dtype=str, keep_default_na=False)
+    items = pd.read_csv(
+        Path(__file__).with_name("checklist.csv"), dtype=str, keep_default_na=False
+    )
     text = items["fact"].map(lambda fact: facts.get(fact, ""))
     status = text.ne("").map({True: FILLED, False: OPEN})
     status = status.mask(items["fact"] == "-", NOT_APPLICABLE)
@@ -137,7 +148,9 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
 def write_card(facts: Mapping[str, str]) -> str:
     """The model card as Markdown, of the same facts as the checklist."""
     template = Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")
-    return template.format_map({name: escape(text) or f"*{OPEN}*" for name, text in facts.items()})
+    return template.format_map(
+        {name: escape(text) or f"*{OPEN}*" for name, text in facts.items()}
+    )
 
 
 def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -98,7 +98,9 @@ class Claim(BaseModel):
     numerator: Conditions
     denominator: Conditions = ()
     conditions: Conditions = ()  # the work of both sides
-    every_cell: bool = False  # what holds at least, always or in all; else of the mean over cells
+    every_cell: bool = (
+        False  # what holds at least, always or in all; else of the mean over cells
+    )
     cells: PositiveInt = 1  # of the paper's design
     hardware: str = "any"  # or the paper's, in words
     counted: bool = False  # one count is all there is to know

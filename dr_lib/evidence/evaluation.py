@@ -23,7 +23,12 @@ from dr_lib.statistics.bootstrap import (
     score_roc,
     score_shares,
 )
-from dr_lib.statistics.calibration import bin_probabilities, fit_recalibration, fit_slope, to_logit
+from dr_lib.statistics.calibration import (
+    bin_probabilities,
+    fit_recalibration,
+    fit_slope,
+    to_logit,
+)
 from dr_lib.statistics.clustered import (
     at_prevalence,
     choose_threshold,
@@ -55,7 +60,12 @@ STAGES = {  # of the flow: the side of the split
 CALIBRATED = ("as predicted", "recalibrated")
 ERRORS = ("missed", "false alarm")
 UNKNOWN = Interval(np.nan, np.nan, np.nan, 0)
-NO_POINT = {"point": np.nan, "threshold": np.nan, "sensitivity": UNKNOWN, "specificity": UNKNOWN}
+NO_POINT = {
+    "point": np.nan,
+    "threshold": np.nan,
+    "sensitivity": UNKNOWN,
+    "specificity": UNKNOWN,
+}
 
 
 class Eyes(NamedTuple):
@@ -444,14 +454,18 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     missed = test[~is_called & is_referable].sort_values(
         [label, "probability_referable"], ascending=[False, True]
     )
-    alarms = test[is_called & ~is_referable].sort_values("probability_referable", ascending=False)
+    alarms = test[is_called & ~is_referable].sort_values(
+        "probability_referable", ascending=False
+    )
     parts = [missed.head(number), alarms.head(number)]
     errors = pd.concat(part.assign(error=e) for part, e in zip(parts, ERRORS, strict=True))
     columns = ["error", "line", "image_id", label, "probability_referable"]
     return errors.reset_index(names="line")[columns]
 
 
-def compare_models(models: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def compare_models(
+    models: Sequence[Predictions], points: Sequence[pd.DataFrame]
+) -> pd.DataFrame:
     """Compare each further model with the first, on the same patients in the same draws.
 
     Args:

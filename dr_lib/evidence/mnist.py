@@ -163,7 +163,9 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
     keras = runs[runs["framework"] == "keras"]
     cuda = runs[runs["framework"] == "cuda"]
     rows = []
-    for (line, host, batch_size), ours in cuda.groupby(["line", "host", "batch_size"], sort=False):
+    for (line, host, batch_size), ours in cuda.groupby(
+        ["line", "host", "batch_size"], sort=False
+    ):
         alike = keras[(keras["host"] == host) & (keras["batch_size"] == batch_size)]
         for reference, theirs in alike.groupby("line", sort=False):
             ratio = ratio_interval(theirs["steady_epoch_s"], ours["steady_epoch_s"])
@@ -177,7 +179,11 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
                 }
             )
     table = pd.DataFrame(rows)
-    return table.sort_values("times_as_fast", ascending=False, ignore_index=True) if rows else table
+    return (
+        table.sort_values("times_as_fast", ascending=False, ignore_index=True)
+        if rows
+        else table
+    )
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:

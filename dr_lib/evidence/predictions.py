@@ -58,7 +58,9 @@ class Predictions(NamedTuple):
     def has_grades(self) -> bool:
         """Whether every test photograph has a true grade and probabilities of all five."""
         columns = ["grade", "predicted_grade"]
-        return set(columns) <= set(self.test) and bool(self.test[columns].notna().all(axis=None))
+        return set(columns) <= set(self.test) and bool(
+            self.test[columns].notna().all(axis=None)
+        )
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
@@ -150,7 +152,9 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
         )
         averaged.append(ensemble)
     if len({ensemble.version for ensemble in averaged}) > 1:
-        raise DrError("an ensemble needs the same models on every data set, by their model_version")
+        raise DrError(
+            "an ensemble needs the same models on every data set, by their model_version"
+        )
     return averaged
 
 
@@ -213,10 +217,14 @@ def _read_one(path: Path) -> Predictions:
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
     test = table[is_test & is_usable]
     if test.empty:
-        raise DrError(f"{name} has no test photograph with a probability: nothing can be evaluated")
+        raise DrError(
+            f"{name} has no test photograph with a probability: nothing can be evaluated"
+        )
     if test["referable"].nunique() < 2:
         kind = "referable" if test["referable"].all() else "not referable"
-        raise DrError(f"{name}: all {len(test)} test photographs are {kind}: both kinds are needed")
+        raise DrError(
+            f"{name}: all {len(test)} test photographs are {kind}: both kinds are needed"
+        )
     return Predictions(
         _find_only(table, "model") or path.stem,
         table,
@@ -348,7 +356,9 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     if set(OF_GRADES) <= set(table):
         five = table[OF_GRADES].to_numpy()
         is_known = ~np.isnan(five).any(axis=1)
-        table["predicted_grade"] = np.where(is_known, np.nan_to_num(five).argmax(axis=1), np.nan)
+        table["predicted_grade"] = np.where(
+            is_known, np.nan_to_num(five).argmax(axis=1), np.nan
+        )
         summed = pd.Series(np.clip(sum_referable(five), 0, 1), table.index)
         table[OF_REFERABLE] = table.get(OF_REFERABLE, summed).fillna(summed)
     if "grade" in table:

@@ -45,7 +45,9 @@ def open_rows(
     folders = [root / name.strip() for name in runs.split(",")]
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent and runs != default:
-        raise DrError(f"{', '.join(absent)}: no such folder; runs has to name folders with rows")
+        raise DrError(
+            f"{', '.join(absent)}: no such folder; runs has to name folders with rows"
+        )
     folders = [folder for folder in folders if folder.is_dir()]
     table = pd.DataFrame(columns=["notebook", "status"])
     if read_rows(*folders):

@@ -11,7 +11,9 @@ from dr_lib.runs.prices import PriceError, price_seconds
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
 
-def fit_overhead(run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float) -> float:
+def fit_overhead(
+    run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float
+) -> float:
     """Find the seconds a run that a bill asks for beside the measured ones.
 
     A machine is billed while it starts, waits and keeps its disk. One overhead for all runs makes
@@ -62,5 +64,7 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
         if value is not None and value >= accuracy:
             every = row.get("evaluate_every") or 0
             num_epochs = number * (int(every) if every > 0 else 1)
-            return price_seconds(row["usd_per_hour"], row["setup_s"], *row["epoch_s"][:num_epochs])
+            return price_seconds(
+                row["usd_per_hour"], row["setup_s"], *row["epoch_s"][:num_epochs]
+            )
     return math.nan

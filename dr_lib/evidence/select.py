@@ -100,7 +100,9 @@ def select_runs(
             is_barred = finished[mark].astype(bool)
             is_timed = is_timed & ~is_barred
             excluded.append(finished[is_barred].assign(reason=EXCLUSIONS[mark]))
-    excluded = pd.concat([rows for rows in excluded if len(rows)] or excluded, ignore_index=True)
+    excluded = pd.concat(
+        [rows for rows in excluded if len(rows)] or excluded, ignore_index=True
+    )
     finished = finished.assign(timed=is_timed)
     return Selection(
         runs,
@@ -121,7 +123,9 @@ def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
     unknown = [name for name in columns if name not in runs]
     if unknown and len(runs):
         choices = ", ".join(sorted(set(runs) & {*WORK, *PLAN}))
-        raise DrError(f"allow {', '.join(unknown)}: no row has that column, choose from {choices}")
+        raise DrError(
+            f"allow {', '.join(unknown)}: no row has that column, choose from {choices}"
+        )
     return columns
 
 
@@ -143,7 +147,9 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
     """What a server called itself; where it did not, the run, which had a server of its own."""
-    name = rows.reindex(columns=["deployment"])["deployment"].astype(object).fillna("").astype(str)
+    name = (
+        rows.reindex(columns=["deployment"])["deployment"].astype(object).fillna("").astype(str)
+    )
     return name.mask(name == "", rows["study"] + "/" + rows["run_id"])
 
 
@@ -156,8 +162,12 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
         return finished.assign(machine="", mode="", environment="", **marks)
     columns = ["instance_type", "num_machines", "rehearsed", "mode"]
     column = finished.reindex(columns=columns).astype(object)
-    count = finished["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
-    machine = finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
+    count = finished["num_accelerators"].map(
+        lambda count: f"{count:.0f} x " if count > 1 else ""
+    )
+    machine = (
+        finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
+    )
     machine = _tell_apart(machine, column["instance_type"].fillna("").astype(str))
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
@@ -192,7 +202,9 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
             values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
             if values.nunique(dropna=False) > 1:
                 digits = 12 if column.endswith("_sha256") else None
-                unlike[column] = ", ".join(sorted({str(value)[:digits] for value in rows[column]}))
+                unlike[column] = ", ".join(
+                    sorted({str(value)[:digits] for value in rows[column]})
+                )
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         raise UnlikeRunsError(

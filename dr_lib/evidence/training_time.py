@@ -11,7 +11,10 @@ import pandas as pd
 from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
-from dr_lib.statistics.equivalence import repetitions_for_difference, repetitions_for_equivalence
+from dr_lib.statistics.equivalence import (
+    repetitions_for_difference,
+    repetitions_for_equivalence,
+)
 from dr_lib.statistics.intervals import (
     NOTHING,
     Interval,
@@ -75,7 +78,9 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
         if len(groups) > 1:
             ratio = ratio_interval(trained[environment], trained.get(fastest, []))
             is_fastest = environment == fastest
-            line["train_s_ratio"] = Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio
+            line["train_s_ratio"] = (
+                Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio
+            )
         for metric in METRICS:
             if len(_read(rows, metric)):
                 line[metric] = _score(rows, metric)
@@ -158,7 +163,11 @@ def find_needed_repetitions(
     if not num_repeated or not variation:
         return pd.DataFrame()
     lines = [
-        ("precision of a mean", 100 * precision, repetitions_for_precision(variation, precision))
+        (
+            "precision of a mean",
+            100 * precision,
+            repetitions_for_precision(variation, precision),
+        )
     ]
     for difference in DIFFERENCES:
         runs = repetitions_for_difference(difference / variation)

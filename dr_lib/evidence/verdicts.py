@@ -102,7 +102,9 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
     See `judge_claims`.
     """
     rows = table.drop_duplicates(["model", "trained_on", "tested_on"])
-    return _judge_all("E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"]))
+    return _judge_all(
+        "E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"])
+    )
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
@@ -130,7 +132,9 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     rows = rows[alone].copy()
     for name, value in DEFAULTS.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
-    sides = rows.reindex(columns=[f"num_images_{side}" for side in ("train", "validation", "test")])
+    sides = rows.reindex(
+        columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
+    )
     percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
     rows["percent_train"] = percent.astype(float).round()
     return rows
@@ -200,7 +204,9 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
             found = found._replace(reason=str(error))
 
     if not cells.rows:
-        levels = [{key: set(side[key].astype(str)) for key in cells.keys} for side in sides.rows]
+        levels = [
+            {key: set(side[key].astype(str)) for key in cells.keys} for side in sides.rows
+        ]
         unlike = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
         differing = ", ".join(unlike or cells.keys)
         reason = f"nothing was run alike on both sides: they differ in {differing}"
@@ -238,7 +244,9 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     unmet = set()
     unknown = set()
     is_detected = False
-    for terms in [claim.numerator, claim.denominator] if claim.denominator else [claim.numerator]:
+    for terms in (
+        [claim.numerator, claim.denominator] if claim.denominator else [claim.numerator]
+    ):
         strict = [term for term in terms if term.column not in HARDWARE]
         loose = [term for term in terms if term.column in HARDWARE]
         rows = _narrow(timed, strict)
@@ -291,7 +299,9 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     ]
     if not keys:
         return Cells([], {(): list(sides)})
-    groups = [dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides]
+    groups = [
+        dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides
+    ]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
 
@@ -311,7 +321,9 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         (column,) = claim.columns
         ends = [column, f"{column}_low", f"{column}_high"]
         rows = [rows.iloc[0] for (rows,) in cells.rows.values()]
-        return [Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows]
+        return [
+            Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows
+        ]
     parts = []
     machines = _part_machines(claim, cells)
     error = over.ERROR / len(claim.columns) / len(machines)
@@ -352,7 +364,8 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     name, worst, _ = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
     num_satisfied = sum(low <= part.ours.low and part.ours.high <= high for part in repeated)
     is_violated = any(
-        (part.ours.high < low or part.ours.low > high) and not part.is_partial for part in repeated
+        (part.ours.high < low or part.ours.low > high) and not part.is_partial
+        for part in repeated
     )
     is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
 

@@ -44,7 +44,9 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     ax.axis("off")
 
     def count(row) -> str:
-        words = say("{} photographs, {} patients") if row.num_patients else say("{} photographs")
+        words = (
+            say("{} photographs, {} patients") if row.num_patients else say("{} photographs")
+        )
         numbers = (row.num_images, row.num_patients)
         return words.format(*(write_number(float(number), lang) for number in numbers))
 
@@ -76,7 +78,9 @@ def plot_curves(
     precision = curves["precision_recall"]
     figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
     alarms = 1 - band["specificity"]
-    left.fill_between(alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0)
+    left.fill_between(
+        alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
+    )
     left.plot(1 - roc["specificity"], roc["sensitivity"], color=OURS)
     left.plot([0, 1], [0, 1], ":", color=THEIRS)
     right.plot(precision["recall"], precision["precision"], color=OURS)
@@ -102,7 +106,9 @@ def plot_curves(
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
     _square((left, right), lang)
     figure.suptitle(say("ROC and precision-recall curve"))
-    figure.supxlabel(say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small")
+    figure.supxlabel(
+        say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small"
+    )
     return figure
 
 
@@ -141,7 +147,9 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     right.fill_between(threshold, curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
     right.plot(threshold, curve["gain"], color=OURS)
     right.axhline(0, ls=":", color=THEIRS)
-    right.set(xlabel=say("threshold probability"), ylabel=say("gain over the better of the two"))
+    right.set(
+        xlabel=say("threshold probability"), ylabel=say("gain over the better of the two")
+    )
     use_commas(left, lang)
     use_commas(right, lang)
     figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
@@ -149,7 +157,9 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     return figure
 
 
-def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_distributions(
+    predictions: Predictions, points: pd.DataFrame, lang: str = "en"
+) -> Figure:
     """Draw the test probabilities by true grade or referability, with `choose_points`."""
     say = choose_words(lang)
     test = predictions.test
@@ -164,7 +174,9 @@ def plot_distributions(predictions: Predictions, points: pd.DataFrame, lang: str
     figure, (ax,) = open_panels(1, width=6, heights=0.8 + 0.6 * len(order))
     x = test["probability_referable"]
     sns.boxplot(x=x, y=label, order=order, ax=ax, color="white", fliersize=0, linewidth=1)
-    sns.stripplot(x=x, y=label, order=order, ax=ax, color=OURS, size=2.5, alpha=0.5, jitter=0.25)
+    sns.stripplot(
+        x=x, y=label, order=order, ax=ax, color=OURS, size=2.5, alpha=0.5, jitter=0.25
+    )
     for row, style in zip(points.itertuples(), ("--", ":"), strict=False):
         ax.axvline(row.threshold, ls=style, color="black", lw=1, label=say(row.point))
     if len(points):
@@ -183,7 +195,15 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     figure, (ax,) = open_panels(1, width=3, heights=3.6)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     sns.heatmap(
-        shares, annot=counts, fmt="d", cmap="Blues", vmin=0, vmax=1, cbar=False, square=True, ax=ax
+        shares,
+        annot=counts,
+        fmt="d",
+        cmap="Blues",
+        vmin=0,
+        vmax=1,
+        cbar=False,
+        square=True,
+        ax=ax,
     )
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
     figure.suptitle(say("Grades, true and predicted"))
@@ -201,7 +221,9 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     left, *others = axes
     once = ~names.duplicated()
     reach = find_reach(table[once], "auc")
-    left.errorbar(table.loc[once, "auc"], places[once], xerr=reach, fmt="o", ms=5, lw=1, color=OURS)
+    left.errorbar(
+        table.loc[once, "auc"], places[once], xerr=reach, fmt="o", ms=5, lw=1, color=OURS
+    )
     left.axvline(0.5, ls=":", color=THEIRS)
     left.set(xlabel=say("AUC"), ylim=(len(order) - 0.5, -0.5))
     left.set_yticks(range(len(order)), order)
@@ -234,8 +256,12 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
     x = 100 * table["abstained"]
-    for name, colour, marker in zip(("sensitivity", "specificity"), LINES, MARKERS, strict=False):
-        ax.fill_between(x, table[f"{name}_low"], table[f"{name}_high"], alpha=0.15, color=colour)
+    for name, colour, marker in zip(
+        ("sensitivity", "specificity"), LINES, MARKERS, strict=False
+    ):
+        ax.fill_between(
+            x, table[f"{name}_low"], table[f"{name}_high"], alpha=0.15, color=colour
+        )
         ax.plot(x, table[name], marker=marker, ms=4, color=colour, label=say(name))
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="")
     ax.set_ylim(min(0.5, table.min().min()), 1.01)

@@ -27,7 +27,9 @@ def plot_explanations(
         is_synthetic: the title then says that these are no photographs.
     """
     columns = 3 if lesions is None else 4
-    figure, axes = open_panels(len(photographs) * columns, columns=columns, width=1.9, heights=2.1)
+    figure, axes = open_panels(
+        len(photographs) * columns, columns=columns, width=1.9, heights=2.1
+    )
     titles = ("photograph", "Grad-CAM of the network", "control: random weights", "lesions")
     for ax, title in zip(axes[:columns], titles, strict=False):
         ax.set_title(title, fontsize="medium")

@@ -76,7 +76,9 @@ def plot_cumulative_time(
     Without rows the paper's end points stand alone.
     """
     say = choose_words(lang)
-    figure, ax = _open("Time after each epoch", "line: median; band: all replicas and runs", say)
+    figure, ax = _open(
+        "Time after each epoch", "line: median; band: all replicas and runs", say
+    )
     for line in _list_lines(list_epochs(timed), say):
         _draw_band(ax, line.seconds, line)
     for framework, seconds in _read_paper().items() if published else ():
@@ -194,7 +196,9 @@ def _write_paper(value: float, form: str, lang: str) -> str:
 
 
 def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
-    order = epochs.assign(_order=epochs["implementation"].map([*IMPLEMENTATIONS].index).astype(int))
+    order = epochs.assign(
+        _order=epochs["implementation"].map([*IMPLEMENTATIONS].index).astype(int)
+    )
     order = order.sort_values(["_order", "batch_size"], kind="stable")
     lines = []
     for name, rows in order.groupby("line", sort=False):
@@ -255,5 +259,9 @@ def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, A
 
 def _add_legend(ax: Axes) -> None:
     ax.legend(
-        loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, fontsize="small", handlelength=4
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1),
+        frameon=False,
+        fontsize="small",
+        handlelength=4,
     )

@@ -79,7 +79,9 @@ class Page:
         span = " … ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
         facts.append(", ".join(filter(None, [count, span])))
         is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
-        notice = SAMPLE if "task" in rows else IMAGES  # trainings on fundus photographs have a task
+        notice = (
+            SAMPLE if "task" in rows else IMAGES
+        )  # trainings on fundus photographs have a task
         self.heading(words, facts, notice if is_synthetic else "")
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
@@ -255,7 +257,9 @@ class Page:
     def _tell(self, row) -> str:
         """A claim and its verdict as a sentence in Markdown."""
         say = self.say
-        claim = f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
+        claim = (
+            f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
+        )
         interval = write_interval(row.ours, row.ours_low, row.ours_high, self.lang)
         value = f"{interval} {row.unit}".strip()
         if row.verdict == "not comparable":
@@ -279,7 +283,9 @@ class Page:
     def _place(self, row) -> str:
         """Where the paper says it, and whether in these words."""
         place = row.place if row.wording == "reading" else self.say(row.place)
-        return place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
+        return (
+            place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
+        )
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
         published = []

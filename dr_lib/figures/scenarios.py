@@ -198,7 +198,9 @@ def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     runs = name_scenarios(runs[runs["cost_usd"] > 0])
     works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
-    figure, axes = open_panels(len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy")
+    figure, axes = open_panels(
+        len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy"
+    )
     markers = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False))
     front = say("front: none is both faster and cheaper")
     drawn = {}
@@ -250,7 +252,8 @@ def _add_title(ax: Axes, place: str, rows: pd.DataFrame, say: Callable[[str], st
 def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
     """A bar for each scenario in its framework's colour, its runs, and the frameworks below."""
     palette = {
-        framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR) for framework in rows["framework"]
+        framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
+        for framework in rows["framework"]
     }
     sns.barplot(
         rows,
@@ -297,10 +300,13 @@ def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str
         ax.set_title(say("no price was given"), loc="right", fontsize="small")
         return
     if len(priced) < len(rows):
-        notice = say("without a price: {} of {} runs").format(len(rows) - len(priced), len(rows))
+        notice = say("without a price: {} of {} runs").format(
+            len(rows) - len(priced), len(rows)
+        )
         ax.set_title(notice, loc="right", fontsize="small")
     words = (
-        "price x training, all runs of a scenario; all {} together {} USD, at {} BRL each {} BRL"
+        "price x training, all runs of a scenario; all {} together {} USD, at {} BRL each"
+        " {} BRL"
     )
     usd = priced["formula_usd"].sum()
     rate = write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
@@ -344,7 +350,9 @@ def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) 
     return pd.concat([terms[~is_small & ~is_rest], small, terms[is_rest]], ignore_index=True)
 
 
-def _draw_competitors(ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str) -> None:
+def _draw_competitors(
+    ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str
+) -> None:
     """The runs of one work, their means by framework and environment, and the means' front."""
     groups = rows.groupby(["environment", "framework"], sort=False)[["train_s", "cost_usd"]]
     for (place, framework), points in groups:

@@ -62,7 +62,9 @@ def plot_predict_time(
         ax.set(xscale="log", ylim=(len(rows) - 0.5, -0.5))
     low, high = axes[0].get_xlim()
     # room for numbers
-    axes[-1].set(xlabel=say("time of a prediction [ms]"), xlim=(low, high * (high / low) ** 0.4))
+    axes[-1].set(
+        xlabel=say("time of a prediction [ms]"), xlim=(low, high * (high / low) ** 0.4)
+    )
     space_ticks(axes[-1], lang, "x")
     figure.suptitle(say("Time of a prediction: {}").format(name(model)))
     words = (
@@ -91,11 +93,15 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
             ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
     ax.plot(rate, rows["service_p99_ms"], ":", color="#404040", label="p99 from the sending")
     ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
-    ax.set(xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log")
+    ax.set(
+        xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log"
+    )
     space_ticks(ax, "en")
     ax.legend(loc="upper left", framealpha=1, edgecolor="white")
     figure.suptitle("Response time under load")
-    figure.supxlabel("from when a request was due; open: the rate was not held", fontsize="small")
+    figure.supxlabel(
+        "from when a request was due; open: the rate was not held", fontsize="small"
+    )
     return figure
 
 

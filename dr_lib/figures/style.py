@@ -133,7 +133,9 @@ def open_panels(
     columns = min(columns, num_panels)
     num_rows = -(-num_panels // columns)
     heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
-    figure = ShownFigure(figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained")
+    figure = ShownFigure(
+        figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained"
+    )
     axes = figure.subplots(
         num_rows,
         columns,
@@ -184,7 +186,9 @@ def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> No
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()
         fine = LogLocator(subs=(1,) if high > wide * low else (1, 2, 5))
-        axis.set_major_locator(fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(
+            fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
+        )
         axis.set_minor_formatter(NullFormatter())
 
 

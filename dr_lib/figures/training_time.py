@@ -26,7 +26,9 @@ from dr_lib.numbers import write_interval
 from dr_lib.statistics.intervals import mean_interval
 
 
-def plot_training_time(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
+def plot_training_time(
+    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+) -> Figure:
     """Draw the mean training time of each environment, and below it the means that paper A printed.
 
     Bars are arithmetic means and error bars standard deviations, as in the paper; the interval
@@ -144,7 +146,9 @@ def _sort_by_machine(timed: pd.DataFrame) -> pd.DataFrame:
     """
     if timed.empty:
         return timed
-    order = timed.assign(machine=pd.factorize(timed["machine"])[0], other=timed["mode"] != "paper")
+    order = timed.assign(
+        machine=pd.factorize(timed["machine"])[0], other=timed["mode"] != "paper"
+    )
     return timed.loc[order.sort_values(["machine", "other", "mode"], kind="stable").index]
 
 
@@ -153,7 +157,10 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
     is_measured = "status" in rows
     rows = rows.assign(time=rows["train_s"] / {"s": 1, "min": 60}[unit])
     kinds = (
-        rows["accelerator"].str[:3].str.lower().where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
+        rows["accelerator"]
+        .str[:3]
+        .str.lower()
+        .where(lambda kind: kind.isin(["cpu", "tpu"]), "gpu")
     )
     palette = dict(zip(rows["environment"], kinds.map(ACCELERATOR_COLOURS), strict=True))
     look = {"errorbar": "sd", "capsize": 0.5, "err_kws": {"linewidth": 1.2}}
@@ -169,7 +176,9 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
     if mark == "bar":
         sns.barplot(rows, ax=ax, saturation=1, **means, **look)
     else:
-        sns.pointplot(rows, ax=ax, marker="|", markersize=40, markeredgewidth=4, **means, **look)
+        sns.pointplot(
+            rows, ax=ax, marker="|", markersize=40, markeredgewidth=4, **means, **look
+        )
     labels = []
     for position, (place, runs) in enumerate(rows.groupby("environment", sort=False)):
         mean, low, high, n = mean_interval(runs["time"])
@@ -181,7 +190,9 @@ def _draw_means(ax: Axes, rows: pd.DataFrame, unit: str, lang: str, mark: str) -
                 runs["disturbed"],
             )
         end = max(runs["time"].max(), mean + (runs["time"].std() if n > 1 else 0))
-        text = f"{write_interval(mean, low, high, lang, '' if is_measured else '{:.4g}')} {unit}"
+        text = (
+            f"{write_interval(mean, low, high, lang, '' if is_measured else '{:.4g}')} {unit}"
+        )
         ax.annotate(text, (end, position), (8, 0), textcoords="offset points", va="center")
         labels.append(f"{place}\nn = {n}" if is_measured else place)
     ax.set_yticks(range(len(labels)), labels)

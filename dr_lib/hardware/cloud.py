@@ -50,7 +50,10 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     try:
         if cloud == "aws":  # a session first (IMDSv2)
             token = _ask(
-                address, "PUT", "/latest/api/token", {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+                address,
+                "PUT",
+                "/latest/api/token",
+                {"X-aws-ec2-metadata-token-ttl-seconds": "60"},
             )
             headers = {"X-aws-ec2-metadata-token": token}
         answer = _ask(address, "GET", path, headers)

@@ -25,7 +25,9 @@ def find_cpu_model(root: Path = Path("/")) -> str:
     """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where
     that is unknown.
     """
-    fields = [line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()]
+    fields = [
+        line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()
+    ]
     fields = [(name.strip(), value.strip()) for name, value in fields]
     models = [value for name, value in fields if name == "model name"]
     if models:
@@ -43,7 +45,9 @@ def count_cpus(root: Path = Path("/")) -> int:
     rounded up.
     """
     bound = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
     )
     return max(1, min([bound, *(math.ceil(quota) for quota in _read_quotas(root))]))
 

@@ -51,7 +51,9 @@ class Device(NamedTuple):
         if machines.is_any(bool(unlike)):
             difference = "a machine differs from this one"
             if unlike:
-                difference = f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
+                difference = (
+                    f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
+                )
             raise HardwareError(f"{difference}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
@@ -82,7 +84,9 @@ def activate(plan: Plan) -> Device:
         )
     os.environ["KERAS_BACKEND"] = plan.backend
     try:
-        device = _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
+        device = (
+            _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
+        )
     except RuntimeError as error:  # it is too late to divide a CPU
         raise HardwareError(
             f"{plan.backend} does not start as planned: restart the kernel ({error})"

@@ -63,7 +63,9 @@ def probe() -> Facts:
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
         gpus=tuple(name for name, *_ in gpus),
         gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
-        compute_capability=min((_number(capability) for _, _, capability, *_ in gpus), default=0.0),
+        compute_capability=min(
+            (_number(capability) for _, _, capability, *_ in gpus), default=0.0
+        ),
         driver=gpus[0][3] if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
@@ -123,7 +125,9 @@ def list_gpus() -> list[list[str]]:
             ) from error
         return []
     gpus = [
-        [field.strip() for field in line.split(",")] for line in listed.splitlines() if "," in line
+        [field.strip() for field in line.split(",")]
+        for line in listed.splitlines()
+        if "," in line
     ]
     return _take_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
@@ -164,8 +168,12 @@ def _count_tpu_chips() -> int:
     else one.
     """
     kind = os.environ.get(TPU_KIND, "")
-    files = [path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)]
+    files = [
+        path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)
+    ]
     if kind and not files:  # a GPU handed through to a virtual machine has such files too
         files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
     named = re.search(r"-(\d+)$", kind)
-    return len(files) or (int(named[1]) if named else int(bool(kind or "ISTPUVM" in os.environ)))
+    return len(files) or (
+        int(named[1]) if named else int(bool(kind or "ISTPUVM" in os.environ))
+    )

@@ -22,7 +22,9 @@ RANK = "DR_LIB_MACHINE"
 # by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 TPU = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID")
-MEET_S = 300  # until all have to be there: machines boot, and kernels start, at different speeds
+MEET_S = (
+    300  # until all have to be there: machines boot, and kernels start, at different speeds
+)
 HEARTBEAT_S = 20  # without a word from one, the others end
 # in the errors of its collectives
 LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()
@@ -57,7 +59,8 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
     if all(name in environment for name in TPU):
         return Place(
-            int(environment["TPU_WORKER_ID"]), len(environment["TPU_WORKER_HOSTNAMES"].split(","))
+            int(environment["TPU_WORKER_ID"]),
+            len(environment["TPU_WORKER_HOSTNAMES"].split(",")),
         )
     return Place(*find_tpu_worker())
 

@@ -55,7 +55,9 @@ class Plan:
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
     steps_per_execution: int  # training steps per call of the device
-    input: str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
+    input: (
+        str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
+    )
     on_device: bool  # the decoded photographs are kept in the device's memory
 
     @property
@@ -88,7 +90,9 @@ class Plan:
                 f"{self.num_machines} machines joined by JAX, {num_local} devices each: each takes"
                 " its part of a batch"
             )
-        reasons.append(f"{self.backend}: {_explain_backend(facts, self.accelerator, self.request)}")
+        reasons.append(
+            f"{self.backend}: {_explain_backend(facts, self.accelerator, self.request)}"
+        )
         if self.num_replicas > 1:
             kind = "virtual devices" if self.accelerator == "cpu" else "devices"
             reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
@@ -189,7 +193,9 @@ def _count_replicas(accelerator: str, num_devices: int, batch_size: int) -> int:
     """The most devices that share a batch evenly; of a TPU's chips a half, a quarter, ..., as
     they are wired.
     """
-    counts = [n for n in range(1, num_devices + 1) if accelerator != "tpu" or num_devices % n == 0]
+    counts = [
+        n for n in range(1, num_devices + 1) if accelerator != "tpu" or num_devices % n == 0
+    ]
     return max(n for n in counts if batch_size % n == 0)
 
 
@@ -198,7 +204,9 @@ def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     why = _explain_backend(facts, accelerator, request)
     if accelerator == "tpu" or request.num_machines > 1:
         if backend == "tensorflow":
-            raise HardwareError(f"backend {backend!r} cannot do that: {why}; ask for backend='jax'")
+            raise HardwareError(
+                f"backend {backend!r} cannot do that: {why}; ask for backend='jax'"
+            )
         backend = "jax"
     if backend == "auto" and not facts.backends:
         install = write_install("-r", "requirements.txt")

@@ -110,7 +110,9 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
     for path in sorted(folder.rglob("rows/*.json")):
         row = read_row(path)
         commits.add(row["commit"])
-        write_json(target / path.relative_to(folder), row | {"error": row["error"].split(":")[0]})
+        write_json(
+            target / path.relative_to(folder), row | {"error": row["error"].split(":")[0]}
+        )
         study_dir = path.parent.parent
         for name in map(str, row.values()):
             table = study_dir / name
@@ -131,4 +133,6 @@ def _redact(value: Any) -> Any:
         return {name: _redact(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_redact(item) for item in value]
-    return re.sub(r"//[^/@\s]*@", "//", redact_paths(value)) if isinstance(value, str) else value
+    return (
+        re.sub(r"//[^/@\s]*@", "//", redact_paths(value)) if isinstance(value, str) else value
+    )

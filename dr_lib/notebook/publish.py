@@ -66,7 +66,9 @@ def main() -> None:
     table = project["tool"]["dr_lib"]
     code = f"repository-code: {address}\n"
     clone = f"git clone {address} && cd {Path(address).name}\n"
-    change(ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code)
+    change(
+        ROOT / "CITATION.cff", r"(?m)^(?:repository-code: .*\n)?(?=license: )", address and code
+    )
     for readme in READMES:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
     set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')

@@ -29,7 +29,9 @@ tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }"""
-LISTING = ".report.json"  # in a report's folder: SHA-256 of each file that it wrote, by its name
+LISTING = (
+    ".report.json"  # in a report's folder: SHA-256 of each file that it wrote, by its name
+)
 
 
 def write_report(
@@ -110,7 +112,9 @@ def run_analysis(
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel
             )
-            page = render(notebook, parameters.get("lang", "en"), parameters.get("published", True))
+            page = render(
+                notebook, parameters.get("lang", "en"), parameters.get("published", True)
+            )
             write_text(written / "report.html", page)
             for file in beside:
                 shutil.copy(file, written)

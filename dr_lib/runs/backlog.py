@@ -45,7 +45,9 @@ class Backlog:
     planned: list[PlannedRun]  # all runs of the study
     rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
-    closed: set[str] = field(default_factory=set)  # runs that this session does not begin any more
+    closed: set[str] = field(
+        default_factory=set
+    )  # runs that this session does not begin any more
 
     def __post_init__(self):
         """Find what an hour costs."""
@@ -170,7 +172,9 @@ class Backlog:
         # SciPy: a second to import
         from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 
-        unavailable = {run.scenario for run in self.runs if self.row(run)["status"] == "skipped"}
+        unavailable = {
+            run.scenario for run in self.runs if self.row(run)["status"] == "skipped"
+        }
         completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
         left = [run for run in self.list_left() if run.scenario not in unavailable]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]

@@ -150,7 +150,10 @@ def make_run(
             write_text(
                 path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False)
             )
-    if load_study(path, root, instance=study.instance).model_dump_json() != study.model_dump_json():
+    if (
+        load_study(path, root, instance=study.instance).model_dump_json()
+        != study.model_dump_json()
+    ):
         raise DrError(f"a worker has another {path.name}: bring the repositories to one commit")
     errors = run_study(
         path,

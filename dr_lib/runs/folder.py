@@ -48,7 +48,10 @@ def check_folder(folder: Path, study: Study) -> None:
     """
     path = folder / "study.json"
     request = json.loads(json.dumps(study.model_dump(include=set(FIXED))))
-    present = {"first_scenario": 1, **(json.loads(path.read_bytes()) if path.exists() else request)}
+    present = {
+        "first_scenario": 1,
+        **(json.loads(path.read_bytes()) if path.exists() else request),
+    }
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if list(present["factors"]) != list(request["factors"]):  # C1, C2, ...
         unlike.append("order of the factors")
@@ -60,7 +63,9 @@ def check_folder(folder: Path, study: Study) -> None:
         raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
 
 
-def check_notebook(study: Study, root: Path, rows: Iterable[Row], allow: Collection[str]) -> None:
+def check_notebook(
+    study: Study, root: Path, rows: Iterable[Row], allow: Collection[str]
+) -> None:
     """Refuse to add runs to those that another version of the notebook made, unless it is
     allowed.
     """

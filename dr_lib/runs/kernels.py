@@ -40,7 +40,10 @@ KERNELS = {
     ),
     "dr-torch": Kernel(("torch", "keras"), TORCH, TORCH, PYTHONS),
     "dr-jax": Kernel(
-        ("jax", "keras"), ("jax>=0.7", "keras>=3.13"), ("jax[cuda12]>=0.7", "keras>=3.13"), PYTHONS
+        ("jax", "keras"),
+        ("jax>=0.7", "keras>=3.13"),
+        ("jax[cuda12]>=0.7", "keras>=3.13"),
+        PYTHONS,
     ),
 }
 
@@ -69,7 +72,9 @@ def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
             base = next(filter(None, map(_find_python, kernel.pythons)), "")
             if not base:  # nothing to be done here: its scenarios are skipped
                 versions = ", ".join(kernel.pythons)
-                return f"not here: it needs Python {versions}, and this machine has none of them"
+                return (
+                    f"not here: it needs Python {versions}, and this machine has none of them"
+                )
             python = _make_environment(base, kernel, folder / name, has_gpu)
         install = ["ipykernel", "install", "--prefix", sys.prefix]
         _call(python, "-m", *install, "--name", name, "--display-name", name)
@@ -105,7 +110,9 @@ def _find_python(version: str) -> str:
         return sys.executable
     python = shutil.which(f"python{version}") or ""
     try:
-        return python and _call(python, "-c", "import sys, venv, ensurepip; print(sys.executable)")
+        return python and _call(
+            python, "-c", "import sys, venv, ensurepip; print(sys.executable)"
+        )
     except KernelError:
         return ""
 

@@ -153,10 +153,14 @@ def summarise(path: Path) -> dict[str, Any]:
     # not of a training's own event
     own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
     for name in ("gpu_power_w", "gpu_energy_j"):  # of a part of the time: none
-        if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [own[0], own[-1]]:
+        if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [
+            own[0],
+            own[-1],
+        ]:
             series[name] = []
     peaks = {
-        name: max((value for _, value in values), default=NAN) for name, values in series.items()
+        name: max((value for _, value in values), default=NAN)
+        for name, values in series.items()
     }
     cpu_s = series["process_cpu_s"]
     power_w = series["gpu_power_w"]

@@ -89,7 +89,10 @@ def set_aside(folder: Path, rows: Iterable[Mapping[str, Any]], root: Path) -> st
             left.rename(kept)
         kept.mkdir(exist_ok=True)
         row_path(folder, run_id).rename(kept / "row.json")
-        for file in (folder / "notebooks" / f"{run_id}.ipynb", folder / "logs" / f"{run_id}.log"):
+        for file in (
+            folder / "notebooks" / f"{run_id}.ipynb",
+            folder / "logs" / f"{run_id}.log",
+        ):
             if file.exists():
                 file.rename(kept / file.name)
         write_json(spent_path(folder, run_id), paid_s)
@@ -103,6 +106,8 @@ def _name_levels(study: Mapping[str, Any], parameter: str) -> dict[str, str]:
     None where two share it.
     """
     levels = (study.get("factors") or {}).get(parameter, [])
-    values = [value for value in [*levels, (study.get("parameters") or {}).get(parameter)] if value]
+    values = [
+        value for value in [*levels, (study.get("parameters") or {}).get(parameter)] if value
+    ]
     named = {Path(value).name: value for value in values}
     return named if len(named) == len(values) else {}

@@ -64,7 +64,13 @@ def start_papermill(
         lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
         environment: added to that of this process.
     """
-    command = [sys.executable, "-m", "papermill", str(execution.notebook), str(execution.output)]
+    command = [
+        sys.executable,
+        "-m",
+        "papermill",
+        str(execution.notebook),
+        str(execution.output),
+    ]
     command += ["-y", yaml.safe_dump(execution.run.parameters)]
     command += ["-k", execution.run.kernel, "--no-progress-bar"]
     with execution.log.open("wb") as file:
@@ -120,7 +126,11 @@ def redact_paths(value: Any, paths: Sequence[str] = ()) -> Any:
     """
     if not isinstance(value, str):
         return value
-    for path in (value, sys.executable, *paths):  # a command in the text may name the interpreter
+    for path in (
+        value,
+        sys.executable,
+        *paths,
+    ):  # a command in the text may name the interpreter
         if PurePath(path).is_absolute():
             value = value.replace(f"{path}/", "").replace(path, PurePath(path).name)
     return PATH.sub(lambda match: match["url"] or "", value)

@@ -78,7 +78,9 @@ def read_prices(path: Path | None = None) -> list[Price]:
     days = [(price.instance, price.date) for price in prices]
     twice = sorted({instance for instance, day in days if days.count((instance, day)) > 1})
     if twice:
-        raise PriceError(f"{path}: {', '.join(twice)} stands twice with one date: keep one of them")
+        raise PriceError(
+            f"{path}: {', '.join(twice)} stands twice with one date: keep one of them"
+        )
     return prices
 
 
@@ -135,10 +137,12 @@ def price_runs(
     usd_per_hour = runs.assign(
         price=[price.usd_per_hour if price else math.nan for price in found]
     )["price"]
-    number = runs.reindex(columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]).astype(
-        float
+    number = runs.reindex(
+        columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]
+    ).astype(float)
+    machines = (
+        runs.reindex(columns=["num_machines", "rehearsed"]).astype(object).to_dict("records")
     )
-    machines = runs.reindex(columns=["num_machines", "rehearsed"]).astype(object).to_dict("records")
     paid = usd_per_hour * [
         count_paid({k: value for k, value in row.items() if value == value}) for row in machines
     ]
@@ -148,7 +152,9 @@ def price_runs(
         price_as_of=[price.date if price else "" for price in found],
         price_is_old=[bool(price and price.is_old()) for price in found],
         formula_usd=price_seconds(paid, number["train_s"]),
-        cost_usd=price_seconds(paid, number["train_s"], number["setup_s"].fillna(0.0), overhead_s),
+        cost_usd=price_seconds(
+            paid, number["train_s"], number["setup_s"].fillna(0.0), overhead_s
+        ),
         cost_per_epoch_usd=price_seconds(paid, number["steady_epoch_s"]),
         cost_per_1000_images_usd=price_seconds(paid, 1000 / images_per_s),
     )
@@ -165,7 +171,9 @@ def _check_price(price: Price) -> Price:
     except ValueError:
         usd_per_hour = math.nan
     if not 0 <= usd_per_hour < math.inf:
-        raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")
+        raise ValueError(
+            f"the price has to be a number from 0 on, {price.usd_per_hour} is none"
+        )
     return price._replace(usd_per_hour=usd_per_hour)
 
 
@@ -178,7 +186,13 @@ def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool) -> Price
     )
     if keep and usd_per_hour is not None and not math.isnan(usd_per_hour):
         return Price(
-            "", instance, "", "USD", usd_per_hour, day if isinstance(day, str) else "", "its row"
+            "",
+            instance,
+            "",
+            "USD",
+            usd_per_hour,
+            day if isinstance(day, str) else "",
+            "its row",
         )
     try:
         return find_price(instance, prices=table)

@@ -126,7 +126,9 @@ def run_study(
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
     unavailable = find_unavailable(runs, machines)
-    if not only and all(unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs):
+    if not only and all(
+        unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs
+    ):
         reasons = sorted(set(unavailable.values()))
         raise DrError(f"{path}: no run can be made: {'; '.join(reasons)}")
 
@@ -227,7 +229,9 @@ def _write_reading(session: Session) -> str:
     if not splits or not all(FOLD.fullmatch(split) for split in splits):
         return write_command("report", folder)
     predictions = f"{shlex.quote(folder)}/runs/*/predictions.csv"
-    return f"{write_command('evaluate')} {predictions} --folds --out {shlex.quote(folder)}/pooled"
+    return (
+        f"{write_command('evaluate')} {predictions} --folds --out {shlex.quote(folder)}/pooled"
+    )
 
 
 def _check_disk(folder: Path) -> None:
@@ -268,7 +272,9 @@ def _make_one(session: Session, offer: Offer) -> str:
     return error
 
 
-def _execute(session: Session, offer: Offer, execution: Execution, identity: RunIdentity) -> str:
+def _execute(
+    session: Session, offer: Offer, execution: Execution, identity: RunIdentity
+) -> str:
     """Execute a notebook on all machines of its run, and end it in time; return its error."""
     run = offer.run
     spent = spent_path(session.folder, run.run_id)

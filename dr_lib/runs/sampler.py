@@ -18,7 +18,13 @@ from typing import Any
 
 import psutil
 
-PERCENTS = ("cpu_percent", "steal_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
+PERCENTS = (
+    "cpu_percent",
+    "steal_percent",
+    "memory_percent",
+    "gpu_percent",
+    "gpu_memory_percent",
+)
 # means of shares, sums of the others; energy counts from when the driver was loaded
 GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
 MACHINE = (*PERCENTS[:3], "memory_mib")
@@ -42,7 +48,11 @@ def read_cpu_times() -> tuple[float, float, float]:
     """
     times = psutil.cpu_times()  # user time holds the guests of this machine already
     all_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return all_s, all_s - times.idle - getattr(times, "iowait", 0.0), getattr(times, "steal", NAN)
+    return (
+        all_s,
+        all_s - times.idle - getattr(times, "iowait", 0.0),
+        getattr(times, "steal", NAN),
+    )
 
 
 def read_process_cpu_s(process: psutil.Process) -> float:
@@ -186,7 +196,9 @@ def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
         with suppress(nvml.NVMLError):
             row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
         with suppress(nvml.NVMLError):  # before Volta there is no such counter
-            row["gpu_energy_j"] = sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
+            row["gpu_energy_j"] = (
+                sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
+            )
     return row
 
 

@@ -45,7 +45,9 @@ class Study(BaseModel):
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
-    repeat_disturbed: int = Field(default=1, ge=0)  # times that one is made again, after all others
+    repeat_disturbed: int = Field(
+        default=1, ge=0
+    )  # times that one is made again, after all others
 
     @property
     def max_repeats(self) -> int:
@@ -57,7 +59,9 @@ class Study(BaseModel):
         """The kernel of the runs with these values of the factors."""
         if isinstance(self.kernel, str):
             return self.kernel
-        named = [kernels.get(str(values.get(factor))) for factor, kernels in self.kernel.items()]
+        named = [
+            kernels.get(str(values.get(factor))) for factor, kernels in self.kernel.items()
+        ]
         return next(filter(None, named), DEFAULT_KERNEL)
 
 
@@ -167,7 +171,9 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
     missing = [name for name in SET_BY_THE_STUDY if name not in declared]
     if missing:
         names = ", ".join(missing)
-        raise ParameterError(f"{study.notebook} has no parameter {names}: it cannot be repeated")
+        raise ParameterError(
+            f"{study.notebook} has no parameter {names}: it cannot be repeated"
+        )
     for factor, values in study.factors.items():
         if len(values) > len(set(map(str, values))):
             raise ParameterError(f"factor {factor} has one level twice")
@@ -185,7 +191,9 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
         unknown = by_value.keys() - set(map(str, values))
         if unknown:
             names = ", ".join(sorted(unknown))
-            raise ParameterError(f"kernel names {factor}={names}, which the study does not have")
+            raise ParameterError(
+                f"kernel names {factor}={names}, which the study does not have"
+            )
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
@@ -244,7 +252,9 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
         dict(zip(study.factors, values, strict=True))
         for values in itertools.product(*study.factors.values())
     ]
-    scenarios = [(f"C{k}", levels) for k, levels in enumerate(cells, start=study.first_scenario)]
+    scenarios = [
+        (f"C{k}", levels) for k, levels in enumerate(cells, start=study.first_scenario)
+    ]
     generator = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):

@@ -109,8 +109,12 @@ def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLik
         found, alarms = (
             np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights))
         )
-        found, alarms = (np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms))
-        return np.array([np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)])
+        found, alarms = (
+            np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms)
+        )
+        return np.array(
+            [np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)]
+        )
 
     return score
 
@@ -140,7 +144,8 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     grade = np.asarray(grade, dtype=float)
     predicted = np.asarray(predicted, dtype=float)
     terms = np.stack(
-        [np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted], axis=1
+        [np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted],
+        axis=1,
     )
 
     def score(weights: np.ndarray) -> np.ndarray:

@@ -86,7 +86,9 @@ def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
     x = to_logit(probability)
     if positive.all() or not positive.any() or not np.ptp(x):
         return False
-    return bool(x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max())
+    return bool(
+        x[positive].min() < x[~positive].max() and x[~positive].min() < x[positive].max()
+    )
 
 
 def to_logit(probability: ArrayLike) -> np.ndarray:

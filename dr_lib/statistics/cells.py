@@ -82,7 +82,9 @@ def share_of_variation(levels: Sequence) -> Statistic:
     def share(side: Cells) -> np.ndarray:
         logs = np.log(side.median)
         logs = logs - logs.mean(axis=-1, keepdims=True)
-        explained = ((logs @ (member / member.sum(axis=0))) ** 2 @ member.sum(axis=0)) / len(level)
+        explained = ((logs @ (member / member.sum(axis=0))) ** 2 @ member.sum(axis=0)) / len(
+            level
+        )
         return explained / ((logs**2).mean(axis=-1) + side.variance.mean(axis=-1))
 
     return share
@@ -151,7 +153,9 @@ def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cel
         if not runs or not all(
             len(cell) and np.all(np.isfinite(cell) & (cell > 0)) for cell in runs
         ):
-            raise BadSampleError("runs have to be positive and finite, one at least in each cell")
+            raise BadSampleError(
+                "runs have to be positive and finite, one at least in each cell"
+            )
         logs = [np.log(cell) for cell in runs]
         sizes = np.array([len(cell) for cell in runs])
         counts.append(int(sizes.sum()))
@@ -159,7 +163,9 @@ def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cel
         log_means = np.array([np.mean(x) for x in logs])
         means = np.array([np.mean(cell) for cell in runs])
         deviations = np.array([cell.std(ddof=1) if len(cell) > 1 else np.nan for cell in runs])
-        measured.append(Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance)))
+        measured.append(
+            Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance))
+        )
 
         variances = np.full((NUM_DRAWS, 1), np.nan)
         if dof:

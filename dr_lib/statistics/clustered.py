@@ -70,7 +70,9 @@ def estimate_aucs(
     sums = []
     sizes = []
     for kind in (positive, ~positive):
-        beaten = (ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)) / (~kind).sum()
+        beaten = (ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)) / (
+            ~kind
+        ).sum()
         placement = beaten if kind is positive else 1 - beaten
         aucs = placement.mean(axis=1)
         sums.append(
@@ -150,7 +152,9 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     )
 
 
-def likelihood_ratios(sensitivity: Interval, specificity: Interval) -> tuple[Interval, Interval]:
+def likelihood_ratios(
+    sensitivity: Interval, specificity: Interval
+) -> tuple[Interval, Interval]:
     """The likelihood ratios of a positive and of a negative answer.
 
     The bounds are put together from those of the two proportions on the logarithms (Zou and Donner
@@ -175,7 +179,9 @@ def at_prevalence(
     """
     odds = prevalence / (1 - prevalence)
     positive, negative = ratios
-    ppv = [1.0 if np.isinf(ratio) else ratio * odds / (1 + ratio * odds) for ratio in positive[:3]]
+    ppv = [
+        1.0 if np.isinf(ratio) else ratio * odds / (1 + ratio * odds) for ratio in positive[:3]
+    ]
     npv = [1 / (1 + ratio * odds) for ratio in (negative.value, negative.high, negative.low)]
     return Interval(*ppv, positive.n), Interval(*npv, negative.n)
 

@@ -52,7 +52,9 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) 
     fitted = ols("y ~ " + " * ".join(f"C({name})" for name in names), table).fit()
     with np.errstate(divide="ignore", invalid="ignore"):  # F without repetitions
         found = anova_lm(fitted, typ=2 if is_repeated else 1)
-    found = found.rename(columns={"sum_sq": "sum_of_squares", "df": "dof", "F": "f", "PR(>F)": "p"})
+    found = found.rename(
+        columns={"sum_sq": "sum_of_squares", "df": "dof", "F": "f", "PR(>F)": "p"}
+    )
     found = found[["sum_of_squares", "dof", "f", "p"]]
     if not is_repeated:  # every effect is exact, and nothing is left to test it against
         found = found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
@@ -135,7 +137,9 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
             needed.
     """
     if not (0 < cv < math.inf and 0 < half_width < math.inf):
-        raise BadSampleError(f"cv {cv} and half_width {half_width} have to be positive and finite")
+        raise BadSampleError(
+            f"cv {cv} and half_width {half_width} have to be positive and finite"
+        )
 
     def is_enough(n: int) -> bool:
         return stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width
@@ -165,7 +169,9 @@ def _read_cells(
         raise BadSampleError("no factor has two levels: there is nothing to compare")
     groups = dict(list(runs.groupby(factors)[column]))
     designed = itertools.product(*(_find_levels(runs[name]) for name in factors))
-    empty = [", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups]
+    empty = [
+        ", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups
+    ]
     if empty:
         named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
         raise BadSampleError(

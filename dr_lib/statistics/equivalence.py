@@ -55,4 +55,6 @@ def observations_for_non_inferiority(deviation: float, margin: float) -> int:
     """
     if not 0 < margin < math.inf:
         raise BadSampleError(f"a margin of {margin}: give one above 0")
-    return math.ceil(((stats.norm.ppf(0.975) + stats.norm.ppf(POWER)) * deviation / margin) ** 2)
+    return math.ceil(
+        ((stats.norm.ppf(0.975) + stats.norm.ppf(POWER)) * deviation / margin) ** 2
+    )

@@ -35,7 +35,9 @@ def write_checkpoint(
         np.savez(file, meta=np.frombuffer(meta, np.uint8), **numbered)
 
 
-def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
+def read_checkpoint(
+    path: Path | BinaryIO,
+) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
     """Read back what `write_checkpoint` was given; a DrError where the file is damaged,
     or none of ours.
     """
@@ -43,11 +45,14 @@ def read_checkpoint(path: Path | BinaryIO) -> tuple[dict[str, Any], dict[str, li
         with np.load(path, allow_pickle=False) as file:
             meta = json.loads(file["meta"].tobytes())
             arrays = {
-                name: [file[f"{name}/{k}"] for k in range(n)] for name, n in meta["counts"].items()
+                name: [file[f"{name}/{k}"] for k in range(n)]
+                for name, n in meta["counts"].items()
             }
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise DrError(f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew") from error
+        raise DrError(
+            f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew"
+        ) from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:
@@ -78,4 +83,6 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
 
 def _changing(model: keras.Model) -> list[keras.Variable]:
     # photographs kept on the device are a variable of the model, and no state
-    return [variable for variable in model.variables if not variable.path.startswith(f"{STORE}/")]
+    return [
+        variable for variable in model.variables if not variable.path.startswith(f"{STORE}/")
+    ]

@@ -97,7 +97,9 @@ class TrainingConfig:
             if each.metadata["task"] not in ("", self.task) and value != each.default:
                 raise DrError(f"{each.name}: not of the task {self.task}, leave it out")
         if self.recipe != "full" and self.model.lower() != "mobilenet":
-            raise DrError(f"recipe {self.recipe} names layers of mobilenet: train that, or full")
+            raise DrError(
+                f"recipe {self.recipe} names layers of mobilenet: train that, or full"
+            )
         if self.recipe != "full" and self.num_machines > 1:
             raise DrError(
                 f"recipe {self.recipe} caches features on one machine: take full, or num_machines 1"

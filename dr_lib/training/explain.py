@@ -68,7 +68,9 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
     """The same network with fresh random weights, other than those that training began with."""
-    keras.utils.set_random_seed(int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0]))
+    keras.utils.set_random_seed(
+        int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0])
+    )
     # without its loss, which may be ours
     return keras.models.clone_model(keras.Model(network.input, network.output))
 
@@ -100,7 +102,9 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -
             positive = top[values[top] > 0]
             top_in_lesions.append(mask[positive].sum() / max(len(positive), 1))
             field_in_lesions.append(mask.mean())
-    return float(np.mean(top_in_lesions) / np.mean(field_in_lesions)) if top_in_lesions else np.nan
+    return (
+        float(np.mean(top_in_lesions) / np.mean(field_in_lesions)) if top_in_lesions else np.nan
+    )
 
 
 def _find_last_maps(base: keras.Model) -> str:
@@ -111,4 +115,6 @@ def _find_last_maps(base: keras.Model) -> str:
     sides = convolutions[-1].output.shape[1:3]
     after = base.layers[base.layers.index(convolutions[-1]) :]
     shapes = {layer.name: layer.output.shape for layer in after}
-    return [name for name, shape in shapes.items() if len(shape) == 4 and shape[1:3] == sides][-1]
+    return [name for name, shape in shapes.items() if len(shape) == 4 and shape[1:3] == sides][
+        -1
+    ]

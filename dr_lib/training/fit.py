@@ -51,7 +51,9 @@ class Timing(NamedTuple):
     @property
     def steady_training_s(self) -> float:
         """Median of the training steps of the epochs from the second on."""
-        return float(np.median(self.training_s[1:])) if len(self.training_s) > 1 else float("nan")
+        return (
+            float(np.median(self.training_s[1:])) if len(self.training_s) > 1 else float("nan")
+        )
 
 
 def compile_model(
@@ -114,7 +116,9 @@ def train(
     recorder.out_dir.mkdir(parents=True, exist_ok=True)
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     monitor = "val_loss" if validation_batches else "loss"
-    recorder.plateau = keras.callbacks.ReduceLROnPlateau(monitor=monitor, factor=0.5, patience=5)
+    recorder.plateau = keras.callbacks.ReduceLROnPlateau(
+        monitor=monitor, factor=0.5, patience=5
+    )
     recorder.monitor = "val_auc" if validation_batches else "auc" if keep_best else ""
     recorder.resume(model)
 
@@ -192,7 +196,9 @@ def predict(
         mirrored = predict(model, Mirrored(inputs), batch_size)
         return (predict(model, inputs, batch_size) + mirrored) / 2
     batches = Batches(inputs, np.zeros(len(inputs), np.float32), batch_size)
-    model.steps_per_execution = 1  # a loop of steps is compiled for seconds, and serves this once
+    model.steps_per_execution = (
+        1  # a loop of steps is compiled for seconds, and serves this once
+    )
     with _raise_own_error(batches):
         return model.predict(batches, verbose=0)[: len(inputs)]
 

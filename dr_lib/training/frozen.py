@@ -113,7 +113,9 @@ def freeze(
         RidgeClassifier(),
         "alpha",
         np.logspace(0, 6, 13),
-        np.concatenate([features[name][: len(splits[name].referable)] for name in learned_from]),
+        np.concatenate(
+            [features[name][: len(splits[name].referable)] for name in learned_from]
+        ),
         np.concatenate([splits[name].referable for name in learned_from]),
         np.concatenate([splits[name].patient_id for name in learned_from]),
     )
@@ -149,7 +151,13 @@ def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
 
 
 def fit_by_patient(
-    model, penalty: str, values: np.ndarray, features, target, patient_id, scoring: str = "roc_auc"
+    model,
+    penalty: str,
+    values: np.ndarray,
+    features,
+    target,
+    patient_id,
+    scoring: str = "roc_auc",
 ) -> Pipeline:
     """Standardise (n, features), and fit a linear model to the (n,) target.
 

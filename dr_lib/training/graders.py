@@ -20,7 +20,9 @@ class ReferableAUC(keras.metrics.AUC):
     def update_state(self, y_true, y_pred, sample_weight=None):
         """Take (batch,) grades and (batch, 5) probabilities."""
         referable = ops.cast(ops.reshape(y_true, (-1, 1)) >= REFERABLE_FROM, "float32")
-        probability = ops.clip(ops.sum(y_pred[:, REFERABLE_FROM:], axis=-1, keepdims=True), 0, 1)
+        probability = ops.clip(
+            ops.sum(y_pred[:, REFERABLE_FROM:], axis=-1, keepdims=True), 0, 1
+        )
         return super().update_state(referable, probability, sample_weight)
 
 

@@ -74,7 +74,9 @@ class Augment(layers.Layer):
         )
 
     def _uniform(self, batch, low, high):
-        return keras.random.uniform((batch,), low, high, dtype=self.compute_dtype, seed=self.draws)
+        return keras.random.uniform(
+            (batch,), low, high, dtype=self.compute_dtype, seed=self.draws
+        )
 
     def get_config(self):
         """What `from_config` needs."""
@@ -303,7 +305,9 @@ def _build_small_cnn(image_size: int, weights: None) -> keras.Model:
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample
-    x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(inputs)
+    x = layers.GroupNormalization(groups=-1, center=False, scale=False, name="standardise")(
+        inputs
+    )
     scales = []
     for side, filters in zip((8, 4, 2, 1), (16, 32, 64, 96), strict=True):
         x = layers.Conv2D(filters, 3, padding="same", activation="relu")(x)

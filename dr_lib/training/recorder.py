@@ -103,7 +103,9 @@ class Recorder(keras.callbacks.Callback):
             return
         progress, arrays = read_checkpoint(BytesIO(content))
         changed = [
-            name for name, value in self.identity.items() if progress["identity"].get(name) != value
+            name
+            for name, value in self.identity.items()
+            if progress["identity"].get(name) != value
         ]
         if changed and all(name.endswith("_sha256") for name in changed):
             if self.writes:
@@ -183,7 +185,9 @@ class Recorder(keras.callbacks.Callback):
 
     def _save(self, now: float) -> None:
         progress = {
-            "plateau_state": {name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE},
+            "plateau_state": {
+                name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE
+            },
             "identity": self.identity,
             "sessions": self.sessions,
             "history": self.history,

@@ -44,7 +44,9 @@ def keep_on_device(
         A model that takes (batch,) row numbers, and the row numbers of each split, int32.
     """
     ends = np.cumsum([len(images) for images in inputs.values()])
-    rows = dict(zip(inputs, np.split(np.arange(ends[-1], dtype=np.int32), ends[:-1]), strict=True))
+    rows = dict(
+        zip(inputs, np.split(np.arange(ends[-1], dtype=np.int32), ends[:-1]), strict=True)
+    )
     numbers = keras.Input((), dtype="int32", name="rows")
     images = Store(np.concatenate(list(inputs.values())))(numbers)
     return keras.Model(numbers, network(images), name="resident"), rows

@@ -197,7 +197,9 @@ def train_once(
             if name != "train"
         }
     if prepared:  # its tables know the photographs
-        sides = [(setup.splits[name].image_id, values) for name, values in probabilities.items()]
+        sides = [
+            (setup.splits[name].image_id, values) for name, values in probabilities.items()
+        ]
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
     scores, auc = evaluate(config, setup.splits, probabilities)
@@ -215,7 +217,9 @@ def train_once(
     )
 
 
-def load_splits(config: TrainingConfig, plan: Plan, prepared: Prepared) -> dict[str, Photographs]:
+def load_splits(
+    config: TrainingConfig, plan: Plan, prepared: Prepared
+) -> dict[str, Photographs]:
     """Read the sides of a split, into memory or to be streamed, as the plan says."""
     stream = plan.input == "stream"
     return {name: prepared.load(name, config.image_size, stream=stream) for name in SIDES}
@@ -233,7 +237,9 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     is_grades = config.task == "grades"
     splits = {name: side for name, side in splits.items() if len(side.grade)}
     inputs = {name: side.images for name, side in splits.items()}
-    targets = {name: side.grade if is_grades else side.referable for name, side in splits.items()}
+    targets = {
+        name: side.grade if is_grades else side.referable for name, side in splits.items()
+    }
     linear_probe_auc = float("nan")
 
     keras.utils.set_random_seed(config.run_seed)
@@ -247,7 +253,9 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
                 seed=config.run_seed,
                 synchronised=device.synchronised,
             )
-            weights = graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
+            weights = (
+                graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
+            )
             loss = graders.weighted_loss(weights)
             auc = graders.ReferableAUC(1000, name="auc")
         else:

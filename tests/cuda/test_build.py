@@ -165,7 +165,9 @@ def list_images(library: bytes) -> list[tuple[int, int]]:
 
 
 @pytest.mark.slow
-def test_the_python_package_s_nvcc_builds_for_the_gpus_of_colab_and_newer(tmp_path, monkeypatch):
+def test_the_python_package_s_nvcc_builds_for_the_gpus_of_colab_and_newer(
+    tmp_path, monkeypatch
+):
     """Machine code for sm_75, sm_90 and sm_120, no PTX, by a compiler that pip installs; the
     GPUs need not be here.
     """

@@ -34,7 +34,9 @@ def compile_for_threads(folder: Path, *flags: str, without_sync: int | None = No
     library = folder / "threads.so"
     parts = source.read_text().split("  SYNC;\n")
     if without_sync is not None:
-        parts[without_sync : without_sync + 2] = ["".join(parts[without_sync : without_sync + 2])]
+        parts[without_sync : without_sync + 2] = [
+            "".join(parts[without_sync : without_sync + 2])
+        ]
     source.write_text("  SYNC;\n".join(parts))
     compiler = shutil.which(os.environ.get("CXX") or "g++") or "c++"
     subprocess.run([compiler, *FLAGS, *flags, str(source), "-o", str(library)], check=True)

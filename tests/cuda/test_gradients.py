@@ -21,7 +21,8 @@ def differentiate(
         maps = tf.nn.conv2d(x[..., None] / 255.0, w["conv_kernel"], 1, "VALID") + w["conv_bias"]
         windows = tf.reshape(tf.sigmoid(maps), (-1, 6, 4, 6, 4, 6))
         units = (
-            tf.einsum("nyixjm,ij->nyxm", windows, w["pool_kernel"][:, :, 0, 0, 0]) + w["pool_bias"]
+            tf.einsum("nyixjm,ij->nyxm", windows, w["pool_kernel"][:, :, 0, 0, 0])
+            + w["pool_bias"]
         )
         sums = tf.reshape(tf.sigmoid(units), (-1, 216)) @ w["dense_kernel"] + w["dense_bias"]
         target = tf.one_hot(y, 10, dtype=tf.float64)
@@ -63,13 +64,16 @@ def test_a_step_goes_down_the_gradient_at_the_original_rate(library, digits):
     kept, _ = mnist.train_weights(library, "fused", (x, y), 1, 1, 0.1, 0, 1)
     for name, found in mnist.unflatten(kept[0, 0]).items():
         assert (
-            np.abs(found - (weights[name] - 0.1 * gradients[name] / DIVISORS.get(name, 1))).max()
+            np.abs(
+                found - (weights[name] - 0.1 * gradients[name] / DIVISORS.get(name, 1))
+            ).max()
             <= 1e-6
         ), name
 
 
 @pytest.mark.parametrize(
-    ("implementation", "batch_size", "rate"), [("true_gradient", 1, 0.1), ("minibatch", 16, 0.01)]
+    ("implementation", "batch_size", "rate"),
+    [("true_gradient", 1, 0.1), ("minibatch", 16, 0.01)],
 )
 def test_training_is_that_of_keras(library, digits, implementation, batch_size, rate):
     """Two epochs, image by image by plain descent or in batches of 16, the last one of 8, by Adam,

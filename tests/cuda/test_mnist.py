@@ -37,7 +37,13 @@ def test_it_learns_drawn_digits(library, digits):
 def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
     """Epochs count from 1, seconds add up."""
     table = mnist.train(
-        library, *digits, epochs=3, replicas=2, seed=7, implementation="minibatch", batch_size=32
+        library,
+        *digits,
+        epochs=3,
+        replicas=2,
+        seed=7,
+        implementation="minibatch",
+        batch_size=32,
     )
     assert [*table.columns] == ["replica", "epoch", "train_s", "test_accuracy"]
     assert table.epoch.tolist() == [1, 2, 3] * 2 and table.replica.tolist() == [0] * 3 + [1] * 3
@@ -69,7 +75,9 @@ def test_the_accuracy_is_that_of_the_outputs(library, digits):
     asked = {"implementation": "minibatch", "epochs": 2, "batch_size": 32}
     table = mnist.train(library, *digits, **asked)
     weights = mnist.unflatten(weights_after(library, digits, rate=0.02, **asked)[0, -1])
-    guesses = mnist.forward(library, weights, digits[2], implementation="minibatch").argmax(axis=1)
+    guesses = mnist.forward(library, weights, digits[2], implementation="minibatch").argmax(
+        axis=1
+    )
     assert table.test_accuracy.iloc[-1] == (guesses == digits[3]).mean() < 1
 
 

@@ -48,7 +48,8 @@ def test_finds_and_crops_the_masks_of_a_photograph(tmp_path, photograph, masks, 
     ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         assert cv2.imwrite(
-            str(tmp_path / name), picture if picture.ndim == 3 else 76 * picture.astype(np.uint8)
+            str(tmp_path / name),
+            picture if picture.ndim == 3 else 76 * picture.astype(np.uint8),
         )
     assert find_masks(tmp_path) == {
         tmp_path / photograph: sorted(tmp_path / mask for mask in masks)

@@ -34,7 +34,9 @@ def write_set(path, **change):
 def test_resizes_as_opencv_does(shape, size):
     """Bilinear interpolation with the centres of pixels at halves, to one grey level."""
     images = np.random.default_rng(1).integers(0, 256, (3, *shape), dtype=np.uint8)
-    wanted = [cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR) for image in images]
+    wanted = [
+        cv2.resize(image, (size, size), interpolation=cv2.INTER_LINEAR) for image in images
+    ]
     resized = resize(images, size)
     assert resized.dtype == np.uint8
     assert np.abs(resized.astype(int) - np.array(wanted).reshape(resized.shape)).max() <= 1
@@ -56,7 +58,9 @@ def test_drawn_images_can_be_learnt_and_drawn_again():
     """
     images = load_images("cifar10", 64, "synthetic", share=0.01, seed=3)
     assert images.x_train.dtype == np.uint8 and images.x_train.shape[1:] == (64, 64, 3)
-    x_train, x_test = (x.reshape(len(x), -1).astype(float) for x in (images.x_train, images.x_test))
+    x_train, x_test = (
+        x.reshape(len(x), -1).astype(float) for x in (images.x_train, images.x_test)
+    )
     means = np.array([x_train[images.y_train == label].mean(axis=0) for label in range(10)])
     guess = ((x_test[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)
     assert (guess == images.y_test).mean() > 0.95
@@ -87,7 +91,11 @@ def test_a_share_of_a_sorted_file_has_every_class(tmp_path):
     """Files may be sorted by class: the images kept are drawn, with a seed."""
     path = write_set(tmp_path / "digits.npz", y_train=np.sort(np.arange(100) % 10))
     kept = load_images("mnist", 32, path, share=0.5)
-    assert len(kept.y_train) == 50 and len(kept.y_test) == 5 and set(kept.y_train) == set(range(10))
+    assert (
+        len(kept.y_train) == 50
+        and len(kept.y_test) == 5
+        and set(kept.y_train) == set(range(10))
+    )
     assert (kept.x_train == load_images("mnist", 32, path, share=0.5).x_train).all()
 
 

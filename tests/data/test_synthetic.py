@@ -51,7 +51,12 @@ def colour_auc(crops, patients, referable):
     features = np.hstack([pixels.mean(1), pixels.std(1), np.reshape(bins, (len(crops), -1))])
     model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=2000))
     scores = cross_val_predict(
-        model, features, referable, groups=patients, cv=GroupKFold(5), method="decision_function"
+        model,
+        features,
+        referable,
+        groups=patients,
+        cv=GroupKFold(5),
+        method="decision_function",
     )
     return roc_auc_score(referable, scores)
 
@@ -90,7 +95,9 @@ def test_optic_disc_lies_on_the_side_of_the_nose(eye):
     for seed in range(6):
         rng = np.random.default_rng(seed)
         image = draw_eye(0, eye, draw_look(rng), rng)[0]
-        crops.append(crop_fundus(cv2.imencode(".png", image[..., ::-1])[1].tobytes()).image[..., 1])
+        crops.append(
+            crop_fundus(cv2.imencode(".png", image[..., ::-1])[1].tobytes()).image[..., 1]
+        )
     x = np.unravel_index(cv2.blur(np.mean(crops, 0), (25, 25)).argmax(), (299, 299))[1] - 149
     assert 0.4 < x / 149 * (-1 if eye == "left" else 1) < 0.7
 

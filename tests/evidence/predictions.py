@@ -7,7 +7,9 @@ import pandas as pd
 from scipy.special import softmax
 
 
-def draw_predictions(num_patients: int = 120, seed: int = 0, noise: float = 1.0) -> pd.DataFrame:
+def draw_predictions(
+    num_patients: int = 120, seed: int = 0, noise: float = 1.0
+) -> pd.DataFrame:
     """Two eyes of each patient with a grade, five probabilities, a split, a camera and an age."""
     rng = np.random.default_rng(seed)
     patient = np.arange(2 * num_patients) // 2
@@ -45,7 +47,9 @@ def draw_abroad(noise: float = 1.0, version: str = "v1") -> pd.DataFrame:
     abroad = table[table["split"] != "train"].assign(
         split="test", model_version=version, dataset="abroad"
     )
-    return abroad.assign(image_id="x" + abroad["image_id"], patient_id="x" + abroad["patient_id"])
+    return abroad.assign(
+        image_id="x" + abroad["image_id"], patient_id="x" + abroad["patient_id"]
+    )
 
 
 def write(folder: Path, table: pd.DataFrame, name: str = "mine") -> Path:

@@ -16,7 +16,12 @@ with Path(__file__).with_name("rows.jsonl").open(encoding="utf-8") as file:
     }
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-F4S = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1, "instance_type": "F4s_v2"}
+F4S = {
+    "platform": "local",
+    "accelerator": "cpu",
+    "num_accelerators": 1,
+    "instance_type": "F4s_v2",
+}
 NC4AS = {
     "platform": "local",
     "accelerator": "Tesla T4",
@@ -74,7 +79,8 @@ def train_referable(seconds, hardware, **columns) -> pd.DataFrame:
     """Trainings of notebook 10 as paper A's, one for each time."""
     about = PAPER_A | hardware | columns
     rows = [
-        copy_row("10", train_s=float(s), run_id=f"{s}-{k}", **about) for k, s in enumerate(seconds)
+        copy_row("10", train_s=float(s), run_id=f"{s}-{k}", **about)
+        for k, s in enumerate(seconds)
     ]
     return pd.DataFrame(rows)
 
@@ -134,7 +140,11 @@ def run_scenarios(
                     else None
                 )
                 about = (
-                    dict(zip(("framework", "dataset", "image_size", "network"), cell, strict=True))
+                    dict(
+                        zip(
+                            ("framework", "dataset", "image_size", "network"), cell, strict=True
+                        )
+                    )
                     | hardware
                 )
                 about |= {"run_id": f"{cell}-{hardware}-{k}"} | columns

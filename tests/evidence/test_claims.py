@@ -10,7 +10,12 @@ from dr_lib.__main__ import main
 from dr_lib.evidence import verdicts
 from dr_lib.evidence.claims import read_claims
 from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims, list_judged_rows
+from dr_lib.evidence.verdicts import (
+    count_by_chance,
+    judge_claims,
+    list_claims,
+    list_judged_rows,
+)
 from dr_lib.runs.row import write_row
 from dr_lib.statistics.effects import allocate_variation
 from tests.evidence.real_rows import (
@@ -79,11 +84,14 @@ def test_an_interval_outside_refutes_and_one_across_a_bound_decides_nothing(tpu,
 
 
 @pytest.mark.parametrize(
-    ("relation", "verdict"), [(">=", "holds"), ("<=", "does not hold"), ("within", "does not hold")]
+    ("relation", "verdict"),
+    [(">=", "holds"), ("<=", "does not hold"), ("within", "does not hold")],
 )
 def test_one_sided_relations_leave_the_other_side_open(relation, verdict):
     """A saving of 54 % is at least 36 %, not at most, and not within 5 points of it."""
-    assert judge(claim("A6", relation=relation), both(tpu=1417 + SPREAD / 10)).verdict == verdict
+    assert (
+        judge(claim("A6", relation=relation), both(tpu=1417 + SPREAD / 10)).verdict == verdict
+    )
 
 
 def test_a_ratio_of_spreads_is_judged():
@@ -115,7 +123,10 @@ def test_other_work_data_or_hardware_is_shown_and_not_compared(runs, missed):
 def test_fast_runs_beside_the_papers_mode_are_left_out():
     """The paper's mode is judged alone, on ten of twenty rows."""
     fast = both(gpu=1500 + SPREAD, mode="fast", precision="mixed_float16")
-    assert judge(claim("A6"), pd.concat([both(), fast], ignore_index=True))[2:4] == ("holds", 10)
+    assert judge(claim("A6"), pd.concat([both(), fast], ignore_index=True))[2:4] == (
+        "holds",
+        10,
+    )
 
 
 def test_two_kinds_of_tpu_are_not_one_machine():
@@ -155,10 +166,15 @@ def test_at_least_is_judged_in_every_cell():
     not "at least 10 %".
     """
     slower = run_scenarios(
-        only=lambda framework, _, __, network: 0.6 if (framework, network) == ("mxnet", 2) else 1
+        only=lambda framework, _, __, network: (
+            0.6 if (framework, network) == ("mxnet", 2) else 1
+        )
     )
     found = judge(claim("C33"), slower)
-    assert found.verdict == "does not hold" and (found.num_satisfied, found.num_parts) == (8, 12)
+    assert found.verdict == "does not hold" and (found.num_satisfied, found.num_parts) == (
+        8,
+        12,
+    )
     assert found.ours.value == pytest.approx(-10) and "mxnet" in found.reason
     whole = judge(claim("C33"), run_scenarios())
     assert (whole.verdict, whole.num_satisfied) == ("holds", 12)
@@ -206,7 +222,9 @@ def test_a_price_label_is_no_hardware():
     """A laptop that is priced as F4s_v2 gets no verdict on F4s_v2."""
     laptop = run_scenarios(priced_as="F4s_v2", instance_type="", **PAPER_C)
     found = judge(claim("C4"), laptop)
-    assert found.verdict == "not comparable" and found.reason.endswith("vs instance_type=*F4s_v2")
+    assert found.verdict == "not comparable" and found.reason.endswith(
+        "vs instance_type=*F4s_v2"
+    )
     assert judge(claim("C4"), laptop.assign(instance_type="F4s_v2")).verdict == "holds"
 
 
@@ -279,7 +297,9 @@ def test_who_reaches_each_accuracy_first(reached, verdict):
             times["replica_accuracy"] = [np.linspace(0.8, best, 40).tolist()]
             columns = about | times | {"accelerator": device, "run_id": f"{name}{k}"}
             rows.append(
-                copy_row("40", name, **columns | {"implementation": name.replace("fused", "paper")})
+                copy_row(
+                    "40", name, **columns | {"implementation": name.replace("fused", "paper")}
+                )
             )
     assert judge(claim("D9"), rows).verdict == verdict
 
@@ -345,7 +365,10 @@ def test_another_frameworks_cells_fill_none_of_the_design():
     found = judge(claim("C33"), pd.concat([without, jax], ignore_index=True))
     assert (found.verdict, found.num_missing) == ("undecided", 4)
     assert judge(claim("C33"), jax.reset_index(drop=True)).verdict == "not comparable"
-    twice = [without, without.assign(data_share=0.5, run_id=lambda rows: "half" + rows["run_id"])]
+    twice = [
+        without,
+        without.assign(data_share=0.5, run_id=lambda rows: "half" + rows["run_id"]),
+    ]
     assert judge(claim("C33"), pd.concat(twice, ignore_index=True)).num_missing == 4
 
 
@@ -372,7 +395,9 @@ def test_money_at_another_machines_price_is_not_compared(labels, verdict):
 def test_a_sum_over_the_design_is_not_taken_over_two_kinds_of_machine():
     """Every scenario on two processors of one instance type has 72 cells for the paper's 48."""
     work = PAPER_C
-    halves = [run_scenarios(hardware=F4S, cpu=cpu, **work) for cpu in ("Xeon 8272CL", "EPYC 7763")]
+    halves = [
+        run_scenarios(hardware=F4S, cpu=cpu, **work) for cpu in ("Xeon 8272CL", "EPYC 7763")
+    ]
     halves += [run_scenarios(hardware=NC4AS, **work)]
     runs = pd.concat(halves, ignore_index=True).assign(formula_usd=0.1)
     runs["run_id"] = runs.index.astype(str)
@@ -402,7 +427,9 @@ def test_what_others_did_to_the_processor_is_no_framework_s_use_of_it():
     """
     busy = run_scenarios(cpu_percent_mean=99.0, disturbed=True, repetitions=(0.98, 1.0, 1.02))
     assert judge(claim("C41"), busy)[2:4] == ("not measured", 0)
-    quiet = run_scenarios(cpu_percent_mean=50.0, disturbed=False, repetitions=(0.97, 1.01, 1.03))
+    quiet = run_scenarios(
+        cpu_percent_mean=50.0, disturbed=False, repetitions=(0.97, 1.01, 1.03)
+    )
     found = judge(claim("C41"), pd.concat([busy, quiet], ignore_index=True))
     assert (found.verdict, found.num_disturbed) == ("does not hold", 0)
     assert judge(claim("C32"), busy).num_disturbed == len(busy)  # a time counts

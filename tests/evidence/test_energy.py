@@ -28,7 +28,9 @@ def test_joules_and_grams_by_hand():
 
 def test_the_energy_of_a_part_is_not_the_runs():
     """94 of 100 s of a training are no measurement, 96 are; nor is one of two machines."""
-    runs = [copy_row("10", train_s=100.0, monitored_s=s, **COUNTED, **T4X2) for s in (94.0, 96.0)]
+    runs = [
+        copy_row("10", train_s=100.0, monitored_s=s, **COUNTED, **T4X2) for s in (94.0, 96.0)
+    ]
     runs.append(runs[1] | {"num_machines": 2})
     energy = measure_energy(pd.DataFrame(runs))
     assert energy["energy_j"].tolist() == pytest.approx([NAN, 3.96e6, NAN], nan_ok=True)
@@ -38,7 +40,9 @@ def test_the_energy_of_a_part_is_not_the_runs():
 def test_a_prediction_has_its_share_of_the_load():
     """500 and 700 J for 200 answers each."""
     load = {"num_predictions": 200, "gpu_energy_from": "NVML counter"}
-    rows = [copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)]
+    rows = [
+        copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)
+    ]
     energy = summarise_energy(pd.DataFrame(rows), ["format"])
     assert energy["joules_per_prediction"].tolist() == pytest.approx([3.0])
     assert energy["n"].tolist() == [2] and energy["joules_per_prediction_low"][0] < 3

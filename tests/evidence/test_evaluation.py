@@ -52,13 +52,19 @@ def test_scores_are_those_of_scikit_learn(model):
         "average_precision": average_precision_score(y, p),
         "grade_accuracy": (grades[0] == grades[1]).mean(),
     }
-    expected |= {"kappa": cohen_kappa_score(*grades, weights="quadratic"), "prevalence": y.mean()}
+    expected |= {
+        "kappa": cohen_kappa_score(*grades, weights="quadratic"),
+        "prevalence": y.mean(),
+    }
     for name, value in expected.items():
         assert (
-            row[name] == pytest.approx(value) and row[f"{name}_low"] < value < row[f"{name}_high"]
+            row[name] == pytest.approx(value)
+            and row[f"{name}_low"] < value < row[f"{name}_high"]
         )
     assert (row["num_images"], row["num_patients"]) == (240, 120)
-    assert evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
+    assert (
+        evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
+    )
 
 
 @pytest.mark.parametrize("probability", ["referable", 0.5])
@@ -71,7 +77,10 @@ def test_a_score_that_no_draw_changes_has_no_interval(model, points, probability
     if probability == "referable":
         names += ["average_precision", "brier"]
     assert row[[f"{name}_{end}" for name in names for end in ("low", "high")]].isna().all()
-    assert np.isfinite(row[names].astype(float)).all() and row["prevalence_low"] < row["prevalence"]
+    assert (
+        np.isfinite(row[names].astype(float)).all()
+        and row["prevalence_low"] < row["prevalence"]
+    )
     assert evaluation.compare_data_sets([sure], [points])["auc_low"].isna().all()
     assert evaluation.split_subgroups(sure, points)["auc_low"].isna().all()
     compared = evaluation.compare_models([model, sure], [points, points]).iloc[0]
@@ -99,7 +108,9 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     bare = model._replace(validation=model.validation[:0])
     nothing = evaluation.choose_points(bare, **ASKED)
     assert nothing.empty and evaluation.measure_points(bare, nothing).empty
-    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [
+    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])[
+        "threshold"
+    ].tolist() == [
         0.2,
         0.6,
     ]
@@ -170,10 +181,17 @@ def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval
     """Voets et al. print 0.853 [0.835, 0.871] on Messidor-2 for ten averaged InceptionV3; one is
     not comparable.
     """
-    row = {"model": model, "trained_on": "eyepacs", "tested_on": "messidor2", "num_patients": 874}
+    row = {
+        "model": model,
+        "trained_on": "eyepacs",
+        "tested_on": "messidor2",
+        "num_patients": 874,
+    }
     row |= dict(zip(("auc", "auc_low", "auc_high"), interval, strict=True))
     row["data_kind"] = "photographs"
-    judged = judge_data_sets(pd.DataFrame([row, row])).set_index("id")  # a row per operating point
+    judged = judge_data_sets(pd.DataFrame([row, row])).set_index(
+        "id"
+    )  # a row per operating point
     assert (judged.loc["E2", "verdict"], judged.loc["E2", "n"]) == (verdict, 874)
     assert judged.loc["E1", "verdict"] == "not measured"
     assert "E4" not in judged.index  # no row can judge it: docs/papers.md
@@ -201,7 +219,11 @@ def test_an_operating_point_by_hand(model, points):
     fp = (called & ~y).sum()
     tn = (~called & ~y).sum()
     assert [row[name] for name in ("tp", "fn", "fp", "tn")] == [tp, fn, fp, tn]
-    expected = {"sensitivity": tp / (tp + fn), "specificity": tn / (tn + fp), "ppv": tp / (tp + fp)}
+    expected = {
+        "sensitivity": tp / (tp + fn),
+        "specificity": tn / (tn + fp),
+        "ppv": tp / (tp + fp),
+    }
     expected |= {"npv": tn / (tn + fn), "lr_plus": tp / (tp + fn) / (fp / (fp + tn))}
     assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert (referred["ungradable"], referred["fp"]) == ("counted as referred", fp + 3)
@@ -225,13 +247,32 @@ def test_the_decision_curve_is_that_of_dcurves():
     """
     positive = [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]
     test = pd.DataFrame({"referable": positive, "patient_id": np.arange(12) // 2})
-    test["probability_referable"] = [0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.4, 0.35, 0.3, 0.2, 0.15, 0.1]
+    test["probability_referable"] = [
+        0.9,
+        0.8,
+        0.7,
+        0.65,
+        0.6,
+        0.55,
+        0.4,
+        0.35,
+        0.3,
+        0.2,
+        0.15,
+        0.1,
+    ]
     curve = evaluation.weigh_decisions(
         Predictions("", test, test, test, test[:0], False)
     ).set_index("threshold")
-    rows = curve.iloc[[np.abs(curve.index - threshold).argmin() for threshold in (0.1, 0.25, 0.5)]]
-    assert rows["net_benefit"].tolist() == pytest.approx([0.351852, 0.305556, 0.166667], abs=1e-6)
-    assert rows["refer_all"].tolist() == pytest.approx([0.351852, 0.222222, -0.166667], abs=1e-6)
+    rows = curve.iloc[
+        [np.abs(curve.index - threshold).argmin() for threshold in (0.1, 0.25, 0.5)]
+    ]
+    assert rows["net_benefit"].tolist() == pytest.approx(
+        [0.351852, 0.305556, 0.166667], abs=1e-6
+    )
+    assert rows["refer_all"].tolist() == pytest.approx(
+        [0.351852, 0.222222, -0.166667], abs=1e-6
+    )
     assert (rows["gain_low"] <= rows["gain"]).all() and rows["gain"].iloc[2] == pytest.approx(
         0.166667, abs=1e-6
     )
@@ -262,12 +303,17 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
     assert abstained["sensitivity"].iloc[-1] >= abstained["sensitivity"].iloc[0]
     errors = evaluation.list_errors(model, points.assign(threshold=0.7), 4)
     missed = errors[errors["error"] == "missed"]
-    test = model.test[(model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)]
+    test = model.test[
+        (model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)
+    ]
     assert model.table.loc[errors["line"], "image_id"].tolist() == errors["image_id"].tolist()
     assert (
-        missed["grade"].iloc[0] == test["grade"].max() and missed["grade"].is_monotonic_decreasing
+        missed["grade"].iloc[0] == test["grade"].max()
+        and missed["grade"].is_monotonic_decreasing
     )
-    assert errors[errors["error"] == "false alarm"]["probability_referable"].is_monotonic_decreasing
+    assert errors[errors["error"] == "false alarm"][
+        "probability_referable"
+    ].is_monotonic_decreasing
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
@@ -302,7 +348,10 @@ def test_recalibration_is_learned_on_the_validation_split(model):
         and abs(np.log(recalibrated)) < abs(np.log(raw))
         and table["brier"][1] < table["brier"][0]
     )
-    assert list(bins) == ["as predicted", "recalibrated"] and bins["recalibrated"]["n"].sum() == 240
+    assert (
+        list(bins) == ["as predicted", "recalibrated"]
+        and bins["recalibrated"]["n"].sum() == 240
+    )
     turned = model.validation.assign(
         probability_referable=1 - model.validation["probability_referable"]
     )
@@ -379,7 +428,9 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     subgroups = evaluated.subgroups
     measured = evaluated.measured
     facts = checklist.state_facts(evaluated)
-    assert facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
+    assert (
+        facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
+    )
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
     assert f"sex F: {(people['sex'] == 'F').sum()}; age < 40: " in facts["characteristics"]
     grades = model.test["grade"].value_counts()
@@ -400,7 +451,9 @@ def test_an_auc_without_an_interval_says_why(evaluated):
     """In the facts, of which model card and checklist are made: of how many patients it is."""
     test = evaluated.predictions.test
     sure = evaluate(
-        evaluated.predictions._replace(test=test.assign(probability_referable=test["referable"]))
+        evaluated.predictions._replace(
+            test=test.assign(probability_referable=test["referable"])
+        )
     )
     facts = checklist.state_facts(sure)
     said = "AUC 1 (48 patients; no interval: drawn again, they always give the same AUC)"

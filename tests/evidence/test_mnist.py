@@ -77,7 +77,8 @@ def test_every_epoch_of_every_replica_is_a_row():
     """Two runs, one of two replicas: nine epochs, each with its line and host."""
     epochs = list_epochs(
         make_timed(
-            make_run(**T4, accuracies=(ACCURACIES, ACCURACIES)), make_run("keras_tensorflow", 32)
+            make_run(**T4, accuracies=(ACCURACIES, ACCURACIES)),
+            make_run("keras_tensorflow", 32),
         )
     )
     assert len(epochs) == 9 and set(epochs["host"]) == {"colab, Xeon"}
@@ -137,7 +138,10 @@ def test_only_the_same_batch_on_the_same_host_is_compared():
         "CUDA C fused, batch 1, Tesla T4",
         "Keras / TensorFlow, batch 1, CPU",
     )
-    assert told["times_as_fast"] == pytest.approx(100) and (told["batch_size"], told["n"]) == (1, 3)
+    assert told["times_as_fast"] == pytest.approx(100) and (told["batch_size"], told["n"]) == (
+        1,
+        3,
+    )
     assert told["times_as_fast_low"] < 100 < told["times_as_fast_high"]
 
 
@@ -155,7 +159,9 @@ def test_one_run_has_a_ratio_and_no_interval():
 
 def test_rows_without_epochs_are_passed_over():
     """Of other studies, or none at all."""
-    bare = {name: value for name, value in make_run().items() if not name.startswith("replica_")}
+    bare = {
+        name: value for name, value in make_run().items() if not name.startswith("replica_")
+    }
     for rows in ([], [bare]):
         assert list_epochs(make_timed(*rows)).empty
         assert tabulate_accuracies(make_timed(*rows)).empty

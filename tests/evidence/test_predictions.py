@@ -23,7 +23,9 @@ from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 def change(table: pd.DataFrame, rows: list[int], column: str, value) -> pd.DataFrame:
     """The table with other values in lines of the file, of which the header is the first."""
-    table = (table if column in table else table.assign(**{column: ""})).astype({column: object})
+    table = (table if column in table else table.assign(**{column: ""})).astype(
+        {column: object}
+    )
     table.loc[[row - 2 for row in rows], column] = value
     return table
 
@@ -48,7 +50,10 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
         240,
     )
     assert (
-        read.name == "mine" and read.has_grades and not read.is_synthetic and read.ungradable.empty
+        read.name == "mine"
+        and read.has_grades
+        and not read.is_synthetic
+        and read.ungradable.empty
     )
     row = read.test.iloc[5]
     five = TABLE.loc[TEST[5] - 2]
@@ -112,7 +117,10 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             lambda t: change(t, [TEST[3]], "grade", ""),
             f"row {TEST[3]}: there is a probability and no label",
         ),
-        (lambda t: change(t, [TEST[3]], "patient_id", ""), f"row {TEST[3]}: patient_id is empty"),
+        (
+            lambda t: change(t, [TEST[3]], "patient_id", ""),
+            f"row {TEST[3]}: patient_id is empty",
+        ),
         (
             lambda t: change(t, [9], "split", "held-out"),
             "row 9: split has to be one of train, validation, test",
@@ -130,10 +138,15 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             f"rows {TEST[0]}, 242: a photograph stands more than",
         ),
         (
-            lambda t: change(t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"),
+            lambda t: change(
+                t.assign(data_kind="photographs"), [5, 6], "data_kind", "synthetic"
+            ),
             "rows 5, 6: synthetic",
         ),
-        (lambda t: change(t, TRAIN[:1], "patient_id", "p007 "), "a patient stands in two splits"),
+        (
+            lambda t: change(t, TRAIN[:1], "patient_id", "p007 "),
+            "a patient stands in two splits",
+        ),
         (
             lambda t: t.assign(probability_referable=0.5),
             "is not the sum of probability_2 to probability_4",
@@ -143,7 +156,9 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             "mine.csv has more than one column grade$",
         ),
         (
-            lambda t: change(t.assign(group=t["patient_id"]), TRAIN[:1] + TEST[:1], "group", "g"),
+            lambda t: change(
+                t.assign(group=t["patient_id"]), TRAIN[:1] + TEST[:1], "group", "g"
+            ),
             "a group .* two splits",
         ),
         (
@@ -164,12 +179,18 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
 @pytest.mark.parametrize(
     ("change_table", "message"),
     [
-        (lambda t: t.drop(index=TEST[0] - 2), "different test photographs .1 stand in one alone"),
+        (
+            lambda t: t.drop(index=TEST[0] - 2),
+            "different test photographs .1 stand in one alone",
+        ),
         (
             lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"),
             "name other patients or labels",
         ),
-        (lambda t: change(t, VALIDATION[:2], "patient_id", "x"), "name other patients or labels"),
+        (
+            lambda t: change(t, VALIDATION[:2], "patient_id", "x"),
+            "name other patients or labels",
+        ),
         (lambda t: t.assign(grade=t["grade"].replace(3, 4)), "name other patients or labels"),
         (
             lambda t: t.assign(data_kind="synthetic"),
@@ -190,7 +211,10 @@ HOME = TABLE.assign(model_version="v1", dataset="home")
 @pytest.mark.parametrize(
     ("change_abroad", "message"),
     [
-        (lambda t: t.drop(columns="model_version"), "different test photographs .*model_version"),
+        (
+            lambda t: t.drop(columns="model_version"),
+            "different test photographs .*model_version",
+        ),
         (lambda t: t.assign(model_version="v2"), "different test photographs .*model_version"),
         (
             lambda t: change(t, [t.index[0] + 2], "image_id", TABLE["image_id"][TRAIN[0] - 2]),
@@ -301,7 +325,10 @@ def test_a_probability_that_is_not_given_is_the_sum_of_three(tmp_path):
         write(
             tmp_path,
             change(
-                TABLE.assign(probability_referable=summed), TEST[:1], "probability_referable", None
+                TABLE.assign(probability_referable=summed),
+                TEST[:1],
+                "probability_referable",
+                None,
             ),
         )
     )
@@ -378,7 +405,9 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     assert not {"name", "date_of_birth"} & set(pooled.table)
     test = pooled.test.set_index("image_id").loc[given["image_id"]]
     assert len(pooled.table) == len(given) and pooled.validation.empty
-    assert test["probability_4"].to_numpy(float) == pytest.approx(given["probability_4"].to_numpy())
+    assert test["probability_4"].to_numpy(float) == pytest.approx(
+        given["probability_4"].to_numpy()
+    )
     with pytest.raises(DrError, match="96 photographs are in no fold's test split"):
         pool_folds([path for path in paths if path.stem != "fold1"], tmp_path)
     with pytest.raises(DrError, match="fold0.csv and .*fold0.csv test the same patients"):

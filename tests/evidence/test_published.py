@@ -116,7 +116,9 @@ def test_the_words_are_the_papers():
         assert "a little" not in CLAIMS[name].words
     for name in ("C14", "C15", "C16", "C17", "C34", "C35"):
         assert CLAIMS[name].words.endswith("(here: the mean of the scenarios).")
-    assert {claim.wording for claim in read_claims() if claim.place == "table 1"} == {"paraphrase"}
+    assert {claim.wording for claim in read_claims() if claim.place == "table 1"} == {
+        "paraphrase"
+    }
 
 
 def test_the_ratios_of_paper_b_follow_from_its_latencies():
@@ -140,8 +142,16 @@ def test_the_ratios_of_paper_b_follow_from_its_latencies():
 def test_the_range_of_two_networks_is_that_of_four_machines():
     """VGG19's latency over MobileNet's, from B6 / B10 to B7 / B11."""
     ratios = [CLAIMS[f"B{k}"].value / CLAIMS[f"B{k + 4}"].value for k in range(5, 9)]
-    assert min(ratios) == CLAIMS["B6"].value / CLAIMS["B10"].value == pytest.approx(3.33, abs=0.005)
-    assert max(ratios) == CLAIMS["B7"].value / CLAIMS["B11"].value == pytest.approx(4.49, abs=0.005)
+    assert (
+        min(ratios)
+        == CLAIMS["B6"].value / CLAIMS["B10"].value
+        == pytest.approx(3.33, abs=0.005)
+    )
+    assert (
+        max(ratios)
+        == CLAIMS["B7"].value / CLAIMS["B11"].value
+        == pytest.approx(4.49, abs=0.005)
+    )
     assert CLAIMS["B43"].note == "The range of B6 / B10, 3.33, to B7 / B11, 4.49."
 
 

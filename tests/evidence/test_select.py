@@ -82,7 +82,9 @@ def test_the_folds_of_a_study_may_differ_in_their_split():
     assert len(select_runs(pd.concat([folds, folds.assign(study="folds_upper")])).timed) == 4
     others = {
         "the same table, written anew": first.assign(study="folds", split_sha256="3" * 64),
-        "another study, whose split is one": first.assign(study="grades", split_sha256="3" * 64),
+        "another study, whose split is one": first.assign(
+            study="grades", split_sha256="3" * 64
+        ),
         "by hand": folds.assign(study="adhoc", scenario="C1"),
     }
     for rows in others.values():
@@ -104,9 +106,13 @@ def test_the_folds_of_a_study_may_differ_in_their_split():
 )
 def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, other):
     """The fast mode takes float16 on a GPU and bfloat16 on a TPU; that is its plan, not a slip."""
-    gpu, tpu = (make_runs([1], hardware, mode="fast", **{column: one}) for hardware in (T4, TPU))
+    gpu, tpu = (
+        make_runs([1], hardware, mode="fast", **{column: one}) for hardware in (T4, TPU)
+    )
     select_runs(pd.concat([gpu, tpu.assign(**{column: other})]))
-    select_runs(pd.concat([gpu, gpu.assign(**{column: other}, mode="paper")]), may_differ=["mode"])
+    select_runs(
+        pd.concat([gpu, gpu.assign(**{column: other}, mode="paper")]), may_differ=["mode"]
+    )
     with pytest.raises(UnlikeRunsError, match=column):
         select_runs(pd.concat([gpu, gpu.assign(**{column: other})]))
 
@@ -130,7 +136,8 @@ def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
     ):
         with pytest.raises(UnlikeRunsError, match=column):
             select_runs(
-                pd.concat([paper, scaled, scaled.assign(**{column: value})]), may_differ=["mode"]
+                pd.concat([paper, scaled, scaled.assign(**{column: value})]),
+                may_differ=["mode"],
             )
     with pytest.raises(UnlikeRunsError, match="epochs"):
         select_runs(pd.concat([paper, scaled.assign(epochs=10)]), may_differ=["mode"])
@@ -184,7 +191,10 @@ def test_runs_against_one_deployment_are_one_measurement():
         {"request": [0, 1] * 3, "study": "s", "run_id": [*"aabbcc"], "deployment": [*"xxxxyy"]}
     )
     found = list_runs(rows.assign(predict_ms=[1.0, 2.0, 3.0, 6.0, 9.0, 11.0]))
-    assert found["run_id"].tolist() == ["a", "c"] and found["predict_ms"].tolist() == [3.0, 10.0]
+    assert found["run_id"].tolist() == ["a", "c"] and found["predict_ms"].tolist() == [
+        3.0,
+        10.0,
+    ]
     unnamed = list_runs(rows.drop(columns="deployment").assign(predict_ms=1.0))
     assert unnamed["run_id"].tolist() == ["a", "b", "c"]
 
@@ -201,7 +211,12 @@ def test_machines_are_in_the_name_of_an_environment():
         "accelerator": "cpu",
     }
     common |= {"num_accelerators": 1, "resumed": 0, "disturbed": False, "train_s": 1.0}
-    rows = [{"num_machines": 1}, {"num_machines": 2}, {"num_machines": 2, "rehearsed": True}, {}]
+    rows = [
+        {"num_machines": 1},
+        {"num_machines": 2},
+        {"num_machines": 2, "rehearsed": True},
+        {},
+    ]
     selection = select_runs(pd.DataFrame([common | row for row in rows]))
     names = [
         "local, CPU",

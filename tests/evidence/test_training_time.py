@@ -114,13 +114,13 @@ def test_a_speed_counts_where_the_auc_is_shown_to_be_the_papers(auc, verdict):
     another model, too.
     """
     aucs = {"paper": 0.91 + EVEN, "fast": auc + EVEN}
-    table = compare_modes(make_runs({"paper": [100.0] * 5, "fast": [50.0] * 5}, aucs)).set_index(
-        "mode"
-    )
+    table = compare_modes(
+        make_runs({"paper": [100.0] * 5, "fast": [50.0] * 5}, aucs)
+    ).set_index("mode")
     assert table["verdict"].tolist() == ["reference", verdict]
-    low, high = stats.ttest_ind(aucs["fast"], aucs["paper"], equal_var=False).confidence_interval(
-        0.9
-    )
+    low, high = stats.ttest_ind(
+        aucs["fast"], aucs["paper"], equal_var=False
+    ).confidence_interval(0.9)
     found = table.loc["fast", ["auc_difference_low", "auc_difference_high"]]
     assert found.tolist() == pytest.approx([low, high], abs=1e-9)
 
@@ -184,7 +184,9 @@ def test_each_machine_is_compared_with_itself():
         pd.concat([make_runs(), slower, alone[alone["mode"] != "paper"]], ignore_index=True)
     )
     assert table["machine"].tolist() == ["kaggle, 2 x Tesla T4"] * 3 + ["local, CPU"] * 3
-    assert table["train_s_ratio"][:3].tolist() == pytest.approx(table["train_s_ratio"][3:].tolist())
+    assert table["train_s_ratio"][:3].tolist() == pytest.approx(
+        table["train_s_ratio"][3:].tolist()
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,12 +213,14 @@ def test_environments_are_compared_with_the_fastest():
     """Three runs of 105 s and three of 50.3 s on average: SciPy's Welch interval of the log
     times, exponentiated.
     """
-    table = compare_environments(select_runs(make_runs(), may_differ=["mode"]).finished).set_index(
-        "environment"
-    )
-    assert list(table.index) == ["local, CPU", "local, CPU, fast", "local, CPU, scaled"] and list(
-        table["n"]
-    ) == [
+    table = compare_environments(
+        select_runs(make_runs(), may_differ=["mode"]).finished
+    ).set_index("environment")
+    assert list(table.index) == [
+        "local, CPU",
+        "local, CPU, fast",
+        "local, CPU, scaled",
+    ] and list(table["n"]) == [
         3,
         3,
         3,
@@ -224,7 +228,9 @@ def test_environments_are_compared_with_the_fastest():
     slow = np.log(TIMES["paper"])
     fast = np.log(TIMES["scaled"])
     welch = stats.ttest_ind(slow, fast, equal_var=False).confidence_interval()
-    found = table.loc["local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]]
+    found = table.loc[
+        "local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]
+    ]
     assert list(found) == pytest.approx(
         [np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)]
     )
@@ -251,7 +257,9 @@ def test_a_single_run_has_the_interval_of_its_patients():
 
 def test_the_scores_of_a_resumed_run_count_and_its_time_does_not():
     """Of three runs two are timed; one alone that was resumed has scores and no time."""
-    runs = make_runs({"paper": TIMES["paper"]}, {"paper": AUCS["paper"]}).assign(resumed=[0, 1, 0])
+    runs = make_runs({"paper": TIMES["paper"]}, {"paper": AUCS["paper"]}).assign(
+        resumed=[0, 1, 0]
+    )
     (row,) = compare_environments(select_runs(runs).finished).itertuples()
     assert (row.n, row.timed, row.train_s, row.metric_auc_test) == (
         3,
@@ -267,7 +275,9 @@ def test_repetitions_that_find_a_difference():
     """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions
     vary by 10 %.
     """
-    runs = pd.DataFrame({"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])})
+    runs = pd.DataFrame(
+        {"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])}
+    )
     runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
     table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index(["answer", "percent"])
     assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
@@ -315,7 +325,10 @@ def test_speedup_and_efficiency_are_those_of_the_geometric_means(scaled):
 def test_unlike_machines_are_not_compared(scaled):
     """Another processor is no speed-up; rehearsed and real machines are both compared with one."""
     runs = scaled.assign(cpu=["Xeon" if k == 1 else "EPYC" for k in scaled["num_machines"]])
-    assert set(compare_machines(runs)["num_machines"]) == {2, 4}  # of the EPYC, among themselves
+    assert set(compare_machines(runs)["num_machines"]) == {
+        2,
+        4,
+    }  # of the EPYC, among themselves
     many = scaled[scaled["num_machines"] > 1].assign(rehearsed=True)
     table = compare_machines(pd.concat([scaled, many]))
     assert table.groupby("rehearsed").size().to_dict() == {False: 3, True: 3}

@@ -195,7 +195,9 @@ def test_a_part_of_the_design_on_another_machine_refutes_nothing():
     """One pair of scenarios is no mean over twelve."""
     whole = run_scenarios(NEAR, F4S)
     few = run_scenarios(NEAR, NC4AS, lambda _, __, size, ___: 0.5 if size == 64 else 1.0)
-    few = few[(few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)]
+    few = few[
+        (few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)
+    ]
     assert say("C32", whole, few) == ["undecided"]
 
 
@@ -208,7 +210,9 @@ def test_a_machine_where_nothing_was_repeated_saves_no_claim():
 def test_a_machine_with_two_runs_decides_nothing():
     """It keeps the claim from holding everywhere, and not another machine from refuting it."""
     few = run_scenarios([1.0, 1.01], NC4AS)
-    few = few[(few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)]
+    few = few[
+        (few["framework"] == "mxnet") & (few["dataset"] == "mnist") & (few["network"] == 1)
+    ]
     (found,) = judge("C32", run_scenarios(NEAR, F4S), few)
     assert (found.verdict, found.num_satisfied, found.num_parts) == ("undecided", 1, 2)
     refuted = run_scenarios(NEAR, F4S, lambda _, __, size, ___: 2.0 if size == 64 else 1.0)
@@ -268,7 +272,9 @@ def test_the_requests_of_paper_b_are_25_and_5_s_apart(changes):
 
 def test_several_networks_in_one_launch_are_not_the_papers_one():
     """They share the GPU, and the time is that of the slowest."""
-    assert say("D1", train_mnist("paper", 219 * NEAR, COLAB_T4, replicas=8)) == ["not comparable"]
+    assert say("D1", train_mnist("paper", 219 * NEAR, COLAB_T4, replicas=8)) == [
+        "not comparable"
+    ]
 
 
 # ---- the epoch of the best accuracy
@@ -287,7 +293,10 @@ def test_a_best_epoch_that_is_the_last_shows_no_peak():
     accuracy = np.linspace(0.8, 0.98, 40).tolist()
     rising = train_mnist("fused", 219 * NEAR, COLAB_T4, accuracy)
     (found,) = judge("D7", rising)
-    assert (found.verdict, found.reason) == ("undecided", "best_epoch was not reached in every run")
+    assert (found.verdict, found.reason) == (
+        "undecided",
+        "best_epoch was not reached in every run",
+    )
     assert say("D7", rising.assign(data_share=0.5)) == ["not comparable"]
 
 
@@ -311,7 +320,9 @@ def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
 
 def test_the_use_of_the_cpu_is_said_of_both_environments():
     """PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %."""
-    cpu, gpu = (table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both())
+    cpu, gpu = (
+        table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both()
+    )
     is_torch = gpu["framework"] == "pytorch"
     idle = gpu.assign(cpu_percent_mean=gpu["cpu_percent_mean"].mask(is_torch, 20.0))
     assert say("C12 C41", cpu, gpu) == ["holds"] * 2

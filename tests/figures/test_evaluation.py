@@ -68,7 +68,8 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
     table = evaluation.compare_data_sets(found, points)
     figure = figures.plot_data_sets(table, "pt")
     assert all(
-        words_ in words(figure) for words_ in ("home → home", "home → abroad", "alta sensibilidade")
+        words_ in words(figure)
+        for words_ in ("home → home", "home → abroad", "alta sensibilidade")
     )
     drawn = [line.get_xdata() for line in figure.axes[1].get_lines()]
     assert sorted(np.concatenate(drawn)) == pytest.approx(

@@ -62,9 +62,9 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
         "Keras, CPU, De Felice Lima and Zola: 621 s",
     ]
     ours = lines["CUDA C small kernels, batch 1, Tesla T4"]
-    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[-1] == pytest.approx(
-        219
-    )
+    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[
+        -1
+    ] == pytest.approx(219)
     points = [lines[name] for name in list(lines)[-2:]]
     assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [
         (40, value("D1")),
@@ -80,7 +80,9 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
     edges = band.get_paths()[0].vertices
-    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(3 * 2.04)
+    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(
+        3 * 2.04
+    )
 
 
 def test_before_any_run_the_paper_stands_alone():
@@ -142,11 +144,14 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas; all text lies inside the picture."""
     timed = timed_runs(make_paper(platform="some cloud"))
     figures = [
-        plot(timed, "pt") for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
+        plot(timed, "pt")
+        for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
     ]
     found = "\n".join(map(words, figures))
     assert "Tempo após cada época" in found and "tempo de treinamento acumulado [s]" in found
-    assert "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
+    assert (
+        "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
+    )
 
 
 def test_on_the_papers_hardware_with_its_times_its_claims_hold():

@@ -83,9 +83,15 @@ def test_a_column_without_a_header_is_an_error(shown):
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
     """As the page, LaTeX and the CSV say, with the bound that it has."""
     infinite = [float("inf")]
-    table = pd.DataFrame({"lr_plus": infinite, "lr_plus_low": [3.4187], "lr_plus_high": infinite})
-    page.Page(tmp_path).table(table, "accuracy", "Operating points, and what they were chosen on.")
-    assert ">∞ [3.42, ∞]<" in shown[0] and "∞ [3.42, ∞]" in (tmp_path / "accuracy.tex").read_text()
+    table = pd.DataFrame(
+        {"lr_plus": infinite, "lr_plus_low": [3.4187], "lr_plus_high": infinite}
+    )
+    page.Page(tmp_path).table(
+        table, "accuracy", "Operating points, and what they were chosen on."
+    )
+    assert (
+        ">∞ [3.42, ∞]<" in shown[0] and "∞ [3.42, ∞]" in (tmp_path / "accuracy.tex").read_text()
+    )
     assert (tmp_path / "accuracy.csv").read_text().endswith("inf,3.4187,inf\n")
 
 
@@ -225,7 +231,10 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     dash.
     """
     runs = pd.concat(
-        [train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00") for study in "ab"],
+        [
+            train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00")
+            for study in "ab"
+        ],
         ignore_index=True,
     )
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))

@@ -37,14 +37,21 @@ SAMPLES = [
 ]
 
 
-def make_scenarios(hardware=CPU, frameworks=("tensorflow", "mxnet", "pytorch"), first=1, **columns):
+def make_scenarios(
+    hardware=CPU, frameworks=("tensorflow", "mxnet", "pytorch"), first=1, **columns
+):
     """Three runs of 9, 10 and 11 s of each scenario; the frameworks not in the order in which
     they are drawn.
     """
     rows = []
     cells = itertools.product(sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2])
     for number, (framework, dataset, size, network) in enumerate(cells, start=first):
-        row = {"framework": framework, "dataset": dataset, "image_size": size, "network": network}
+        row = {
+            "framework": framework,
+            "dataset": dataset,
+            "image_size": size,
+            "network": network,
+        }
         row |= {"scenario": f"C{number}"} | MARKS | hardware
         rows += [row | {"repetition": r, "train_s": 9.0 + r} | columns for r in range(3)]
     return timed_runs(pd.DataFrame(rows).sample(frac=1, random_state=1))
@@ -60,7 +67,9 @@ def test_scenarios_stand_in_the_papers_order_with_its_numbers():
     assert named["position"].tolist() == [*range(24), *range(24)]
     assert named["label"].iloc[3] == "C4\nMNIST\n64 px\nRede 2"
     # notebooks run by hand all call their scenario C1
-    assert name_scenarios(make_scenarios(scenario="C1"))["label"].iloc[0] == "MNIST\n32 px\nRede 1"
+    assert (
+        name_scenarios(make_scenarios(scenario="C1"))["label"].iloc[0] == "MNIST\n32 px\nRede 1"
+    )
 
 
 def test_time_and_cost_of_24_scenarios():
@@ -184,7 +193,9 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped_or_overlaps():
     assert {ax.yaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {"2,5"}
     figure.draw_without_rendering()
     panels = [ax for ax in figure.axes if ax.patches]  # the axes of money show no labels below
-    texts = [text for ax in panels for text in [*ax.texts, *ax.get_xticklabels()]] + figure.texts
+    texts = [
+        text for ax in panels for text in [*ax.texts, *ax.get_xticklabels()]
+    ] + figure.texts
     boxes = [text.get_window_extent() for text in texts]
     assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 and box.y0 >= 0 for box in boxes)
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
@@ -243,7 +254,9 @@ COMPETITORS = make_runs(
 def read_front(ax):
     """The points of the line that marks the front."""
     (line,) = [line for line in ax.lines if line.get_label().startswith(("front", "fronteira"))]
-    return [pytest.approx(point) for point in zip(line.get_xdata(), line.get_ydata(), strict=True)]
+    return [
+        pytest.approx(point) for point in zip(line.get_xdata(), line.get_ydata(), strict=True)
+    ]
 
 
 def test_the_front_compares_the_same_work_alone():
@@ -277,7 +290,8 @@ def test_the_front_compares_the_same_work_alone():
 def test_five_works_have_two_rows_of_panels_and_time_below_each_column():
     """The panel above a free place is the lowest of its column."""
     runs = [
-        COMPETITORS.query("network == 1").assign(image_size=size) for size in (8, 16, 32, 64, 128)
+        COMPETITORS.query("network == 1").assign(image_size=size)
+        for size in (8, 16, 32, 64, 128)
     ]
     axes = plot_cost_front(pd.concat(runs)).axes
     assert [ax.get_title() for ax in axes] == [
@@ -344,7 +358,9 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
         and effects.axes[1].get_ylabel() == "rede"
     )
     assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"
-    assert [label.get_text() for label in variation.axes[0].get_yticklabels()][-1] == "repetições"
+    assert [label.get_text() for label in variation.axes[0].get_yticklabels()][
+        -1
+    ] == "repetições"
     assert read_front(front.axes[1]) == [(90, 0.9)]
     assert front.axes[0].get_ylabel() == "custo de uma execução [USD]"
     assert all(map(is_whole, (effects, variation, front)))

@@ -56,7 +56,8 @@ def labels(ax):
 
 
 @pytest.mark.parametrize(
-    ("model", "published"), [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])]
+    ("model", "published"),
+    [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])],
 )
 def test_the_papers_points_stand_below_ours(model, published):
     """Four instances as it printed them, with its deviations; ours by machine and format, with
@@ -67,7 +68,9 @@ def test_the_papers_points_stand_below_ours(model, published):
     )
     figure = plot_predict_time(timed_runs(requests), model)
     ours, paper = figure.axes
-    assert means(ours) == pytest.approx([450, 20]) and means(paper)[: len(published)] == published
+    assert (
+        means(ours) == pytest.approx([450, 20]) and means(paper)[: len(published)] == published
+    )
     assert labels(ours) == [
         f"local, CPU, {kind}\n224 px\nn = 5" for kind in ("keras", "litert_int8")
     ]
@@ -98,8 +101,12 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     assert means(ours) == pytest.approx([3])
     # two instances are two lines, each with its own requests
     instances = {"ml.m5.xlarge": 200.0, "ml.c7g.xlarge": 300.0}
-    requests = [make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()]
-    ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[0]
+    requests = [
+        make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()
+    ]
+    ours = plot_predict_time(timed_runs(pd.concat(requests, ignore_index=True)), "vgg19").axes[
+        0
+    ]
     assert means(ours) == pytest.approx([200, 300])
     assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [
         25,
@@ -127,7 +134,9 @@ def test_latency_rises_with_the_rate_and_missed_rates_are_open():
     )
     figure = plot_latency_percentiles(tried.assign(service_p99_ms=9.0, held=rates <= 40), 200.0)
     (ax,) = figure.axes
-    lines = {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+    lines = {
+        line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")
+    }
     assert set(lines) == {"p50", "p90", "p99", "p99 from the sending", "bound"}
     assert list(lines["p99"].get_xdata()) == [10, 20, 40, 45, 57, 80]
     assert list(lines["p99"].get_ydata()) == [40, 80, 160, 180, 228, 320]

@@ -46,9 +46,16 @@ def find_sentences() -> set[str]:
     sentences |= {*evaluation.ERRORS, *EXCLUSIONS.values(), "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("words", "legend"):
-                sentences |= {leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)}
-            function = ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
+                "words",
+                "legend",
+            ):
+                sentences |= {
+                    leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)
+                }
+            function = (
+                ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
+            )
             if function in SPEAKERS:  # of a figure and a table the caption
                 args = node.args[2:] if function in ("figure", "table") else node.args
                 for arg in args:

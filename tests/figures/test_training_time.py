@@ -48,7 +48,8 @@ def test_each_mode_has_its_bar_below_the_papers():
     assert widths(ax) == pytest.approx([3, 1.5, 9])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [
-        f"{place}\nn = 1" for place in ("local, CPU", "local, CPU, fast", "kaggle, 2 x Tesla T4")
+        f"{place}\nn = 1"
+        for place in ("local, CPU", "local, CPU, fast", "kaggle, 2 x Tesla T4")
     ]
 
 
@@ -96,7 +97,9 @@ def test_bars_carry_mean_spread_runs_and_n():
 
 def test_one_colour_for_each_kind_of_accelerator():
     """The paper's bars have the colours of ours, hatched and lighter."""
-    runs = pd.concat([make_runs([3000.0], T4), make_runs([2000.0], TPU), make_runs([4000.0], CPU)])
+    runs = pd.concat(
+        [make_runs([3000.0], T4), make_runs([2000.0], TPU), make_runs([4000.0], CPU)]
+    )
     ours, paper = plot(runs).axes
     kinds = [to_hex(bar.get_facecolor()) for bar in ours.patches]
     assert kinds == [ACCELERATOR_COLOURS[kind] for kind in ("gpu", "tpu", "cpu")]
@@ -114,9 +117,9 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
     )
     for word in ("Tempo de treinamento", "51,33", "51,5 [", "desvio padrão"):
         assert word in words(figure)
-    assert is_whole(figure) and {ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes} == {
-        "2,5"
-    }
+    assert is_whole(figure) and {
+        ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes
+    } == {"2,5"}
     boxes = [
         t.get_window_extent() for ax in figure.axes for t in [*ax.texts, *ax.get_yticklabels()]
     ]

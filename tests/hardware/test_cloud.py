@@ -49,7 +49,8 @@ def service():
         def do_PUT(self):
             asked.append(self.path)
             self.answer(
-                200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400, "a-token"
+                200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400,
+                "a-token",
             )
 
         def do_GET(self):
@@ -112,7 +113,9 @@ def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
     and nobody is asked.
     """
     address, asked = service
-    assert find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
+    assert (
+        find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
+    )
     system = write_system(tmp_path / "google", {f"{DMI}/product_name": "Google Compute Engine"})
     assert find_tpu_worker(system, address) == (2, 3)
 

@@ -45,7 +45,9 @@ def test_processors_that_differ_have_other_models(tmp_path, text, model):
     assert find_cpu_model(tmp_path) == model
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU has no share to take away")
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="one CPU has no share to take away"
+)
 @pytest.mark.parametrize(
     ("cgroup", "files", "is_limited"),
     [
@@ -56,7 +58,10 @@ def test_processors_that_differ_have_other_models(tmp_path, text, model):
         (V2, {"pods/a/cpu.max": "max 100000\n"}, False),
         (
             V1,
-            {"cpu/pods/a/cpu.cfs_quota_us": "60000\n", "cpu/pods/a/cpu.cfs_period_us": "100000\n"},
+            {
+                "cpu/pods/a/cpu.cfs_quota_us": "60000\n",
+                "cpu/pods/a/cpu.cfs_period_us": "100000\n",
+            },
             True,
         ),
         (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, False),

@@ -29,7 +29,9 @@ def refuse(*plans: str, before: str = "") -> list[str]:
         "try:\n    activate(choose({}))\nexcept Exception as error:\n   "
         " print(*str(error).splitlines())\n"
     )
-    return in_a_process(f"{before}\n" + "".join(tries.format(plan) for plan in plans)).splitlines()
+    return in_a_process(
+        f"{before}\n" + "".join(tries.format(plan) for plan in plans)
+    ).splitlines()
 
 
 def test_activation_finds_the_cpu_and_describes_the_machine():
@@ -67,7 +69,9 @@ def test_activation_raises_where_tensorflow_lists_no_gpu():
     if probe().gpus:
         pytest.skip("this machine has a GPU")
     for facts, number in (COLAB_T4, 1), (KAGGLE_T4, 2):
-        with pytest.raises(HardwareError, match=f"the plan has {number} GPUs, TensorFlow lists 0"):
+        with pytest.raises(
+            HardwareError, match=f"the plan has {number} GPUs, TensorFlow lists 0"
+        ):
             activate(choose(facts))
 
 
@@ -87,9 +91,9 @@ def test_another_plan_in_the_same_kernel_replaces_the_first():
     pytest.importorskip("jax")
     request = "Request(backend='jax', num_devices=number)"
     code = f"for number in (8, 1):\n    activate(choose(LAPTOP, {request}))\n"
-    assert in_a_process(code + "import keras; print(keras.distribution.distribution())").endswith(
-        "None"
-    )
+    assert in_a_process(
+        code + "import keras; print(keras.distribution.distribution())"
+    ).endswith("None")
 
 
 @pytest.mark.slow

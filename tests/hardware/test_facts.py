@@ -30,7 +30,9 @@ def test_probing_imports_no_framework():
         "import sys; from dr_lib import hardware; "
         "hardware.choose(hardware.probe(), hardware.Request(accelerator='cpu')); "
     )
-    code += "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
+    code += (
+        "sys.exit(any(name in sys.modules for name in ('tensorflow', 'jax', 'keras', 'torch')))"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -103,7 +105,10 @@ def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
     """A GPU that shares the host's memory names none of its own: nothing is kept on it."""
     nvidia_smi('echo "NVIDIA GB10, [N/A], 12.1, 580.95, GPU-1"')
     facts = probe()
-    assert facts.gpus == ("NVIDIA GB10",) and (facts.gpu_memory_gib, facts.compute_capability) == (
+    assert facts.gpus == ("NVIDIA GB10",) and (
+        facts.gpu_memory_gib,
+        facts.compute_capability,
+    ) == (
         0.0,
         12.1,
     )
@@ -117,7 +122,11 @@ def test_a_field_that_does_not_apply_is_zero(nvidia_smi):
         ({"COLAB_RELEASE_TAG": "r"}, "colab", 0),
         ({"KAGGLE_KERNEL_RUN_TYPE": "Batch"}, "kaggle", 0),
         ({"COLAB_RELEASE_TAG": "r", "TPU_ACCELERATOR_TYPE": "v5e-1"}, "colab", 1),
-        ({"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TPU_ACCELERATOR_TYPE": "v5litepod-8"}, "kaggle", 8),
+        (
+            {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TPU_ACCELERATOR_TYPE": "v5litepod-8"},
+            "kaggle",
+            8,
+        ),
         ({"KAGGLE_KERNEL_RUN_TYPE": "Batch", "ISTPUVM": "1"}, "kaggle", 1),
     ],
 )
@@ -125,7 +134,12 @@ def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
     """Platform and chips by the variables that Colab and Kaggle set."""
     if list(Path("/dev").glob("accel*")) or Path("/content/sample_data").is_dir():
         pytest.skip("this machine has hints of its own")
-    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", "TPU_ACCELERATOR_TYPE", "ISTPUVM"):
+    for name in (
+        "COLAB_RELEASE_TAG",
+        "KAGGLE_KERNEL_RUN_TYPE",
+        "TPU_ACCELERATOR_TYPE",
+        "ISTPUVM",
+    ):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)

@@ -28,7 +28,10 @@ POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
         # a job, not a step
         ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1, "")),
         (POD, Place(2, 4, "")),
-        ({"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}, Place(0, 1, "")),  # Kaggle's
+        (
+            {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"},
+            Place(0, 1, ""),
+        ),  # Kaggle's
     ],
 )
 def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, place):

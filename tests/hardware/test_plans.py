@@ -21,7 +21,9 @@ KAGGLE_T4 = COLAB_T4._replace(platform="kaggle", gpus=("Tesla T4", "Tesla T4"))
 KAGGLE_P100 = COLAB_T4._replace(
     platform="kaggle", gpus=("Tesla P100-PCIE-16GB",), compute_capability=6.0
 )
-KAGGLE_TPU = COLAB_TPU._replace(platform="kaggle", num_tpu_chips=8, backends=("tensorflow", "jax"))
+KAGGLE_TPU = COLAB_TPU._replace(
+    platform="kaggle", num_tpu_chips=8, backends=("tensorflow", "jax")
+)
 H200 = LAPTOP._replace(
     gpus=("NVIDIA H200",), gpu_memory_gib=139.0, compute_capability=9.0, backends=("jax",)
 )
@@ -73,7 +75,11 @@ def test_fast_mode_by_environment(facts, plan):
         (KAGGLE_T4, {"num_devices": 1}, ("tensorflow", "none", 1, "float32", False, 1)),
         (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
         (KAGGLE_TPU, {"accelerator": "cpu"}, ("tensorflow", "none", 1, "float32", False, 1)),
-        (LAPTOP, {"num_devices": 2}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
+        (
+            LAPTOP,
+            {"num_devices": 2},
+            ("tensorflow", "MirroredStrategy", 2, "float32", False, 1),
+        ),
         (LAPTOP, {"mode": "fast", "backend": "jax"}, ("jax", "none", 1, "float32", True, 8)),
     ],
 )
@@ -149,7 +155,9 @@ def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
     its part of a batch.
     """
     chosen = choose(facts, Request(mode="fast", num_machines=num_machines))
-    assert columns(chosen) == plan and chosen.num_machines == num_machines and not chosen.on_device
+    assert (
+        columns(chosen) == plan and chosen.num_machines == num_machines and not chosen.on_device
+    )
     assert any(f"{num_machines} machines" in reason for reason in chosen.reasons)
 
 

@@ -32,7 +32,9 @@ def read_setup(stem: str) -> str:
 def library(tmp_path) -> Path:
     """The repository somewhere where no notebook looks."""
     shutil.copytree(
-        ROOT / "dr_lib", tmp_path / "far/suite/dr_lib", ignore=shutil.ignore_patterns("__pycache__")
+        ROOT / "dr_lib",
+        tmp_path / "far/suite/dr_lib",
+        ignore=shutil.ignore_patterns("__pycache__"),
     )
     return tmp_path / "far" / "suite"
 
@@ -82,7 +84,9 @@ def test_the_set_up_cell_is_short_and_needs_nothing(stem):
     template = read_setup("00_start_here").splitlines()
     assert len(code) <= 30 and code[:-1] == template[:-1]
     nodes = [node for node in ast.walk(ast.parse("\n".join(code), feature_version=(3, 9)))]
-    names = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    names = {
+        alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
+    }
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names <= {*sys.stdlib_module_names, "dr_lib.notebook"}
 
@@ -133,7 +137,10 @@ def test_an_archive_of_the_repository_is_unpacked_and_no_other(
         shutil.make_archive(tmp_path / place / name, kind, tmp_path / "eyes")
     (tmp_path / place / "broken.zip").write_bytes(b"PK")
     shutil.make_archive(
-        tmp_path / place / "suite-v1", kind, library.parent if folder else library, folder or None
+        tmp_path / place / "suite-v1",
+        kind,
+        library.parent if folder else library,
+        folder or None,
     )
     line, root, errors = run_setup(tmp_path, tmp_path / "working")
     assert Path(root) == tmp_path / "working/dr_repo" and re.fullmatch(LINE, line), errors
@@ -148,7 +155,9 @@ def test_dr_lib_repo_names_a_folder_or_a_git_address(tmp_path, library):
     shutil.copytree(library, tmp_path / "home/older")
     assert run_setup(tmp_path, tmp_path / "home", DR_LIB_REPO=str(library))[1] == str(library)
     commit(library)
-    subprocess.run(["git", "clone", "-q", "--bare", library, tmp_path / "suite.git"], check=True)
+    subprocess.run(
+        ["git", "clone", "-q", "--bare", library, tmp_path / "suite.git"], check=True
+    )
     for _ in range(2):
         line, root, errors = run_setup(
             tmp_path, tmp_path / "new", DR_LIB_REPO=str(tmp_path / "suite.git"), ref="v9"
@@ -204,14 +213,27 @@ def test_metadata_suit_colab_and_kaggle(stem):
     kaggle |= {"isInternetEnabled": True, "language": "python", "sourceType": "notebook"}
     assert metadata["colab"] == colab and metadata["kaggle"] == kaggle
     assert metadata.get("accelerator") == ("GPU" if stem in GPU else None)
-    assert metadata["language_info"]["name"] == "python" and "docker" not in json.dumps(metadata)
+    assert metadata["language_info"]["name"] == "python" and "docker" not in json.dumps(
+        metadata
+    )
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
     """A copy of the repository."""
-    command = ["git", "-C", ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\0")
+    command = [
+        "git",
+        "-C",
+        ROOT,
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
+    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split(
+        "\0"
+    )
     folder = tmp_path_factory.mktemp("tree")
     for name in names:
         if name and (ROOT / name).is_file():
@@ -306,7 +328,9 @@ def test_a_bad_address_is_one_sentence(tree, arguments):
     before = read_tree(tree)
     ran = make(tree, "publish", *arguments)
     assert (
-        ran.returncode and "URL=https://github.com/" in ran.stderr and "Traceback" not in ran.stderr
+        ran.returncode
+        and "URL=https://github.com/" in ran.stderr
+        and "Traceback" not in ran.stderr
     )
     # the second is make's own
     assert len(ran.stderr.splitlines()) <= 2 and read_tree(tree) == before

@@ -49,7 +49,11 @@ ROOT = Path(__file__).resolve().parents[2]
             "^exclude 'noise': choose from resumed",
         ),
         (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
-        (["30_train_scenario"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
+        (
+            ["30_train_scenario"],
+            {"allow": "modes"},
+            "allow modes: no row has that column, choose",
+        ),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
@@ -58,7 +62,8 @@ def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, m
     """
     for number, notebook in enumerate(notebooks):
         write_row(
-            tmp_path / "mine", RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"}
+            tmp_path / "mine",
+            RUN | {"notebook": notebook, "run_id": str(number), "study": "mine"},
         )
     with pytest.raises(DrError, match=message) as error:
         write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
@@ -112,14 +117,22 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     ]
     said = CliRunner().invoke(main, asked)
     assert said.output == "Error: ValueError: ('0.21', False)\n"
-    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == ["report.html", "rows"]
+    assert sorted(path.name for path in (tmp_path / "mine").iterdir()) == [
+        "report.html",
+        "rows",
+    ]
     assert (tmp_path / "mine" / "report.html").read_text() == "yesterday"
 
 
 def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
     """Not what somebody put there or changed since, nor what the new report is of."""
-    parameters = "names: str = ''  # to write\nsource: str = ''  # file\nout: str = ''  # folder"
-    cells = [parameters, "for name in names.split():\n    open(f'{out}/{name}', 'w').write(name)"]
+    parameters = (
+        "names: str = ''  # to write\nsource: str = ''  # file\nout: str = ''  # folder"
+    )
+    cells = [
+        parameters,
+        "for name in names.split():\n    open(f'{out}/{name}', 'w').write(name)",
+    ]
     cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
     cells[0].metadata["tags"] = ["parameters"]
     kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
@@ -230,12 +243,15 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
         "rows/mine/rows/r2.json",
     } <= listed
     texts = [
-        path for path in out.rglob("*") if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")
+        path
+        for path in out.rglob("*")
+        if path.suffix in (".csv", ".json", ".md", ".tex", ".yaml")
     ]
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
     assert (
-        "report DEPOSIT/rows/mine --out again -p published False" in (out / "README.md").read_text()
+        "report DEPOSIT/rows/mine --out again -p published False"
+        in (out / "README.md").read_text()
     )
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
     assert (text := again.read_text()) == (out / "report.html").read_text()
@@ -332,7 +348,9 @@ def test_a_perfect_model_is_not_praised(tmp_path):
 def test_a_report_without_the_paper_does_not_speak_of_it(name, lang, words):
     """Neither the heading of its claims nor what limits a comparison with it is shown."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
-    assert words in render(notebook, lang) and words not in render(notebook, lang, published=False)
+    assert words in render(notebook, lang) and words not in render(
+        notebook, lang, published=False
+    )
 
 
 def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
@@ -353,7 +371,9 @@ def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
         nbformat.v4.new_markdown_cell("in English", metadata={"tags": ["en"]}),
         nbformat.v4.new_markdown_cell("em português", metadata={"tags": ["pt"]}),
         code("other = 2", outputs=[output[0]], execution_count=2),
-        code("third = 3", metadata={"tags": ["summary"]}, outputs=[output[1]], execution_count=3),
+        code(
+            "third = 3", metadata={"tags": ["summary"]}, outputs=[output[1]], execution_count=3
+        ),
     ]
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     assert page.index("summary</p>") < page.index("shown") < page.index("em português")

@@ -57,7 +57,9 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
         "PIP_CONFIG_FILE": os.devnull,
     }
     done = run(tmp_path / "bin" / "python", CALL, KAGGLE_KERNEL_RUN_TYPE="Batch", **nowhere)
-    assert done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
+    assert (
+        done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
+    )
     assert "internet switched on" in done.stderr
 
 
@@ -67,7 +69,8 @@ def test_what_notebooks_ask_for_is_required():
     """
     required = set(re.findall(r"(?m)^[\w-]+", (ROOT / "requirements.txt").read_text()))
     calls = [
-        re.search(r"setup.set_up\((.*)\)", path.read_text()) for path in ROOT.glob("notebooks/*.py")
+        re.search(r"setup.set_up\((.*)\)", path.read_text())
+        for path in ROOT.glob("notebooks/*.py")
     ]
     modules = {name for call in calls if call for name in re.findall(r'"(\w+)"', call[1])} - {
         "sample"

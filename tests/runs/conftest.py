@@ -102,7 +102,9 @@ def house(tmp_path, monkeypatch) -> Path:
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(BODY),
     ]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    kernel = {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
+    }
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "papermill_runs").mkdir()
     nbformat.write(
@@ -165,4 +167,6 @@ def complete(house: Path, path: Path, process_s: dict[str, float], **columns) ->
                 "resumed": 0,
                 **run.parameters,
             }
-            write_row(path.with_suffix(""), row | {"process_s": process_s[run.scenario], **columns})
+            write_row(
+                path.with_suffix(""), row | {"process_s": process_s[run.scenario], **columns}
+            )

@@ -9,7 +9,11 @@ from dr_lib.runs.row import spent_path
 from dr_lib.runs.study import Study, plan_runs
 
 STUDY = Study(
-    notebook="n", repetitions=2, factors={"a": ["x", "y"], "b": [1, 2]}, instance="F4s_v2", seed=5
+    notebook="n",
+    repetitions=2,
+    factors={"a": ["x", "y"], "b": [1, 2]},
+    instance="F4s_v2",
+    seed=5,
 )
 RUNS = plan_runs(STUDY, "here")
 
@@ -19,7 +23,9 @@ def describe(rows: dict[str, dict]) -> str:
     return Backlog(STUDY, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"), 0.05)
 
 
-def make_rows(seconds: dict[tuple[str, int], list[float]], status: str = "ok") -> dict[str, dict]:
+def make_rows(
+    seconds: dict[tuple[str, int], list[float]], status: str = "ok"
+) -> dict[str, dict]:
     """Rows of the first runs of the cells (a, b), with these times of the whole process."""
     rows = {}
     for (a, b), times in seconds.items():

@@ -17,7 +17,9 @@ def trial(monkeypatch):
     monkeypatch.setattr(kernels, "KERNELS", made)
     yield made
     for name in made:
-        shutil.rmtree(Path(sys.prefix) / "share" / "jupyter" / "kernels" / name, ignore_errors=True)
+        shutil.rmtree(
+            Path(sys.prefix) / "share" / "jupyter" / "kernels" / name, ignore_errors=True
+        )
 
 
 def test_a_framework_that_is_here_needs_no_environment(trial, tmp_path):

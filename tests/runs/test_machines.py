@@ -36,7 +36,10 @@ def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house, dear):
     (row,) = read_rows(house)
     assert row["status"] == "ok" and row["rehearsed"] is True and row["formula_usd"] == 1.0
     name = row["run_id"]
-    assert {file.stem for file in (folder / "notebooks").iterdir()} == {name, f"{name}-machine-1"}
+    assert {file.stem for file in (folder / "notebooks").iterdir()} == {
+        name,
+        f"{name}-machine-1",
+    }
     other = json.loads((folder / "notebooks" / f"{name}-machine-1.ipynb").read_text())
     assert other["metadata"]["papermill"]["exception"] is None
     assert len(list((folder / "begun").iterdir())) == 1
@@ -51,7 +54,8 @@ def test_machines_that_are_not_there_are_a_reason_to_skip(house):
     (row,) = read_rows(house)
     assert row["status"] == "skipped"
     assert (
-        "it trains on 2 machines" in row["error"] and "--machines 2 rehearses here" in row["error"]
+        "it trains on 2 machines" in row["error"]
+        and "--machines 2 rehearses here" in row["error"]
     )
     assert "plan STUDY --commands" in row["error"]
 
@@ -95,7 +99,8 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
     meet = (
-        'DR_LIB_COORDINATOR="${DR_LIB_COORDINATOR:?HOST:PORT of machine 0}" DR_LIB_NUM_MACHINES=2'
+        'DR_LIB_COORDINATOR="${DR_LIB_COORDINATOR:?HOST:PORT of machine 0}"'
+        " DR_LIB_NUM_MACHINES=2"
     )
     command = write_lasting_command("run", path, "--only", "C")
     expected = [
@@ -117,7 +122,10 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
     lines = [line.replace(write_lasting_command(), ours) for line in printed if meet in line]
     alone = subprocess.run(["bash", "-c", lines[0]], cwd=house, capture_output=True, text=True)
     assert alone.returncode and "DR_LIB_COORDINATOR: HOST:PORT of machine 0" in alone.stderr
-    environment = {**os.environ, "DR_LIB_COORDINATOR": "127.0.0.1:1"}  # this notebook meets nobody
+    environment = {
+        **os.environ,
+        "DR_LIB_COORDINATOR": "127.0.0.1:1",
+    }  # this notebook meets nobody
     machines = [
         subprocess.Popen(["bash", "-c", line], cwd=house, env=environment) for line in lines
     ]
@@ -128,7 +136,11 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
 
 def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch):
     """Without a name each machine would make another run of the study."""
-    for name, value in (("COORDINATOR", "127.0.0.1:1"), ("NUM_MACHINES", "2"), ("MACHINE", "1")):
+    for name, value in (
+        ("COORDINATOR", "127.0.0.1:1"),
+        ("NUM_MACHINES", "2"),
+        ("MACHINE", "1"),
+    ):
         monkeypatch.setenv(f"DR_LIB_{name}", value)
     with pytest.raises(DrError, match="2 machines make one run of as many: name it by --only"):
         run_quietly(write_study(house, **TWO), house)
@@ -158,8 +170,9 @@ def test_what_a_saved_run_has_cost_is_that_of_its_machines(
         ):
             monkeypatch.setenv(f"DR_LIB_{name}", value)
     assert run_quietly(path, house, only="C1-r00", machines=2 if is_rehearsed else 1) == []
-    assert f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out and not read_rows(
-        house
+    assert (
+        f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out
+        and not read_rows(house)
     )
 
 

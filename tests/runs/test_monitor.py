@@ -31,7 +31,8 @@ with Monitor(sys.argv[1], period_s=0.1) as monitor:
         monitor.mark(f"epoch {{epoch}}")
 """
 BURN = (
-    "import sys, time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\nsys.stdin.read()"
+    "import sys, time\nwhile time.process_time() < 0.3:"
+    " pass\nprint(flush=True)\nsys.stdin.read()"
 )
 FAKE_NVML = """\
 from types import SimpleNamespace
@@ -88,7 +89,11 @@ def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
         monitor.mark("epoch 1, the last")
         time.sleep(0.2)
     rows = read_samples(monitor.path)
-    assert [row["event"] for row in rows if row["event"]] == ["start", "epoch 1, the last", "end"]
+    assert [row["event"] for row in rows if row["event"]] == [
+        "start",
+        "epoch 1, the last",
+        "end",
+    ]
     seconds = [row["seconds"] for row in rows if not row["event"]]
     assert len(seconds) >= 7 and min((s + 1e-6) % 0.1 for s in seconds[-4:]) < 0.03
     (epoch,) = (row for row in rows if row["event"].startswith("epoch"))
@@ -180,7 +185,10 @@ def test_an_exception_in_the_training_is_an_error(tmp_path):
     """It goes through, and the last event is neither end nor died."""
     with pytest.raises(ZeroDivisionError), Monitor(tmp_path / "samples.csv"):
         1 / 0  # noqa: B018
-    assert [row["event"] for row in read_samples(tmp_path / "samples.csv")] == ["start", "error"]
+    assert [row["event"] for row in read_samples(tmp_path / "samples.csv")] == [
+        "start",
+        "error",
+    ]
 
 
 def test_a_dead_sampler_does_not_disturb_the_training(tmp_path):
@@ -259,7 +267,9 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         pass
     row = read_samples(tmp_path / "samples.csv")[0]
-    assert [row["gpu_percent"], row["gpu_power_w"]] == pytest.approx([percent, watt], nan_ok=True)
+    assert [row["gpu_percent"], row["gpu_power_w"]] == pytest.approx(
+        [percent, watt], nan_ok=True
+    )
 
 
 def test_a_summary_computed_by_hand(tmp_path):
@@ -308,7 +318,9 @@ def test_a_summary_computed_by_hand(tmp_path):
         rows[2],
         {"seconds": 30, "event": "end"},
     ]
-    part = summarise(write_samples(tmp_path / "samples.csv", cut))  # read in the first half alone
+    part = summarise(
+        write_samples(tmp_path / "samples.csv", cut)
+    )  # read in the first half alone
     assert part["gpu_energy_from"] == "" and math.isnan(part["gpu_energy_j"])
 
 
@@ -316,7 +328,8 @@ def test_events_close_together_do_not_weigh_more(tmp_path):
     """Nine seconds at 10 % and one at 100 % are 19 %, in how many rows that second ever comes."""
     rows = [{"seconds": 0, "event": "start"}, {"seconds": 9, "gpu_percent": 10}]
     rows += [
-        {"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100} for tenth in range(1, 11)
+        {"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100}
+        for tenth in range(1, 11)
     ]
     assert summarise(write_samples(tmp_path / "samples.csv", rows))[
         "gpu_percent_mean"

@@ -36,11 +36,14 @@ def test_the_table_holds_the_papers_prices():
     }
 
 
-@pytest.mark.parametrize(("days", "is_old"), [(1, False), (365, False), (366, True), (None, True)])
+@pytest.mark.parametrize(
+    ("days", "is_old"), [(1, False), (365, False), (366, True), (None, True)]
+)
 def test_a_price_is_old_after_a_year(days, is_old):
     """So is one whose day nobody knows."""
     assert (
-        make_price(0.169, str(TODAY - datetime.timedelta(days)) if days else "").is_old() == is_old
+        make_price(0.169, str(TODAY - datetime.timedelta(days)) if days else "").is_old()
+        == is_old
     )
 
 
@@ -69,7 +72,10 @@ def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
     saved = "\ufeff" + own.read_text().replace(",", ";").replace("0.", "0,")
     for text in (own.read_text(), saved):
         own.write_text(text, encoding="utf-8")
-        assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (0.2, "2026-01-02")
+        assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (
+            0.2,
+            "2026-01-02",
+        )
         assert (
             find_price("local").usd_per_hour == 0.05
             and find_price("ml.m5.xlarge").usd_per_hour == 0.23
@@ -96,7 +102,10 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
             HEADER + "a,box,,USD,1,,s\na,box,,USD,cheap,,s\n",
             "line 3: .* a number from 0 on, cheap is none",
         ),
-        (HEADER + 'a,box,,USD,"1,234",,s\n', "line 2: .*1,234 is none"),  # a thousand, or 1.234?
+        (
+            HEADER + 'a,box,,USD,"1,234",,s\n',
+            "line 2: .*1,234 is none",
+        ),  # a thousand, or 1.234?
         (HEADER + "a,box,,USD,-1,,s\n", "line 2: the price has to be a number from 0 on"),
         (HEADER + "a,box,,USD,nan,,s\n", "line 2: the price"),
         (HEADER + "a,box,,USD,1,21/11/2026,s\n", "line 2: .*21/11/2026"),
@@ -175,7 +184,9 @@ def test_a_run_that_did_not_finish_costs_nan():
     )
     priced = price_runs(runs, [make_price(0.36)])
     assert (
-        priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]].isna().all()
+        priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]]
+        .isna()
+        .all()
     )
     assert priced["cost_usd"][1] == pytest.approx(0.18)
     assert price_runs(pd.DataFrame(), [make_price(0.36)]).empty

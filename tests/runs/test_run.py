@@ -37,8 +37,14 @@ def test_a_row_says_what_ran_where_and_when(tmp_path):
         "small_cnn",
         "ok",
     )
-    assert row["train_s"] == 12.5 and row["epoch_s"] == [2.0, 1.0] and row["metric_auc_test"] == 0.9
-    assert 0.2 <= row["wall_s"] < 5 and not any(isinstance(value, dict) for value in row.values())
+    assert (
+        row["train_s"] == 12.5
+        and row["epoch_s"] == [2.0, 1.0]
+        and row["metric_auc_test"] == 0.9
+    )
+    assert 0.2 <= row["wall_s"] < 5 and not any(
+        isinstance(value, dict) for value in row.values()
+    )
 
 
 def test_an_archive_inside_another_clone_has_not_its_commit(tmp_path):
@@ -57,7 +63,10 @@ def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp
         with pytest.raises(RowError, match=next(iter(wrong))):
             run.finish(**wrong)
     assert not list(tmp_path.rglob("rows/*.json"))
-    assert json.loads(run.finish(steady_epoch_s=float("nan")).read_text())["steady_epoch_s"] is None
+    assert (
+        json.loads(run.finish(steady_epoch_s=float("nan")).read_text())["steady_epoch_s"]
+        is None
+    )
 
 
 def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
@@ -76,7 +85,8 @@ def test_a_bound_command_ends_with_its_parent(tmp_path):
     code = "import os, subprocess, time; from dr_lib.processes import bind_to_parent; "
     code += "os.register_at_fork(after_in_parent=lambda: print('forked')); "
     code += (
-        "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True); time.sleep(60)"
+        "print(subprocess.Popen(bind_to_parent(['sleep', '60'])).pid, flush=True);"
+        " time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -166,8 +176,12 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
         1800, abs=5
     )
     tell(monkeypatch, "C1-r00-here", tmp_path, stop_at=time.monotonic() + 60)
-    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(60, abs=5)
-    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.01).seconds_left() == pytest.approx(36, abs=5)
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.5).seconds_left() == pytest.approx(
+        60, abs=5
+    )
+    assert Run(tmp_path, "n", PARAMETERS, max_hours=0.01).seconds_left() == pytest.approx(
+        36, abs=5
+    )
 
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
@@ -204,7 +218,10 @@ def test_a_run_is_priced_by_its_training(tmp_path):
     """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a
     price and no cost.
     """
-    costs = [({"train_s": 3000.0, "setup_s": 600.0}, 0.169 * 3000 / 3600, 0.169), ({}, None, None)]
+    costs = [
+        ({"train_s": 3000.0, "setup_s": 600.0}, 0.169 * 3000 / 3600, 0.169),
+        ({}, None, None),
+    ]
     costs += [({"train_s": None}, None, None)]
     for repetition, (measured, formula_usd, cost_usd) in enumerate(costs):
         run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")

@@ -53,7 +53,10 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     assert len(failures) == 1 and "ValueError: this one fails" in failures[0]
     runs = read_runs(folder).sort_values("repetition")
     assert runs["status"].tolist() == ["ok", "failed"] and runs["seed"].tolist() == [20, 21]
-    assert runs["error"].tolist() == ["", "ValueError: this one fails for labels.csv: not there"]
+    assert runs["error"].tolist() == [
+        "",
+        "ValueError: this one fails for labels.csv: not there",
+    ]
     assert runs["level"].iloc[1] == "eyes" and len(list(folder.glob("notebooks/*.ipynb"))) == 2
     left = folder / "runs" / runs["run_id"].iloc[1] / "checkpoint"
     left.touch()
@@ -97,7 +100,11 @@ def test_stops_before_a_run_that_does_not_fit(house):
     """A scenario of two hours is not begun with one hour left, however short the others were, nor
     where the budget does not hold it: an hour here costs 0.169 USD. With three hours and 0.7 USD it
     is."""
-    study = {"order": "sequential", "factors": {"level": ["long", "short"]}, "instance": "F4s_v2"}
+    study = {
+        "order": "sequential",
+        "factors": {"level": ["long", "short"]},
+        "instance": "F4s_v2",
+    }
     complete(house, write_study(house, **study), {"C1": 7200.0, "C2": 6.0})
     for max_hours, max_usd, begun in ((1, 0.7, []), (3, 0.6, []), (3, 0.7, ["C1-r01"])):
         path = write_study(house, **study, max_usd=max_usd)
@@ -123,7 +130,9 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeyp
     assert run_quietly(poor, house) == [] and list_begun(house) == ["C1-r00"]
     assert run_quietly(write_study(house, **options), house, only="C1-r00") == []
     (row,) = read_rows(folder)
-    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0) and row["spent_s"] > 0.5
+    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0) and row[
+        "spent_s"
+    ] > 0.5
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
 
 
@@ -132,7 +141,11 @@ def test_the_money_left_ends_a_run_of_unknown_length(house, dear):
     save and stop.
     """
     path = write_study(
-        house, parameters={"needs_s": 1100.0}, order="sequential", instance="dear", max_usd=1000.0
+        house,
+        parameters={"needs_s": 1100.0},
+        order="sequential",
+        instance="dear",
+        max_usd=1000.0,
     )
     assert (
         run_quietly(path, house) == []
@@ -161,7 +174,9 @@ def test_what_a_machine_cannot_do_is_found_out_once(house):
     path = write_study(house, repetitions=3, parameters={"trouble": "unavailable"})
     assert run_quietly(path, house) == []
     runs = read_runs(trial(house))
-    assert (runs["status"] == "skipped").all() and len(runs) == 3 and len(list_begun(house)) == 1
+    assert (
+        (runs["status"] == "skipped").all() and len(runs) == 3 and len(list_begun(house)) == 1
+    )
     assert set(runs["error"]) == {"UnavailableError: no such thing on this machine"}
 
 
@@ -179,14 +194,18 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
     (failure,) = run_quietly(path, house)
     assert reason in failure
     (row,) = read_rows(trial(house))
-    assert row["status"] == "failed" and reason in row["error"] and str(house) not in row["error"]
+    assert (
+        row["status"] == "failed" and reason in row["error"] and str(house) not in row["error"]
+    )
     wait_for_silence(house)
 
 
 def test_ctrl_c_says_how_to_go_on(house):
     """The run under way ends with it."""
     path = write_study(house, parameters={"pause_s": 600.0})
-    code = f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
+    code = (
+        f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
+    )
     # what is started in the background ignores it
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     command = [sys.executable, "-c", code, "run", str(path)]
@@ -220,15 +239,24 @@ def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
     """
     levels = {"factors": {"level": ["a", "b"]}, "kernel": {"level": {"b": "dr-none"}}}
     path = write_study(
-        house, **levels, order="sequential", parameters={"trouble": "disturbed"}, repeat_disturbed=1
+        house,
+        **levels,
+        order="sequential",
+        parameters={"trouble": "disturbed"},
+        repeat_disturbed=1,
     )
     complete(house, path, {"C1": 1.0}, disturbed=True)
     complete(house, path, {"C2": 1.0}, disturbed=True, started_at="2100-01-01")
     assert run_quietly(path, house) == []
     assert list_begun(house) == ["C1-r01", "C1-r00", "C1-r01"]
     runs = read_runs(trial(house)).sort_values(["scenario", "repetition"])
-    assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"] and set(runs["retries"]) == {0}
-    assert runs["disturbed"].tolist()[:3] == [True] * 3 and runs["repeats"].tolist()[:2] == [1, 1]
+    assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"] and set(
+        runs["retries"]
+    ) == {0}
+    assert runs["disturbed"].tolist()[:3] == [True] * 3 and runs["repeats"].tolist()[:2] == [
+        1,
+        1,
+    ]
     assert runs["repeats"].iloc[2] != 1
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
     said = capsys.readouterr().out
@@ -290,7 +318,9 @@ def test_folds_are_read_by_one_evaluation(house, capsys, monkeypatch):
     assert run_quietly(path, house, max_hours=1) == []
     said = capsys.readouterr().out
     folder = "'papermill_runs/my folds'"
-    command = f"-m dr_lib evaluate {folder}/runs/*/predictions.csv --folds --out {folder}/pooled\n"
+    command = (
+        f"-m dr_lib evaluate {folder}/runs/*/predictions.csv --folds --out {folder}/pooled\n"
+    )
     assert said.endswith(command)
 
 
@@ -301,9 +331,12 @@ def test_two_studies_do_not_share_a_folder(house):
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
     with pytest.raises(DrError, match="a study with other factors: give one another name"):
-        run_study(write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house)
+        run_study(
+            write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house
+        )
     assert (
-        run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9) == []
+        run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9)
+        == []
     )
 
 
@@ -357,7 +390,9 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
 def wait_for_silence(house: Path) -> None:
     """Wait until no process of this house is left: papermill, kernel or sampler."""
     deadline = time.monotonic() + 10
-    while names := [p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if is_of(p, house)]:
+    while names := [
+        p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if is_of(p, house)
+    ]:
         assert time.monotonic() < deadline, f"outlived the runner: {names}"
         time.sleep(0.1)
 
@@ -412,7 +447,8 @@ def test_kills_change_nothing(house):
     runs = read_runs(folder)
     assert (
         finished
-        and finished.items() <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
+        and finished.items()
+        <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
     )
     table = runs[["level", "repetition", "scenario", "seed", "status"]].sort_values(
         ["level", "repetition"]
@@ -482,7 +518,9 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
         (row["scenario"], row["level"], row["repetition"], row["status"])
         for row in read_rows(trial(house))
     )
-    assert rows == [(f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)]
+    assert rows == [
+        (f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)
+    ]
     wait_for_silence(there)
     with pytest.raises(DrError, match="no run 'C9-r00'"):
         run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")

@@ -29,7 +29,10 @@ from tests.runs.conftest import ROOT, complete, write_study
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
         ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
-        ({"parameters": {"sweep": True}}, "no parameter 'sweep', leave it out: the instruction"),
+        (
+            {"parameters": {"sweep": True}},
+            "no parameter 'sweep', leave it out: the instruction",
+        ),
         ({"factors": {"level": []}}, "at least 1 item"),
         ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
         ({"parameters": {"pause_s": "long"}}, "pause_s is 'long': give a number"),
@@ -112,7 +115,9 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(house, monkeypatch)
         said.output
         == f"Error: {path.with_suffix('')} is a folder, not a study file: did you mean {path}?\n"
     )
-    assert isinstance(CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, DrError)
+    assert isinstance(
+        CliRunner().invoke(main, ["--debug", "run", str(house)]).exception, DrError
+    )
 
 
 def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeypatch):

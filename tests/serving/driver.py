@@ -64,7 +64,9 @@ def pack_png(width: int, height: int, num_rows: int) -> bytes:
     bytes into one.
     """
     rows = zlib.compressobj(1)
-    packed = b"".join(rows.compress(bytes(1 + 3 * width)) for _ in range(num_rows)) + rows.flush()
+    packed = (
+        b"".join(rows.compress(bytes(1 + 3 * width)) for _ in range(num_rows)) + rows.flush()
+    )
     parts = (
         (b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)),
         (b"IDAT", packed),
@@ -115,7 +117,9 @@ def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(data)
         received = b""
-        with contextlib.suppress(ConnectionResetError):  # it closed before it had read everything
+        with contextlib.suppress(
+            ConnectionResetError
+        ):  # it closed before it had read everything
             while more := connection.recv(65536):
                 received += more
         return received
@@ -214,10 +218,16 @@ def list_wheel_options(version: str, machine: str) -> list[str]:
 def read_image_environment() -> dict[str, str]:
     """The environment that the Dockerfile sets."""
     lines = (
-        (ROOT / "dr_lib" / "serving" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+        (ROOT / "dr_lib" / "serving" / "Dockerfile")
+        .read_text()
+        .replace("\\\n", " ")
+        .splitlines()
     )
     return dict(
-        word.split("=") for line in lines if line.startswith("ENV ") for word in line.split()[1:]
+        word.split("=")
+        for line in lines
+        if line.startswith("ENV ")
+        for word in line.split()[1:]
     )
 
 
@@ -252,7 +262,17 @@ def run_process(
     ended.
     """
     port = find_port()
-    command = [*python, "-m", "dr_lib.serving", "serve", "--model", model, "--port", port, *options]
+    command = [
+        *python,
+        "-m",
+        "dr_lib.serving",
+        "serve",
+        "--model",
+        model,
+        "--port",
+        port,
+        *options,
+    ]
     environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
     with log.open("wb") as out:
         process = subprocess.Popen(

@@ -22,7 +22,10 @@ def draw_crops(number: int, seed: int = 0, side: int = 32) -> np.ndarray:
         for width in rng.choice([1, 2, 4, 8], number)
     ]
     return np.stack(
-        [np.kron(mottle, np.ones((side // len(mottle),) * 2 + (1,), np.uint8)) for mottle in coarse]
+        [
+            np.kron(mottle, np.ones((side // len(mottle),) * 2 + (1,), np.uint8))
+            for mottle in coarse
+        ]
     )
 
 
@@ -35,7 +38,8 @@ def build_network(seed: int = 0) -> keras.Model:
     top = network.get_layer("grades")
     kernel, _ = top.get_weights()
     logits = (
-        keras.Model(network.inputs, top.input).predict(draw_crops(200, seed=1), verbose=0) @ kernel
+        keras.Model(network.inputs, top.input).predict(draw_crops(200, seed=1), verbose=0)
+        @ kernel
     )
     top.set_weights([2 * kernel / logits.std(0), -2 * logits.mean(0) / logits.std(0)])
     return network

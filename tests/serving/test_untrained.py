@@ -24,7 +24,9 @@ def test_it_answers_by_its_seed(tmp_path, model, format_name):
     )
     answers = []
     for seed in (3, 3, 4):
-        folder = export_untrained(tmp_path, model, 32, format_name, examples=photographs, seed=seed)
+        folder = export_untrained(
+            tmp_path, model, 32, format_name, examples=photographs, seed=seed
+        )
         predict = open_runtime(format_name, folder.artifact, num_threads=0)
         answers.append(np.concatenate([predict(image[None]) for image in photographs]))
     assert answers[0].sum(axis=1) == pytest.approx(1, abs=0.02)

@@ -43,7 +43,9 @@ def test_probabilities_of_0_and_1_have_an_intercept():
         probability = expit(rng.normal(positive, 1.5))
         probability = np.where(rng.random(200) < 0.95, probability > 0.5, probability)
         intercept, _ = fit_slope(positive, probability, np.arange(200) // 2)
-        assert expit(intercept.value + to_logit(probability)).sum() == pytest.approx(positive.sum())
+        assert expit(intercept.value + to_logit(probability)).sum() == pytest.approx(
+            positive.sum()
+        )
 
 
 def test_copies_of_photographs_do_not_narrow_the_interval():

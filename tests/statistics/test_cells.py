@@ -41,7 +41,9 @@ def test_what_lies_between_cells_widens_nothing():
     b = [np.array([1.0, 1.02]) * scale for scale in (1, 10, 100)]
     a = [3 * times for times in b]
     found = cells.bound(cells.divide, a, b)
-    assert found.value == pytest.approx(3) and 2.9 < found.low < found.high < 3.1 and found.n == 6
+    assert (
+        found.value == pytest.approx(3) and 2.9 < found.low < found.high < 3.1 and found.n == 6
+    )
     assert cells.bound(cells.subtract, a, b).value == pytest.approx(2 * 1.01 * 111 / 3)
     assert cells.bound(cells.add, b).value == pytest.approx(1.01 * 111)
     assert cells.bound(cells.average, b).value == pytest.approx(1.01 * 37)

@@ -37,7 +37,9 @@ def test_one_photograph_a_patient_is_the_method_of_delong():
     scores = [0.21, 0.32, 0.63, 0.35, 0.92, 0.79, 0.82, 0.99, 0.04]
     aucs, covariance = estimate_aucs(positive, scores, range(9))
     assert (aucs[0], covariance[0, 0]) == pytest.approx((0.8, 0.02875))
-    assert delong_interval(positive, scores, range(9))[1:3] == pytest.approx((0.4677, 1), abs=1e-4)
+    assert delong_interval(positive, scores, range(9))[1:3] == pytest.approx(
+        (0.4677, 1), abs=1e-4
+    )
 
 
 def test_two_photographs_a_patient_as_obuchowski_adds_them_up():
@@ -53,7 +55,9 @@ def test_the_same_picture_twice_tells_nothing_new():
     were.
     """
     twice = [np.repeat(x, 2) for x in (POSITIVE, PROBABILITY, PATIENT)]
-    assert delong_interval(*twice) == pytest.approx(delong_interval(POSITIVE, PROBABILITY, PATIENT))
+    assert delong_interval(*twice) == pytest.approx(
+        delong_interval(POSITIVE, PROBABILITY, PATIENT)
+    )
     once = proportion_interval(POSITIVE, range(12))
     copied = proportion_interval(twice[0], np.arange(24) // 2)
     assert copied[:3] == pytest.approx(once[:3], abs=0.01)
@@ -68,9 +72,9 @@ def test_bootstrap_and_delong_agree_where_patients_are_many():
     scores = [score_auc(positive, x) for x in (first, second)]
     bounds = bootstrap_patients(scores[0], patient)[1:3]
     assert delong_interval(positive, first, patient)[1:3] == pytest.approx(bounds, abs=0.004)
-    bounds = bootstrap_patients(lambda weights: scores[1](weights) - scores[0](weights), patient)[
-        1:3
-    ]
+    bounds = bootstrap_patients(
+        lambda weights: scores[1](weights) - scores[0](weights), patient
+    )[1:3]
     assert delong_interval(positive, [first, second], patient)[1:3] == pytest.approx(
         bounds, abs=0.003
     )
@@ -85,7 +89,9 @@ def test_a_proportion_of_single_photographs_has_wilsons_interval():
         (30 / 41, low, high, 41), abs=0.004
     )
     low, high = proportion_confint(12, 12, method="wilson")
-    assert proportion_interval([1] * 24, np.arange(24) // 2) == pytest.approx((1, low, high, 12))
+    assert proportion_interval([1] * 24, np.arange(24) // 2) == pytest.approx(
+        (1, low, high, 12)
+    )
 
     none, every = (proportion_interval(x, range(9)) for x in ([0] * 9, [1] * 9))
     assert (none.low, every.high) == (0, 1) and none.high == pytest.approx(1 - every.low)

@@ -20,7 +20,8 @@ from dr_lib.statistics.intervals import BadSampleError
 def make_runs(cells: dict, factors: tuple[str, ...]) -> pd.DataFrame:
     """One row per run from {(levels): times}."""
     return pd.DataFrame(
-        [(*key, time) for key, times in cells.items() for time in times], columns=[*factors, "time"]
+        [(*key, time) for key, times in cells.items() for time in times],
+        columns=[*factors, "time"],
     )
 
 
@@ -41,7 +42,12 @@ def test_jains_memory_and_cache():
     assert found["term"].tolist() == ["memory", "cache", "memory x cache", "residual"]
     assert found["sum_of_squares"].tolist() == pytest.approx([5547, 1083, 300, 102])
     assert (100 * found["share"]).round(2).tolist() == [78.88, 15.40, 4.27, 1.45]
-    assert found["dof"].tolist() == [1, 1, 1, 8] and found["num_factors"].tolist() == [1, 1, 2, 0]
+    assert found["dof"].tolist() == [1, 1, 1, 8] and found["num_factors"].tolist() == [
+        1,
+        1,
+        2,
+        0,
+    ]
 
 
 def test_the_logarithms_are_allocated_as_statsmodels_does():
@@ -60,7 +66,9 @@ def test_the_logarithms_are_allocated_as_statsmodels_does():
     assert found["f"].tolist() == pytest.approx(wanted["F"].tolist(), nan_ok=True)
     # Holm 1979: the smallest of k times k, the next times k - 1, ...
     ranked = wanted["PR(>F)"].dropna().sort_values()
-    adjusted = (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).reindex(wanted.index)
+    adjusted = (
+        (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).reindex(wanted.index)
+    )
     assert found["p"].tolist() == pytest.approx(adjusted.tolist(), nan_ok=True)
 
 
@@ -72,7 +80,9 @@ def test_a_design_without_repetitions_has_shares_and_no_test():
     found = allocate_variation(runs, ["memory", "cache"], "time")
     assert found["share"].sum() == pytest.approx(1) and found[["f", "p"]].isna().all(axis=None)
     assert (
-        estimate_effects(runs, ["memory", "cache"], "time")[["low", "high"]].isna().all(axis=None)
+        estimate_effects(runs, ["memory", "cache"], "time")[["low", "high"]]
+        .isna()
+        .all(axis=None)
     )
 
 
@@ -85,9 +95,9 @@ def test_effects_are_factors_on_the_mean_of_all():
         for size in (1, 3, 9)
         for net in (2, 5)
     }
-    found = estimate_effects(make_runs(cells, ("size", "net")), ["size", "net"], "time").set_index(
-        ["factor", "level"]
-    )
+    found = estimate_effects(
+        make_runs(cells, ("size", "net")), ["size", "net"], "time"
+    ).set_index(["factor", "level"])
     assert found["effect"]["size"].tolist() == pytest.approx([1 / 3, 1, 3])
     assert found["effect"]["net"].tolist() == pytest.approx([(2 / 5) ** 0.5, (5 / 2) ** 0.5])
     assert (found["low"] < found["effect"]).all() and (found["effect"] < found["high"]).all()
@@ -97,7 +107,9 @@ def test_effects_are_factors_on_the_mean_of_all():
 def test_the_interval_of_an_effect_is_the_linear_models():
     """Balanced: the half width is that of the contrast in statsmodels' sum coding."""
     rng = np.random.default_rng(8)
-    runs = make_runs({(a, b): rng.lognormal(0, 0.2, 4) for a in "xyz" for b in "pq"}, ("a", "b"))
+    runs = make_runs(
+        {(a, b): rng.lognormal(0, 0.2, 4) for a in "xyz" for b in "pq"}, ("a", "b")
+    )
     found = estimate_effects(runs, ["a", "b"], "time").set_index(["factor", "level"])
     bounds = ols("np.log(time) ~ C(a, Sum) * C(b, Sum)", runs).fit().conf_int()
     for level in "xy":
@@ -108,10 +120,12 @@ def test_the_interval_of_an_effect_is_the_linear_models():
 def test_repetitions_for_a_precision():
     """The half width is 1.24 cv at n = 5 and 0.72 cv at n = 10."""
     assert (
-        repetitions_for_precision(0.1, 0.1242) == 5 and repetitions_for_precision(0.1, 0.1241) == 6
+        repetitions_for_precision(0.1, 0.1242) == 5
+        and repetitions_for_precision(0.1, 0.1241) == 6
     )
     assert (
-        repetitions_for_precision(0.1, 0.0716) == 10 and repetitions_for_precision(1e-6, 0.05) == 2
+        repetitions_for_precision(0.1, 0.0716) == 10
+        and repetitions_for_precision(1e-6, 0.05) == 2
     )
 
 

@@ -30,7 +30,9 @@ def test_the_ratio_is_that_of_welch_on_logarithms():
     rng = np.random.default_rng(3)
     tpu = rng.lognormal(7.6, 0.10, 8)
     gpu = rng.lognormal(8.0, 0.04, 12)
-    expected = stats.ttest_ind(np.log(tpu), np.log(gpu), equal_var=False).confidence_interval(0.95)
+    expected = stats.ttest_ind(np.log(tpu), np.log(gpu), equal_var=False).confidence_interval(
+        0.95
+    )
     interval = ratio_interval(tpu, gpu)
     assert interval.value == pytest.approx(stats.gmean(tpu) / stats.gmean(gpu))
     assert (interval.low, interval.high) == pytest.approx(

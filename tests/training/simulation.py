@@ -142,7 +142,9 @@ def train_framework(folder: Path, num_machines: int) -> None:
     fed = batches.FixedBatches(images, labels.astype(int), 16, seed=3)
     network.fit(fed, 3, lambda epoch, loss, seconds: losses.append(loss))
     flat = np.concatenate([array.ravel() for array in network.model.get_weights()])
-    np.savez(folder / "framework.npz", losses=losses, weights=flat, logits=network.forward(images))
+    np.savez(
+        folder / "framework.npz", losses=losses, weights=flat, logits=network.forward(images)
+    )
 
 
 def train_all(folder: Path, runs: Mapping[str, dict[str, Any]]) -> None:
@@ -191,7 +193,9 @@ def start_machines(
         ]
         place |= {"DR_LIB_MACHINE": str(rank)}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        processes.append(subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, **pipes))
+        processes.append(
+            subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, **pipes)
+        )
     return processes
 
 
@@ -239,7 +243,11 @@ def kill_at_random(
         if chance.random() < 0.2:  # so early that nothing may have happened
             end = time.monotonic() + chance.uniform(0, window_s)
         while os.waitpid(child, os.WNOHANG) == (0, 0):
-            if end == float("inf") and history.exists() and history.stat().st_mtime_ns != before:
+            if (
+                end == float("inf")
+                and history.exists()
+                and history.stat().st_mtime_ns != before
+            ):
                 end = time.monotonic() + chance.uniform(0, window_s)
             if unfinished.exists() if aims_inside else time.monotonic() > end:
                 os.kill(child, signal.SIGKILL)
@@ -259,6 +267,9 @@ if __name__ == "__main__":
     where = Path(sys.argv[2])
     given = json.loads(sys.argv[3])
     where.mkdir(parents=True, exist_ok=True)
-    {"train": train, "train_all": train_all, "framework": train_framework, "kill": kill_at_random}[
-        what
-    ](where, **given)
+    {
+        "train": train,
+        "train_all": train_all,
+        "framework": train_framework,
+        "kill": kill_at_random,
+    }[what](where, **given)

@@ -49,7 +49,11 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     labels = np.arange(8, dtype=np.float32) % 2
     batches = Batches(images, labels, 8, shuffle_seed=0)
     train(
-        build(), batches, None, Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}), epochs=1
+        build(),
+        batches,
+        None,
+        Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}),
+        epochs=1,
     )
     with pytest.raises(DrError, match="written with other dropout: delete it"):
         train(

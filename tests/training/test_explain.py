@@ -23,7 +23,9 @@ def stack(side: int, convolution: layers.Layer, *head: layers.Layer) -> keras.Mo
     return keras.Model(inputs, x)
 
 
-@pytest.mark.parametrize(("activation", "outputs"), [("linear", 1), ("sigmoid", 1), ("softmax", 5)])
+@pytest.mark.parametrize(
+    ("activation", "outputs"), [("linear", 1), ("sigmoid", 1), ("softmax", 5)]
+)
 def test_the_map_of_a_linear_network_is_known(activation, outputs):
     """One convolution of 1x1, mean pooling: the map is the sum of output weight x feature map,
     above 0.

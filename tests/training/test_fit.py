@@ -103,13 +103,17 @@ def test_times_add_up(photographs, tmp_path):
         epochs=3,
     )
     outside = time.monotonic() - outside
-    assert done == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == len(timing.training_s) == 3
+    assert (
+        done == [(1, 3), (2, 3), (3, 3)] and len(timing.epoch_s) == len(timing.training_s) == 3
+    )
     assert 0 < timing.first_step_s < timing.training_s[0]
     assert all(
         0 < part <= whole - 0.3
         for part, whole in zip(timing.training_s, timing.epoch_s, strict=True)
     )
-    assert sum(timing.epoch_s) == pytest.approx(timing.train_s) and timing.train_s <= outside - 0.5
+    assert (
+        sum(timing.epoch_s) == pytest.approx(timing.train_s) and timing.train_s <= outside - 0.5
+    )
     assert 0 < timing.cpu_s and 0 < timing.checkpoint_s < timing.train_s and timing.resumed == 0
 
 
@@ -153,7 +157,11 @@ def test_no_step_waits_for_the_host_on_jax():
     """
     environment = os.environ | {"KERAS_BACKEND": "jax", "PYTHONPATH": str(ROOT)}
     counted = subprocess.run(
-        [sys.executable, "-c", COUNT], env=environment, check=True, capture_output=True, text=True
+        [sys.executable, "-c", COUNT],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     few, many = map(int, counted.stdout.split())
     assert 0 < few == many

@@ -57,7 +57,8 @@ def test_the_cached_way_is_the_network(frozen, splits):
     # outputs are kept as float16
     assert np.abs(upper.predict(inputs["test"], verbose=0) - whole).max() < 2e-3
     assert (
-        inputs["train"].dtype == np.float16 and len(inputs["train"]) == len(targets["train"]) == 80
+        inputs["train"].dtype == np.float16
+        and len(inputs["train"]) == len(targets["train"]) == 80
     )
 
 
@@ -75,9 +76,17 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
     upper, inputs, targets, _ = freeze(network, "conv_pw_12_relu", splits)
     before = {weight.path: weight.numpy() for weight in base.weights}
     compile_model(upper, optimizer="adam", learning_rate=0.01)
-    train(upper, Batches(inputs["train"], targets["train"], 16), None, Recorder(tmp_path), epochs=1)
+    train(
+        upper,
+        Batches(inputs["train"], targets["train"], 16),
+        None,
+        Recorder(tmp_path),
+        epochs=1,
+    )
     moved = {
-        w.path.split("/")[-2] for w in base.weights if np.abs(w.numpy() - before[w.path]).max() > 0
+        w.path.split("/")[-2]
+        for w in base.weights
+        if np.abs(w.numpy() - before[w.path]).max() > 0
     }
     assert moved == {"conv_dw_13", "conv_pw_13"}
 
@@ -85,7 +94,9 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
 def test_the_head_starts_as_a_linear_probe(frozen):
     """Before any training the network already separates what its frozen features separate."""
     _, upper, inputs, targets, probe_auc = frozen
-    assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
+    assert (
+        roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
+    )
     assert 0.5 < probe_auc <= 1
 
 
@@ -104,9 +115,9 @@ def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
     odds = features[1000:] @ kernel + bias
     assert np.argmax(kernel) == 3 and np.abs(np.delete(kernel, 3)).max() < kernel[3] / 5
     slope = LogisticRegression(C=np.inf).fit(odds[:, None], grade[1000:] >= 2)
-    assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[0] == pytest.approx(
-        0, abs=0.2
-    )
+    assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[
+        0
+    ] == pytest.approx(0, abs=0.2)
 
 
 def test_a_frozen_base_leaves_the_head_alone(splits):
@@ -122,7 +133,9 @@ def test_a_frozen_base_leaves_the_head_alone(splits):
     ]
     given = upper.predict(inputs["test"], verbose=0)
     assert np.abs(given[:20] - network.predict(splits["test"].images, verbose=0)).max() < 2e-3
-    assert roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
+    assert (
+        roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
+    )
 
 
 def test_a_layer_that_cannot_be_the_last_is_refused():

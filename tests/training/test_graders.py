@@ -10,7 +10,9 @@ from dr_lib.training import graders
 from dr_lib.training.models import save_model
 
 
-@pytest.mark.parametrize(("model", "parameters"), [("mobilenet", 3_377_221), ("vgg19", 20_107_205)])
+@pytest.mark.parametrize(
+    ("model", "parameters"), [("mobilenet", 3_377_221), ("vgg19", 20_107_205)]
+)
 def test_has_the_papers_parameters(model, parameters):
     """Exactly as many as Camargo, Künas and Navaux print."""
     network = graders.build_grader(model, 224)
@@ -24,7 +26,9 @@ def test_scales_as_the_weights_were_trained():
     """
     network = graders.build_grader("vgg19", 32)
     steps = network.operations
-    scaled = keras.Model(network.input, steps[steps.index(network.get_layer("base")) - 1].output)
+    scaled = keras.Model(
+        network.input, steps[steps.index(network.get_layer("base")) - 1].output
+    )
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
     wanted = keras.applications.vgg19.preprocess_input(images.astype("float32"))
     np.testing.assert_allclose(scaled(images), wanted, atol=2e-4)

@@ -51,7 +51,9 @@ def finish(folder: Path, processes: list) -> dict:
 
 def assert_equal(found: Path, expected: Path, tolerance: float = 1e-5) -> None:
     """Losses, learning rates, weights, statistics and optimiser are the same."""
-    histories = [pd.read_csv(folder / "machine-0" / "history.csv") for folder in (found, expected)]
+    histories = [
+        pd.read_csv(folder / "machine-0" / "history.csv") for folder in (found, expected)
+    ]
     np.testing.assert_allclose(*histories, rtol=tolerance)
     arrays = [
         simulation.read_arrays(folder / "machine-0" / "checkpoint.npz")
@@ -77,7 +79,8 @@ def test_four_machines_train_what_one_does(tmp_path):
     assert [file.parent.name for file in four.rglob("checkpoint.npz")] == ["machine-0"]
     assert_equal(four, one)
     told = [
-        found[name] for name in ("num_machines", "num_replicas", "strategy", "num_images_dropped")
+        found[name]
+        for name in ("num_machines", "num_replicas", "strategy", "num_images_dropped")
     ]
     assert told == [4, 4, "DataParallel", 1]
     for name in ("metric_auc_test", "kept_auc"):
@@ -94,7 +97,9 @@ def test_the_comparison_of_frameworks_is_the_same_on_two_machines(tmp_path):
     )
     for found in two:
         for name in ("losses", "weights", "logits"):
-            np.testing.assert_allclose(found[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name)
+            np.testing.assert_allclose(
+                found[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name
+            )
 
 
 def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):

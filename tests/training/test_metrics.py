@@ -14,7 +14,13 @@ def test_scores_by_hand():
     others passed.
     """
     assert score(TRUTH, PROBABILITY, 0.5) == pytest.approx(
-        {"auc": 0.9, "sensitivity": 0.8, "specificity": 0.75, "accuracy": 7 / 9, "threshold": 0.5}
+        {
+            "auc": 0.9,
+            "sensitivity": 0.8,
+            "specificity": 0.75,
+            "accuracy": 7 / 9,
+            "threshold": 0.5,
+        }
     )
 
 

@@ -44,7 +44,10 @@ def test_brightness_and_contrast_are_those_of_tensorflow(images):
         np.abs(change(images, brightness=0.1) - tf.image.adjust_brightness(images, 0.1)).max()
         < 1e-5
     )
-    assert np.abs(change(images, contrast=1.3) - tf.image.adjust_contrast(images, 1.3)).max() < 1e-5
+    assert (
+        np.abs(change(images, contrast=1.3) - tf.image.adjust_contrast(images, 1.3)).max()
+        < 1e-5
+    )
 
 
 @pytest.mark.parametrize(("saturation", "hue"), [(0.7, 0.2), (0.0, 0.1), (1.0, 0.0)])
@@ -53,7 +56,9 @@ def test_saturation_and_hue_turn_the_chroma_of_yiq(images, saturation, hue):
     hue.
     """
     changed = change(images, saturation=saturation, hue=hue)
-    for before, after in zip(images.reshape(-1, 3)[:20], changed.reshape(-1, 3)[:20], strict=True):
+    for before, after in zip(
+        images.reshape(-1, 3)[:20], changed.reshape(-1, 3)[:20], strict=True
+    ):
         y0, i0, q0 = colorsys.rgb_to_yiq(*before)
         y1, i1, q1 = colorsys.rgb_to_yiq(*after)
         turned = saturation * (i0 + 1j * q0) * np.exp(2j * np.pi * hue)
@@ -128,7 +133,9 @@ def test_a_network_ends_where_it_is_told():
     """
     network = build_model("mobilenet", 32, last_layer="conv_pw_7_relu")
     widths = [32, 64, 128, 128, 256, 256, 512, 512]
-    blocks = sum(9 * a + 4 * a + a * b + 4 * b for a, b in zip(widths, widths[1:], strict=False))
+    blocks = sum(
+        9 * a + 4 * a + a * b + 4 * b for a, b in zip(widths, widths[1:], strict=False)
+    )
     assert network.count_params() == 27 * 32 + 4 * 32 + blocks + 512 + 1
 
 
@@ -201,7 +208,9 @@ def test_every_network_that_is_served_is_listed(model, path):
     lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
     if path.endswith(".py"):
         lines = [line for line in lines if line.startswith("model: ")]
-    assert any(model in line for line in lines), f"{path} does not list {model} of models.NETWORKS"
+    assert any(model in line for line in lines), (
+        f"{path} does not list {model} of models.NETWORKS"
+    )
 
 
 def test_weights_come_from_a_file(tmp_path):
@@ -235,7 +244,8 @@ def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch):
         include_top=False, weights=None, input_shape=(224, 224, 3)
     ).save_weights(path)
     monkeypatch.setattr(
-        "keras.src.utils.file_utils.get_file", lambda name, *how, **more: asked.append(name) or path
+        "keras.src.utils.file_utils.get_file",
+        lambda name, *how, **more: asked.append(name) or path,
     )
     base = build_model("mobilenet", 96, weights="imagenet").get_layer("base")
     assert asked == ["mobilenet_1_0_224_tf_no_top.h5"]
@@ -257,7 +267,9 @@ def test_imagenet_weights_give_known_features(real_data):
     across = np.arange(299)[None] * np.ones((299, 1), int)
     ramp = across * 255 // 298
     image = np.stack([ramp.T, ramp, (across + across.T) % 256], axis=-1).astype(np.uint8)
-    features = keras.Model(network.input, network.get_layer("pool").output)(image[None])[0].numpy()
+    features = keras.Model(network.input, network.get_layer("pool").output)(image[None])[
+        0
+    ].numpy()
     assert np.argsort(-features)[:4].tolist() == [618, 140, 725, 901]
     assert features[[618, 140, 725, 901]] == pytest.approx(
         [5.3826, 5.2809, 3.7529, 3.7513], abs=1e-3
@@ -268,7 +280,10 @@ def test_imagenet_weights_give_known_features(real_data):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "resnet"}, "choose small_cnn, mobilenet, vgg19, .* or a network .* ResNet50"),
+        (
+            {"model": "resnet"},
+            "choose small_cnn, mobilenet, vgg19, .* or a network .* ResNet50",
+        ),
         ({"model": "small_cnn", "last_layer": "conv9"}, "no layer 'conv9': choose from"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),

@@ -30,7 +30,9 @@ def test_trains_what_the_host_would(tmp_path, jit):
         inputs = {"train": images, "validation": images[:20]}
         if resident:
             model, inputs = keep_on_device(network, inputs)
-        compile_model(model, optimizer="adam", jit=jit, steps_per_execution=3 if resident else 1)
+        compile_model(
+            model, optimizer="adam", jit=jit, steps_per_execution=3 if resident else 1
+        )
         train_batches = Batches(inputs["train"], labels, 8, shuffle_seed=1)
         validation_batches = Batches(inputs["validation"], labels[:20], 8)
         recorder = Recorder(tmp_path / str(resident))

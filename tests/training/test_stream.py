@@ -81,10 +81,13 @@ def test_jax_is_fed_alike(small_sample, tmp_path):
         "epochs": 2,
     }
     runs = {
-        name: {"config": config | {"input": name}, "number": 48} for name in ("memory", "stream")
+        name: {"config": config | {"input": name}, "number": 48}
+        for name in ("memory", "stream")
     }
     simulation.run("train_all", tmp_path, runs=runs)
-    memory, stream = (json.loads((tmp_path / name / "result.json").read_text()) for name in runs)
+    memory, stream = (
+        json.loads((tmp_path / name / "result.json").read_text()) for name in runs
+    )
     assert (memory["input"], stream["input"], memory["on_device"], stream["on_device"]) == (
         "memory",
         "stream",

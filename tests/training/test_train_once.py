@@ -40,7 +40,12 @@ def test_every_parameter_of_the_notebook_is_in_its_config():
 def test_mode_scaled_takes_a_larger_batch():
     """By hand: 4 times the batch, twice the rate, a warm-up; other modes leave all three."""
     asked = {"batch_size": 8, "learning_rate": 0.001}
-    assert TrainingConfig("", mode="scaled", **asked).schedule == (32, 4, pytest.approx(0.002), 5)
+    assert TrainingConfig("", mode="scaled", **asked).schedule == (
+        32,
+        4,
+        pytest.approx(0.002),
+        5,
+    )
     assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
 
 
@@ -113,7 +118,9 @@ def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mo
     assert row["num_patients_train"] == len(set(trained.splits["train"].patient_id))
     # one epoch has no steady one
     assert row["images_per_s"] != row["images_per_s"] and len(row["epoch_s"]) == 1
-    assert keras.models.load_model(tmp_path / "best.keras").count_params() == row["num_parameters"]
+    assert (
+        keras.models.load_model(tmp_path / "best.keras").count_params() == row["num_parameters"]
+    )
     assert trained.probabilities["test"].shape == (9, 5 if task == "grades" else 1)
     assert row["metric_auc_test_low"] <= row["metric_auc_test"] <= row["metric_auc_test_high"]
 
@@ -220,7 +227,9 @@ def outline(config: TrainingConfig, monkeypatch) -> list:
     monkeypatch.setattr("dr_lib.training.fit.train", stop)
     monkeypatch.setattr("dr_lib.training.frozen.freeze", stop)
     outlines = [plan.describe()]
-    if plan.backend == "jax" or plan.num_replicas > 1:  # this process has one device of TensorFlow
+    if (
+        plan.backend == "jax" or plan.num_replicas > 1
+    ):  # this process has one device of TensorFlow
         return outlines
     splits = draw_splits(33, config.image_size)
     splits["train"].grade[:3] = 4

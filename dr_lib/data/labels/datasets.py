@@ -51,8 +51,12 @@ class Part(NamedTuple):
     patient: str  # empty: the column patient, if there is one
     eye: str  # the same; or a tilde and an expression for the names of left eyes
     split: str  # what the file's photographs are; empty: the column split, if there is one
-    folders: str  # expressions for the photographs' folders, the best first; a point is any folder
-    ungradable: str  # COLUMN=NUMBER of a row that has no grade, or the number that stands for none
+    folders: (
+        str  # expressions for the photographs' folders, the best first; a point is any folder
+    )
+    ungradable: (
+        str  # COLUMN=NUMBER of a row that has no grade, or the number that stands for none
+    )
     beside: str  # files that must lie next to the label file
     notice: str  # to show the user
     refusal: str  # why the data set cannot be used

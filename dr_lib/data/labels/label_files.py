@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.datasets import EYES, SPLITS, Part, grade_keywords, read_names, read_parts
+from dr_lib.data.labels.datasets import (
+    EYES,
+    SPLITS,
+    Part,
+    grade_keywords,
+    read_names,
+    read_parts,
+)
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.errors import DrError
@@ -49,9 +56,13 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """
     files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if name != "__MACOSX" and not name.startswith(".")]
+        folders[:] = [
+            name for name in folders if name != "__MACOSX" and not name.startswith(".")
+        ]
         files += [Path(parent, name) for name in names if not name.startswith(".")]
-    photographs = sorted(path for path in files if path.suffix.lower() in PICTURES | RARE_PICTURES)
+    photographs = sorted(
+        path for path in files if path.suffix.lower() in PICTURES | RARE_PICTURES
+    )
     label_files = sorted(path for path in files if path.suffix.lower() in LABEL_FILES)
     if not photographs:
         raise LabelTableError(
@@ -61,7 +72,11 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def find_sources(
-    label_files: list[Path], folders: Iterable[str], *, layout: str = "auto", is_given: bool = False
+    label_files: list[Path],
+    folders: Iterable[str],
+    *,
+    layout: str = "auto",
+    is_given: bool = False,
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
@@ -127,7 +142,9 @@ def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
 def _has_name(part: Part, path: Path) -> bool:
     """Whether the file can be this part by its name and its neighbours."""
     is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
-    return bool(is_named) and all((path.parent / name).exists() for name in part.beside.split(";"))
+    return bool(is_named) and all(
+        (path.parent / name).exists() for name in part.beside.split(";")
+    )
 
 
 def _explain(layout: str, layouts: list[str], tables: dict[Path, pd.DataFrame]) -> str:
@@ -212,7 +229,9 @@ def read_rows(source: Source) -> pd.DataFrame:
         table.index,
     )
     if part.eye.startswith("~"):
-        rows["eye"] = rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
+        rows["eye"] = (
+            rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
+        )
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     for fact in FACTS:
@@ -288,7 +307,9 @@ def read_label_file(labels: Path) -> pd.DataFrame:
         else:
             rows = read_csv(labels)
     except (OSError, ValueError) as error:
-        raise LabelTableError(f"{labels.name} cannot be read: save it as CSV in UTF-8") from error
+        raise LabelTableError(
+            f"{labels.name} cannot be read: save it as CSV in UTF-8"
+        ) from error
     if len(rows) < 2:
         raise LabelTableError(
             f"{labels.name} is empty: it needs a header and a row for each photograph"

@@ -33,7 +33,8 @@ def perceptual_hash(encoded: bytes) -> bytes:
     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_4)
     margin = round(len(image) * (1 - 0.5**0.5) / 2)
     inside = np.log(
-        image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32) + NOISE
+        image[margin : len(image) - margin, margin : len(image) - margin].astype(np.float32)
+        + NOISE
     )
     waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][
         :NUM_WAVES, :NUM_WAVES

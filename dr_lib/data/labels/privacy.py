@@ -48,7 +48,9 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         )
     with file:
         if len(salt) != 32:
-            raise DrError(f"{path} does not hold 32 bytes: delete it and prepare the data set anew")
+            raise DrError(
+                f"{path} does not hold 32 bytes: delete it and prepare the data set anew"
+            )
         yield salt
 
 

@@ -117,7 +117,9 @@ def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
             " of each pair out"
         )
     copies = used.index[used["content_id"].duplicated()]
-    table.loc[copies, "reason"] = [f"same file as row {row}" for row in first.loc[copies, "row"]]
+    table.loc[copies, "reason"] = [
+        f"same file as row {row}" for row in first.loc[copies, "row"]
+    ]
     return table
 
 
@@ -182,7 +184,11 @@ def _complete(
 
 
 def _draw(
-    counts: pd.DataFrame, amount: pd.Series, share: float, rng: np.random.Generator, kept: pd.Series
+    counts: pd.DataFrame,
+    amount: pd.Series,
+    share: float,
+    rng: np.random.Generator,
+    kept: pd.Series,
 ) -> np.ndarray:
     """Choose groups: a boolean each.
 

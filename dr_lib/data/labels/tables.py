@@ -135,7 +135,9 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
 def _check_repeats(rows: pd.DataFrame) -> None:
     """Mark the rows that name a file once more; they must agree with the first."""
     usable = rows[rows["reason"] == ""]
-    differing = usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
+    differing = (
+        usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
+    )
     if differing.any():
         rows = name_rows(usable[differing].sort_values("image", kind="stable"), limit=None)
         raise LabelTableError(
@@ -149,6 +151,8 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     files = by_stem.get(cut_suffix(last), [])
     if folder:
         ending = "/" + cut_suffix(name.removeprefix("./").lstrip("/"))
-        files = [path for path in files if cut_suffix(path.absolute().as_posix()).endswith(ending)]
+        files = [
+            path for path in files if cut_suffix(path.absolute().as_posix()).endswith(ending)
+        ]
     named = [path for path in files if path.name.casefold() == last.casefold()]
     return named or [path for path in files if path.suffix.lower() in PICTURES] or files

@@ -102,7 +102,9 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
         reduction = finer  # the field of view is smaller than the frame
 
     if truncated and fov.y + MIN_BELOW * fov.b > len(image):
-        raise UnreadableImageError("the file is cut short and most of the field of view is missing")
+        raise UnreadableImageError(
+            "the file is cut short and most of the field of view is missing"
+        )
     crop = turn_upright(_place(image, fov, size), picture.orientation)
     flags = fov.flags | ({"truncated"} if truncated else set())
     return Crop(crop, _find_circle(picture, fov, reduction), "+".join(sorted(flags)) or "ok")

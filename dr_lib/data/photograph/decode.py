@@ -134,7 +134,9 @@ def _read_header(encoded: bytes, opened: Image.Image) -> Picture:
             bits=max(8, encoded[24]),
             has_alpha=opened.mode in ("LA", "RGBA"),
         )
-    return Picture(encoded, *opened.size, kind, _read_orientation(exif), has_alpha=kind == "webp")
+    return Picture(
+        encoded, *opened.size, kind, _read_orientation(exif), has_alpha=kind == "webp"
+    )
 
 
 def _read_orientation(block: bytes) -> int:
@@ -165,7 +167,9 @@ def _read_jpeg(encoded: bytes, opened: Image.Image, exif: bytes) -> Picture:
     )
 
 
-def _walk_jpeg(encoded: bytes, num_components: int, *, is_progressive: bool) -> tuple[int, bool]:
+def _walk_jpeg(
+    encoded: bytes, num_components: int, *, is_progressive: bool
+) -> tuple[int, bool]:
     """Walk through a JPEG past its first pixels, where Pillow stops: its scans, if it is cut short.
 
     Scans are 0 where one has all components. Bytes behind the end marker do not count, nor does the
@@ -265,7 +269,9 @@ def decode(picture: Picture, reduction: int) -> np.ndarray:
         raise UnreadableImageError(
             f"samples of type {image.dtype}: export the picture with 8 or 16 bits"
         )
-    if image.ndim == 3 and image.shape[2] == 4:  # what colour the invisible has is left to chance
+    if (
+        image.ndim == 3 and image.shape[2] == 4
+    ):  # what colour the invisible has is left to chance
         is_hidden = (image[..., 3] <= np.iinfo(image.dtype).max // 2).view(np.uint8)
         image = cv2.cvtColor(image, cv2.COLOR_BGRA2BGR)
         # in place: NumPy's indices took 20 bytes per pixel
@@ -287,7 +293,9 @@ def _check_size(picture: Picture, reduction: int) -> None:
     num_pixels = picture.width * picture.height
     is_long = max(picture.width, picture.height) > MAX_SIDE
     if is_long or num_pixels > MAX_PIXELS or count_bytes(picture, reduction) > MAX_MEMORY:
-        raise UnreadableImageError(f"{size} are too many: export the photograph as a smaller JPEG")
+        raise UnreadableImageError(
+            f"{size} are too many: export the photograph as a smaller JPEG"
+        )
     if picture.num_scans * num_pixels > MAX_SCANNED:
         raise UnreadableImageError("a JPEG of too many scans")
 

@@ -407,7 +407,9 @@ def _drop_straight(points: np.ndarray) -> np.ndarray:
         return points
     starts = points[::6]
     ways = np.roll(points, -30, axis=0)[::6] - starts
-    normals = np.column_stack([-ways[:, 1], ways[:, 0]]) / np.maximum(np.hypot(*ways.T), 1)[:, None]
+    normals = (
+        np.column_stack([-ways[:, 1], ways[:, 0]]) / np.maximum(np.hypot(*ways.T), 1)[:, None]
+    )
     near = np.abs(points @ normals.T - (starts * normals).sum(axis=1)) < 1.0  # (points, lines)
     # a circle is within 1 px of a line along 2.8 sqrt(radius)
     longest = 5 * np.sqrt(np.ptp(points, axis=0).max() / 2)

@@ -12,7 +12,9 @@ from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
 MIN_PIXELS = 16  # of the shorter side
-MAX_OVERHANG = 0.01  # of the radius, and one px more: beyond it the frame clips the field of view
+MAX_OVERHANG = (
+    0.01  # of the radius, and one px more: beyond it the frame clips the field of view
+)
 
 
 class FieldOfView(NamedTuple):

@@ -33,7 +33,12 @@ MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is 
 
 
 def is_doubtful(
-    image: np.ndarray, distance: np.ndarray, ellipse: Ellipse, roundness: float, *, is_ellipse: bool
+    image: np.ndarray,
+    distance: np.ndarray,
+    ellipse: Ellipse,
+    roundness: float,
+    *,
+    is_ellipse: bool,
 ) -> bool:
     """Whether a field of view has what a retina has not.
 
@@ -79,7 +84,9 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
     height, width = image.shape[:2]
     k = max(2, min(height, width) // CORNER)
     borders = [image[:k], image[-k:], image[:, :k], image[:, -k:]]
-    red, green, blue = np.array([np.median(border.reshape(-1, 3), axis=0) for border in borders]).T
+    red, green, blue = np.array(
+        [np.median(border.reshape(-1, 3), axis=0) for border in borders]
+    ).T
     is_red = (red > RED_TO_GREEN * green) & (green >= blue) & (red > MIN_RED)
     detail = np.abs(np.diff(image.astype(np.float32), axis=1)).mean() if width > 1 else 0
     if not is_red.all() or detail > MAX_DETAIL or np.median(blue) > MAX_BLUE * np.median(red):
@@ -103,7 +110,9 @@ def _has_hole(
     square = _cut_square(image.shape, ellipse)
     red = np.ascontiguousarray(image[square][..., 0])
     half = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    surroundings = cv2.resize(cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1])
+    surroundings = cv2.resize(
+        cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1]
+    )
     red = cv2.GaussianBlur(red, (3, 3), 0.6)
     light = np.maximum(surroundings, MIN_RED_LIGHT).astype(np.float32)
     hole = cv2.subtract(surroundings, red) > max_hole * light
@@ -111,7 +120,9 @@ def _has_hole(
         return False
     _, shapes = cv2.connectedComponents(is_background.view(np.uint8))
     rims = np.concatenate([shapes[0], shapes[-1], shapes[:, 0], shapes[:, -1]])
-    around = cv2.dilate(np.isin(shapes, rims[rims > 0]).view(np.uint8), np.ones((7, 7), np.uint8))
+    around = cv2.dilate(
+        np.isin(shapes, rims[rims > 0]).view(np.uint8), np.ones((7, 7), np.uint8)
+    )
     return np.count_nonzero(hole & (around[square] == 0)) > MIN_HOLE * hole.size
 
 

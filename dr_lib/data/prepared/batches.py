@@ -86,7 +86,9 @@ class Batches(keras.utils.PyDataset):
     def __len__(self) -> int:
         """Number of batches an epoch."""
         n = len(self.inputs)
-        return n // self.batch_size if self.shuffle_seed is not None else -(-n // self.batch_size)
+        return (
+            n // self.batch_size if self.shuffle_seed is not None else -(-n // self.batch_size)
+        )
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
         """The batch at that place of the epoch: inputs, targets and, in evaluation, weights.

@@ -46,7 +46,9 @@ def claim(out: Path, parameters: dict) -> None:
     if not path.exists():
         # left by a kill
         if out.exists() and {file.name for file in out.iterdir()} - {f"{path.name}.tmp"}:
-            raise DrError(f"{out} is not empty and holds no crops of ours: choose another --out")
+            raise DrError(
+                f"{out} is not empty and holds no crops of ours: choose another --out"
+            )
         write_json(path, parameters | {"code_sha256": hash_code()})
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):

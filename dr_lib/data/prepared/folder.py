@@ -58,7 +58,9 @@ def read_manifest(data_dir: Path) -> dict:
     path = data_dir / "manifest.json"
     if is_private(data_dir):
         prepared = str(data_dir).removesuffix(".private")
-        raise ShardError(f"{data_dir} keeps names: give the prepared folder beside it, {prepared}")
+        raise ShardError(
+            f"{data_dir} keeps names: give the prepared folder beside it, {prepared}"
+        )
     if not path.is_file():
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
@@ -161,7 +163,9 @@ class Prepared:
         """What the folder and the split are, in the columns of a row."""
         return describe_data(self.path, self.split, self.manifest)
 
-    def load(self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False) -> Photographs:
+    def load(
+        self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False
+    ) -> Photographs:
         """Read one side of the split, in the order of the image ids; it may be empty.
 
         Args:
@@ -238,7 +242,9 @@ class Prepared:
         tables = []
         for image_ids, probabilities in predicted:
             columns = OF_GRADES if probabilities.shape[1] > 1 else [OF_REFERABLE]
-            tables.append(pd.DataFrame(probabilities, columns=columns).assign(image_id=image_ids))
+            tables.append(
+                pd.DataFrame(probabilities, columns=columns).assign(image_id=image_ids)
+            )
         table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
         layout = self.manifest["parameters"].get("layout", OWN)
         # no public data set has a slash
@@ -361,7 +367,8 @@ def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
     """Read the listings of all shards: the last row of each photograph, and its shard's name."""
     shards = sorted(name for name in files if name.endswith(".tfrecord"))
     listings = [
-        read_table(data_dir, f"{Path(name).stem}.csv", files).assign(shard=name) for name in shards
+        read_table(data_dir, f"{Path(name).stem}.csv", files).assign(shard=name)
+        for name in shards
     ]
     return pd.concat(listings).drop_duplicates("image_id", keep="last")
 

@@ -153,7 +153,9 @@ def prepare(
                 "rejected": reasons.to_dict(),
                 "files": {
                     **{name: earlier["files"][name] for name in earlier["splits"]},
-                    **{name: hash_file(out / name) for name in cropped if CROPS.fullmatch(name)},
+                    **{
+                        name: hash_file(out / name) for name in cropped if CROPS.fullmatch(name)
+                    },
                 },
                 "splits": earlier["splits"],
             }

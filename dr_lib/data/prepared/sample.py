@@ -19,7 +19,9 @@ def open_sample(
     *,
     num_patients: int = 200,
     workers: int | None = None,
-    progress: Callable[[str], Callable[[int, int], None]] = lambda title: lambda done, total: None,
+    progress: Callable[[str], Callable[[int, int], None]] = lambda title: (
+        lambda done, total: None
+    ),
 ) -> Path:
     """Find the prepared sample, `folder/records`; draw and prepare it if it is not there.
 
@@ -48,7 +50,10 @@ def open_sample(
             verify(records)
             return records
         draw_sample(
-            photographs, num_patients=num_patients, workers=workers, progress=progress("drawing")
+            photographs,
+            num_patients=num_patients,
+            workers=workers,
+            progress=progress("drawing"),
         )
         prepare(
             photographs,

@@ -5,7 +5,13 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
-from dr_lib.data.prepared.folder import format_table, hash_file, parse_table, read_manifest, verify
+from dr_lib.data.prepared.folder import (
+    format_table,
+    hash_file,
+    parse_table,
+    read_manifest,
+    verify,
+)
 
 LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
 SPLIT = ["image_id", "group", "split", "reason"]

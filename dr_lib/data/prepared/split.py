@@ -78,7 +78,9 @@ def split(
         if labels is not None:
             table = _correct_labels(table, Path(labels))
             manifest["labels"] = "corrected"
-        return write_split(data_dir, manifest, table, path, scheme=scheme, seed=seed, folds=folds)
+        return write_split(
+            data_dir, manifest, table, path, scheme=scheme, seed=seed, folds=folds
+        )
 
 
 def write_split(
@@ -100,7 +102,9 @@ def write_split(
     """
     is_own = path.name in ("labels.csv", COPIES) or path.name.startswith("crops")
     if path.suffix != ".csv" or is_own:
-        raise LabelTableError(f"{path.name} is no name for a split table: call it split-1.csv, say")
+        raise LabelTableError(
+            f"{path.name} is no name for a split table: call it split-1.csv, say"
+        )
     splits = {
         name: facts for name, facts in manifest["splits"].items() if (data_dir / name).is_file()
     }
@@ -187,7 +191,9 @@ def export_records(
     if out.exists() and any(out.iterdir()):
         raise LabelTableError(f"{out} is not empty: choose another folder for the records")
     prepared = Prepared(data_dir, split)
-    used = prepared.photographs[prepared.photographs["split"] != EXCLUDED].reset_index(drop=True)
+    used = prepared.photographs[prepared.photographs["split"] != EXCLUDED].reset_index(
+        drop=True
+    )
     crops = prepared.open_crops(used)
     writing = out.with_name(f"{out.name}.tmp")
     shutil.rmtree(writing, ignore_errors=True)  # left by a kill

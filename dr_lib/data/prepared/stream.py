@@ -58,4 +58,6 @@ class StoredCrops:
                 file.seek(self._offsets[row])
                 return file.read(self._lengths[row])
         except OSError as error:
-            raise ShardError(f"{path.name}: cannot be read any more ({error.strerror})") from error
+            raise ShardError(
+                f"{path.name}: cannot be read any more ({error.strerror})"
+            ) from error

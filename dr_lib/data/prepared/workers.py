@@ -40,7 +40,9 @@ LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that w
 Map = Callable[[Callable, Iterable], Iterator]
 
 
-def crop_photograph(photograph: tuple[int, str, str], method: str, size: int) -> tuple[bytes, dict]:
+def crop_photograph(
+    photograph: tuple[int, str, str], method: str, size: int
+) -> tuple[bytes, dict]:
     """Crop one photograph in a worker.
 
     Args:
@@ -155,7 +157,9 @@ def _start_worker(ends: ExitStack) -> Connection:
     joblib share a queue: when one is killed while it hands over a result, the others wait forever.
     """
     here, there = multiprocessing.Pipe()
-    worker = multiprocessing.get_context("spawn").Process(target=_work, args=(there,), daemon=True)
+    worker = multiprocessing.get_context("spawn").Process(
+        target=_work, args=(there,), daemon=True
+    )
     worker.start()
     there.close()
     ends.callback(worker.join)

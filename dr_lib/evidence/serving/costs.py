@@ -36,7 +36,9 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     """
     rows = latencies.assign(**latencies.reindex(columns=["usd_per_hour", "decode_ms"]))
     usd_per_hour = [
-        find_price(row.instance).usd_per_hour if np.isnan(row.usd_per_hour) else row.usd_per_hour
+        find_price(row.instance).usd_per_hour
+        if np.isnan(row.usd_per_hour)
+        else row.usd_per_hour
         for row in rows.itertuples()
     ]
     busy_ms = rows["predict_ms"] + rows["decode_ms"].fillna(0.0)
@@ -58,7 +60,8 @@ def read_paper_latencies() -> pd.DataFrame:
     times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
     predict, call = (
-        times[times["column"] == name].set_index(keys) for name in ("predict_ms", "round_trip_ms")
+        times[times["column"] == name].set_index(keys)
+        for name in ("predict_ms", "round_trip_ms")
     )
     prices = printed[printed["column"] == "usd_per_hour"].set_index("instance")["value"]
     table = pd.DataFrame(
@@ -104,6 +107,7 @@ def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFra
     theirs = costs[costs["instance"] == dear]
     saved = {
         "saving_per_hour": 100 - 100 * ours["usd_per_hour"] / theirs["usd_per_hour"],
-        "saving_per_prediction": 100 - 100 * ours["usd_per_million"] / theirs["usd_per_million"],
+        "saving_per_prediction": 100
+        - 100 * ours["usd_per_million"] / theirs["usd_per_million"],
     }
     return pd.DataFrame(saved).dropna().rename_axis("model").reset_index()

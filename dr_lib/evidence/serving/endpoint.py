@@ -63,7 +63,9 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
     """
     requests = read_requests(runs, *folders, load=OPEN_LOOP)
     if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
-        raise DrError("no load test below the folders: serve a model and load it with notebook 22")
+        raise DrError(
+            "no load test below the folders: serve a model and load it with notebook 22"
+        )
     tests = []
     for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
         tried = rows.groupby("rate_per_s").agg(
@@ -207,7 +209,9 @@ def price_endpoints(
         ascending=[True, True, False, False],
         kind="stable",
     )
-    return priced.drop(columns="is_refused").sort_values(NETWORK, kind="stable", ignore_index=True)
+    return priced.drop(columns="is_refused").sort_values(
+        NETWORK, kind="stable", ignore_index=True
+    )
 
 
 def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
@@ -231,7 +235,9 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
     names = list(dict.fromkeys(["gate_passes", "gate_auc_difference", *LOWEST, *gated]))
     gates = rows.reindex(columns=names).astype(float)
     low = gates[LOWEST].min(axis=1, skipna=False)
-    worst = gates.assign(low=low).sort_values(["gate_passes", "low"], na_position="first").iloc[0]
+    worst = (
+        gates.assign(low=low).sort_values(["gate_passes", "low"], na_position="first").iloc[0]
+    )
     return worst[names].to_dict()
 
 
@@ -245,7 +251,9 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tupl
     usd_per_hour = row.get("usd_per_hour")
     machine = row.get("instance_type")
     if label and label not in names and pd.notna(usd_per_hour):  # 0 is a price
-        price = Price("", label, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row")
+        price = Price(
+            "", label, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row"
+        )
         return price, label.removeprefix(AZURE) != machine
     for name in (label, machine, instance):
         if name and name in names:

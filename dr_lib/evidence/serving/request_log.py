@@ -91,7 +91,9 @@ def select_requests(
     if "run_id" in requests:
         is_request = requests.reindex(columns=["predict_ms"])["predict_ms"].notna()
         requests["pool"] = requests["run_id"].mask(is_request, "requests")
-    return select_runs(requests, within=[*KINDS, "pool"], exclude=exclude, may_differ=may_differ)
+    return select_runs(
+        requests, within=[*KINDS, "pool"], exclude=exclude, may_differ=may_differ
+    )
 
 
 def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
@@ -147,7 +149,9 @@ def _price(requests: pd.DataFrame) -> pd.DataFrame:
 def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]]:
     """The folders in which each run has a row: one, or several where rows were copied."""
     studies = {}
-    for path in sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json")):
+    for path in sorted(
+        path for folder in folders for path in Path(folder).rglob("rows/*.json")
+    ):
         row = read_row(path)
         studies.setdefault((row["study"], row["run_id"]), []).append(path.parents[1])
     return studies
@@ -166,7 +170,10 @@ def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
         )
     try:
         table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
-    except (ValueError, OSError) as error:  # pandas' own are ValueErrors, as is text that is none
+    except (
+        ValueError,
+        OSError,
+    ) as error:  # pandas' own are ValueErrors, as is text that is none
         raise DrError(f"{path} is no table of requests: {error}") from error
     missing = [name for name in NEEDED if name not in table]
     if missing:

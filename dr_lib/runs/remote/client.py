@@ -58,7 +58,10 @@ class Quota(NamedTuple):
 
 
 def call(
-    name: str, *arguments: str, limit_s: float = LIMIT_S, say: Callable[[str], object] | None = None
+    name: str,
+    *arguments: str,
+    limit_s: float = LIMIT_S,
+    say: Callable[[str], object] | None = None,
 ) -> str:
     """Call a client, which nobody answers and which ends with this process, and return what it
     prints.
@@ -87,7 +90,9 @@ def call(
     )
     with process:
         timer = threading.Timer(limit_s, process.kill)
-        timer.daemon = True  # Ctrl-C may come at any moment, and nobody waits for the timer then
+        timer.daemon = (
+            True  # Ctrl-C may come at any moment, and nobody waits for the timer then
+        )
         try:
             timer.start()
             for line in process.stdout:

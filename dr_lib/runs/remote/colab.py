@@ -18,13 +18,22 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.runs.remote import far_side
-from dr_lib.runs.remote.client import Quota, RemoteError, call, find_sentence, insist, undisturbed
+from dr_lib.runs.remote.client import (
+    Quota,
+    RemoteError,
+    call,
+    find_sentence,
+    insist,
+    undisturbed,
+)
 from dr_lib.runs.remote.pack import NAME, Pack
 
 UPLOADS = "content"
 HOME = "/content/dr-lib"  # the first as upload and download have it, without its slash
 SET_UP_S = 900.0  # to unpack, and to install what is missing
-WATCHED_S = 600.0  # by one call, for a run of any length; in between the client takes a new token
+WATCHED_S = (
+    600.0  # by one call, for a run of any length; in between the client takes a new token
+)
 UPLOAD_S = 1800.0  # of one part, which the client itself does not limit
 FAILED_CALLS = 3
 RETRY_S = 60.0  # in a row, until a machine that may still be there is given up
@@ -60,7 +69,8 @@ class Colab:
         """
         text = call("colab", "usage")
         left, per_hour = (
-            re.search(rf"{label}: (-?[\d.]+)", text) for label in ("Current balance", "Usage rate")
+            re.search(rf"{label}: (-?[\d.]+)", text)
+            for label in ("Current balance", "Usage rate")
         )
         if not (left and per_hour):
             raise RemoteError(

@@ -72,7 +72,9 @@ def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.in
         if time.monotonic() > until:
             return False
         for path in folder.glob(f"progress/{run}-*.json"):
-            if shown != (text := "epoch {done} of {total}".format(**json.loads(path.read_bytes()))):
+            if shown != (
+                text := "epoch {done} of {total}".format(**json.loads(path.read_bytes()))
+            ):
                 print(f"{run}: {text}", flush=True)
                 shown = text
         time.sleep(WATCHED_S)
@@ -144,7 +146,16 @@ def _start(job: dict[str, Any], run: str, hours: float) -> subprocess.Popen:
     if job["prices"]:
         (home / "prices.csv").write_text(job["prices"], encoding="utf-8")
         environment["DR_LIB_PRICES"] = str(home / "prices.csv")
-    command = [sys.executable, "-m", "dr_lib", "run", job["study"], "--only", run, *job["options"]]
+    command = [
+        sys.executable,
+        "-m",
+        "dr_lib",
+        "run",
+        job["study"],
+        "--only",
+        run,
+        *job["options"],
+    ]
     command += ["--max-hours", f"{hours:.4f}"] if hours else []
     log = (home / job["study"]).with_suffix("") / "logs" / f"{run}.log"
     log.parent.mkdir(parents=True, exist_ok=True)

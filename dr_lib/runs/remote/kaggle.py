@@ -72,7 +72,9 @@ class Kaggle:
         credentials are found.
         """
         if not self._owner:
-            named = re.search(r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE)
+            named = re.search(
+                r"^- username: (.+)$", call("kaggle", "config", "view"), re.MULTILINE
+            )
             if not named or named[1] == "None":
                 login = write_login("kaggle")
                 raise RemoteError(f"kaggle does not know your user name: log in with {login}")
@@ -86,7 +88,9 @@ class Kaggle:
         session_hours = min(SESSION_HOURS, left - SET_UP_S / 3600)
         refusal = ""
         if session_hours < far_side.LEAST_HOURS:
-            refusal = f"{left:.2f} {kind} hours are left on Kaggle until {hours[kind]['refreshAt']}"
+            refusal = (
+                f"{left:.2f} {kind} hours are left on Kaggle until {hours[kind]['refreshAt']}"
+            )
             refusal += ", too few for a session"
         return Quota(left, 1.0, f"{kind} hours", refusal, session_hours)
 
@@ -104,7 +108,9 @@ class Kaggle:
         while (status := self._ask(lambda: find_sentence(read_status()))) != "ready":
             if status in (None, "failed", "deleted") or time.monotonic() > until:
                 found = status or "not there"
-                raise RemoteError(f"Kaggle could not take the upload in: the data set is {found}")
+                raise RemoteError(
+                    f"Kaggle could not take the upload in: the data set is {found}"
+                )
             time.sleep(POLL_S)
 
     def make(
@@ -145,7 +151,9 @@ class Kaggle:
         """
         self._to_delete = []
         shown = ""
-        while (answer := self._ask(lambda: self._read_status(session))) and answer[0] in UNDER_WAY:
+        while (answer := self._ask(lambda: self._read_status(session))) and answer[
+            0
+        ] in UNDER_WAY:
             if answer[0] != shown:
                 shown = answer[0]
                 self._say(f"{session} is {shown}")
@@ -168,7 +176,9 @@ class Kaggle:
         self._to_delete = ["kernels", "datasets"]
         why = "; ".join(filter(None, [message, error])) or "it does not say why"
         if taken is None:
-            raise RemoteError(f"{session} ended as {status} on Kaggle and left no row: {why[:300]}")
+            raise RemoteError(
+                f"{session} ended as {status} on Kaggle and left no row: {why[:300]}"
+            )
         if status != "complete":
             self._say(f"{session} ended as {status}: {why[:300]}")
         yield taken

@@ -29,7 +29,9 @@ class Pack(NamedTuple):
     def describe(self) -> str:
         """What would be uploaded, in one sentence."""
         mib = sum(part.stat().st_size for part in self.parts) / 2**20
-        files = f"{len(self.parts)} file" if len(self.parts) == 1 else f"{len(self.parts)} files"
+        files = (
+            f"{len(self.parts)} file" if len(self.parts) == 1 else f"{len(self.parts)} files"
+        )
         return f"{mib:.1f} MiB in {files}: {'; '.join(self.contents)}"
 
 

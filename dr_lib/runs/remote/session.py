@@ -30,7 +30,13 @@ from dr_lib.runs.folder import check_notebook, keep_for, lock_study
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
-from dr_lib.runs.remote.client import RemoteError, check_client, handle_ends, insist, undisturbed
+from dr_lib.runs.remote.client import (
+    RemoteError,
+    check_client,
+    handle_ends,
+    insist,
+    undisturbed,
+)
 from dr_lib.runs.remote.pack import pack_up
 from dr_lib.runs.row import RowError, check_row, read_rows, write_row
 from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
@@ -74,7 +80,9 @@ def run_on_service(
     """
     service = find_service(on, say)
     folder = Path(path).with_suffix("")
-    if not _read_records(folder):  # else what was left is stopped first, whatever the study is now
+    if not _read_records(
+        folder
+    ):  # else what was left is stopped first, whatever the study is now
         load_study(path, root, instance=instance)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         _close_left_over(folder, say)
@@ -106,7 +114,9 @@ def run_on_service(
         shortest_s = min(backlog.predict_s([planned[run] for run in left]))
         if shortest_s > 3600 * hours:
             fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
-            raise DrError(f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now")
+            raise DrError(
+                f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now"
+            )
 
         upload = Path(scratch, "upload")
         upload.mkdir()
@@ -117,7 +127,10 @@ def run_on_service(
             say(sentence)
 
         session = Session.begin(service, folder, on, left, say)
-        with handle_ends(_interrupt) if service.needs_client else nullcontext(), session.closing():
+        with (
+            handle_ends(_interrupt) if service.needs_client else nullcontext(),
+            session.closing(),
+        ):
             service.start(session.name, pack)
             options, prices = session.price(study)
             job = {
@@ -202,7 +215,9 @@ class Session:
         self._say = say
 
     @classmethod
-    def begin(cls, service: Service, folder: Path, on: str, runs: list[str], say: Say) -> "Session":
+    def begin(
+        cls, service: Service, folder: Path, on: str, runs: list[str], say: Say
+    ) -> "Session":
         """Record a session that is about to be allocated, and say what the account has left."""
         before = service.read_quota()
         now = datetime.now(UTC)
@@ -258,7 +273,9 @@ class Session:
             return
         self.record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
         rows = [row for row in read_rows(self.folder) if row.get("session") == self.name]
-        self.record["devices"] = sorted({row.get("accelerator") or row["run_id"] for row in rows})
+        self.record["devices"] = sorted(
+            {row.get("accelerator") or row["run_id"] for row in rows}
+        )
         with suppress(RemoteError):
             self._say(f"{self.name} is stopped{self._record_cost()}")
         self.save()
@@ -294,7 +311,9 @@ class Session:
             for row in rows:
                 run = name_run(row["scenario"], row["repetition"])
                 seen.add(run)
-                self._say(f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}")
+                self._say(
+                    f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}"
+                )
                 if row["status"] == "failed":
                     failures[run] = f"{row['run_id']}: {row['error']}"
                 self._check_device(row, job["on_cpu"], run)
@@ -336,7 +355,9 @@ class Session:
                         with suppress(ValueError, RowError):
                             row = check_row(json.loads(archive.read(name)))
                             rows += [row] if self._is_ours(row, rest) else []
-                    elif kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts:
+                    elif (
+                        kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts
+                    ):
                         write_bytes(self.folder / name, archive.read(name))
                 with suppress(KeyError, ValueError, TypeError):
                     ended = dict(json.loads(archive.read(far_side.ENDED)))

@@ -57,7 +57,11 @@ def find_format(name: str) -> Format:
 
 
 def convert(
-    network: "keras.Model", format_name: str, path: Path, *, calibration: np.ndarray | None = None
+    network: "keras.Model",
+    format_name: str,
+    path: Path,
+    *,
+    calibration: np.ndarray | None = None,
 ) -> int:
     """Convert a network, and check that the artifact is about as small as its weights.
 
@@ -135,7 +139,9 @@ def load_network(path: Path) -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        raise DrError(f"{path} is no Keras model that this library can read: {error}") from error
+        raise DrError(
+            f"{path} is no Keras model that this library can read: {error}"
+        ) from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
@@ -179,7 +185,9 @@ def _write_savedmodel(network: "keras.Model", path: Path) -> None:
     """One signature and the weights; `network.export` would store every weight twice."""
     import tensorflow as tf
 
-    @tf.function(input_signature=[tf.TensorSpec(network.inputs[0].shape, tf.uint8, name="images")])
+    @tf.function(
+        input_signature=[tf.TensorSpec(network.inputs[0].shape, tf.uint8, name="images")]
+    )
     def grade(images):
         return {"probabilities": network(images, training=False)}
 

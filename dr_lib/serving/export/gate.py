@@ -59,13 +59,14 @@ def find_why_unjudged(model: ModelFolder, labelled: Labelled) -> str:
         is_seen = image_id.isin(learned["image_id"]) | patient_id.isin(learned["patient_id"])
         if is_seen.any():
             return (
-                f"the model learned from {is_seen.sum()} of these {len(is_seen)} test photographs,"
-                " or their patients"
+                f"the model learned from {is_seen.sum()} of these {len(is_seen)} test"
+                " photographs, or their patients"
             )
         if image_id.isin(offered["image_id"]).any():  # pseudonyms of one salt
             return ""
     return (
-        "the model was trained by another split, and may have learned from these test photographs"
+        "the model was trained by another split, and may have learned from these test"
+        " photographs"
     )
 
 
@@ -195,7 +196,9 @@ def _compare_scores(scores: Sequence[Score], patient_id: np.ndarray, resamples: 
 def _find_reason(row: Mapping[str, Any], margin: float) -> str:
     """Why the artifact does not pass; empty where it does."""
     if row["num_images"] < MIN_IMAGES:
-        return f"{row['num_images']} labelled photographs cannot decide: give {MIN_IMAGES} or more"
+        return (
+            f"{row['num_images']} labelled photographs cannot decide: give {MIN_IMAGES} or more"
+        )
     changes = {name: row[f"{name}_difference"] for name in ("auc", "kappa")}
     lows = {name: row[f"{name}_difference_low"] for name in changes}
     if not np.isfinite([*changes.values(), *lows.values()]).all():

@@ -70,7 +70,9 @@ def open_runtime(name: str, path: Path, *, num_threads: int = 1) -> Predict:
         install = write_install("-e", ".[runtimes]")
         raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {install}") from error
     except Exception as error:  # every runtime has errors of its own
-        raise RuntimeOpeningError(f"{artifact.name} cannot be opened as {name}: {error}") from error
+        raise RuntimeOpeningError(
+            f"{artifact.name} cannot be opened as {name}: {error}"
+        ) from error
 
 
 def pin_tensorflow(num_threads: int) -> None:
@@ -108,7 +110,9 @@ def compile_openvino(artifact: Path, precision: str, num_threads: int, **setting
     import openvino
 
     core = openvino.Core()
-    if precision == "bf16" and "BF16" not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+    if precision == "bf16" and "BF16" not in core.get_property(
+        "CPU", "OPTIMIZATION_CAPABILITIES"
+    ):
         raise RuntimeOpeningError("this processor has no bfloat16: take openvino_float32")
     properties = {
         **settings,

@@ -144,7 +144,9 @@ def read_folder(folder: Path) -> ModelFolder:
     model = ModelFolder(folder, facts)
     name = facts["artifact"]
     if Path(name).name != name or model.artifact.is_symlink():
-        raise ModelFolderError(f"{folder}: the artifact {name!r} has to lie in the folder itself")
+        raise ModelFolderError(
+            f"{folder}: the artifact {name!r} has to lie in the folder itself"
+        )
     try:
         is_same = count_bytes(model.artifact) == facts["bytes"]
         is_same = is_same and _digest(model.artifact) == facts["sha256"]
@@ -182,7 +184,9 @@ def _check(facts: Any, folder: Path) -> None:
         value = facts.get(name)
         is_kind = isinstance(value, (int, float) if kind is float else kind)
         if not is_kind or isinstance(value, bool):
-            raise ModelFolderError(f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}")
+            raise ModelFolderError(
+                f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}"
+            )
     if not 0 <= facts["threshold"] <= 1:
         raise ModelFolderError(f"{folder}: threshold {facts['threshold']}: out of range")
     if facts["image_size"] < 1:

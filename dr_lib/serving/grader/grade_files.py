@@ -99,7 +99,11 @@ def grade_files(
     rows = list(kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
     grade = partial(_grade, folder.path, folder.version)
-    with writing, out.open("a", newline="", encoding="utf-8") as table, map_over(workers) as pool:
+    with (
+        writing,
+        out.open("a", newline="", encoding="utf-8") as table,
+        map_over(workers) as pool,
+    ):
         writer = csv.DictWriter(table, columns)
         if not table.tell():
             writer.writeheader()
@@ -292,7 +296,9 @@ def _load(folder: Path, version: str) -> Predictor:
     """The model, once for each process."""
     model = read_folder(folder)
     if model.version != version:
-        raise ModelFolderError(f"{folder}: the model was replaced while it was used: start again")
+        raise ModelFolderError(
+            f"{folder}: the model was replaced while it was used: start again"
+        )
     return Predictor(model, 1, max_pixels=MAX_PIXELS)
 
 
@@ -311,11 +317,15 @@ def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]
             ) from error
         return {**row, "error": str(error)}, ""
     except MemoryError as error:
-        raise DrError("too little memory for a photograph: pass --workers 1, to go on") from error
+        raise DrError(
+            "too little memory for a photograph: pass --workers 1, to go on"
+        ) from error
     graded = {
         **row,
         "most_probable_grade": answer["most_probable_grade"],
-        **{f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])},
+        **{
+            f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])
+        },
         "probability_referable": answer["probability_referable"],
         "threshold": answer["threshold"],
         "referable_at_threshold": answer["referable_at_threshold"],

@@ -125,7 +125,9 @@ class Predictor:
             probabilities = self.grade(body)["probabilities"]
             is_whole = len(probabilities) == len(self.facts["grades"])
             if not is_whole or not abs(sum(probabilities) - 1) < 0.02:
-                raise ModelFolderError(f"the model gives {probabilities} instead of probabilities")
+                raise ModelFolderError(
+                    f"the model gives {probabilities} instead of probabilities"
+                )
 
     def predict(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 crops of the model's side -> (n, grades) probabilities."""
@@ -175,7 +177,9 @@ class Predictor:
         """
         start = perf_counter()
         try:
-            crop = crop_fundus(source, self.facts["crop_size"], method=self.facts["crop_method"])
+            crop = crop_fundus(
+                source, self.facts["crop_size"], method=self.facts["crop_method"]
+            )
         except (UnreadableImageError, cv2.error) as error:
             # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
             np.empty(count_bytes(open_picture(source), 1), np.uint8)
@@ -240,7 +244,8 @@ def _check_photograph(encoded: bytes, max_pixels: int) -> None:
     height = picture.height
     if width * height > max_pixels or max(width, height) > MAX_SIDE:
         raise RefusedError(
-            413, f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million"
+            413,
+            f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million",
         )
     if picture.num_scans > MAX_SCANS:
         raise RefusedError(400, "a JPEG of too many scans")

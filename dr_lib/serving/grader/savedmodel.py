@@ -23,7 +23,9 @@ class SavedModel:
             import tensorflow as tf
         except ImportError as error:
             install = write_install("tensorflow")
-            raise ModelFolderError(f"{path}: a SavedModel needs TensorFlow: {install}") from error
+            raise ModelFolderError(
+                f"{path}: a SavedModel needs TensorFlow: {install}"
+            ) from error
         try:
             # it holds the weights, which the signature does not
             self._loaded = tf.saved_model.load(str(path))
@@ -31,8 +33,13 @@ class SavedModel:
             (images,) = self._grade.structured_input_signature[1].values()
             self._to_tensor = tf.constant
             self.image_size = int(images.shape[1])
-            if images.dtype != tf.uint8 or "probabilities" not in self._grade.structured_outputs:
-                raise ValueError("it has to take (n, side, side, 3) uint8 and give probabilities")
+            if (
+                images.dtype != tf.uint8
+                or "probabilities" not in self._grade.structured_outputs
+            ):
+                raise ValueError(
+                    "it has to take (n, side, side, 3) uint8 and give probabilities"
+                )
         except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
             raise ModelFolderError(
                 f"{path}: not a SavedModel that TensorFlow can run: {error}"

@@ -17,7 +17,12 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.serving.grader.predict import MAX_BODY_BYTES, Predictor, RefusedError, check_media_type
+from dr_lib.serving.grader.predict import (
+    MAX_BODY_BYTES,
+    Predictor,
+    RefusedError,
+    check_media_type,
+)
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
@@ -118,7 +123,9 @@ def build_app(service: Service) -> Starlette:
                 raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
             response = JSONResponse(await service.answer(request))
         except RefusedError as error:
-            response = JSONResponse({"error": str(error)}, error.status, HEADERS.get(error.status))
+            response = JSONResponse(
+                {"error": str(error)}, error.status, HEADERS.get(error.status)
+            )
             if error.status != 408:
                 response.background = BackgroundTask(service.discard_body, request)
         except MemoryError:
@@ -128,7 +135,9 @@ def build_app(service: Service) -> Starlette:
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
-            response = JSONResponse({"error": "the server failed; the request may be right"}, 500)
+            response = JSONResponse(
+                {"error": "the server failed; the request may be right"}, 500
+            )
         if attributes is not None:
             response.headers[ATTRIBUTES] = attributes
         return response

@@ -113,7 +113,9 @@ def run_closed_loop(
         answer = client.call(bodies[request % len(bodies)])
         if answer.status in NOT_HERE:
             raise DrError(f"nothing is predicted at {url} (status {answer.status}): {EXAMPLE}")
-        rows.append({"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()})
+        rows.append(
+            {"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()}
+        )
     client.connection.close()
     return pd.DataFrame(rows)
 

@@ -59,15 +59,17 @@ def find_endpoint(address: str) -> Endpoint:
 
     def sign(body: bytes, headers: Mapping[str, str]) -> dict[str, str]:
         request = AWSRequest("POST", url, data=body, headers=dict(headers))
-        SigV4Auth(credentials.get_frozen_credentials(), "sagemaker", session.region_name).add_auth(
-            request
-        )
+        SigV4Auth(
+            credentials.get_frozen_credentials(), "sagemaker", session.region_name
+        ).add_auth(request)
         return dict(request.headers)
 
     instance_type = ""
     # who may ask it may not always describe it
     with suppress(BotoCoreError, ClientError, KeyError, IndexError):
         config = service.describe_endpoint(EndpointName=name)["EndpointConfigName"]
-        variants = service.describe_endpoint_config(EndpointConfigName=config)["ProductionVariants"]
+        variants = service.describe_endpoint_config(EndpointConfigName=config)[
+            "ProductionVariants"
+        ]
         instance_type = variants[0]["InstanceType"]
     return Endpoint(url, sign, instance_type)

@@ -163,7 +163,9 @@ class Server:
             self._stopping.set()
 
 
-def serve(model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float) -> None:
+def serve(
+    model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float
+) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
 
     Args:
@@ -180,7 +182,9 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     # OpenCV reads both when it is imported; what is wrong with a picture is said to who sent it
     os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # each thread's buffers count as resident
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # each thread's buffers count as resident
     # predictions are made by the processor, a SavedModel's too
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import cv2
@@ -200,7 +204,9 @@ def serve(model: Path, *, host: str, port: int, threads: int, queue: int, reques
     server.run()
     service.pool.shutdown(wait=False, cancel_futures=True)
     if server.failure:
-        raise ModelFolderError(f"{model}: the warm-up failed: {server.failure}") from server.failure
+        raise ModelFolderError(
+            f"{model}: the warm-up failed: {server.failure}"
+        ) from server.failure
 
 
 def _limit_heap() -> None:
@@ -209,7 +215,9 @@ def _limit_heap() -> None:
     It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
     done.
     """
-    set_option = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    set_option = (
+        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    )
     # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
     for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):
         if set_option:

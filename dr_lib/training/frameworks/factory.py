@@ -59,7 +59,9 @@ def open_network(
     place = Place()
     if num_machines > 1:
         if framework != "keras_jax":
-            raise DrError(f"framework {framework!r}: on several machines keras_jax alone trains")
+            raise DrError(
+                f"framework {framework!r}: on several machines keras_jax alone trains"
+            )
         place = join(num_machines, accelerator, num_gpus=int(accelerator == "gpu"))
 
     packages = PACKAGES[framework]
@@ -82,7 +84,9 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
     if missing:
         install = write_install(*missing)
-        raise FrameworkError(f"this kernel has no {' and no '.join(missing)}: {install}; {ADVICE}")
+        raise FrameworkError(
+            f"this kernel has no {' and no '.join(missing)}: {install}; {ADVICE}"
+        )
     framework = packages[0]
     backend = packages[-1]
     if framework == "keras":
@@ -94,7 +98,9 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         os.environ["KERAS_BACKEND"] = backend
     try:
         if packages == ("keras", "torch"):
-            on_gpu = accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
+            on_gpu = (
+                accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
+            )
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
         if backend == "tensorflow":
             import_tensorflow()

@@ -161,7 +161,9 @@ class MnistReference:
             logits, _ = self.model.stateless_call(weights, [], pixels)
             return self.keras.ops.mean(self.model.loss(targets, logits))
 
-        weights = [self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()]
+        weights = [
+            self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()
+        ]
         gradients = self.keras_backend.differentiate(find_loss, weights)
         named = zip(self.shapes.items(), gradients)
         return {name: np.reshape(gradient, shape) for (name, shape), gradient in named}

@@ -47,7 +47,9 @@ def pin(threads: int, rank: int = 0) -> int:
     threads = threads or len(cpus)
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit
-        os.sched_setaffinity(0, [cpus[(rank * threads + k) % len(cpus)] for k in range(threads)])
+        os.sched_setaffinity(
+            0, [cpus[(rank * threads + k) % len(cpus)] for k in range(threads)]
+        )
     os.environ.update({name: str(threads) for name in VARIABLES})
     # operators at a time, each of which has all the threads
     os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"

@@ -12,7 +12,8 @@ from dr_lib.data.labels.tables import LabelTableError, read_labels
 
 ROOT = Path(__file__).resolve().parents[3]
 HEAD_ODIR = (
-    "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic Keywords,N,D,filename\n"
+    "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic"
+    " Keywords,N,D,filename\n"
 )
 ZERO = (
     "0,0_left.jpg,0_right.jpg,lens dust\uff0cmoderate non proliferative retinopathy,normal"
@@ -41,9 +42,12 @@ def describe(root: Path, **options) -> dict:
     """
     labels = read_labels(root, **options)
     found = {
-        name: labels.table[name].tolist() for name in ("row", "patient", "eye", "grade", "official")
+        name: labels.table[name].tolist()
+        for name in ("row", "patient", "eye", "grade", "official")
     }
-    found |= {"file": [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]}
+    found |= {
+        "file": [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]
+    }
     unusable = labels.unusable[["row", "reason"]].values.tolist()
     return (
         found
@@ -217,7 +221,13 @@ def describe(root: Path, **options) -> dict:
         (  # exam_eye was remapped between versions
             {"brset/labels.csv": BRSET},
             "brset/images/img00001.jpg",
-            {"layout": "brset", "patients": "known", "patient": ["7"], "eye": [""], "grade": [2]},
+            {
+                "layout": "brset",
+                "patients": "known",
+                "patient": ["7"],
+                "eye": [""],
+                "grade": [2],
+            },
         ),
         (
             {"brset/labels_brset.csv": BRSET},
@@ -351,7 +361,10 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
             "no grade: retinopathy only suspected",
         ),
         ("suspicious diabetic retinopathy", "no grade: retinopathy only suspected"),
-        ("hypertensive retinopathy,diabetic retinopathy", "no grade: retinopathy without a stage"),
+        (
+            "hypertensive retinopathy,diabetic retinopathy",
+            "no grade: retinopathy without a stage",
+        ),
         ("low image quality", "ungradable"),
         (
             "chorioretinal atrophy with pigmentation proliferation",

@@ -11,4 +11,11 @@ def test_a_chain_of_copies_is_one_group():
     its patients.
     """
     patients = pd.Series(["d", "a", "c", "b", "a", "d"])
-    assert unite(patients, np.array([[2, 0], [5, 4]])).tolist() == ["a", "a", "a", "b", "a", "a"]
+    assert unite(patients, np.array([[2, 0], [5, 4]])).tolist() == [
+        "a",
+        "a",
+        "a",
+        "b",
+        "a",
+        "a",
+    ]

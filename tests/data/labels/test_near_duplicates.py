@@ -19,7 +19,9 @@ from tests.data.prepared.test_prepare import read_jpegs
 
 def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:
     """The photograph as a file."""
-    return cv2.imencode(suffix, image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[1].tobytes()
+    return cv2.imencode(suffix, image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])[
+        1
+    ].tobytes()
 
 
 def resize(image: np.ndarray, factor: float) -> np.ndarray:
@@ -135,7 +137,9 @@ def test_the_drawn_sample_has_no_copies(small_sample):
     assert hashes == listed.to_dict() and len(hashes) == 32
     assert (
         len(
-            find_near_duplicates(np.frombuffer(b"".join(hashes.values()), np.uint8).reshape(-1, 32))
+            find_near_duplicates(
+                np.frombuffer(b"".join(hashes.values()), np.uint8).reshape(-1, 32)
+            )
         )
         == 0
     )
@@ -155,7 +159,8 @@ def test_real_photographs_and_their_copies_are_told_apart(real_data):
     assert distances[np.triu_indices(len(files), 1)].min() >= THRESHOLD + 16
     few = range(0, len(files), 10)
     images = [
-        cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1] for i in few
+        cv2.imdecode(np.frombuffer(files[i], np.uint8), cv2.IMREAD_COLOR)[..., ::-1]
+        for i in few
     ]
     copies = hash_crops([copy(image) for copy in COPIES.values() for image in images])
     bits = np.unpackbits(np.tile(hashes[few], (len(COPIES), 1)) ^ copies, axis=1)
@@ -189,7 +194,9 @@ def test_blocks_lose_and_double_nothing(monkeypatch):
     # one bit in eight at random
     hashes = np.random.default_rng(1).integers(0, 2, (90, 32), np.uint8)
     numbers = [int.from_bytes(row.tobytes(), "big") for row in hashes]
-    distances = {(i, j): (numbers[i] ^ numbers[j]).bit_count() for j in range(90) for i in range(j)}
+    distances = {
+        (i, j): (numbers[i] ^ numbers[j]).bit_count() for j in range(90) for i in range(j)
+    }
     near = [[i, j, d] for (i, j), d in sorted(distances.items()) if d <= 14]
     assert 100 < len(near) < 3500
     monkeypatch.setattr("dr_lib.data.labels.near_duplicates.THRESHOLD", 14)

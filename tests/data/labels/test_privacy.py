@@ -158,7 +158,9 @@ def list_contents(folder: Path) -> Iterator[tuple[str, bytes]]:
         if path.suffix == ".ipynb":
             cells = json.loads(path.read_text())["cells"]
             pictures = [
-                o.get("data", {}).get("image/png", "") for c in cells for o in c.get("outputs", [])
+                o.get("data", {}).get("image/png", "")
+                for c in cells
+                for o in c.get("outputs", [])
             ]
             yield from (
                 (f"a picture in {path.name}", base64.b64decode(picture)) for picture in pictures
@@ -210,7 +212,9 @@ def test_notebook_01_tells_no_name(clinic, tmp_path):
     """The executed notebook, its figures and what it wrote: no secret."""
     folder, thumbnail = clinic
     for name in ("dr_lib", "notebooks"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copytree(folder, tmp_path / "mine")
     parameters = {
         "images": "mine",

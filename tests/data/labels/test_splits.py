@@ -43,9 +43,9 @@ def test_splits_keep_patients_together_and_grades_in_proportion(seed):
     assert (split.groupby(table["patient_id"]).nunique() == 1).all()
     assert (split == "test").mean() == pytest.approx(0.30, abs=0.015)
     patients = split.groupby(table["patient_id"]).first().value_counts()
-    assert patients["validation"] / (patients["train"] + patients["validation"]) == pytest.approx(
-        0.20, abs=0.015
-    )
+    assert patients["validation"] / (
+        patients["train"] + patients["validation"]
+    ) == pytest.approx(0.20, abs=0.015)
     shares = pd.crosstab(split, table["grade"], normalize="index")
     assert shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
 
@@ -61,7 +61,9 @@ def test_a_split_depends_on_the_seed_and_not_on_the_pseudonyms():
     )
     assert (divide(salted, seed=3) == split).all()
     assert (divide(table, seed=4) != split).any()
-    assert set(split) == {"train", "validation", "test"} and set(divide(table, scheme="paper")) == {
+    assert set(split) == {"train", "validation", "test"} and set(
+        divide(table, scheme="paper")
+    ) == {
         "train",
         "test",
     }
@@ -73,7 +75,9 @@ def test_every_patient_has_about_the_same_chance_of_being_tested():
     of the time.
     """
     table = draw_table(100, 5)
-    tested = sum(divide(table, seed=seed, scheme="paper") == "test" for seed in range(150)) / 150
+    tested = (
+        sum(divide(table, seed=seed, scheme="paper") == "test" for seed in range(150)) / 150
+    )
     assert tested.min() > 0.15 and tested.max() < 0.50
     number = table.groupby("patient_id")["grade"].transform("size")
     for group in (number, table["grade"]):
@@ -85,7 +89,9 @@ def test_the_official_split_is_kept_and_completed():
     table = draw_table(200, 1)
     table["official"] = np.where(table["patient_id"].str[1:].astype(int) < 40, "test", "train")
     split = divide(table, scheme="official")
-    assert ((split == "test") == (table["official"] == "test")).all() and "validation" in set(split)
+    assert ((split == "test") == (table["official"] == "test")).all() and "validation" in set(
+        split
+    )
     assert (divide(table.assign(official=split), seed=9, scheme="official") == split).all()
 
 
@@ -101,7 +107,9 @@ def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
     original = table.index[table["patient_id"] == "p3"][0]
     (parts,) = split_photographs(table, np.array([[copy, original]]), scheme="official")
     excluded = parts.index[parts["split"] == "excluded"]
-    assert set(excluded) == set(table.index[table["patient_id"].isin(["p70", "p80"])]) - {crossing}
+    assert set(excluded) == set(table.index[table["patient_id"].isin(["p70", "p80"])]) - {
+        crossing
+    }
     assert set(parts["reason"][excluded]) == {"its patient, or a copy, is in test"}
     assert ((parts["split"] == "test") == (table["official"] == "test")).all()
 
@@ -142,7 +150,9 @@ def test_folds_test_each_group_once():
     for fold in folds:
         shares = pd.crosstab(fold["split"], table["grade"], normalize="index")
         assert set(shares.index) == {"train", "validation", "test"}
-        assert shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.06
+        assert (
+            shares.sub(table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.06
+        )
     again = split_photographs(table, NO_COPIES, scheme="folds", folds=5, seed=2)
     assert any((one != other).any(axis=None) for one, other in zip(folds, again, strict=True))
 
@@ -174,7 +184,8 @@ def test_groups_stay_where_an_earlier_split_has_them(scheme):
             parts["split"].to_numpy(), regraded["grade"].to_numpy(), normalize="index"
         )
         assert (
-            shares.sub(regraded["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.08
+            shares.sub(regraded["grade"].value_counts(normalize=True)).abs().max(axis=None)
+            <= 0.08
         )
     if scheme == "folds":
         assert (
@@ -215,7 +226,8 @@ def test_unusable_splits_are_errors_that_say_so():
 
 
 @pytest.mark.parametrize(
-    ("name", "layout", "num_images"), [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)]
+    ("name", "layout", "num_images"),
+    [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)],
 )
 def test_real_data_sets_are_read_and_split(real_data, name, layout, num_images):
     """Every photograph has its label, its patient and a place in a proportionate split."""
@@ -230,5 +242,6 @@ def test_real_data_sets_are_read_and_split(real_data, name, layout, num_images):
     split = divide(table.assign(content_id=table["image_id"]), seed=20)
     shares = pd.crosstab(split, found.table["grade"], normalize="index")
     assert (
-        shares.sub(found.table["grade"].value_counts(normalize=True)).abs().max(axis=None) <= 0.02
+        shares.sub(found.table["grade"].value_counts(normalize=True)).abs().max(axis=None)
+        <= 0.02
     )

@@ -67,14 +67,18 @@ def test_a_patient_written_in_other_ways_is_one_patient(folder):
         "Jos\u00e9\u200b \uff21lves",
     ]
     rows = "".join(f"{i}.jpg,{i},{name}\n" for i, name in enumerate(names))
-    found = read_labels(*folder("image,grade,patient\n" + rows, *(f"{i}.jpg" for i in range(4))))
+    found = read_labels(
+        *folder("image,grade,patient\n" + rows, *(f"{i}.jpg" for i in range(4)))
+    )
     assert found.table["patient"].nunique() == 1
 
 
 @pytest.mark.parametrize("column", ["patient_id", "Paciente"])
 def test_a_column_of_patients_under_another_name_is_not_passed_over(folder, column):
     """Read as if there were no patients, it would let fellow eyes into two splits: said at once."""
-    with pytest.raises(LabelTableError, match=f"the column {column} is not read: call it patient"):
+    with pytest.raises(
+        LabelTableError, match=f"the column {column} is not read: call it patient"
+    ):
         read_labels(*folder(f"image,grade,{column}\na.jpg,1,7\n", "a.jpg"))
 
 
@@ -141,7 +145,9 @@ def test_files_of_other_kinds_are_counted(folder):
     assert found.table["image"].tolist() == [
         str(images / name) for name in ("a.jpg", "scan.dcm", "b.DCM")
     ]
-    assert found.unusable.values.tolist() == [[0, str(images / name), "no label"] for name in names]
+    assert found.unusable.values.tolist() == [
+        [0, str(images / name), "no label"] for name in names
+    ]
 
 
 def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):

@@ -61,7 +61,9 @@ def draw_texture(rng: np.random.Generator, side: int = 900) -> np.ndarray:
     at = rng.uniform(0.3, 0.7, 2) * side
     for _ in range(14):
         turns = np.cumsum(rng.normal(0, 0.12, 60)) + rng.uniform(0, 2 * np.pi)
-        path = at + np.cumsum(np.column_stack([np.cos(turns), np.sin(turns)]), axis=0) * side / 70
+        path = (
+            at + np.cumsum(np.column_stack([np.cos(turns), np.sin(turns)]), axis=0) * side / 70
+        )
         width = int(rng.integers(2, 12))
         cv2.polylines(image, [np.int32(path)], False, (120, 40, 25), width, cv2.LINE_AA)
     row, column = np.mgrid[:side, :side] - at[::-1, None, None]
@@ -120,7 +122,9 @@ def draw_cases(
             for seed in seeds:
                 fov = draw_known_fov(kind, width, seed, textures)
                 suffix = ".jpg" if (seed + width) % 3 else ".png"
-                quality = [cv2.IMWRITE_JPEG_QUALITY, 75 + seed * 7 % 22] if suffix == ".jpg" else []
+                quality = (
+                    [cv2.IMWRITE_JPEG_QUALITY, 75 + seed * 7 % 22] if suffix == ".jpg" else []
+                )
                 encoded = cv2.imencode(suffix, fov.image[..., ::-1], quality)[1].tobytes()
                 yield f"{kind}, {width} px, seed {seed}, {suffix}", encoded, fov
 
@@ -164,9 +168,9 @@ def _fill(
     centre = texture.shape[0] / 2
     at_x = (centre + zoom * (u * np.cos(turn) - v * np.sin(turn))).astype(np.float32)
     at_y = (centre + zoom * (u * np.sin(turn) + v * np.cos(turn))).astype(np.float32)
-    return cv2.remap(texture, at_x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT).astype(
-        np.float32
-    )
+    return cv2.remap(
+        texture, at_x, at_y, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REFLECT
+    ).astype(np.float32)
 
 
 def _light(kind: str, u: np.ndarray, depth: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -176,7 +180,9 @@ def _light(kind: str, u: np.ndarray, depth: np.ndarray, rng: np.random.Generator
         return np.clip(0.5 + way * rng.uniform(0.4, 0.48) * u, 0.06, 1)
     if kind == "vignette":
         return np.clip(1 - rng.uniform(0.6, 0.88) * depth ** rng.uniform(2, 4), 0.1, 1)
-    return np.full_like(u, {"at 25 %": 0.25, "at 10 %": 0.10, "dark and noisy": 0.3}.get(kind, 1))
+    return np.full_like(
+        u, {"at 25 %": 0.25, "at 10 %": 0.10, "dark and noisy": 0.3}.get(kind, 1)
+    )
 
 
 def _mask(sides: str, u: np.ndarray, v: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -25,7 +25,8 @@ def draw_fov(
     """
     rng = np.random.default_rng(int(x * 7 + y))
     mottle = sum(
-        cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width, height)) for n in (6, 24)
+        cv2.resize(rng.normal(0, 18, (n, n)).astype(np.float32), (width, height))
+        for n in (6, 24)
     )
     retina = (
         np.float32([190, 100, 50]) + mottle[..., None] * np.float32([1.0, 0.6, 0.3])

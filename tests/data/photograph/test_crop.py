@@ -69,7 +69,9 @@ def test_the_crop_does_not_alias(width):
     """
     height = width * 2 // 3
     image = draw_fov(width, height, width * 0.5, width * 0.33, width * 0.3)
-    grain = np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
+    grain = (
+        np.random.default_rng(0).normal(0, 10, (height // 3, width // 3, 1)).astype(np.float32)
+    )
     grain = cv2.resize(grain, (width, height), interpolation=cv2.INTER_CUBIC)[..., None]
     image = np.where(
         image.max(axis=-1, keepdims=True) > 30, np.clip(image + grain, 0, 255), 0
@@ -90,7 +92,8 @@ def test_the_crop_does_not_alias(width):
     row, column = np.mgrid[:299, :299] - 149
     inside = np.hypot(row, column) < 147
     ours, theirs = (
-        10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean()) for c in (crop.image, aliased)
+        10 * np.log10(255**2 / ((c - expected)[inside] ** 2).mean())
+        for c in (crop.image, aliased)
     )
     assert ours > max(42, theirs + 5)
 
@@ -155,7 +158,8 @@ def test_tiny_squashed_photographs_are_ellipses(real_data):
     for circles.
     """
     crops = [
-        crop_fundus(path) for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::48]
+        crop_fundus(path)
+        for path in sorted((real_data / "eyepacs64" / "images").iterdir())[::48]
     ]
     assert len(crops) == 50 and sum("ellipse" in crop.status for crop in crops) >= 48
 

@@ -172,7 +172,9 @@ def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
         (make_png(MAX_SIDE + 1, 10, zlib.compress(b"")), "too many"),
         (make_png(100, 100, zlib.compress(b"")), "cut short|damaged"),
         (
-            JPEGS["jpeg, progressive"][:-2] + b"\xff\xda\0\x08\1\1\0\0\x3f\0" * 9_000 + b"\xff\xd9",
+            JPEGS["jpeg, progressive"][:-2]
+            + b"\xff\xda\0\x08\1\1\0\0\x3f\0" * 9_000
+            + b"\xff\xd9",
             "too many scans",
         ),
     ],

@@ -20,7 +20,8 @@ PICTURE = Image.fromarray(IMAGE)
 GREY = PICTURE.convert("L")
 PALETTE = PICTURE.quantize(200)
 INSIDE = (
-    np.hypot(*(np.indices(IMAGE.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None])) < PLACE[2]
+    np.hypot(*(np.indices(IMAGE.shape[:2])[::-1] - np.array(PLACE[:2])[:, None, None]))
+    < PLACE[2]
 )
 # what is transparent is white underneath
 RGBA = Image.fromarray(
@@ -99,7 +100,9 @@ def make_png(width: int, height: int, packed: bytes, *, bits=8) -> bytes:
     """A PNG in colour around packed rows as they are given."""
     header = struct.pack(">2I5B", width, height, bits, 2, 0, 0, 0)
     chunks = (b"IHDR" + header, b"IDAT" + packed, b"IEND")
-    parts = [struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks]
+    parts = [
+        struct.pack(">I", len(c) - 4) + c + struct.pack(">I", zlib.crc32(c)) for c in chunks
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
 
 
@@ -190,6 +193,8 @@ def test_reduced_decoding_keeps_colours():
             image = decode(open_picture(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
             assert (
-                np.abs(image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)).max()
+                np.abs(
+                    image[256 // reduction, 256 // reduction].astype(int) - (200, 110, 60)
+                ).max()
                 <= 3
             )

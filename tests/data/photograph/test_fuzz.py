@@ -28,7 +28,9 @@ WORDS = {"clipped", "doubtful", "ellipse", "full_frame", "truncated"}
 MAX_S = 2.0  # of the processor, for others may keep it busy
 NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
 PEAK_MB = 300
-ANY = dict(deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+ANY = dict(
+    deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck)
+)
 
 
 def draw_seeds() -> list[bytes]:
@@ -82,7 +84,8 @@ def damaged_files(draw) -> bytes:
     for _ in range(draw(st.integers(1, 6))):
         # half of all changes near the start, where the header is
         at = min(
-            draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))), max(0, len(content) - 1)
+            draw(st.one_of(st.integers(0, 200), st.integers(0, 40_000))),
+            max(0, len(content) - 1),
         )
         change = draw(st.sampled_from(("flip", "number", "delete", "insert", "splice")))
         if change == "flip" and content:
@@ -90,7 +93,8 @@ def damaged_files(draw) -> bytes:
         elif change == "number":
             kind = draw(st.sampled_from((">H", "<H", ">I", "<I")))
             number = struct.pack(
-                kind, draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF)
+                kind,
+                draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF),
             )
             content[at : at + len(number)] = number
         elif change == "delete":
@@ -135,7 +139,11 @@ def arrays(draw) -> np.ndarray:
     if draw(st.booleans()):
         place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
         cv2.circle(
-            image, place, int(rng.integers(1, max(width, height) + 1)), (high, low, high // 2), -1
+            image,
+            place,
+            int(rng.integers(1, max(width, height) + 1)),
+            (high, low, high // 2),
+            -1,
         )
     return image
 

@@ -27,7 +27,9 @@ def make_exif(orientation: int, order="<", *, thumbnail=b"") -> bytes:
     first = struct.pack(order + "H", 2) + struct.pack(order + "2HI4s", 0x010F, 2, 4, b"cam\0")
     first += struct.pack(order + "2HI2H", 0x0112, 3, 1, orientation, 0)
     next_at = 8 + len(first) + 4
-    second = struct.pack(order + "H", 2) + struct.pack(order + "2H2I", 0x0201, 4, 1, next_at + 30)
+    second = struct.pack(order + "H", 2) + struct.pack(
+        order + "2H2I", 0x0201, 4, 1, next_at + 30
+    )
     second += struct.pack(order + "2H2I", 0x0202, 4, 1, len(thumbnail)) + struct.pack(
         order + "I", 0
     )

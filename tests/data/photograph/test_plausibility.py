@@ -77,7 +77,9 @@ def draw_others() -> dict[str, np.ndarray]:
     }
     for most in (25, 255):
         pictures[f"noise up to {most}"] = rng.integers(0, most, (HEIGHT, WIDTH, 3), np.uint8)
-    pictures["blotches"] = cv2.resize(rng.integers(0, 255, (6, 8, 3), np.uint8), (WIDTH, HEIGHT))
+    pictures["blotches"] = cv2.resize(
+        rng.integers(0, 255, (6, 8, 3), np.uint8), (WIDTH, HEIGHT)
+    )
     for squares in (2, 8, 64):
         board = (row * squares // WIDTH + column * squares // WIDTH) % 2 * 255
         pictures[f"chessboard {squares}"] = board.astype(np.uint8)[..., None].repeat(3, axis=2)
@@ -134,7 +136,9 @@ def find_accepted(pictures: dict[str, np.ndarray], *, or_doubtful: bool = False)
 @pytest.mark.parametrize("is_grey", [False, True])
 def test_drawings_without_a_field_of_view_are_refused(is_grey):
     """No circle in any of them, with their colours or without."""
-    pictures = {name: to_grey(image) if is_grey else image for name, image in draw_others().items()}
+    pictures = {
+        name: to_grey(image) if is_grey else image for name, image in draw_others().items()
+    }
     assert find_accepted(pictures, or_doubtful=True) == []
 
 
@@ -151,7 +155,9 @@ def test_an_eye_with_a_dark_shadow_is_kept(place):
     shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)
     fov = find_fov((image * (1 - shadow[..., None])).astype(np.uint8))
     assert "doubtful" in fov.flags and "doubtful" not in find_fov(image).flags
-    assert fov[:3] == pytest.approx((circle.x, circle.y, circle.radius), abs=0.01 * circle.radius)
+    assert fov[:3] == pytest.approx(
+        (circle.x, circle.y, circle.radius), abs=0.01 * circle.radius
+    )
 
 
 def test_a_hole_in_a_full_frame_and_bright_surroundings_are_doubtful():

@@ -33,7 +33,9 @@ def crop_again(image: np.ndarray, size: int) -> Crop:
     borders = []
     for axis, middle in ((0, circle.y), (1, circle.x)):
         start = int(np.clip(middle - circle.radius, 0, None))
-        within = [i for i in range(image.shape[axis]) if 0 <= i - start < int(circle.radius * 2)]
+        within = [
+            i for i in range(image.shape[axis]) if 0 <= i - start < int(circle.radius * 2)
+        ]
         chosen = np.take(chosen, within, axis)
     factor = size / 2 / circle.radius
     chosen = cv2.resize(chosen, (0, 0), fx=factor, fy=factor)

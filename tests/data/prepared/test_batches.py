@@ -42,7 +42,9 @@ def test_full_batches_of_a_new_order_each_epoch():
     """
     epochs = list_epochs([0, 1, 2, 3])
     assert all(len(set(epoch)) == 8 and set(epoch) <= set(range(10)) for epoch in epochs)
-    assert len({frozenset(epoch) for epoch in epochs}) > 1 and epochs[0] != epochs[1] != epochs[2]
+    assert (
+        len({frozenset(epoch) for epoch in epochs}) > 1 and epochs[0] != epochs[1] != epochs[2]
+    )
     assert epochs[3:] == list_epochs([3]) != list_epochs([3], seed=6)
 
 

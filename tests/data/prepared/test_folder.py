@@ -55,7 +55,9 @@ def test_every_damage_is_named(whole, tmp_path, damage):
 def test_a_shard_too_many_is_named(whole, tmp_path):
     """One that no manifest knows was copied from elsewhere, and is not read."""
     folder = shutil.copytree(whole, tmp_path / "copy")
-    (folder / "crops-00007.tfrecord").write_bytes((folder / "crops-00000.tfrecord").read_bytes())
+    (folder / "crops-00007.tfrecord").write_bytes(
+        (folder / "crops-00000.tfrecord").read_bytes()
+    )
     with pytest.raises(ShardError, match="crops-00007.tfrecord: not in the manifest"):
         verify(folder)
     assert len(Prepared(folder).photographs) == 40

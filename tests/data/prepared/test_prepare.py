@@ -74,7 +74,9 @@ def run(photographs: Path, out: str = "out", **options) -> dict:
 
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in a folder."""
-    return {p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())}
+    return {
+        p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())
+    }
 
 
 def read_jpegs(folder: Path) -> dict[str, bytes]:
@@ -102,7 +104,9 @@ def test_photographs_in_are_records_plus_rejected(photographs):
         and len(rejected) == 4
     )
     reasons = dict(
-        zip(rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True)
+        zip(
+            rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True
+        )
     )
     assert (
         "no label" in reasons["maria_98_left.png"]
@@ -126,7 +130,8 @@ def test_what_is_published_names_nobody(photographs):
     labels = pd.read_csv(out / "labels.csv")
     split = pd.read_csv(out / "split.csv")
     assert (
-        list(split) == ["image_id", "group", "split", "reason"] and len(labels) == len(split) == 40
+        list(split) == ["image_id", "group", "split", "reason"]
+        and len(labels) == len(split) == 40
     )
     table = labels.merge(split, on="image_id", validate="1:1")
     assert (
@@ -137,7 +142,8 @@ def test_what_is_published_names_nobody(photographs):
     assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
     assert (
-        stat.S_IMODE(private.stat().st_mode) == 0o700 and len((private / "salt").read_bytes()) == 32
+        stat.S_IMODE(private.stat().st_mode) == 0o700
+        and len((private / "salt").read_bytes()) == 32
     )
     manifest = json.loads((out / "manifest.json").read_text())
     for listing in out.glob("crops-*.csv"):  # as an earlier version wrote them
@@ -174,7 +180,10 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs):
         *(f"--{name}={value}" for name, value in options.items()),
     ]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "12345"}, check=True)
-    assert digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 11
+    assert (
+        digests(folder / "one") == digests(folder / "two")
+        and len(digests(folder / "one")) == 11
+    )
     run(photographs, "salted")
     assert digests(folder / "salted") != digests(folder / "one")
 
@@ -204,12 +213,15 @@ def test_nearly_the_same_picture_unites_its_patients(photographs):
     manifest = run(photographs)
     table = Prepared(photographs.parent / "out").photographs
     assert len(table) == 50 and table.groupby("group")["split"].nunique().max() == 1
-    assert manifest["splits"]["split.csv"]["num_groups"] == 20 == table["patient_id"].nunique() - 5
+    assert (
+        manifest["splits"]["split.csv"]["num_groups"] == 20 == table["patient_id"].nunique() - 5
+    )
     assert manifest["splits"]["split.csv"]["largest_group"] == {"images": 4, "patients": 2}
     pairs = pd.read_csv(photographs.parent / "out.private" / "near_duplicates.csv")
     assert len(pairs) == 10 and (abs(pairs["row"] - pairs["row_2"]) == 40).all()
     assert (
-        pairs["image"].str.contains("maria").all() and pairs["image_2"].str.contains("maria").all()
+        pairs["image"].str.contains("maria").all()
+        and pairs["image_2"].str.contains("maria").all()
     )
     is_first = table["patient_id"] == table.groupby("group")["patient_id"].transform("min")
     sides = is_first.map({True: "train", False: "test"})  # a split of one's own
@@ -241,7 +253,9 @@ def test_the_same_file_with_two_grades_is_named_and_costs_no_crop(photographs):
     again.
     """
     add_copies(photographs, ".png", grade=[(number // 2 + 1) % 5 for number in range(10)])
-    with pytest.raises(LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"):
+    with pytest.raises(
+        LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"
+    ):
         run(photographs)
     before = list_written(photographs.parent / "out")
     table = pd.read_csv(photographs.parent / "labels.csv")
@@ -341,7 +355,9 @@ def test_patients_stay_on_their_side_when_the_table_changes(photographs):
     after = Prepared(out).photographs.set_index("image_id")["split"]
     assert (
         len(after) == 38
-        and (after[after.index.isin(before.index)] == before[before.index.isin(after.index)]).all()
+        and (
+            after[after.index.isin(before.index)] == before[before.index.isin(after.index)]
+        ).all()
     )
     assert "changed sides" not in said.output
     # row 2 is the first of the table, as in a spreadsheet
@@ -378,7 +394,11 @@ def test_other_crops_do_not_overwrite_a_folder(photographs):
     run(photographs, size=64)
     before = digests(photographs.parent / "out")
     for jpeg in read_jpegs(photographs.parent / "out").values():
-        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (64, 64, 3)
+        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (
+            64,
+            64,
+            3,
+        )
     with pytest.raises(DrError, match="holds other crops \\(other size\\)"):
         run(photographs)
     with pytest.raises(DrError, match="other salt_id"):
@@ -480,13 +500,14 @@ def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
     completes.
     """
     code = (
-        "import resource, sys; from pathlib import Path; from dr_lib.data.prepared.prepare import"
-        " prepare; "
+        "import resource, sys; from pathlib import Path; from dr_lib.data.prepared.prepare"
+        " import prepare; "
     )
     code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); import signal; "
     code += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
     code += (
-        "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40, workers=1)"
+        "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40,"
+        " workers=1)"
     )
     arguments = [str(photographs), str(tmp_path / "labels.csv"), str(tmp_path / "out")]
     result = subprocess.run(
@@ -505,7 +526,9 @@ def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
 def test_a_folder_that_cannot_be_written_is_named(photographs, tmp_path, what):
     """A path below a file, as good as a read-only disk for any user, is refused with what to do."""
     (tmp_path / "file").write_text("")
-    places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {what: tmp_path / "file" / "x"}
+    places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {
+        what: tmp_path / "file" / "x"
+    }
     with pytest.raises(DrError, match=f"Choose another --{what}"):
         prepare(
             photographs,
@@ -543,7 +566,9 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     result = subprocess.run(
         [*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True
     )
-    assert result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
+    assert (
+        result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
+    )
     assert "40 photographs in, 0 rejected" in result.stdout
     # what is started in the background ignores it
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

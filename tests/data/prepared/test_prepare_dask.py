@@ -25,7 +25,11 @@ def photographs(tmp_path):
 
 def start_cluster(num_workers: int):
     """A cluster of so many processes on this machine."""
-    settings = {"threads_per_worker": 1, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
+    settings = {
+        "threads_per_worker": 1,
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+    }
     return distributed.LocalCluster(n_workers=num_workers, **settings)
 
 
@@ -51,7 +55,9 @@ def test_a_worker_is_killed(photographs):
         killed = pool.submit(kill_at_work, cluster)
         run(photographs, "again", private=private, dask=cluster.scheduler_address)
         killed.result()
-    here, there, again = (digests(photographs.parent / name) for name in ("here", "there", "again"))
+    here, there, again = (
+        digests(photographs.parent / name) for name in ("here", "there", "again")
+    )
     assert here == there == again
 
 
@@ -68,7 +74,9 @@ def test_all_workers_are_lost(photographs, monkeypatch):
             if done == 20:
                 cluster.sync(cluster.workers[0].close)
 
-        run(photographs, "there", private=private, dask=cluster.scheduler_address, progress=lose)
+        run(
+            photographs, "there", private=private, dask=cluster.scheduler_address, progress=lose
+        )
     run(photographs, "there", private=private)
     assert digests(photographs.parent / "here") == digests(photographs.parent / "there")
 

@@ -75,7 +75,8 @@ def look(folder: Path, name: str) -> list[dict[str, str]]:
         path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())
     }
     unnamed = {
-        file: content.replace(f"/{name}/".encode(), b"/run/") for file, content in private.items()
+        file: content.replace(f"/{name}/".encode(), b"/run/")
+        for file, content in private.items()
     }
     return [digests(folder / name / "out"), unnamed]
 
@@ -117,7 +118,9 @@ def wait_for_end(pids: list[int], seconds: float) -> list[int]:
     alive = pids
     while alive and time.monotonic() < deadline:
         time.sleep(0.02)
-        running = [process for process in psutil.process_iter(["status"]) if process.pid in pids]
+        running = [
+            process for process in psutil.process_iter(["status"]) if process.pid in pids
+        ]
         alive = [
             process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE
         ]

@@ -24,13 +24,16 @@ def test_records_are_written_as_tensorflow_writes_them(tmp_path):
     whole = {"image/height": 299, "image/width": 299, "image/class/label": 3}
     real = {"fundus/x": 1.5, "fundus/y": 2.25, "fundus/radius": 300.0}
     feature = {
-        key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[v])) for key, v in texts.items()
+        key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[v]))
+        for key, v in texts.items()
     }
     feature |= {
-        key: tf.train.Feature(int64_list=tf.train.Int64List(value=[v])) for key, v in whole.items()
+        key: tf.train.Feature(int64_list=tf.train.Int64List(value=[v]))
+        for key, v in whole.items()
     }
     feature |= {
-        key: tf.train.Feature(float_list=tf.train.FloatList(value=[v])) for key, v in real.items()
+        key: tf.train.Feature(float_list=tf.train.FloatList(value=[v]))
+        for key, v in real.items()
     }
     example = tf.train.Example(features=tf.train.Features(feature=feature))
     with tf.io.TFRecordWriter(str(tmp_path / "tf.tfrecord")) as writer:

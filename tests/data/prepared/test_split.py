@@ -34,7 +34,9 @@ def test_another_seed_opens_no_shard(folder):
     for shard, place in zip(shards, hidden, strict=True):
         place.rename(shard)
     after = Prepared(folder).photographs
-    assert (after["split"] != before["split"]).any() and (after["group"] == before["group"]).all()
+    assert (after["split"] != before["split"]).any() and (
+        after["group"] == before["group"]
+    ).all()
     changed = {
         name for name, value in Prepared(folder).describe().items() if value != described[name]
     }
@@ -70,13 +72,17 @@ def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
     """
     known = Prepared(folder).photographs
     described = Prepared(folder).describe()
-    corrected = known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 1: 2, 2: 3}))[:-1]
+    corrected = known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 1: 2, 2: 3}))[
+        :-1
+    ]
     corrected.to_csv(tmp_path / "corrected.csv", index=False)
     split(folder, labels=tmp_path / "corrected.csv")
     now = Prepared(folder).photographs.set_index("image_id")
     assert now["grade"].to_dict() == corrected.set_index("image_id")["grade"].to_dict()
     assert (now["referable"] == (now["grade"] >= 2)).all()
-    assert now["patient_id"].to_dict() == known[:-1].set_index("image_id")["patient_id"].to_dict()
+    assert (
+        now["patient_id"].to_dict() == known[:-1].set_index("image_id")["patient_id"].to_dict()
+    )
     changed = {
         name for name, value in Prepared(folder).describe().items() if value != described[name]
     }
@@ -191,11 +197,17 @@ def test_the_command_line(folder, tmp_path):
         return CliRunner().invoke(main, ["split", str(folder), *map(str, arguments)])
 
     assert (
-        "split-2-of-2.csv:\n  test " in run("--scheme", "folds", "--folds", 2, "--seed", 5).output
+        "split-2-of-2.csv:\n  test "
+        in run("--scheme", "folds", "--folds", 2, "--seed", 5).output
     )
-    assert "shards in" in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
+    assert (
+        "shards in"
+        in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
+    )
     failed = run("--scheme", "folds", "--folds", 99)
-    assert failed.exit_code == 1 and failed.output.startswith("Error: 16 groups make no 99 folds")
+    assert failed.exit_code == 1 and failed.output.startswith(
+        "Error: 16 groups make no 99 folds"
+    )
     refused = run("--seed", "7", "--records", tmp_path / "others")
     assert (
         refused.exit_code == 2

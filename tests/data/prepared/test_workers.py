@@ -43,7 +43,9 @@ def test_the_work_is_done_elsewhere_and_by_one_thread_each():
     """
     with map_over(2) as map_items:
         results = list(
-            map_items(eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20)
+            map_items(
+                eval, ["__import__('os').getpid()", "__import__('cv2').getNumThreads()"] * 20
+            )
         )
     assert os.getpid() not in results[::2] and set(results[1::2]) == {1}
 
@@ -68,6 +70,10 @@ def test_workers_killed_while_they_hand_over_a_result_are_an_error(after_s):
 
 def test_a_worker_imports_no_tables():
     """Each would take a second longer to start."""
-    code = "import sys, dr_lib.data.prepared.workers; print({'pandas', 'scipy'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    code = (
+        "import sys, dr_lib.data.prepared.workers; print({'pandas', 'scipy'} & {*sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "set()\n"

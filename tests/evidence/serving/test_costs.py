@@ -11,12 +11,16 @@ from dr_lib.runs.prices import Price, PriceError
 
 def test_papers_b_costs():
     """The costs that its prices and latencies give, done by hand."""
-    costs = cost_table(read_paper_latencies()).set_index(["model", "instance"])["usd_per_million"]
+    costs = cost_table(read_paper_latencies()).set_index(["model", "instance"])[
+        "usd_per_million"
+    ]
     for model, wanted in {
         "vgg19": (23.37, 13.07, 20.13, 14.93),
         "mobilenet": (5.41, 3.93, 4.49, 3.44),
     }.items():
-        found = [costs[model, f"ml.{instance}.xlarge"] for instance in ("m4", "m5", "m6g", "c7g")]
+        found = [
+            costs[model, f"ml.{instance}.xlarge"] for instance in ("m4", "m5", "m6g", "c7g")
+        ]
         assert found == pytest.approx(wanted, abs=0.005)
 
 

@@ -25,7 +25,9 @@ C7G = "ml.c7g.xlarge"
 M5 = "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
 
 
-def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns) -> None:
+def load_endpoint(
+    root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns
+) -> None:
     """A load test of these rates, each for a minute, with the response times of its requests [ms]
 
     None: one failed. It ran on the instance that prices it, unless `instance_type` names another.
@@ -38,7 +40,9 @@ def load_endpoint(root, run_id, tried, instance=C7G, num_requests=100, usd=None,
         error = "the queue is full" if ms is None else ""
         times = 10.0 if error else np.broadcast_to(ms, num_requests)
         tables.append(
-            table.assign(round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times)
+            table.assign(
+                round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times
+            )
         )
         tables[-1].loc[0, "error"] = error
     name = f"runs/{run_id}/requests.csv"
@@ -174,7 +178,9 @@ def test_the_cheapest_keeps_its_accuracy(tmp_path):
     }
     # its whole gate stands for both models
     load_endpoint(tmp_path, "worse", {8: 50, 16: 900}, repetition=1, **worse)
-    twice = price(tmp_path, requests_per_day=20_000).set_index("format")["gate_auc_difference_low"]
+    twice = price(tmp_path, requests_per_day=20_000).set_index("format")[
+        "gate_auc_difference_low"
+    ]
     assert np.isnan(twice["litert_float16"]) and twice["litert_int8"] == -0.01
     with pytest.raises(DrError, match=r"known to lose less than 0\.001"):
         price(tmp_path, requests_per_day=20_000, accuracy_within=0.001)
@@ -209,14 +215,18 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     priced = price(tmp_path, instance=M5, requests_per_day=1)
     assert priced["usd_per_hour"].tolist() == [0.5]
-    assert f"(measured on local, CPU, at the price of {M5})" in " ".join(describe_choice(priced))
+    assert f"(measured on local, CPU, at the price of {M5})" in " ".join(
+        describe_choice(priced)
+    )
     for name, usd in (("paid", 0.4), ("free", 0.0)):
         load_endpoint(tmp_path / name, name, {8: 50}, "our rack", usd=usd, instance_type=M5)
         row = price(tmp_path / name, instance=C7G, requests_per_day=1).iloc[0]
         assert (row["instance"], row["usd_per_hour"]) == ("our rack", usd)
         assert row["price_is_assumed"]
     load_endpoint(tmp_path / "found", "found", {8: 50}, "", instance_type=M5)
-    assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [M5]
+    assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [
+        M5
+    ]
 
 
 def test_the_machine_is_named_as_detected(tmp_path):
@@ -238,11 +248,20 @@ def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
 
     Another `--instance` prices them anew, and one that would price nothing is refused.
     """
-    command = ["price", str(tmp_path / "here"), "--requests-per-day", "20000", "--p99-ms", "300"]
+    command = [
+        "price",
+        str(tmp_path / "here"),
+        "--requests-per-day",
+        "20000",
+        "--p99-ms",
+        "300",
+    ]
     load_endpoint(tmp_path / "here", "a", {8: 50, 16: 900}, M5, usd=0.23, instance_type="")
     for options, instance, usd in (([], M5, 0.23), (["--instance", C7G], C7G, 0.174)):
         said = CliRunner().invoke(main, [*command, *options]).output
-        assert f"(measured on local, CPU, at the price of {instance}): {730 * usd:.0f} USD" in said
+        assert (
+            f"(measured on local, CPU, at the price of {instance}): {730 * usd:.0f} USD" in said
+        )
         assert f" local, CPU {instance} " in said
     load_endpoint(tmp_path / "there", "b", {8: 50, 16: 900}, M5)
     there = ["price", str(tmp_path / "there"), *command[2:], "--instance", C7G]

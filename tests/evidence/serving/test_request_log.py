@@ -55,7 +55,12 @@ def make_requests(predict_ms, load="closed", **columns):
         {"load": load, "request": range(len(times)), "sent_s": 5.0 * np.arange(len(times))}
     )
     table = table.assign(
-        round_trip_ms=times + 192, decode_ms=2.0, predict_ms=times, status=200, error="", attempts=1
+        round_trip_ms=times + 192,
+        decode_ms=2.0,
+        predict_ms=times,
+        status=200,
+        error="",
+        attempts=1,
     )
     return table.assign(model="served", model_version="NA", **columns)
 
@@ -64,7 +69,9 @@ def write_run(root, run_id, table, study="serving", **columns):
     """A run of a study below the root, with its requests."""
     name = f"runs/{run_id}/requests.csv"
     write_requests(root / study / name, table)
-    write_row(root / study, RUN | {"run_id": run_id, "study": study, "requests": name} | columns)
+    write_row(
+        root / study, RUN | {"run_id": run_id, "study": study, "requests": name} | columns
+    )
 
 
 def timed_runs(requests):
@@ -95,9 +102,9 @@ def test_requests_repeat_nothing_and_deployments_do(tmp_path):
         found = judge(claim("B6"), requests)
         (row,) = summarise_requests(timed_runs(requests)).itertuples()
         assert found[2:4] == (("holds", 3) if k == 2 else ("undecided", k + 1))
-        assert (row.n, row.requests) == (k + 1, 25 * (k + 1)) and np.isnan(row.predict_ms_low) == (
-            k == 0
-        )
+        assert (row.n, row.requests) == (k + 1, 25 * (k + 1)) and np.isnan(
+            row.predict_ms_low
+        ) == (k == 0)
     assert found.ours.value == pytest.approx(204.6) and row.predict_ms == pytest.approx(204.6)
 
 
@@ -177,7 +184,10 @@ def test_formats_are_never_pooled(tmp_path):
             tmp_path, f"int8-{k}", make_requests(np.linspace(20, 21, 5)), format="litert_int8"
         )
         write_run(
-            tmp_path, f"float-{k}", make_requests(np.linspace(300, 301, 5)), format="litert_float32"
+            tmp_path,
+            f"float-{k}",
+            make_requests(np.linspace(300, 301, 5)),
+            format="litert_float32",
         )
     found = judge(claim("B6"), requests := read_requests(read_runs(tmp_path), tmp_path))
     assert found[2:4] == ("not comparable", 0) and found.reason.endswith("vs format=savedmodel")

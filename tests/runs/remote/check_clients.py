@@ -25,7 +25,10 @@ from slugify import slugify
 about = json.load(sys.stdin)
 colab = typer.main.get_command(app)
 parser = argparse.ArgumentParser()
-for option in ("-W", "--version"):  # as in the client's own main, which builds its parser itself
+for option in (
+    "-W",
+    "--version",
+):  # as in the client's own main, which builds its parser itself
     parser.add_argument(option, action="store_true")
 groups = parser.add_subparsers(dest="command")
 for add in (cli.parse_datasets, cli.parse_kernels, cli.parse_config, cli.parse_quota):
@@ -36,7 +39,9 @@ for name, *arguments in about["calls"]:
         assert arguments[0] != "exec" or given["timeout"] > 30, given
     else:
         given = vars(parser.parse_args(arguments))
-        assert not given.get("public") and ("no_confirm" not in given or given["no_confirm"]), given
+        assert not given.get("public") and ("no_confirm" not in given or given["no_confirm"]), (
+            given
+        )
 for options in about["colab"]:  # the client takes each for itself, not for a default
     asked = dict([options]) if options else {}
     found = resolve_runtime_options(asked.get("--gpu"), asked.get("--tpu"))[1].value
@@ -63,7 +68,9 @@ def catch(function, *arguments):
 
 datasets = SimpleNamespace(dataset_api_client=SimpleNamespace(create_dataset=take))
 kernels = SimpleNamespace(kernels_api_client=SimpleNamespace(save_kernel=take))
-api.build_kaggle_client = lambda: nullcontext(SimpleNamespace(kernels=kernels, datasets=datasets))
+api.build_kaggle_client = lambda: nullcontext(
+    SimpleNamespace(kernels=kernels, datasets=datasets)
+)
 request = catch(api.kernels_push, about["folder"], "3600", "TpuV5E8")
 assert (
     request.is_private

@@ -39,7 +39,8 @@ class Cloud:
         """The same in a process of its own."""
         code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
         code += (
-            "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1); command.main()"
+            "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1);"
+            " command.main()"
         )
         command = [
             sys.executable,
@@ -53,7 +54,11 @@ class Cloud:
             on,
             "--yes",
         ]
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        pipes = {
+            "stdin": subprocess.DEVNULL,
+            "stdout": subprocess.PIPE,
+            "stderr": subprocess.PIPE,
+        }
         # what is started in the background ignores it
         heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
         # a session is what Ctrl-C reaches
@@ -69,12 +74,16 @@ class Cloud:
     @property
     def sessions(self) -> list[dict]:
         """The record of sessions, beside the study."""
-        return json.loads((self.house / "papermill_runs" / "trial" / "sessions.json").read_text())
+        return json.loads(
+            (self.house / "papermill_runs" / "trial" / "sessions.json").read_text()
+        )
 
     def list_left(self) -> list[str]:
         """Machines, scripts and data sets that are still there."""
         return [
-            path.name for service in ("colab", "kaggle") for path in (self.home / service).glob("*")
+            path.name
+            for service in ("colab", "kaggle")
+            for path in (self.home / service).glob("*")
         ]
 
 
@@ -116,7 +125,11 @@ def clients() -> Path:
             subprocess.run([found, "-m", "venv", "--clear", home], check=True)
             made = subprocess.run([*install, PINNED[0], *NEEDED.split()])
             # these ask for a certifi of their own day, which a mirror may not have yet
-            made = made if made.returncode else subprocess.run([*install, "--no-deps", *PINNED[1:]])
+            made = (
+                made
+                if made.returncode
+                else subprocess.run([*install, "--no-deps", *PINNED[1:]])
+            )
             if made.returncode:
                 pytest.skip("pip could not install the clients: they were not asked")
             ready.touch()

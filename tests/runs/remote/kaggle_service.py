@@ -12,7 +12,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-MESSAGES = {401: "Unauthorized", 403: "Permission was denied", 404: "Not Found", 503: "Unavailable"}
+MESSAGES = {
+    401: "Unauthorized",
+    403: "Permission was denied",
+    404: "Not Found",
+    503: "Unavailable",
+}
 
 
 class Script:
@@ -42,7 +47,9 @@ class Script:
         entries = []
         for name in ("stdout", "stderr"):
             for line in (self.folder / name).read_text().splitlines():
-                entries.append(json.dumps({"stream_name": name, "time": 1.5, "data": f"{line}\n"}))
+                entries.append(
+                    json.dumps({"stream_name": name, "time": 1.5, "data": f"{line}\n"})
+                )
         return "[" + "\n,".join(entries) + "\n]"
 
     def end(self) -> None:
@@ -80,7 +87,9 @@ class KaggleService(ThreadingHTTPServer):
             return status, {"code": status, "message": MESSAGES.get(status, "Server Error")}
         content = self._answer(name, request)
         return (
-            (200, content) if content is not None else (404, {"code": 404, "message": "Not Found"})
+            (200, content)
+            if content is not None
+            else (404, {"code": 404, "message": "Not Found"})
         )
 
     def _answer(self, name: str, request: dict[str, Any]) -> dict[str, Any] | None:

@@ -29,8 +29,8 @@ PYTHON = os.environ.get("STAND_IN_PYTHON", sys.executable)
 GPUS = {"t4": "T4", "l4": "L4", "g4": "G4", "a100": "A100", "h100": "H100"}
 HOUR = {"CPU": 0.08, "T4": 1.76}  # units
 DENIED = (
-    "403 Client Error: Forbidden for url: https://api.kaggle.com/v1/{}\n\nYou don't have access to"
-    " this resource.\n"
+    "403 Client Error: Forbidden for url: https://api.kaggle.com/v1/{}\n\nYou don't have access"
+    " to this resource.\n"
 )
 DENIED += (
     "If this is a competition, you may need to accept its rules first at\n "
@@ -40,14 +40,18 @@ MISSING = (
     "404 Client Error: Not Found for url: https://api.kaggle.com/v1/{}\n\nThe resource was not"
     " found. Check the "
 )
-MISSING += "spelling of the reference you passed.\nTo search for one, try 'kaggle search <query>'."
+MISSING += (
+    "spelling of the reference you passed.\nTo search for one, try 'kaggle search <query>'."
+)
 BROKEN = (
     "503 Server Error: Service Unavailable for url: https://api.kaggle.com/v1/{}\n\nThis is a"
     " problem on Kaggle's "
 )
 BROKEN += "side, not with your command. Please try again later."
 # the real client makes one sentence of both, for the status of a script
-DENIED_STATUS = "Cannot access kernel '{}' (Permission 'kernels.get' was denied). The most likely"
+DENIED_STATUS = (
+    "Cannot access kernel '{}' (Permission 'kernels.get' was denied). The most likely"
+)
 DENIED_STATUS += " cause is a wrong kernel slug."
 ANSWERS = {"401": DENIED_STATUS, "403": DENIED_STATUS, "404": MISSING, "503": BROKEN}
 
@@ -85,7 +89,9 @@ def build_colab() -> argparse.ArgumentParser:
 def build_kaggle() -> argparse.ArgumentParser:
     """The options of kaggle that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="kaggle", allow_abbrev=False)
-    parser.add_argument("--version", action="version", version=f"Kaggle CLI {VERSION or '2.2.5'}")
+    parser.add_argument(
+        "--version", action="version", version=f"Kaggle CLI {VERSION or '2.2.5'}"
+    )
     # else: an old version, on stdout
     parser.add_argument("-W", dest="no_warn", action="store_true", required=True)
     groups = parser.add_subparsers(dest="group", required=True)
@@ -168,10 +174,13 @@ def colab(options: argparse.Namespace) -> None:
         case "version":
             print(f"Version: {VERSION or '0.7.5'}")
         case "usage":
-            rates = [HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")]
+            rates = [
+                HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")
+            ]
             print(
-                f"Current balance: {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f}"
-                " compute units"
+                "Current balance:"
+                f" {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f} compute"
+                " units"
             )
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
@@ -179,9 +188,12 @@ def colab(options: argparse.Namespace) -> None:
                 name = path.name if (path / "noted").exists() else "?"
                 device = (path / "device").read_text()
                 print(
-                    f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard | Variant: X"
+                    f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard |"
+                    " Variant: X"
                 )
-        case "status" | "stop" | "exec" | "upload" | "download" if not (machine / "noted").exists():
+        case "status" | "stop" | "exec" | "upload" | "download" if not (
+            machine / "noted"
+        ).exists():
             print(f"[colab] Session '{options.session}' not found.")
             # the client's own status: 0 for these two
             sys.exit(options.command not in ("status", "stop"))
@@ -212,7 +224,8 @@ def colab(options: argparse.Namespace) -> None:
             if FAULT == "unstoppable":
                 url = "https://colab.research.google.com/tun/m/x?authuser=0&colab-runtime-proxy-token=SECRET"
                 sentence = (
-                    f"ColabRequestError: Failed to issue request POST {url} (Service Unavailable)"
+                    f"ColabRequestError: Failed to issue request POST {url} (Service"
+                    " Unavailable)"
                 )
                 refuse(textwrap.fill(sentence, int(os.environ.get("COLUMNS", 80))))
             stop_machine(machine)
@@ -341,7 +354,9 @@ def write_log(machine: Path) -> str:
     lines = [
         (name, f"{line}\n") for name, path in written for line in path.read_text().splitlines()
     ]
-    entries = [json.dumps({"stream_name": name, "time": 1.5, "data": line}) for name, line in lines]
+    entries = [
+        json.dumps({"stream_name": name, "time": 1.5, "data": line}) for name, line in lines
+    ]
     return "[" + "\n,".join(entries) + "\n]"
 
 
@@ -356,10 +371,18 @@ def push(options: argparse.Namespace) -> None:
     if machine.exists():
         print("Kernel push error: 409 Client Error: Conflict, the name is taken")
         return
-    code = Path(options.folder, about["code_file"]).read_text().replace("'/kaggle/", f"'{machine}/")
+    code = (
+        Path(options.folder, about["code_file"])
+        .read_text()
+        .replace("'/kaggle/", f"'{machine}/")
+    )
     (machine / "working").mkdir(parents=True)
-    (machine / "input").symlink_to(HOME / "kaggle" / about["dataset_sources"][0].rpartition("/")[2])
-    (machine / "script.py").write_text("raise MemoryError('no room')" if FAULT == "dies" else code)
+    (machine / "input").symlink_to(
+        HOME / "kaggle" / about["dataset_sources"][0].rpartition("/")[2]
+    )
+    (machine / "script.py").write_text(
+        "raise MemoryError('no room')" if FAULT == "dies" else code
+    )
     (machine / "status").write_text("RUNNING")
     # else in a process group of its own
     run = f'timeout --foreground {options.timeout} "$0" script.py 2> errors'

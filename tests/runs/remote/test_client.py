@@ -26,7 +26,9 @@ def test_a_ctrl_c_at_any_moment_leaves_nothing_to_wait_for(cloud, monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", start_and_be_interrupted)
     with pytest.raises(KeyboardInterrupt):
         call("kaggle", "quota", "--csv")
-    waiting = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    waiting = [
+        thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)
+    ]
     for thread in waiting:
         thread.join(1)
     assert not [thread for thread in waiting if thread.is_alive()]
@@ -76,7 +78,10 @@ def test_a_client_that_cannot_be_used_is_named_with_what_mends_it(
     monkeypatch.setenv("PATH", "")
     with pytest.raises(RemoteError) as raised:
         find_client("colab")
-    assert str(raised.value) == f"colab is not installed (it needs Python 3.12 or newer): {install}"
+    assert (
+        str(raised.value)
+        == f"colab is not installed (it needs Python 3.12 or newer): {install}"
+    )
 
 
 def test_the_oldest_clients_are_those_of_the_extra():
@@ -85,4 +90,6 @@ def test_the_oldest_clients_are_those_of_the_extra():
         "optional-dependencies"
     ]
     oldest = dict(re.findall(r"(kaggle|colab)\S*>=([\d.]+)", " ".join(extras["remote"])))
-    assert {name: ".".join(map(str, version)) for name, (_, version) in VERSIONS.items()} == oldest
+    assert {
+        name: ".".join(map(str, version)) for name, (_, version) in VERSIONS.items()
+    } == oldest

@@ -43,7 +43,11 @@ def machine(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setattr("dr_lib.runs.remote.colab.HOME", str(content / "dr-lib"))
     cloud.home.mkdir()
     (tmp_path / "bin" / "colab").write_text(f"#!{clients}\n{PROGRAM.read_text()}")
-    options = [f"--ServerApp.port={port}", "--ServerApp.root_dir=/", "--IdentityProvider.token="]
+    options = [
+        f"--ServerApp.port={port}",
+        "--ServerApp.root_dir=/",
+        "--IdentityProvider.token=",
+    ]
     server = subprocess.Popen(  # Colab's proxy, not Jupyter, asks for the token
         [
             clients,
@@ -73,5 +77,6 @@ def test_a_session_of_the_real_client_brings_the_row(cloud, machine):
     assert row["status"] == "ok" and "-colab-" in row["run_id"]
     assert not (cloud.home / "fault").exists()
     assert (
-        json.loads((cloud.home / "machines.json").read_text()) == {} and cloud.sessions[0]["ended"]
+        json.loads((cloud.home / "machines.json").read_text()) == {}
+        and cloud.sessions[0]["ended"]
     )

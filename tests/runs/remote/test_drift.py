@@ -43,7 +43,11 @@ def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatc
         monkeypatch.setenv("STAND_IN_FAULT", fault)
         assert cloud.run(path, on).exit_code == 1
     words = {(call[0], *(word for word in call[1:4] if word.isalpha())) for call in cloud.calls}
-    assert {("colab", "download"), ("colab", "status"), ("kaggle", "kernels", "output")} <= words
+    assert {
+        ("colab", "download"),
+        ("colab", "status"),
+        ("kaggle", "kernels", "output"),
+    } <= words
     (tmp_path / "job").mkdir()
     files = describe_kernel(
         "somebody/dr-kaggle-v5e8-20261122-070106", KAGGLE["v5e8"][0], {}, ["C1-r00"], 8.5

@@ -67,7 +67,9 @@ def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, monk
     service.faults["GetKernelSessionStatus"] = [500] * 3
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
-    assert len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
+    assert (
+        len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
+    )
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 0 and "1 rows of it are here now" in result.output
     assert not service.scripts and not service.data_sets and len(cloud.sessions) == 1
@@ -78,5 +80,7 @@ def test_a_session_that_fails_says_why(cloud, service):
     service.script = "raise MemoryError('no room')\n"
     result = cloud.run(write_study(cloud.house), "kaggle:cpu")
     assert result.exit_code == 1
-    assert result.output.endswith("left no row: Your notebook was stopped; MemoryError: no room\n")
+    assert result.output.endswith(
+        "left no row: Your notebook was stopped; MemoryError: no room\n"
+    )
     assert not service.scripts and not service.data_sets

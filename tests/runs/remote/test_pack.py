@@ -109,9 +109,13 @@ def test_no_file_that_git_ignores_leaves(house):
     pack.pack_up(path, load_study(path, house), house, house / "upload")
     with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
         names = archive.getnames()
-    assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names) and "dr_lib/ignored.py" not in names
+    assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(
+        names
+    ) and "dr_lib/ignored.py" not in names
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
-    notebook.cells[1].outputs = [nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})]
+    notebook.cells[1].outputs = [
+        nbformat.v4.new_output("display_data", {"image/png": "aGVsbG8="})
+    ]
     nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
     with pytest.raises(DrError, match="holds outputs, which may show photographs"):
         pack.pack_up(path, load_study(path, house), house, house / "upload")
@@ -151,7 +155,9 @@ def test_the_study_says_which_runs_use_the_processor():
     runs = {}
     for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
         planned = plan_runs(load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT), "any")
-        runs[name] = [run.parameters for run in planned if session._is_to_use_cpu(run.parameters)]
+        runs[name] = [
+            run.parameters for run in planned if session._is_to_use_cpu(run.parameters)
+        ]
     assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {
         "keras_tensorflow",
         "keras_jax",
@@ -168,9 +174,17 @@ def test_the_study_says_which_runs_use_the_processor():
             True,
         ),
         # fell back
-        ("T4", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
+        (
+            "T4",
+            {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
+            False,
+        ),
         # CUDA's reference
-        ("T4", {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, True),
+        (
+            "T4",
+            {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
+            True,
+        ),
         (
             "T4",
             {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"},
@@ -220,7 +234,11 @@ def test_the_study_says_which_runs_use_the_processor():
             {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"},
             True,
         ),
-        ("cpu", {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"}, False),
+        (
+            "cpu",
+            {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
+            False,
+        ),
     ],
 )
 def test_a_row_is_known_by_its_device(device, row, is_on):
@@ -228,5 +246,10 @@ def test_a_row_is_known_by_its_device(device, row, is_on):
     which has what was asked for in its place, or was to use the processor, as C9; names as the
     drivers and JAX give them.
     """
-    platform, devices = ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
-    assert far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"]) == is_on
+    platform, devices = (
+        ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
+    )
+    assert (
+        far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"])
+        == is_on
+    )

@@ -34,7 +34,11 @@ PRICE = (
     [
         ("colab:cpu", "no credentials", "bin/colab usage in a terminal"),
         ("kaggle:cpu", "no credentials", "bin/kaggle auth login in a terminal"),
-        ("colab:A100", "refused", "colab new failed: Allocation refused (precondition failed)."),
+        (
+            "colab:A100",
+            "refused",
+            "colab new failed: Allocation refused (precondition failed).",
+        ),
         (
             "kaggle:t4x2",
             "refused",
@@ -74,7 +78,9 @@ def test_each_failure_is_one_sentence_and_leaves_nothing(cloud, monkeypatch, on,
         assert cloud.sessions[0]["ended"] and "is stopped" in result.output
     else:
         assert not any({"new", "create", "push"} & set(call) for call in cloud.calls)
-    timed = [call for call in cloud.calls if call[1] == "exec"]  # the client's own limit is 30 s
+    timed = [
+        call for call in cloud.calls if call[1] == "exec"
+    ]  # the client's own limit is 30 s
     assert all(float(call[call.index("--timeout") + 1]) > 600 for call in timed)
 
 
@@ -86,7 +92,8 @@ def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, 
     for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38", "azure:T4"):
         result = cloud.run(path, on)
         assert (
-            result.exit_code == 1 and f"there is no {on!r}: choose from colab:T4, " in result.output
+            result.exit_code == 1
+            and f"there is no {on!r}: choose from colab:T4, " in result.output
         )
     assert not (cloud.home / "calls").exists()
     monkeypatch.setenv("STAND_IN_DEVICE", "L4")
@@ -149,7 +156,9 @@ def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, mon
     assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.setenv("STAND_IN_FAULT", "refused")
     result = cloud.run(path, "colab:T4")
-    assert f"{cloud.sessions[0]['session']} was left by a client that ended early" in result.output
+    assert (
+        f"{cloud.sessions[0]['session']} was left by a client that ended early" in result.output
+    )
     assert cloud.list_left() == ["somebody-elses"] and all(
         record["ended"] for record in cloud.sessions
     )
@@ -206,7 +215,9 @@ def test_single_faults_of_a_service_lose_nothing(cloud, monkeypatch, on, fault):
     """Whatever one poll or one upload is answered, the session goes on and its rows come."""
     monkeypatch.setenv("STAND_IN_FAULT", fault)
     result = cloud.run(write_study(cloud.house, repetitions=1), on)
-    assert result.exit_code == 0 and len(read_rows(cloud.house / "papermill_runs" / "trial")) == 1
+    assert (
+        result.exit_code == 0 and len(read_rows(cloud.house / "papermill_runs" / "trial")) == 1
+    )
     assert not cloud.list_left() and len(cloud.sessions) == 1 and cloud.sessions[0]["ended"]
 
 
@@ -220,7 +231,9 @@ def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     monkeypatch.setenv("STAND_IN_FAULT", "status always")
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
-    assert "no answer from Kaggle for 0 min (kaggle kernels status failed: 503 " in result.output
+    assert (
+        "no answer from Kaggle for 0 min (kaggle kernels status failed: 503 " in result.output
+    )
     assert len(cloud.list_left()) == 2 and not cloud.sessions[0]["ended"]
     monkeypatch.delenv("STAND_IN_FAULT")
     result = cloud.run(path, "kaggle:cpu")
@@ -254,7 +267,11 @@ class Answers:
     [
         ("404 Client Error: Not Found", "resource,remaining", True),
         ("Error: (Permission 'kernels.get' was denied)", "resource,remaining", True),
-        ("Error: (Permission 'kernels.get' was denied)", "401 Client Error: Unauthorized", False),
+        (
+            "Error: (Permission 'kernels.get' was denied)",
+            "401 Client Error: Unauthorized",
+            False,
+        ),
         ("500 Server Error", "resource,remaining", False),
     ],
 )
@@ -408,7 +425,9 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
     with (far / "runs" / run / "model.h5").open("wb") as file:
         file.truncate((far_side.MAX_MIB + 1) * 2**20)
     job = {"home": str(far.parent), "study": "trial.yaml"}
-    far_side.make_all(job, ["C1-r00"], 0.01, str(tmp_path / "rows.zip"))  # in 36 s no run is begun
+    far_side.make_all(
+        job, ["C1-r00"], 0.01, str(tmp_path / "rows.zip")
+    )  # in 36 s no run is begun
     with zipfile.ZipFile(tmp_path / "rows.zip", "a") as archive:
         for name, changes in rows.items():
             archive.writestr(name, json.dumps(row | changes))
@@ -464,7 +483,9 @@ def test_an_end_from_outside_stops_the_machine(cloud, on, called, end):
     """Ctrl-C reaches the process group: it ends as the runner does, with the machine given back,
     the record closed.
     """
-    process = start(cloud, write_study(cloud.house, parameters={"trouble": "hangs"}), on, called)
+    process = start(
+        cloud, write_study(cloud.house, parameters={"trouble": "hangs"}), on, called
+    )
     os.killpg(process.pid, end)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and err == "stopped; the same command goes on\n"
@@ -533,7 +554,8 @@ def test_colab_brings_each_row_back_and_goes_on_after_a_kill(cloud, monkeypatch)
     assert cloud.sessions[0]["session"] == left and not cloud.sessions[0]["ended"]
     result = cloud.run(path, "colab:cpu")
     assert (
-        f"{left} was left by a client that ended early" in result.output and not cloud.list_left()
+        f"{left} was left by a client that ended early" in result.output
+        and not cloud.list_left()
     )
     assert result.exit_code == 1 and "1 run failed:\nC1-r00-colab-" in result.output
     failed, completed = sorted(read_rows(folder), key=lambda row: row["repetition"])

@@ -21,7 +21,12 @@ from tests.serving.stand_in import ROOT, build_network, draw_crops
 
 # measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.14 (ONNX) on the stand-in, whose logits are steep;
 # in the mean 0.015 of LiteRT's int8 and 0.026 of ONNX's
-CLOSE = {"savedmodel": 1e-5, "litert_float32": 1e-4, "litert_float16": 0.02, "onnx_float32": 1e-4}
+CLOSE = {
+    "savedmodel": 1e-5,
+    "litert_float32": 1e-4,
+    "litert_float16": 0.02,
+    "onnx_float32": 1e-4,
+}
 BYTES = {"float32": 4, "float16": 2, "int8": 1, "dynamic_int8": 1}
 
 
@@ -32,7 +37,10 @@ def count_on_disk(path) -> int:
 
 @pytest.mark.parametrize(
     "format_name",
-    [pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name for name in FORMATS],
+    [
+        pytest.param(name, marks=pytest.mark.slow) if "onnx" in name else name
+        for name in FORMATS
+    ],
 )
 def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog, format_name):
     """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's
@@ -52,15 +60,21 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
     assert np.abs(difference).mean() < CLOSE.get(
         format_name, 0.035 if format_name == "onnx_int8" else 0.02
     )
-    if format_name == "litert_int8":  # weights and activations of every convolution and dense layer
+    if (
+        format_name == "litert_int8"
+    ):  # weights and activations of every convolution and dense layer
         tensors = Interpreter(str(artifact)).get_tensor_details()
-        kinds = [tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])]
+        kinds = [
+            tensor["dtype"] for tensor in tensors if re.search("conv2d|dense", tensor["name"])
+        ]
         assert len(kinds) > 10 and set(kinds) == {np.int8}
     if format_name == "onnx_int8":  # 7 bits, on processors that do not need it too
         onnx = pytest.importorskip("onnx")
         stored = map(onnx.numpy_helper.to_array, onnx.load(artifact).graph.initializer)
         weights = [array for array in stored if array.dtype == np.int8 and array.ndim > 1]
-        assert len(weights) > 5 and max(np.abs(array.astype(int)).max() for array in weights) <= 64
+        assert (
+            len(weights) > 5 and max(np.abs(array.astype(int)).max() for array in weights) <= 64
+        )
 
 
 def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
@@ -112,7 +126,9 @@ def test_a_module_that_is_missing_is_not_taken_for_a_package(network, tmp_path, 
     """
     monkeypatch.setitem(sys.modules, "onnx", None)
     monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    with pytest.raises(DrError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))):
+    with pytest.raises(
+        DrError, match="onnx.*: " + re.escape(write_install("-e", ".[runtimes]"))
+    ):
         convert(network, "onnx_float32", tmp_path / "model.onnx")
 
 
@@ -129,7 +145,9 @@ def test_what_is_no_archive_is_no_model(tmp_path):
     """The file is named."""
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("model.keras", "missing.keras"):
-        with pytest.raises(DrError, match=f"{name} is no Keras model that this library can read"):
+        with pytest.raises(
+            DrError, match=f"{name} is no Keras model that this library can read"
+        ):
             load_network(tmp_path / name)
 
 
@@ -155,7 +173,9 @@ def test_the_papers_network_stays_within_its_ideal_size(tmp_path):
     crops = draw_crops(4, side=64)
     for format_name, size in (("onnx_int8", 1), ("savedmodel", 4)):  # ONNX first: never called
         artifact = tmp_path / format_name
-        assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(artifact)
+        assert convert(network, format_name, artifact, calibration=crops) == count_on_disk(
+            artifact
+        )
         assert count_on_disk(artifact) <= 1.15 * 3_377_221 * size
         probabilities = open_runtime(format_name, artifact, num_threads=0)(crops[:2])
         assert probabilities.shape == (2, 5) and np.abs(probabilities.sum(1) - 1).max() < 0.02

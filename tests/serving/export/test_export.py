@@ -54,14 +54,17 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
             before["sha256"],
         )
         assert (
-            model.facts["gate"]["agreement"] == row.agreement and not model.facts["gate"]["forced"]
+            model.facts["gate"]["agreement"] == row.agreement
+            and not model.facts["gate"]["forced"]
         )
         assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
         assert row.size_ratio == pytest.approx(row.artifact_mib / row.ideal_mib)
         given = open_runtime(row.format, out / row.format, num_threads=0)(labelled.images)
         assert np.abs(given - wanted).max() == pytest.approx(row.max_abs_difference, abs=1e-5)
     assert (
-        table.set_index("format").loc[["savedmodel", "litert_float32", "onnx_float32"], "agreement"]
+        table.set_index("format").loc[
+            ["savedmodel", "litert_float32", "onnx_float32"], "agreement"
+        ]
         == 1
     ).all()
 
@@ -72,7 +75,11 @@ def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
     """
     (tmp_path / "litert_int8").mkdir()
     (tmp_path / "litert_int8" / "yesterday").write_text("")
-    asked = {"formats": ["litert_int8"], "calibration": draw_crops(20) // 32, "labelled": labelled}
+    asked = {
+        "formats": ["litert_int8"],
+        "calibration": draw_crops(20) // 32,
+        "labelled": labelled,
+    }
     (row,) = export_model(source, tmp_path, **asked).itertuples()
     assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
     assert row.kappa_after < row.kappa_before == 1
@@ -142,7 +149,11 @@ def test_too_few_photographs_are_told_before_a_conversion(
             "other",
             "the model learned from 3 of these 80 test photographs, or their patients",
         ),
-        ("train", "2", "the model learned from 5 of these 80 test photographs, or their patients"),
+        (
+            "train",
+            "2",
+            "the model learned from 5 of these 80 test photographs, or their patients",
+        ),
         (
             None,
             "",
@@ -230,7 +241,12 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
         (exported, ["savedmodel"], labelled, "holds savedmodel"),
         (referral, ["savedmodel"], labelled, "of referral"),
         (tmp_path, ["savedmodel"], labelled, "holds no model"),
-        (trained, ["litert"], labelled, "format 'litert': choose from savedmodel, litert_float32"),
+        (
+            trained,
+            ["litert"],
+            labelled,
+            "format 'litert': choose from savedmodel, litert_float32",
+        ),
         (trained, ["savedmodel"], none, "the test split is empty"),
     ):
         with pytest.raises(DrError, match=message):
@@ -262,8 +278,8 @@ def test_a_package_is_the_folder_and_the_same_for_the_same_model(source, labelle
     with tarfile.open(tmp_path / "model.tar.gz") as archive:
         entries = archive.getmembers()
         archive.extractall(tmp_path / "unpacked", filter="data")
-    assert {(entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries} == {
-        (0, 0, "", "", 0)
-    }
+    assert {
+        (entry.uid, entry.gid, entry.uname, entry.gname, entry.mtime) for entry in entries
+    } == {(0, 0, "", "", 0)}
     assert {entry.name for entry in entries if "/" not in entry.name} == {"manifest.json"}
     assert read_folder(tmp_path / "unpacked").facts == read_folder(folder).facts

@@ -63,7 +63,9 @@ def test_a_format_passes_where_the_photographs_show_it(copies):
     lows = min(row["auc_difference_low"], row["kappa_difference_low"])
     assert row["passes"] == (lows > -0.1) == (copies == 25)
     if not row["passes"]:
-        assert f"about {row['needed_patients']} patients would tell, these are 60" in row["reason"]
+        assert (
+            f"about {row['needed_patients']} patients would tell, these are 60" in row["reason"]
+        )
 
 
 def test_the_interval_counts_patients_and_pairs():
@@ -88,7 +90,8 @@ def test_the_threshold_decides_who_is_referred():
     before = np.tile([0.65, 0, 0.35, 0, 0], (40, 1))
     after = np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
     shares = [
-        compare(grade, np.arange(40), before, after, threshold=t, resamples=1) for t in (0.3, 0.4)
+        compare(grade, np.arange(40), before, after, threshold=t, resamples=1)
+        for t in (0.3, 0.4)
     ]
     assert [row["agreement_referable"] for row in shares] == [1, 0]
 
@@ -121,7 +124,9 @@ def test_few_of_a_kind_do_not_pass():
     grade = np.repeat([0, 2], [50, 10])
     before = np.array([call(k) for k in grade])
     after = before.copy()
-    after[0] = 0.8 * before[0] + 0.2 * call(1)  # an artifact that changes something, and no order
+    after[0] = 0.8 * before[0] + 0.2 * call(
+        1
+    )  # an artifact that changes something, and no order
     row = compare(grade, np.arange(60), before, after, resamples=200, margin=0.1)
     assert row["auc_difference"] == row["kappa_difference"] == 0 and row["rarer_patients"] == 10
     assert not row["passes"] and "give 30 of either kind" in row["reason"]

@@ -22,7 +22,9 @@ from dr_lib.serving.export.runtimes import (
 from dr_lib.serving.grader.folder import read_folder
 from tests.serving.stand_in import ROOT, draw_crops, write_model_folder
 
-pytestmark = pytest.mark.slow  # ONNX Runtime and OpenVINO are installed for the slow tests alone
+pytestmark = (
+    pytest.mark.slow
+)  # ONNX Runtime and OpenVINO are installed for the slow tests alone
 CLOSE = {"float32": 1e-4, "": 1e-4, "predict": 1e-6, "float16": 0.02, "bf16": 0.2}  # int8: 0.3
 
 
@@ -54,7 +56,9 @@ def test_every_runtime_gives_the_networks_probabilities(network, artifacts, name
     kept = together.copy()
     single = np.concatenate([predict(crop[None]) for crop in crops])
     # a dynamic format rounds by what it is given, bfloat16 by how the work is split
-    assert np.abs(single - together).max() < (0.05 if "dynamic" in name or "bf16" in name else 1e-5)
+    assert np.abs(single - together).max() < (
+        0.05 if "dynamic" in name or "bf16" in name else 1e-5
+    )
     assert (together == kept).all()
 
 
@@ -94,7 +98,9 @@ def test_a_missing_runtime_is_named(artifacts, monkeypatch, name, package):
         # what Python does for a package that is not there
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "dr_lib.serving.grader.litert", raising=False)
-    with pytest.raises(RuntimeOpeningError, match=re.escape(write_install("-e", ".[runtimes]"))):
+    with pytest.raises(
+        RuntimeOpeningError, match=re.escape(write_install("-e", ".[runtimes]"))
+    ):
         open_runtime(name, artifacts[RUNTIMES[name]])
 
 
@@ -112,7 +118,9 @@ def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
 def test_tensorflow_that_has_computed_keeps_its_threads(network):
     """It would go on with the old number without a word; the message says when to call."""
     network.predict(draw_crops(1), verbose=0)
-    with pytest.raises(RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before it is used"):
+    with pytest.raises(
+        RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before it is used"
+    ):
         pin_tensorflow(3)
 
 
@@ -142,7 +150,9 @@ def test_one_thread_is_one_thread(tmp_path):
     )
     names = ["keras_predict", "savedmodel", "litert_int8", "onnx_float32", "openvino_float32"]
     command = [sys.executable, "-c", code, str(tmp_path), *names]
-    output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     used = {
         name: float(share)
         for name, share in (line.split() for line in output.splitlines()[-len(names) :])

@@ -49,6 +49,8 @@ def test_pairs_within_rounds():
     rows += [("ours", k, 10.0 * s) for k, s in enumerate([1, 1, 2, 2])]
     times = pd.DataFrame(rows, columns=["runtime", "round", "ms"])
     pair = pair_latency(times, "ours", "reference")
-    assert (pair.speedup_low, pair.speedup, pair.speedup_high) == pytest.approx((2.75, 3.5, 4.25))
+    assert (pair.speedup_low, pair.speedup, pair.speedup_high) == pytest.approx(
+        (2.75, 3.5, 4.25)
+    )
     assert (pair.ms, pair.n) == (15, 4)  # of 10, 10, 20, 20
     assert pair.difference_ms == -40  # of 10, 20, 60, 80

@@ -52,7 +52,12 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
         and "1 photographs could not be graded\n  1 not a picture" in result.output
     )
     rows = read_rows(out)
-    assert [row["file"].rsplit("/")[-1] for row in rows] == ["a.jpg", "b.PNG", "c.jpeg", "d.tif"]
+    assert [row["file"].rsplit("/")[-1] for row in rows] == [
+        "a.jpg",
+        "b.PNG",
+        "c.jpeg",
+        "d.tif",
+    ]
     answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)(
         (photographs / "a.jpg").read_bytes()
     )
@@ -131,7 +136,9 @@ def test_what_the_model_learned_from_is_marked(served_folder, small_sample, tmp_
         ([*known, "--split", str(other)], f"the model did not learn by {other} of"),
     ):
         said = CliRunner().invoke(main, [*asked, *wrong])
-        assert said.exit_code == 1 and message in said.output and "\n" not in said.output.strip()
+        assert (
+            said.exit_code == 1 and message in said.output and "\n" not in said.output.strip()
+        )
 
 
 def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
@@ -142,7 +149,10 @@ def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_pat
     out = tmp_path / "grades.csv"
     with pytest.raises(DrError, match="not there any more"):
         grade_files(
-            folder, [photographs], out, progress=lambda *_: photographs.rename(tmp_path / "away")
+            folder,
+            [photographs],
+            out,
+            progress=lambda *_: photographs.rename(tmp_path / "away"),
         )
     (tmp_path / "away").rename(photographs)
     assert len(read_rows(out)) == 1
@@ -157,7 +167,9 @@ def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
     on_disk = []
-    grade_files(folder, [photographs], out, progress=lambda *_: on_disk.append(len(read_rows(out))))
+    grade_files(
+        folder, [photographs], out, progress=lambda *_: on_disk.append(len(read_rows(out)))
+    )
     assert on_disk == [1, 2, 3, 4]
     lines = out.read_bytes().splitlines(keepends=True)
     lines[1] = lines[1].replace(b"ok", b"kept")
@@ -205,7 +217,8 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     assert list(rows) == [f"{tmp_path}/{name}" for name in listed]  # begins with no =, + or -
     assert [bool(error) for error in rows.values()] == [False, False, True, True, True]
     assert (
-        grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").reasons.total() == 3
+        grade_files(read_folder(served_folder), names, tmp_path / "grades.csv").reasons.total()
+        == 3
     )
     assert len(read_rows(tmp_path / "grades.csv")) == 5
 
@@ -234,20 +247,32 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
         "--out",
         str(tmp_path / "requests.csv"),
     ]
-    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
+    result = CliRunner().invoke(
+        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
+    )
     assert result.exit_code == 0 and "3 requests, p50" in result.output
     assert len((tmp_path / "requests.csv").read_text().splitlines()) == 4
     (photographs / "a.jpg").write_text("no picture")
-    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
-    assert result.exit_code == 1 and "no request was answered: the body is neither" in result.output
-    (photographs / "a.jpg").unlink()
-    result = CliRunner().invoke(main, ["load", f"http://127.0.0.1:{port}/invocations", *options])
+    result = CliRunner().invoke(
+        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
+    )
     assert (
-        result.exit_code == 1 and f"no JPEG is below {photographs}: give --images" in result.output
+        result.exit_code == 1
+        and "no request was answered: the body is neither" in result.output
+    )
+    (photographs / "a.jpg").unlink()
+    result = CliRunner().invoke(
+        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
+    )
+    assert (
+        result.exit_code == 1
+        and f"no JPEG is below {photographs}: give --images" in result.output
     )
 
 
-def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_sample, tmp_path):
+def test_a_prepared_folder_becomes_predictions_to_evaluate(
+    served_folder, small_sample, tmp_path
+):
     """Another's folder, said to be so, is all test, graded as its photographs are; one's own
     keeps its sides.
     """
@@ -279,7 +304,9 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(served_folder, small_
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
     names = pd.read_csv(photographs / "labels.csv")["image"]
-    file = photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]  # the header is row 1
+    file = (
+        photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]
+    )  # the header is row 1
     answer = Predictor(folder, 1, max_pixels=MAX_PIXELS).grade(file)
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
         answer["probabilities"], abs=1e-5

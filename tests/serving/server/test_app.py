@@ -101,7 +101,9 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
         "referable_at_threshold": bool(probabilities[2:].sum() >= 0.5),
         "threshold": 0.5,
         "model": "small_cnn",
-        "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][:12],
+        "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][
+            :12
+        ],
         "fundus": (
             {"status": crop.status}
             | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()}
@@ -225,7 +227,8 @@ def test_the_largest_body_is_the_contracts(port, jpeg):
     assert [post(port, body).status for body in (fits, over)] == [200, 413]
     assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
     assert [
-        post(port, gzip.compress(body, 1), Content_Encoding="gzip").status for body in (fits, over)
+        post(port, gzip.compress(body, 1), Content_Encoding="gzip").status
+        for body in (fits, over)
     ] == [200, 413]
     bomb = gzip.compress(bytes(2**28), 9)
     assert len(bomb) < LIMIT / 20 and post(port, bomb, Content_Encoding="gzip").status == 413
@@ -322,12 +325,15 @@ class HungryPredictor(Predictor):
 
     def __call__(self, *args):
         resource.setrlimit(
-            resource.RLIMIT_AS, (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY)
+            resource.RLIMIT_AS,
+            (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY),
         )
         try:
             return super().__call__(*args)
         finally:
-            resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            resource.setrlimit(
+                resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+            )
 
 
 def test_too_little_memory_is_503(served_folder):

@@ -74,7 +74,9 @@ def test_it_copies_every_module_that_the_server_imports(
         assert post(server.port, jpeg).status == 200 and is_listening(server.port, "127.0.0.2")
         environment = read_image_environment() | {"PORT": str(server.port)}
         assert subprocess.run(check, env=environment, check=False).returncode == 0
-    assert subprocess.run(check, env=environment, capture_output=True, check=False).returncode != 0
+    assert (
+        subprocess.run(check, env=environment, capture_output=True, check=False).returncode != 0
+    )
     with run_process(served_folder, tmp_path / "log", LISTEN_HOST="") as server:
         assert not is_listening(server.port, "127.0.0.2")
 

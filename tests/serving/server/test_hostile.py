@@ -23,7 +23,12 @@ from tests.serving.driver import draw_photograph, encode, head, pack_png, post, 
 
 CLIENTS = 3
 NUM_REQUESTS = 300
-TYPES = {"jpeg": "image/jpeg", "png": "image/png", "json": "application/json", "gzip": "image/jpeg"}
+TYPES = {
+    "jpeg": "image/jpeg",
+    "png": "image/png",
+    "json": "application/json",
+    "gzip": "image/jpeg",
+}
 EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503}
 
 
@@ -35,7 +40,8 @@ def damage(data, rng):
         # headers are short, so that half of all changes go there
         at = int(rng.integers(0, 1 + (len(data) if rng.random() < 0.5 else min(len(data), 64))))
         piece = data[
-            at : at + int(rng.choice([2 ** rng.integers(0, 12), 4, len(data)], p=[0.7, 0.2, 0.1]))
+            at : at
+            + int(rng.choice([2 ** rng.integers(0, 12), 4, len(data)], p=[0.7, 0.2, 0.1]))
         ]
         flipped = bytes(byte ^ 1 << int(rng.integers(0, 8)) for byte in piece[:1]) + piece[1:]
         extreme = struct.pack(">I", int(rng.choice([0, 1, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF])))
@@ -62,9 +68,13 @@ def draw_request(files, rng):
     if shape == 0:  # the head is damaged
         return damage(request, rng) + body
     if shape == 1:  # the length is false
-        return request.replace(length, length + rng.choice([b"1", b"-", b"0x", b"9" * 30])) + body
+        return (
+            request.replace(length, length + rng.choice([b"1", b"-", b"0x", b"9" * 30])) + body
+        )
     if shape == 2:  # chunks, damaged
-        chunks = [b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:999], body[999:]) if part]
+        chunks = [
+            b"%x\r\n%b\r\n" % (len(part), part) for part in (body[:999], body[999:]) if part
+        ]
         request = request.replace(b"%b%d" % (length, len(body)), b"Transfer-Encoding: chunked")
         return request + damage(b"".join([*chunks, b"0\r\n\r\n"]), rng)
     if shape == 3:  # two lengths
@@ -143,7 +153,9 @@ def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
         before_mb = server.measure_resident_mb()
         before_threads = process.num_threads()
         statuses = rage(NUM_REQUESTS, seed=0)
-        assert set(statuses) <= EXPECTED | {"closed"} and {200, 400, 415} <= set(statuses), statuses
+        assert set(statuses) <= EXPECTED | {"closed"} and {200, 400, 415} <= set(statuses), (
+            statuses
+        )
         assert statuses["closed"] < NUM_REQUESTS / 5
         assert (
             server.measure_resident_mb() <= 1.05 * before_mb
@@ -170,7 +182,9 @@ def test_many_slow_clients_do_not_keep_others_waiting(served_folder, jpeg, tmp_p
     """300 connections that have not finished their request hold no thread: whole requests have
     their answers.
     """
-    with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "4") as server:
+    with run_process(
+        served_folder, tmp_path / "log", "--threads", "2", "--queue", "4"
+    ) as server:
         slow = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(300)]
         for number, connection in enumerate(slow):
             connection.sendall((head(1000) + b"\xff\xd8")[: 20 + number])

@@ -100,11 +100,13 @@ def test_the_closed_loop_is_the_papers(serve):
     requests = run_closed_loop(server.url, [b"a", b"b"], num_requests=5, gap_s=0.05)
     assert len(requests) == 5 and (requests["load"] == "closed").all()
     assert (requests[["status", "decode_ms", "predict_ms"]] == [200, 2.5, 7.5]).all(axis=None)
-    assert (requests[["model", "model_version", "error"]] == ["mobilenet", "0123456789ab", ""]).all(
-        axis=None
-    )
+    assert (
+        requests[["model", "model_version", "error"]] == ["mobilenet", "0123456789ab", ""]
+    ).all(axis=None)
     assert (requests["round_trip_ms"] >= 20).all()
-    assert min(later[0] - earlier[1] for earlier, later in itertools.pairwise(server.seen)) >= 0.05
+    assert (
+        min(later[0] - earlier[1] for earlier, later in itertools.pairwise(server.seen)) >= 0.05
+    )
     assert [seen[2] for seen in server.seen] == [b"a", b"b", b"a", b"b", b"a"]
     assert {seen[3:] for seen in server.seen} == {("image/jpeg", "/invocations")}
     summary = summarise_load(requests)
@@ -175,7 +177,9 @@ def test_percentiles_are_those_of_a_table_done_by_hand():
     bad = pd.DataFrame(
         {"round_trip_ms": [1e4] * 50, "response_ms": 1e4, "status": [503] * 30 + [0] * 20}
     )
-    summary = summarise_load(pd.concat([good, bad.assign(error="no", sent_s=0.0, rate_per_s=20.0)]))
+    summary = summarise_load(
+        pd.concat([good, bad.assign(error="no", sent_s=0.0, rate_per_s=20.0)])
+    )
     assert [summary[name] for name in ("p50_ms", "p90_ms", "p95_ms", "p99_ms", "max_ms")] == [
         110,
         190,
@@ -191,7 +195,10 @@ def test_percentiles_are_those_of_a_table_done_by_hand():
         200,
     ]
     assert (summary["n"], summary["share_503"], summary["share_failed"]) == (250, 0.12, 0.08)
-    assert (summary["rate_per_s"], summary["answered_per_s"]) == (20, 20)  # 200 answered in 10 s
+    assert (summary["rate_per_s"], summary["answered_per_s"]) == (
+        20,
+        20,
+    )  # 200 answered in 10 s
 
 
 def test_what_is_not_answered_has_its_row(serve):
@@ -295,7 +302,9 @@ def test_refusals_hold_no_rate(serve):
     url = serve(lambda k, body: (503, {}) if k % 2 else (200, GOOD)).url
     found = find_max_rate(url, [b"x"], bound_ms=1000, seconds=0.5)
     assert (
-        found.rate_per_s < 8 and not found.tried["held"][0] and found.tried["share_503"][0] == 0.5
+        found.rate_per_s < 8
+        and not found.tried["held"][0]
+        and found.tried["share_503"][0] == 0.5
     )
 
 
@@ -321,7 +330,9 @@ def test_an_address_where_nobody_is_stops_at_once(url, message):
 def test_an_address_where_nothing_is_predicted_stops_at_once(serve, status):
     """No later request is answered otherwise: one is sent, and the path that is meant is named."""
     server = serve(lambda k, body: (status, {"error": "Not Found"}))
-    with pytest.raises(DrError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"):
+    with pytest.raises(
+        DrError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"
+    ):
         run_closed_loop(server.url, [b"x"], gap_s=0)
     assert len(server.seen) == 1
 

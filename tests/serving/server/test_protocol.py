@@ -4,7 +4,15 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.serving.driver import get, head, open_service, post, run_in_thread, send_raw, wait_until
+from tests.serving.driver import (
+    get,
+    head,
+    open_service,
+    post,
+    run_in_thread,
+    send_raw,
+    wait_until,
+)
 
 LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 CLOSE = "Connection: close"
@@ -91,7 +99,9 @@ def test_a_client_that_does_not_read_holds_nobody_up(served_folder, jpeg):
     server ends.
     """
     # come back: a kB
-    request = head(0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain")
+    request = head(
+        0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain"
+    )
     with run_in_thread(open_service(served_folder)) as port, socket.socket() as connection:
         # before it connects: that bounds its window
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

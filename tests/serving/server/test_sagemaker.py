@@ -26,7 +26,9 @@ GOOD = {
 }
 DESCRIPTIONS = {
     "SageMaker.DescribeEndpoint": {"EndpointConfigName": "eyes-config"},
-    "SageMaker.DescribeEndpointConfig": {"ProductionVariants": [{"InstanceType": "ml.m5.xlarge"}]},
+    "SageMaker.DescribeEndpointConfig": {
+        "ProductionVariants": [{"InstanceType": "ml.m5.xlarge"}]
+    },
 }
 
 
@@ -61,7 +63,8 @@ def account(monkeypatch):
             status = 200
             if (
                 self.path != "/"
-                and sign("POST", self.path, self.headers, body) not in self.headers["Authorization"]
+                and sign("POST", self.path, self.headers, body)
+                not in self.headers["Authorization"]
             ):
                 answer = {"message": "the signature does not match"}
                 status = 403

@@ -76,7 +76,9 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
         "dr_lib.serving.grader.predict",
     } <= imported
     packages = {name.split(".")[0] for name in imported}
-    assert not packages & {*"keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()}
+    assert not packages & {
+        *"keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()
+    }
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
@@ -279,7 +281,11 @@ def test_a_wrong_port_ends_the_process(served_folder):
         f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose"
         " another --port"
     )
-    assert ended.returncode != 0 and "Errno" not in ended.stderr and "Traceback" not in ended.stderr
+    assert (
+        ended.returncode != 0
+        and "Errno" not in ended.stderr
+        and "Traceback" not in ended.stderr
+    )
     assert ended.stderr.splitlines()[-1].startswith(told)
 
 
@@ -327,7 +333,9 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
     outcomes = []
     stop = threading.Event()
 
-    with run_process(served_folder, tmp_path / "log", "--threads", "2", "--queue", "200") as server:
+    with run_process(
+        served_folder, tmp_path / "log", "--threads", "2", "--queue", "200"
+    ) as server:
 
         def keep_asking():
             connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
@@ -357,7 +365,9 @@ def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
             # connected before, sent after: their bytes arrive while the server is stopping
             for connection in fresh:
                 connection.sendall(head(len(body)) + body)
-            answered = [clients.submit(lambda c: c.recv(12), connection) for connection in fresh]
+            answered = [
+                clients.submit(lambda c: c.recv(12), connection) for connection in fresh
+            ]
             for client in running:
                 client.result()
             assert [answer.result() for answer in answered] == [b"HTTP/1.1 200"] * len(fresh)

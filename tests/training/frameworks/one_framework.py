@@ -66,5 +66,7 @@ if __name__ == "__main__":
     found = {}
     for case in CASES:
         results = train_case(sys.argv[1], *case)
-        found.update({"-".join(map(str, (*case, name))): array for name, array in results.items()})
+        found.update(
+            {"-".join(map(str, (*case, name))): array for name, array in results.items()}
+        )
     np.savez(sys.argv[2], **found)

@@ -56,13 +56,16 @@ def test_tensorflow_computes_what_numpy_does(network, num_channels):
     """
     layers = build_layers(network, 32, num_channels)
     rng = np.random.default_rng(2)
-    weights = [w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)]
+    weights = [
+        w + rng.normal(0, 0.05, w.shape).astype(np.float32) for w in draw_weights(layers, 1)
+    ]
     images = rng.integers(0, 256, (2, 32, 32, num_channels), dtype=np.uint8)
     wanted = np.array([compute_logits(image, weights, network + 1) for image in images])
     model = open_network("tensorflow", layers, weights)
     logits = model.forward(images)
     assert (
-        logits.dtype == np.float32 and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
+        logits.dtype == np.float32
+        and np.abs(logits - wanted).max() <= 1e-5 * np.abs(wanted).max()
     )
     many = model.forward(np.repeat(images, 150, axis=0))
     assert (
@@ -89,7 +92,9 @@ def test_a_step_follows_the_rule(batches):
         wanted += velocity
     told = []
     model.fit(two, 1, lambda *epoch: told.append(epoch))
-    assert model.model.weights[-1].numpy() == pytest.approx(wanted, abs=0.01 * np.abs(wanted).max())
+    assert model.model.weights[-1].numpy() == pytest.approx(
+        wanted, abs=0.01 * np.abs(wanted).max()
+    )
     assert told[0][:2] == (0, pytest.approx(np.mean(losses), rel=1e-2))
 
 
@@ -185,4 +190,6 @@ def test_there_is_no_gpu(monkeypatch):
 def test_what_is_asked_for_wrongly_is_refused(change, told):
     """Before any framework is imported, with what there is."""
     with pytest.raises(DrError, match=told):
-        open_network(**{"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS} | change)
+        open_network(
+            **{"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS} | change
+        )

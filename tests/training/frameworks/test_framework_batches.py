@@ -18,7 +18,9 @@ def batches() -> FixedBatches:
 def read_numbers(batches: FixedBatches, epoch: int) -> list[int]:
     """The images of an epoch, by number."""
     return [
-        round(255 * float(pixel)) for images, _ in batches.epoch(epoch) for pixel in images.ravel()
+        round(255 * float(pixel))
+        for images, _ in batches.epoch(epoch)
+        for pixel in images.ravel()
     ]
 
 
@@ -26,8 +28,12 @@ def test_an_epoch_has_full_batches_of_different_images(batches):
     """Of 23 images, 4 batches of 5 and 3 dropped; images and labels stay together."""
     assert len(batches) == 4 and batches.num_dropped == 3
     cut = list(batches.epoch(0))
-    assert [(images.shape, labels.shape) for images, labels in cut] == [((5, 1, 1, 1), (5,))] * 4
-    assert all(images.dtype == np.float32 and labels.dtype == np.int64 for images, labels in cut)
+    assert [(images.shape, labels.shape) for images, labels in cut] == [
+        ((5, 1, 1, 1), (5,))
+    ] * 4
+    assert all(
+        images.dtype == np.float32 and labels.dtype == np.int64 for images, labels in cut
+    )
     numbers = read_numbers(batches, 0)
     assert len(set(numbers)) == 20 and set(numbers) <= set(range(23))
     assert [n % 10 for n in numbers] == [int(label) for _, labels in cut for label in labels]

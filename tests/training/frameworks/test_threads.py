@@ -83,5 +83,7 @@ def test_tensorflow_stays_on_one_cpu():
         "for _ in range(20): y = tf.linalg.matmul(x, x).numpy()\n"
         "print((sum(os.times()[:2]) - cpu) / (time.perf_counter() - start))\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert float(ran.stdout) <= 1.1
