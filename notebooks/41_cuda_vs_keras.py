@@ -29,7 +29,8 @@ out: str = ""  # folder for each figure and table as a file, empty for none
 import sys
 from pathlib import Path
 
-root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
+here = Path.cwd()
+root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 

@@ -24,7 +24,8 @@ IN_A_CLONE = """\
 import sys
 from pathlib import Path
 
-root = next(folder for folder in [Path.cwd(), *Path.cwd().parents] if (folder / "dr_lib").is_dir())
+here = Path.cwd()
+root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 """
 ANYWHERE = r'''import os
 import subprocess
