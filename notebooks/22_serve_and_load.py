@@ -349,14 +349,15 @@ Markdown(
 #
 # ```sh
 # docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
-# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v
-# "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader curl -s --data-binary @eye.jpg -H
-# 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
+# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 \
+#   -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader
+# curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
 #
 # REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
 # aws ecr create-repository --repository-name fundus-grader
-# aws ecr get-login-password | docker login --username AWS --password-stdin
-# ACCOUNT.dkr.ecr.REGION.amazonaws.com docker tag fundus-grader $REPO && docker push $REPO
+# aws ecr get-login-password \
+#   | docker login --username AWS --password-stdin ACCOUNT.dkr.ecr.REGION.amazonaws.com
+# docker tag fundus-grader $REPO && docker push $REPO
 # aws s3 cp model.tar.gz s3://BUCKET/fundus-grader/model.tar.gz
 # aws sagemaker create-model --model-name fundus-grader --execution-role-arn ROLE \
 #   --primary-container Image=$REPO,ModelDataUrl=s3://BUCKET/fundus-grader/model.tar.gz

@@ -110,7 +110,7 @@ def train(
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
-        ShardError: a shard was changed while it was streamed.
+        ShardError: a shard cannot be read any more.
         DrError: the checkpoint is damaged, or of another training.
     """
     recorder.out_dir.mkdir(parents=True, exist_ok=True)

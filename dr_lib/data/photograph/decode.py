@@ -6,6 +6,7 @@ A picture is decoded as it is stored: turning it upright is left to the caller.
 import io
 import re
 import stat
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +23,8 @@ MAX_MEMORY = 250_000_000
 # px times scans of a JPEG: two seconds; a progressive one has ten scans as a rule
 MAX_SCANNED = 1_500_000_000
 MAX_PARTS = 10_000  # segments, chunks or reads: more are there to keep the reader busy
-FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WEBP", "GIF", "PPM")  # as Pillow names them
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+FORMATS = ("JPEG", "TIFF", "BMP", "WEBP", "GIF", "PPM")  # as Pillow names them
 # where the preamble lacks
 DICOM_STARTS = (b"\x02\0\0\0UL", b"\x08\0\0\0", b"\x08\0\x05\0", b"\x08\0\x08\0")
 ORIENTATION_TAG = 0x0112  # of EXIF
@@ -91,6 +93,8 @@ def open_picture(source: str | Path | bytes) -> Picture:
             "a DICOM file: export it as PNG or JPEG, without the patient's name, first"
         )
     try:
+        if encoded.startswith(PNG_SIGNATURE):
+            return _read_png(encoded)
         with Image.open(_Parts(encoded), formats=FORMATS) as opened:
             return _read_header(encoded, opened)
     except UnreadableImageError:
@@ -125,15 +129,6 @@ def _read_header(encoded: bytes, opened: Image.Image) -> Picture:
         return _read_jpeg(encoded, opened, exif)
     if kind == "tiff":
         return _read_tiff(encoded, opened)
-    if kind == "png":
-        return Picture(
-            encoded,
-            *opened.size,
-            kind,
-            _read_orientation(_walk_png(encoded) or exif),
-            bits=max(8, encoded[24]),
-            has_alpha=opened.mode in ("LA", "RGBA"),
-        )
     return Picture(
         encoded, *opened.size, kind, _read_orientation(exif), has_alpha=kind == "webp"
     )
@@ -192,14 +187,20 @@ def _walk_jpeg(
             elif has_end:
                 break
         at += int.from_bytes(encoded[at : at + 2])
+    else:
+        raise UnreadableImageError("a JPEG of too many parts")
     return num_scans, not has_end
 
 
-def _walk_png(encoded: bytes) -> bytes:
-    """Walk through a PNG to its end, past the pixels, where Pillow stops: its block of EXIF.
+def _read_png(encoded: bytes) -> Picture:
+    """Walk through a PNG to its end; its orientation may stand before the pixels or behind them.
 
-    OpenCV would make room for what a chunk claims, be it 2 GB.
+    Pillow would refuse a photograph for a damaged comment, and OpenCV makes room for what a chunk
+    claims, be it 2 GB.
     """
+    kind, width, height, bits, colour = struct.unpack_from(">4s2I2B", encoded, 12)
+    if kind != b"IHDR" or not width or not height:
+        raise UnreadableImageError("a PNG with a damaged header")
     at = 8
     exif = b""
     for _ in range(MAX_PARTS):
@@ -210,7 +211,9 @@ def _walk_png(encoded: bytes) -> bytes:
         if kind == b"eXIf":
             exif = encoded[at + 8 : end - 4]
         if kind == b"IEND":
-            return exif
+            orientation = _read_orientation(exif)
+            has_alpha = colour in (4, 6)
+            return Picture(encoded, width, height, "png", orientation, max(8, bits), has_alpha)
         at = end
     raise UnreadableImageError("a PNG of too many parts")
 
@@ -235,6 +238,8 @@ def count_bytes(picture: Picture, reduction: int) -> int:
     is_plain = picture.format in ("png", "bmp")
     if picture.format == "jpeg":
         per_pixel = 6 / reduction**2 + picture.kept_bytes
+    elif picture.format == "tiff":
+        per_pixel = 12 if picture.bits > 8 else 8
     else:
         per_pixel = picture.bits / 8 * (6 if is_plain and not picture.has_alpha else 8)
     copies = 1 if is_plain or picture.format == "jpeg" else 2  # of the file

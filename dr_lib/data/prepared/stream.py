@@ -56,8 +56,11 @@ class StoredCrops:
         try:
             with path.open("rb", buffering=0) as file:
                 file.seek(self._offsets[row])
-                return file.read(self._lengths[row])
+                encoded = file.read(self._lengths[row])
         except OSError as error:
             raise ShardError(
                 f"{path.name}: cannot be read any more ({error.strerror})"
             ) from error
+        if len(encoded) < self._lengths[row]:
+            raise ShardError(f"{path.name}: was cut short since it was opened")
+        return encoded

@@ -17,7 +17,7 @@ from PIL import Image
 from dr_lib.command import write_command
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE, count_bytes, open_picture
+from dr_lib.data.photograph.decode import MAX_MEMORY, MAX_SIDE, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
@@ -182,7 +182,7 @@ class Predictor:
             )
         except (UnreadableImageError, cv2.error) as error:
             # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
-            np.empty(count_bytes(open_picture(source), 1), np.uint8)
+            np.empty(min(count_bytes(open_picture(source), 1), MAX_MEMORY), np.uint8)
             if isinstance(error, cv2.error):  # OpenCV's own limits
                 raise UnreadableImageError("the picture is damaged") from error
             raise

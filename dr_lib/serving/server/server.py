@@ -131,6 +131,8 @@ class Server:
         stopping = self._loop.create_task(self._stopping.wait())
         warming = self._loop.create_task(self._warm_up())
         await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done() and not self._stopping.is_set():
+            self.failure = DrError(f"the server ended by itself: {serving.exception()}")
         self._service.is_stopping = True
         await asyncio.sleep(0 if self.failure else GRACE_S)
         granian.stop()
@@ -159,7 +161,7 @@ class Server:
             await self._loop.run_in_executor(service.pool, service.predictor.warm_up)
             service.is_warm = True
         except Exception as error:  # whatever it is, this model will never answer
-            self.failure = error
+            self.failure = DrError(f"the warm-up failed: {error}")
             self._stopping.set()
 
 
@@ -204,9 +206,7 @@ def serve(
     server.run()
     service.pool.shutdown(wait=False, cancel_futures=True)
     if server.failure:
-        raise ModelFolderError(
-            f"{model}: the warm-up failed: {server.failure}"
-        ) from server.failure
+        raise ModelFolderError(f"{model}: {server.failure}")
 
 
 def _limit_heap() -> None:

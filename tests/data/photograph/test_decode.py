@@ -177,6 +177,13 @@ def test_the_rows_of_a_jpeg_end_where_its_flat_filling_begins():
             + b"\xff\xd9",
             "too many scans",
         ),
+        (  # comments that would hide the scans behind them
+            JPEGS["jpeg, progressive"][:-2]
+            + b"\xff\xfe\0\2" * 10_050
+            + b"\xff\xda\0\x08\1\1\0\0\x3f\0" * 2_000
+            + b"\xff\xd9",
+            "too many parts",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else f"{len(value)} bytes",
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.decode import open_picture
+from dr_lib.data.photograph.decode import Picture, count_bytes, open_picture
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph import pictures
 from tests.data.photograph.test_formats import FILES
@@ -70,6 +70,19 @@ def test_finds_the_orientation(orientation, order):
         encoded = to_file(suffix, exif=exif)
         assert open_picture(encoded)[1:5] == (61, 37, kind, orientation)
         assert read_with_pillow(encoded) == (61, 37, kind, orientation)
+
+
+def test_a_damaged_comment_is_no_damaged_photograph():
+    """OpenCV decodes a PNG whose text has a wrong checksum."""
+    chunk = struct.pack(">I", 4) + b"tEXta\0bc" + bytes(4)
+    plain = to_file(".png")
+    assert open_picture(plain[:33] + chunk + plain[33:])[1:5] == (61, 37, "png", 1)
+
+
+def test_a_deep_tiff_of_ten_megapixels_is_not_too_large():
+    """A sample of 16 bits takes 12 bytes a pixel with its copies."""
+    tiff = Picture(bytes(1000), 3888, 2592, "tiff", 1, bits=16)
+    assert count_bytes(tiff, 1) == 2 * 1000 + 12 * 3888 * 2592
 
 
 def test_finds_the_orientation_behind_the_pixels_of_a_png():

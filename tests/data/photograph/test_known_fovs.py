@@ -8,6 +8,7 @@ import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.fov import find_fov
+from dr_lib.errors import DrError
 from tests.data.photograph.known_fovs import draw_cases, draw_known_fov, draw_texture
 
 
@@ -21,7 +22,7 @@ def measure_errors(
     for name, encoded, truth in draw_cases(widths, seeds, textures):
         try:
             x, y, radius = crop_fundus(encoded).circle
-        except ValueError as error:
+        except DrError as error:
             errors[f"{name}: {error}"] = np.inf
             continue
         off = max(np.hypot(x - truth.x, y - truth.y), abs(radius - truth.radius))

@@ -44,6 +44,9 @@ def test_a_changed_shard_is_an_error(small_sample, tmp_path):
     shard.write_bytes(content[:-1000] + bytes([content[-1000] ^ 1]) + content[-999:])
     with pytest.raises(ShardError, match="does not match manifest.json"):
         Prepared(folder).load("train", 64, stream=True)
+    shard.write_bytes(b"")
+    with pytest.raises(ShardError, match="was cut short"):
+        images[:1]
     shard.unlink()
     with pytest.raises(ShardError, match="cannot be read any more"):
         images[np.array([0])]
