@@ -53,6 +53,8 @@ selection = rows.selection
 finished = selection.finished
 page = Page(out, lang)
 print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)} timed")
+if rows.num_others:
+    print(f"{rows.num_others} rows of the other task: give a folder that holds them alone")
 
 # %% tags=["summary"]
 from dr_lib.runs.outdated import find_outdated

@@ -165,8 +165,10 @@ if len(
 
 # %% tags=["report"]
 from dr_lib.errors import DrError
+from dr_lib.evidence.select import UnlikeRunsError
 from dr_lib.evidence.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
 from dr_lib.figures.serving import describe_choice
+from dr_lib.runs.prices import PriceError
 
 try:
     endpoints = list_endpoints(
@@ -183,6 +185,8 @@ try:
         busiest_hour=busiest_hour,
         accuracy_within=accuracy_within or None,
     )
+except (PriceError, UnlikeRunsError):
+    raise
 except DrError as error:
     print(error)
     page.findings([say("No endpoint can be chosen from these rows.")])

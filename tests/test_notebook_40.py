@@ -143,7 +143,7 @@ def test_a_study_of_implementations(clone, digits):
         "UnavailableError: paper needs a GPU" in text
         and "Quantas vezes mais rápido que o Keras" in text
     )
-    assert "<td>CUDA C com gradiente exato, lote 1, CPU</td>" in text
+    assert "<td>CUDA C true gradient, batch 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
     assert (alike.line, alike.reference) == (
         "CUDA C true gradient, batch 1, CPU",

@@ -21,6 +21,7 @@ class Rows(NamedTuple):
     exclude: list[str]
     may_differ: list[str]
     selection: Selection
+    num_others: int  # rows of the paper's notebooks that are of another task
 
 
 def open_rows(
@@ -58,7 +59,8 @@ def open_rows(
     excluded = [name.strip() for name in exclude.split(",") if name.strip()]
     may_differ = [*PAPERS[paper].may_differ, *list_columns(allow, table)]
     selection = select_paper(paper, rows, folders, exclude=excluded, may_differ=may_differ)
-    return Rows(folders, rows, excluded, may_differ, selection)
+    num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
+    return Rows(folders, rows, excluded, may_differ, selection, num_others)
 
 
 def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:

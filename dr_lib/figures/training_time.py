@@ -127,7 +127,11 @@ def plot_speed_up(machines: pd.DataFrame, lang: str = "en") -> Figure:
         reach = find_reach(rows, "speedup")
         ax.errorbar(numbers, rows["speedup"], reach, fmt="o-", ms=5, capsize=3, color=LINES[0])
         if len(groups) > 1:
-            ax.set_title(", ".join(map(name, key)), loc="left", fontweight="bold")
+            work = dict(zip(kinds, key, strict=True))
+            is_rehearsed = work.pop("rehearsed", False)
+            title = ", ".join(map(name, work.values()))
+            title += f" ({say('rehearsed on one machine')})" if is_rehearsed else ""
+            ax.set_title(title, loc="left", fontweight="bold")
         ax.set(xlabel=say("machines"), ylabel=say("speed-up"))
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)

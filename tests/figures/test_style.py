@@ -15,6 +15,7 @@ from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import EXCLUSIONS
+from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval
 
@@ -74,6 +75,11 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()
     assert set(known) - find_sentences() == set()
+
+
+def test_what_sets_machines_apart_has_a_header():
+    """Whatever a study of several machines varies, its table can be shown."""
+    assert set(SCALED) <= style.read_headers().keys()
 
 
 def test_a_language_without_words_is_refused():

@@ -13,7 +13,6 @@ from tests.serving.driver import draw_photograph
     ("model", "format_name"),
     [
         ("small_cnn", "litert_int8"),
-        pytest.param("mobilenet", "litert_int8", marks=pytest.mark.slow),
         pytest.param("vgg19", "litert_int8", marks=pytest.mark.slow),
     ],
 )
