@@ -180,7 +180,7 @@ def _read_result(future: Future, name: str, address: str) -> tuple[list[str], li
         raise DrError(f"{fault}: start it, and start again") from error
     except KilledWorker:
         reason = "every worker that began it was lost, most likely for want of memory"
-    except Exception as error:  # noqa: BLE001  a worker that is set up badly does not end the others
+    except Exception as error:  # a worker that is set up badly does not end the others
         reason = str(error)
     return [f"{name}: {reason}"], []
 
