@@ -102,7 +102,7 @@ REPORTS = (
 def list_trainings(runtime: Runtime) -> list[Job]:
     """What trains, serves and prepares in a runtime; the one on shards does without OpenCV."""
     training = {"epochs": 3, "image_size": 48} | runtime.parameters
-    grades = {"epochs": 2, "image_size": 48, "task": "grades"} | runtime.parameters
+    grades = training | {"epochs": 2, "task": "grades", "mode": "paper"}
     serving = {
         "model": "small_cnn",
         "image_size": 48,
