@@ -383,12 +383,15 @@ def push(options: argparse.Namespace) -> None:
     (machine / "script.py").write_text(
         "raise MemoryError('no room')" if FAULT == "dies" else code
     )
-    (machine / "status").write_text("RUNNING")
     # else in a process group of its own
     run = f'timeout --foreground {options.timeout} "$0" script.py 2> errors'
+    # the session says itself that it runs: a client that is killed before has begun none
+    begun = "echo RUNNING > status.tmp; mv status.tmp status"
     ended = f"{run} && s=COMPLETE || s=ERROR; echo $s > status.tmp; mv status.tmp status"
     hints = {"KAGGLE_KERNEL_RUN_TYPE": "Batch", "TMPDIR": str(machine)}
-    start_machine(machine, hints, ["bash", "-c", ended, PYTHON], machine / "log")
+    start_machine(machine, hints, ["bash", "-c", f"{begun}; {ended}", PYTHON], machine / "log")
+    while not (machine / "status").exists():
+        time.sleep(0.01)
     print(
         "Kernel version 1 successfully pushed.  Please check progress at"
         " https://www.kaggle.com/code/x"
