@@ -45,6 +45,14 @@ POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option(
     "--instance", default="", help="whose price the runs have  [default: the study's]"
 )
+ALLOW = click.option(
+    "--allow",
+    multiple=True,
+    help="a column in which pooled rows may differ, such as mode or commit",
+)
+EXCLUDE = click.option(
+    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
+)
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
@@ -386,14 +394,8 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     help="the analysis  [default: the study's, or the one that reads its rows]",
 )
 @click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option(
-    "--allow",
-    multiple=True,
-    help="a column in which pooled rows may differ, such as mode or commit",
-)
-@click.option(
-    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
-)
+@ALLOW
+@EXCLUDE
 @click.option(
     "--paper",
     type=click.Choice(COMPARED_BY, case_sensitive=False),
@@ -506,14 +508,8 @@ def evaluate(
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--out", type=PATH, help="CSV to write, a row per claim")
-@click.option(
-    "--allow",
-    multiple=True,
-    help="a column in which pooled rows may differ, such as mode or commit",
-)
-@click.option(
-    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
-)
+@ALLOW
+@EXCLUDE
 def claims(
     folders: tuple[Path, ...],
     out: Path | None,
@@ -593,9 +589,7 @@ def claims(
 @click.option(
     "--instance", default="", help="whose price machines of no table have, over labels"
 )
-@click.option(
-    "--allow", multiple=True, help="a column in which pooled rows may differ, such as commit"
-)
+@ALLOW
 def price(
     folders: tuple[Path, ...],
     requests_per_day: float,

@@ -13,7 +13,6 @@ class Paper(NamedTuple):
     analysis: str = ""  # the notebook that reads these rows; none where the same one makes them
     option: str = ""  # what --paper takes beside the letter
     task: str = ""  # of its rows, where its notebooks have several
-    old_notebooks: tuple[str, ...] = ()  # whose rows count as those of its notebooks
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
     design: tuple[str, ...] = ("model",)  # one cell of its design has one level of each
     versions: Mapping[str, str] = MappingProxyType({})  # that it names
@@ -28,7 +27,6 @@ PAPERS = {
         "11_gpu_vs_tpu",
         "Araujo",
         task="referable",
-        old_notebooks=("10_train_referable", "20_train_grades"),
     ),
     "B": Paper(
         "Camargo et al.",
@@ -63,6 +61,6 @@ PAPERS = {
 ANALYSES = {  # a notebook that makes rows: the notebook that reads them
     notebook: paper.analysis
     for paper in PAPERS.values()
-    for notebook in (*paper.notebooks, *paper.old_notebooks)
+    for notebook in paper.notebooks
     if paper.analysis
 }

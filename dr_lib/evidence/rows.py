@@ -67,8 +67,7 @@ def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) ->
     """The rows of a paper's notebooks; of one task, the paper's unless another is named."""
     if task is None:
         task = PAPERS[paper].task
-    notebooks = (*PAPERS[paper].notebooks, *PAPERS[paper].old_notebooks)
-    rows = table[table["notebook"].isin(notebooks)]
+    rows = table[table["notebook"].isin(PAPERS[paper].notebooks)]
     if task and "task" in rows:
         rows = rows[rows["task"].fillna(task) == task]
     return rows.reset_index(drop=True)

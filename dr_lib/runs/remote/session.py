@@ -91,7 +91,8 @@ def run_on_service(
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
 
-        planned = {run.name: run for run in find_runs(plan_runs(study, "any"), only, path)}
+        every = plan_runs(study, "any")
+        planned = {run.name: run for run in find_runs(every, only, path)}
         on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
         made = _find_made(folder, service, on_cpu)
         made = {run: row for run, row in made.items() if run in planned}
@@ -105,7 +106,7 @@ def run_on_service(
             raise RemoteError(quota.refusal)
         rows = {planned[run].run_id: row for run, row in made.items()}
         runs = list(planned.values())
-        backlog = Backlog(study, folder, runs, plan_runs(study, "any"), rows)
+        backlog = Backlog(study, folder, runs, every, rows)
         paid_s = backlog.measure_paid_s()
         if refusal := backlog.refuse(paid_s, math.nan):
             raise DrError(f"{path}: {refusal}")
