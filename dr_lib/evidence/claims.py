@@ -104,6 +104,7 @@ class Claim(BaseModel):
     cells: PositiveInt = 1  # of the paper's design
     hardware: str = "any"  # or the paper's, in words
     counted: bool = False  # one count is all there is to know
+    by_seed: bool = False  # no matter of the machine: n counts runs, whatever their session
     priced: bool = False  # money, at the price of the machine that was used
     of_the_study: bool = False  # one number for all of its machines
     undisturbed: bool = False  # how busy others kept the machine is no matter of the claim

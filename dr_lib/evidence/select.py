@@ -147,10 +147,22 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
     """What a server called itself; where it did not, the run, which had a server of its own."""
-    name = (
-        rows.reindex(columns=["deployment"])["deployment"].astype(object).fillna("").astype(str)
-    )
-    return name.mask(name == "", rows["study"] + "/" + rows["run_id"])
+    told = rows.reindex(columns=["deployment", "study", "run_id"]).astype(object).fillna("")
+    name = told["deployment"].astype(str)
+    return name.mask(name == "", told["study"] + "/" + told["run_id"])
+
+
+def name_sessions(rows: pd.DataFrame) -> pd.Series:
+    """What shared a host, its neighbours and its temperature: the boot of the machine, and the
+    session of a cloud service.
+
+    A server elsewhere has a machine of its own for each deployment. Rows that tell neither are of
+    one session for each `environment`.
+    """
+    told = rows.reindex(columns=["session", "boot", "endpoint"]).astype(object).fillna("")
+    name = told["session"].astype(str) + "/" + told["boot"].astype(str)
+    name = name.mask(name == "/", rows["environment"])
+    return name.mask(told["endpoint"] == "remote", name_deployments(rows))
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:

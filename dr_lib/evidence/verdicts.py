@@ -8,13 +8,13 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.claims import WHOLE_DESIGN, Claim, Condition, read_judged
+from dr_lib.evidence.claims import Claim, Condition, read_judged
 from dr_lib.evidence.mnist import add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
@@ -25,21 +25,32 @@ from dr_lib.evidence.select import (
     VERSIONS,
     Selection,
     list_runs,
+    name_sessions,
 )
 from dr_lib.hardware.cloud import AZURE
-from dr_lib.statistics import cells as over
+from dr_lib.statistics.cells import (
+    AVERAGE,
+    DIFFERENCE,
+    ERROR,
+    RATIO,
+    RATIO_OF_SUMS,
+    SUM,
+    Design,
+    Statistic,
+    divide_deviations,
+    share_of_variation,
+)
 from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
 
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
-STATISTICS: dict[str, Callable[..., np.ndarray]] = {
-    "mean": over.average,
-    "sum": over.add,
-    "ratio": over.divide,
-    "increase": lambda a, b: 100 * over.divide(a, b) - 100,
-    "saving": lambda a, b: 100 - 100 * over.divide(a, b),
-    "difference": over.subtract,
-    "ratio_of_sums": over.divide_sums,
-    "sd_ratio": over.divide_deviations,
+STATISTICS = {
+    "mean": AVERAGE,
+    "sum": SUM,
+    "ratio": RATIO,
+    "increase": RATIO,
+    "saving": RATIO,
+    "difference": DIFFERENCE,
+    "ratio_of_sums": RATIO_OF_SUMS,
 }
 DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
 
@@ -83,6 +94,7 @@ class Part(NamedTuple):
 
     name: str
     ours: Interval
+    together: Interval  # wider: right in 95 of 100 studies for all parts at once
     is_partial: bool = False  # of a machine that made a part of the design
 
 
@@ -123,8 +135,9 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List what claims are judged by: the timed rows of a selection, one per run on one machine.
 
     Returns:
-        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and `percent_train`,
-        the rounded share of the photographs that are on the side of training.
+        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, `session` as
+        `name_sessions` has it, and `percent_train`, the rounded share of the photographs that are
+        on the side of training.
     """
     rows = add_accuracy_columns(list_runs(timed))
     # as in all papers
@@ -132,6 +145,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     rows = rows[alone].copy()
     for name, value in DEFAULTS.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
+    rows["session"] = name_sessions(rows)
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
     )
@@ -311,8 +325,7 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
     its columns.
 
     What is said of machines is said of each: each is measured alone, unless the claim adds them up.
-    Intervals have 95 % together where there are several. What is counted, and always came out the
-    same, needs none.
+    What is counted, and always came out the same, needs no interval.
 
     Raises:
         BadSampleError: a number is zero, negative or infinite.
@@ -320,40 +333,57 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
     if claim.statistic == "score":
         (column,) = claim.columns
         ends = [column, f"{column}_low", f"{column}_high"]
-        rows = [rows.iloc[0] for (rows,) in cells.rows.values()]
-        return [
-            Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows
-        ]
+        parts = []
+        for (rows,) in cells.rows.values():
+            row = rows.iloc[0]
+            ours = Interval(*row[ends], row["num_patients"])
+            parts.append(Part(row["environment"], ours, ours))
+        return parts
     parts = []
     machines = _part_machines(claim, cells)
-    error = over.ERROR / len(claim.columns) / len(machines)
+    num_parts = len(claim.columns) * len(machines)
+    if claim.every_cell:
+        num_parts *= max(map(len, machines.values()))
     for column, (machine, rows) in itertools.product(claim.columns, machines.items()):
-        sides = [[cell[column] for cell in side] for side in zip(*rows.values(), strict=True)]
-        values = {value for side in sides for cell in side for value in cell}
+        sides = list(zip(*rows.values(), strict=True))
+        runs = [[cell[column] for cell in side] for side in sides]
+        sessions = [[cell["session"] for cell in side] for side in sides]
+        values = {value for side in runs for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
-        statistic = _choose_statistic(claim, cells.keys, list(rows))
-        name = ", ".join(filter(None, [column, machine]))
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
+        name = ", ".join(filter(None, [column, machine]))
         if claim.counted and len(values) == 1:
             (value,) = values
-            count = Interval(value, value, value, sum(map(len, sides[0])))
-            parts.append(Part(name, count, is_partial))
-        elif claim.every_cell:
-            found = over.bound_each(statistic, *sides, error=error)
-            names = [", ".join(map(str, key)) for key in rows]
-            parts += map(Part, names, found)
+            count = Interval(value, value, value, sum(map(len, runs[0])))
+            parts.append(Part(name, count, count, is_partial))
+        elif claim.statistic == "sd_ratio":
+            units = [_average_sessions(*side) for side in zip(runs, sessions, strict=True)]
+            ours = divide_deviations(*units)
+            parts.append(Part(name, ours, ours))
         else:
-            parts.append(Part(name, over.bound(statistic, *sides, error=error), is_partial))
+            design = Design(*runs, sessions=None if claim.by_seed else sessions)
+            statistic = _choose_statistic(claim, cells.keys, list(rows))
+            statistics = {name: statistic}
+            if claim.every_cell:
+                names = [", ".join(map(str, key)) for key in rows]
+                statistics = {name: statistic.of_cell(k) for k, name in enumerate(names)}
+            for name, statistic in statistics.items():
+                ours, together = (
+                    _scale(claim, design.bound(statistic, error))
+                    for error in (ERROR, ERROR / num_parts)
+                )
+                parts.append(Part(name, ours, together, is_partial and not claim.every_cell))
     return parts
 
 
 def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verdict:
     """Compare each part with the claim's bounds.
 
-    It holds if the whole interval of every part lies between the bounds, and does not if that of
-    one lies outside that is not partial. What was claimed of every cell, or of all together, is
-    undecided while cells of the design are missing.
+    It holds if the interval of every part lies between the bounds: each has to, so each is asked
+    with its own error (Berger 1982, Technometrics 24). It does not hold if that of one lies
+    outside that is not partial, by intervals that are right together. Without all cells that it
+    speaks of on a machine, and three runs of each, or sessions, it is undecided there.
     """
     low, high = claim.bounds
     enough = [part for part in parts if claim.counted or part.ours.n >= MIN_RUNS]
@@ -361,31 +391,58 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     shown = repeated or parts
     # of each interval, before it leaves the bounds
     room = [min(part.ours.low - low, high - part.ours.high) for part in shown]
-    name, worst, _ = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
+    worst = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
     num_satisfied = sum(low <= part.ours.low and part.ours.high <= high for part in repeated)
-    is_violated = any(
-        (part.ours.high < low or part.ours.low > high) and not part.is_partial
+    violated = [
+        part
         for part in repeated
-    )
-    is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
+        if (part.together.high < low or part.together.low > high) and not part.is_partial
+    ]
 
-    reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
+    ours = worst.ours
+    reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     if len(parts) > 1:
-        reason += f" in {name}; {num_satisfied} of {len(parts)} satisfy it"
+        reason += f" in {worst.name}; {num_satisfied} of {len(parts)} satisfy it"
     if num_missing:
         reason += f"; {num_missing} cells of the design were not run"
     verdict = "undecided"
     if not enough:
-        reason = f"n = {worst.n} < {MIN_RUNS}"
+        reason = f"n = {ours.n} < {MIN_RUNS}"
+        if ours.n == 1:
+            reason += ": one run, or all of one session"
     elif not repeated:
         reason = "no interval: nothing was repeated"
-    elif not (num_missing and is_of_all):
-        if is_violated:
-            verdict = "does not hold"
-        elif num_satisfied == len(parts):
-            verdict = "holds"
-    counts = num_satisfied, len(parts), num_missing
-    return Verdict(claim.id, worst, verdict, worst.n, reason, *counts)
+    elif violated and (not num_missing or any(part.is_partial for part in parts)):
+        verdict = "does not hold"
+    elif num_satisfied == len(parts) and not num_missing:
+        verdict = "holds"
+    return Verdict(
+        claim.id,
+        ours,
+        verdict,
+        ours.n,
+        reason,
+        num_satisfied=num_satisfied,
+        num_parts=len(parts),
+        num_missing=num_missing,
+    )
+
+
+def _scale(claim: Claim, found: Interval) -> Interval:
+    """A ratio as the claim's unit has it."""
+    value, low, high, n = found
+    if claim.statistic == "increase":
+        return Interval(100 * value - 100, 100 * low - 100, 100 * high - 100, n)
+    if claim.statistic == "saving":
+        return Interval(100 - 100 * value, 100 - 100 * high, 100 - 100 * low, n)
+    if claim.statistic == "share":
+        return Interval(100 * value, 100 * low, 100 * high, n)
+    return found
+
+
+def _average_sessions(runs: Sequence[pd.Series], sessions: Sequence[pd.Series]) -> np.ndarray:
+    """The mean of each session."""
+    return pd.concat(runs).groupby(pd.concat(sessions)).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
@@ -403,14 +460,13 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
     return machines
 
 
-def _choose_statistic(claim: Claim, keys: list[str], cells: Sequence[tuple]) -> over.Statistic:
+def _choose_statistic(claim: Claim, keys: list[str], levels: Sequence[tuple]) -> Statistic:
     if claim.statistic != "share":
         return STATISTICS[claim.statistic]
     if claim.factor not in keys:
         raise BadSampleError(f"{claim.factor} has one level: there is nothing to allocate")
     place = keys.index(claim.factor)
-    share = over.share_of_variation([key[place] for key in cells])
-    return lambda side: 100 * share(side)
+    return share_of_variation([key[place] for key in levels])
 
 
 def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:

@@ -56,6 +56,7 @@ MEASURED = {  # null where a run has none; seconds are on a monotonic clock
 DETAILS = {  # in the rows that have them
     "images_per_s": float,  # training images over the time of training in a steady epoch [1/s]
     "session": str,  # of the cloud service's machine that made it
+    "boot": str,  # of the machine that made it
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # of the crops
     "labels_sha256": str,  # of the label table

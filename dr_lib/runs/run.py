@@ -23,6 +23,7 @@ import psutil
 
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
+from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machines import find_place
 from dr_lib.processes import end_with_parent, read_commit
 from dr_lib.runs.prices import find_price, price_seconds
@@ -144,6 +145,7 @@ class Run:
             "notebook": notebook,
             "notebook_sha256": hash_notebook(root, notebook),
             "commit": read_commit(root),
+            "boot": find_boot(),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],

