@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from dr_lib.evidence.claims import Claim, Condition, read_judged
 from dr_lib.evidence.mnist import add_accuracy_columns
@@ -369,10 +370,9 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
                 names = [", ".join(map(str, key)) for key in rows]
                 statistics = {name: statistic.of_cell(k) for k, name in enumerate(names)}
             for name, statistic in statistics.items():
-                ours, together = (
-                    _scale(claim, design.bound(statistic, error))
-                    for error in (ERROR, ERROR / num_parts)
-                )
+                found = design.estimate(statistic)
+                ours = _scale(claim, found.interval())
+                together = _scale(claim, found.interval(ERROR / num_parts))
                 parts.append(Part(name, ours, together, is_partial and not claim.every_cell))
     return parts
 
@@ -440,9 +440,9 @@ def _scale(claim: Claim, found: Interval) -> Interval:
     return found
 
 
-def _average_sessions(runs: Sequence[pd.Series], sessions: Sequence[pd.Series]) -> np.ndarray:
+def _average_sessions(runs: Sequence[ArrayLike], sessions: Sequence[ArrayLike]) -> np.ndarray:
     """The mean of each session."""
-    return pd.concat(runs).groupby(pd.concat(sessions)).mean().to_numpy()
+    return pd.Series(np.concatenate(runs)).groupby(np.concatenate(sessions)).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:

@@ -90,6 +90,28 @@ def share_of_variation(levels: Sequence) -> Statistic:
     return Statistic(share, is_positive=False)
 
 
+class Estimate(NamedTuple):
+    """What is known of a statistic."""
+
+    value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
+    centre: float  # of the interval
+    parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
+    # sessions where their effects do not cancel, else runs of the cell that has fewest
+    n: int
+    is_log: bool
+
+    def interval(self, error: float = ERROR) -> Interval:
+        """Its interval, which misses with this chance, half of it on each side.
+
+        Without a repetition of what `n` counts there are no bounds.
+        """
+        half = _widen(self.parts, error)
+        ends = np.array([self.value, self.centre - half, self.centre + half])
+        if self.is_log:
+            ends = np.exp(ends)
+        return Interval(*map(float, ends), self.n)
+
+
 class Design:
     """The runs of a comparison, their cells and sessions, and what is fitted to them.
 
@@ -112,16 +134,21 @@ class Design:
                 finite.
         """
         self.num_cells = [len(side) for side in sides]
-        runs = _tabulate(sides, sessions)
-        self.num_outliers = int(runs["is_outlier"].sum())
-        runs = runs[~runs["is_outlier"]]
-        self.times = runs["time"].to_numpy()
-        self.cell = runs["cell"].to_numpy()  # (N,) places
-        self.session, labels = pd.factorize(runs["session"])  # (N,) places
-        of_cell = np.eye(sum(self.num_cells))[self.cell]
-        of_session = np.eye(len(labels))[self.session]
-        if sessions is None:
-            of_session = of_session[:, :0]
+        runs = [check_times(cell) for side in sides for cell in side]
+        if not all(self.num_cells) or not all(map(len, runs)):
+            raise BadSampleError("each side has to have a cell, and each cell a run")
+        self.times = np.concatenate(runs)
+        self.cell = np.repeat(np.arange(len(runs)), list(map(len, runs)))  # (N,) places
+        self.session = np.zeros(len(self.times), dtype=int)  # (N,) places
+        of_session = np.empty((len(self.times), 0))
+        if sessions is not None:  # no matter of a machine has outliers
+            labels = np.concatenate([cell for side in sessions for cell in side])
+            is_inlier = ~np.concatenate([find_outliers(np.log(times)) for times in runs])
+            self.times = self.times[is_inlier]
+            self.cell = self.cell[is_inlier]
+            self.session, labels = pd.factorize(labels[is_inlier])
+            of_session = np.eye(len(labels))[self.session]
+        of_cell = np.eye(len(runs))[self.cell]
 
         factors = np.hstack([of_cell, of_session])
         self.inverse = np.linalg.pinv(factors)  # (K + S, N)
@@ -150,17 +177,8 @@ class Design:
             self.effects[self.session_block == one] -= level
             self.mean[self.block == one] += level
 
-    def bound(self, statistic: Statistic, error: float = ERROR) -> Interval:
-        """Estimate a statistic, with the bounds of its interval.
-
-        Args:
-            statistic: of the cells of each side.
-            error: chance that the interval misses, half of it on each side.
-
-        Returns:
-            `n` is the number of sessions where their effects do not cancel, else of the runs of the
-            cell that has fewest. Without a repetition of these there are no bounds.
-        """
+    def estimate(self, statistic: Statistic) -> Estimate:
+        """Estimate a statistic of the cells of each side."""
         slopes, _ = self._find_slopes(statistic, self.variance)
         session_slopes, parts = self._weigh_sessions(slopes)
         variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
@@ -179,15 +197,14 @@ class Design:
         is_weighed = squares > ROUNDING * (slopes**2).max()
         parts += zip(np.where(is_weighed, squares * self.noise, 0.0), self.dof, strict=True)
         parts += zip(2 * (variance_slopes * variance) ** 2 / dof, dof, strict=True)
-        half = _widen(parts, error)
-
-        centre = self._compute(statistic, self.mean, variance)
         means = np.bincount(self.cell, times) / self.num_runs
-        value = self._compute(statistic, np.log(means), variance, means)
-        ends = np.array([value, centre - half, centre + half])
-        if statistic.is_positive:
-            ends = np.exp(ends)
-        return Interval(*map(float, ends), int(min(n)))
+        return Estimate(
+            value=float(self._compute(statistic, np.log(means), variance, means)),
+            centre=float(self._compute(statistic, self.mean, variance)),
+            parts=np.array(parts),
+            n=int(min(n)),
+            is_log=statistic.is_positive,
+        )
 
     def _weigh_sessions(self, slopes: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
         """By how much each session's effect moves a statistic, and the variance that comes of it.
@@ -259,7 +276,7 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))
     variances = [np.log(side).var(ddof=1) / side.size for side in (a, b)]
     dofs = [a.size - 1, b.size - 1]
-    half = np.hypot(ends, _widen(list(zip(variances, dofs, strict=True)), error))
+    half = np.hypot(ends, _widen(np.column_stack([variances, dofs]), error))
     return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
@@ -287,34 +304,9 @@ def find_outliers(values: ArrayLike) -> np.ndarray:
     return ~is_inlier
 
 
-def _tabulate(
-    sides: Sequence[Sequence[ArrayLike]],
-    sessions: Sequence[Sequence[Sequence[Hashable]]] | None,
-) -> pd.DataFrame:
-    """A row per run: `cell`, numbered over all sides, `time`, `session` and `is_outlier`."""
-    tables = []
-    for side in sides:
-        if not len(side):
-            raise BadSampleError("there is no cell to measure")
-        for times in side:
-            times = check_times(times)
-            if not times.size:
-                raise BadSampleError("a cell has no run: each takes one at least")
-            is_outlier = np.zeros(times.size, dtype=bool)
-            if sessions is not None:
-                is_outlier = find_outliers(np.log(times))
-            cell = len(tables)
-            tables.append(pd.DataFrame({"cell": cell, "time": times, "is_outlier": is_outlier}))
-    runs = pd.concat(tables, ignore_index=True)
-    runs["session"] = ""
-    if sessions is not None:
-        runs["session"] = [label for side in sessions for cell in side for label in cell]
-    return runs
-
-
-def _widen(parts: Sequence[tuple[float, float]], error: float) -> float:
+def _widen(parts: np.ndarray, error: float) -> float:
     """Half of the interval, by the variance of each part and its degrees of freedom."""
-    variance, dof = np.array(parts, dtype=float).T
+    variance, dof = parts.T
     total = variance.sum()
     if not total > 0:
         return total  # nothing varies, or nobody knows
