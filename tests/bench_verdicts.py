@@ -25,6 +25,7 @@ from dr_lib.evidence.verdicts import Cells, decide, measure
 from dr_lib.statistics.intervals import difference_interval
 
 JUST = 1e-3  # relative distance of the truth from the bound
+MANY = 10  # cells: fewer studies are simulated
 INSIDE = 0.1  # the same, where it is asked how often a true claim is confirmed
 
 
@@ -88,6 +89,8 @@ def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Genera
 def make_claim(situation: Situation, relation: str, distance: float) -> Claim:
     """A claim whose bound the truth is so far inside of, or outside where negative."""
     bases = np.geomspace(1, 15, situation.num_cells)
+    if situation.every_cell:
+        bases = bases[:1]
     truth = situation.scale
     if situation.statistic == "mean":
         truth *= bases.mean()
@@ -195,6 +198,23 @@ SITUATIONS = {  # and the numbers of runs of a cell
         is_shared=True,
         between=0.1,
     ): (3, 6, 12),
+    **{
+        Situation(
+            f"{name} cells, n sessions, cv 5 % within and between them",
+            statistic,
+            0.05,
+            num_cells,
+            True,
+            is_shared=is_shared,
+            between=0.05,
+        ): NUMBERS
+        for name, statistic, num_cells, is_shared in (
+            ("C3: difference in every one of 12", "difference", 12, True),
+            ("C4, C5: ratio in every one of 12", "ratio", 12, True),
+            ("C6: ratio of two machines in every one of 24", "ratio", 24, False),
+            ("C12: mean in every one of 16", "mean", 16, False),
+        )
+    },
     Situation("mean of a cell, one run in ten doubled", doubled=0.1): (*NUMBERS, 20, 50),
     Situation("mean of a cell, cv 10 %, one run in ten doubled", "mean", 0.1, doubled=0.1): (
         *NUMBERS,
@@ -220,13 +240,17 @@ def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -
 
 def list_lines(studies: int, only: str) -> Iterator[str]:
     """The rows of the table."""
-    yield '| situation | n | false "holds" | false "does not hold" | 10 % inside: "holds" |'
-    yield "| --- | --- | --- | --- | --- |"
+    yield (
+        '| situation | n | studies | false "holds" | false "does not hold" |'
+        ' 10 % inside: "holds" |'
+    )
+    yield "| --- | --- | --- | --- | --- | --- |"
     for situation, numbers in SITUATIONS.items():
         if only in situation.name:
             for n in numbers:
-                shares = [f"{share:.1%}" for share in count(situation, n, studies).values()]
-                yield f"| {situation.name} | {n} | {' | '.join(shares)} |"
+                repeats = studies if situation.num_cells < MANY else studies // 4
+                shares = [f"{share:.1%}" for share in count(situation, n, repeats).values()]
+                yield f"| {situation.name} | {n} | {repeats} | {' | '.join(shares)} |"
 
 
 def main() -> None:

@@ -29,7 +29,8 @@ CELL_WORK += ("threads_asked",)
 IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
 # as detected
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
-VERSIONS = "tensorflow keras jax torch mxnet ai_edge_litert python cuda driver".split()
+SOFTWARE = "tensorflow keras jax torch mxnet ai_edge_litert python cuda".split()
+VERSIONS = [*SOFTWARE, "driver"]
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
@@ -200,19 +201,22 @@ def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     """Work is one in all rows, but for what the mode, the environment or a factor sets.
 
-    Batch and learning rate are one in each mode, precision and the like in each environment. Where
-    the split is a factor, each table that it names is one.
+    Batch and learning rate are one in each mode, precision and the like in each environment, and
+    the versions of its software in each kernel there. Where the split is a factor, each table that
+    it names is one.
     """
     unlike = {}
     groups = [(finished, set(WORK) - {*SET_BY_MODE, "split_sha256"})]
     groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
     groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
+    kernels = ["environment", *(name for name in ("framework", "kernel") if name in finished)]
+    groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
     tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
             values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
-            if values.nunique(dropna=False) > 1:
+            if values.nunique(dropna=column in SOFTWARE) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 unlike[column] = ", ".join(
                     sorted({str(value)[:digits] for value in rows[column]})

@@ -190,7 +190,7 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
     Returns:
         A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC
         and their mean `metric_auc_test`, `n_timed` rows, how many times as fast as the paper's mode
-        by `train_s_ratio` and `steady_epoch_s_ratio` (of geometric means), `auc_difference` to the
+        by `train_s_ratio` and `steady_epoch_s_ratio`, `auc_difference` to the
         paper's mode, the `verdict` (of MODE_VERDICTS) and `runs_needed`, of each mode, for an
         answer with a power of 80 % where the modes are equal. Columns ending in `_low` and `_high`
         bound 95 % intervals, 90 % for the difference; NaN stands where there is none. Empty if no

@@ -57,8 +57,8 @@ DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows 
 
 
 class Verdict(NamedTuple):
-    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of its smaller
-    side.
+    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of the cell that
+    has fewest, or its sessions.
     """
 
     id: str

@@ -22,13 +22,13 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.sparse.csgraph import connected_components
 
-from dr_lib.statistics.intervals import BadSampleError, Interval, check_times
+from dr_lib.statistics.intervals import BadSampleError, Interval, check_times, widen
 
 # nominal, of an interval called 95 %: approximation and outliers take the rest
 ERROR = 0.03
 STEP = 1e-4  # of a logarithm, for slopes
 ROUNDING = 1e-12
-OUTLIER_ERROR = 0.01  # chance that runs without outliers lose one
+OUTLIER_ERROR = 0.005  # chance that runs without outliers lose one
 MAX_OUTLIERS = 0.4  # of the runs of a cell
 MIN_RUNS_TOLD = 5  # of a cell: among fewer no outlier can be told
 
@@ -105,7 +105,7 @@ class Estimate(NamedTuple):
 
         Without a repetition of what `n` counts there are no bounds.
         """
-        half = _widen(self.parts, error)
+        half = widen(self.parts, error)
         ends = np.array([self.value, self.centre - half, self.centre + half])
         if self.is_log:
             ends = np.exp(ends)
@@ -276,15 +276,16 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))
     variances = [np.log(side).var(ddof=1) / side.size for side in (a, b)]
     dofs = [a.size - 1, b.size - 1]
-    half = np.hypot(ends, _widen(np.column_stack([variances, dofs]), error))
+    half = np.hypot(ends, widen(np.column_stack([variances, dofs]), error))
     return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
-def find_outliers(values: ArrayLike) -> np.ndarray:
+def find_outliers(values: ArrayLike, error: float = OUTLIER_ERROR) -> np.ndarray:
     """Mark outliers by the generalised ESD test (Rosner 1983, Technometrics 25), on both sides.
 
     Args:
         values: normal but for the outliers, (n,); fewer than five have none.
+        error: chance that values without outliers have one marked.
     """
     values = np.asarray(values, dtype=float)
     is_left = np.ones(len(values), dtype=bool)
@@ -295,21 +296,10 @@ def find_outliers(values: ArrayLike) -> np.ndarray:
         left = values[is_left]
         distance = np.where(is_left, np.abs(values - left.mean()), -1.0)
         n = len(left)
-        t = stats.t.ppf(1 - OUTLIER_ERROR / (2 * n), n - 2)
+        t = stats.t.ppf(1 - error / (2 * n), n - 2)
         limit = (n - 1) * t / np.sqrt((n - 2 + t**2) * n)
         is_beyond = distance.max() > limit * left.std(ddof=1)
         is_left[distance.argmax()] = False
         if is_beyond:
             is_inlier = is_left.copy()
     return ~is_inlier
-
-
-def _widen(parts: np.ndarray, error: float) -> float:
-    """Half of the interval, by the variance of each part and its degrees of freedom."""
-    variance, dof = parts.T
-    total = variance.sum()
-    if not total > 0:
-        return total  # nothing varies, or nobody knows
-    is_part = variance > 0
-    dof = total**2 / (variance[is_part] ** 2 / dof[is_part]).sum()
-    return stats.t.ppf(1 - error / 2, dof) * np.sqrt(total)

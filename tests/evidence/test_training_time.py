@@ -51,8 +51,8 @@ def compare_modes(runs, **options):
 
 
 def test_a_ratio_says_how_many_times_as_fast():
-    """Paper over mode: SciPy's Welch interval of the log times, exponentiated; the paper's own
-    is one.
+    """Paper over mode: the means' ratio, near SciPy's Welch interval of the log times,
+    exponentiated; the paper's own is one.
     """
     table = compare_modes(make_runs()).set_index("mode")
     assert list(table.index) == ["paper", "fast", "scaled"]
@@ -60,10 +60,11 @@ def test_a_ratio_says_how_many_times_as_fast():
         paper = np.log(TIMES["paper"])
         ours = np.log(TIMES[mode])
         welch = stats.ttest_ind(paper, ours, equal_var=False).confidence_interval()
-        expected = np.exp([paper.mean() - ours.mean(), welch.low, welch.high])
+        ratio = np.mean(TIMES["paper"]) / np.mean(TIMES[mode])
+        expected = [ratio, np.exp(welch.low), np.exp(welch.high)]
         for time in ("train_s", "steady_epoch_s"):
             columns = [f"{time}_ratio", f"{time}_ratio_low", f"{time}_ratio_high"]
-            assert table.loc[mode, columns].tolist() == pytest.approx(list(expected))
+            assert table.loc[mode, columns].tolist() == pytest.approx(expected, rel=2e-3)
     assert table.loc["paper", "train_s_ratio"] == 1 and np.isnan(
         table.loc["paper", "train_s_ratio_low"]
     )
@@ -171,7 +172,7 @@ def test_a_mark_touches_the_time_not_the_auc():
     runs = pd.concat([runs, make_runs(status="failed")], ignore_index=True)
     table = compare_modes(runs, exclude=["disturbed"]).set_index("mode")
     assert table["n"].tolist() == [3, 3, 3] and table["n_timed"].tolist() == [2, 2, 3]
-    assert table.loc["fast", "train_s_ratio"] == pytest.approx(((110 * 105) / (52 * 49)) ** 0.5)
+    assert table.loc["fast", "train_s_ratio"] == pytest.approx((110 + 105) / (52 + 49))
     assert compare_modes(runs).set_index("mode")["n_timed"].tolist() == [2, 3, 3]
 
 
@@ -232,7 +233,7 @@ def test_environments_are_compared_with_the_fastest():
         "local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]
     ]
     assert list(found) == pytest.approx(
-        [np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)]
+        [105 / np.mean(TIMES["scaled"]), np.exp(welch.low), np.exp(welch.high)], rel=2e-3
     )
     assert (
         table.loc["local, CPU", "train_s"] == pytest.approx(105)
@@ -305,16 +306,16 @@ def scaled() -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def test_speedup_and_efficiency_are_those_of_the_geometric_means(scaled):
-    """By hand: 10 s over 6.25 s, over two machines. Prices are of all machines; the weak scaling of
+def test_speedup_and_efficiency_are_those_of_the_means(scaled):
+    """By hand: 10.25 s over 6.41 s, over two machines. Prices are of all machines; the weak scaling of
     older rows is other work.
     """
     weak = scaled.assign(scaling="weak", steady_epoch_s=1.0)
     both = pd.concat([scaled.assign(scaling="strong"), weak])
     for runs in (scaled, both):
         table = compare_machines(runs).query("not rehearsed").set_index("num_machines")
-        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2222}
-        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5556]
+        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2652}
+        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5663]
         assert (table["n"] == 2).all()
         two = table.loc[2]
         assert two["speedup_low"] < 1.6 < two["speedup_high"]

@@ -216,6 +216,31 @@ def test_a_machine_with_two_runs_decides_nothing():
     assert say("C32", refuted, few) == ["does not hold"]
 
 
+# ---- sessions
+
+
+def test_one_session_of_each_machine_decides_nothing():
+    """Ten trainings of one session tell nothing of the next: neither a saving nor a spread."""
+    gpu, tpu = train_both()
+    found = judge("A6 A7", gpu.assign(boot="one"), tpu.assign(boot="two"))
+    assert [(one.verdict, one.n) for one in found] == [("undecided", 1)] * 2
+    assert found[0].reason == "n = 1 < 3: one run, or all of one session"
+    thirds = [f"boot {k % 3}" for k in range(10)]
+    (found,) = judge("A6", gpu.assign(boot=thirds), tpu.assign(boot=thirds, session="colab"))
+    assert (found.verdict, found.n) == ("holds", 3)
+
+
+def test_what_one_session_ran_interleaved_rests_on_runs():
+    """Two image sides of one machine share its session: it is a block, and cancels in a ratio, not
+    in the seconds of a difference.
+    """
+    times = 5000 * QUIET
+    rows = run_scenarios(times, F4S, **PAPER_C).assign(boot="one")
+    found = judge("C1 C4 C3", rows)
+    assert [one.verdict for one in found] == ["holds", "holds", "undecided"]
+    assert [one.n for one in found] == [3, 3, 1]
+
+
 # ---- other work
 
 
