@@ -307,8 +307,8 @@ def scaled() -> pd.DataFrame:
 
 
 def test_speedup_and_efficiency_are_those_of_the_means(scaled):
-    """By hand: 10.25 s over 6.41 s, over two machines. Prices are of all machines; the weak scaling of
-    older rows is other work.
+    """By hand: 10.25 s over 6.41 s, over two machines. Prices are of all machines; the weak scaling
+    of older rows is other work.
     """
     weak = scaled.assign(scaling="weak", steady_epoch_s=1.0)
     both = pd.concat([scaled.assign(scaling="strong"), weak])
