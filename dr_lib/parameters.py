@@ -82,6 +82,7 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "dear": "leave it out: the paper's two instances are compared",
     "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
+    "repeat_disturbed": "leave it out: disturbed runs are kept, and marked",
 }
 THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([.,]\d{3})+"

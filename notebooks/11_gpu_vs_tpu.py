@@ -57,9 +57,6 @@ if rows.num_others:
     print(f"{rows.num_others} rows of the other task: give a folder that holds them alone")
 
 # %% tags=["summary"]
-from dr_lib.runs.outdated import find_outdated
-from dr_lib.runs.row import read_rows
-
 is_grades = "task" in finished and (finished["task"] == "grades").any()
 words = "How long does training take?"
 if is_grades:
@@ -67,13 +64,6 @@ if is_grades:
 elif published:
     words = "GPU or TPU: how long does training take?"
 page.title(words, "A" if published else "", selection)
-outdated = [find_outdated(folder, read_rows(folder), root) for folder in rows.folders]
-num_outdated = sum(map(len, outdated))
-if num_outdated:
-    words = (
-        "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
-    )
-    page.findings([page.say(words).format(num_outdated)])
 
 # %% [markdown]
 # ## Method

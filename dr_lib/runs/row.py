@@ -86,7 +86,7 @@ DETAILS = {  # in the rows that have them
     "peak_memory_mib": int,  # most that the run's process had, without its children [MiB]
     "others_cpu_share": float,  # of the CPU time, before or during the run, the larger [0 to 1]
     "disturbed": bool,  # others took more than a tenth of the CPU time
-    "repeats": int,  # times that it was made before, disturbed
+    "repeats": int,  # of older rows: times that it was made before, disturbed
     "process_s": float,  # of the whole process, papermill and the kernel's start included [s]
     "spent_s": float,  # that earlier tries took, also those that left no row [s]
 }

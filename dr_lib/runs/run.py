@@ -58,7 +58,6 @@ class RunIdentity:
     kernel: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
-    repeats: int | None = None
     spent_s: float | None = None  # by earlier tries
     rehearsed: bool | None = None
     priced_as: str = ""
@@ -122,17 +121,18 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
+        is_part = parameters.get("num_machines", 1) > 1
         if run:
             end_with_parent()
         else:
             study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
-            # machine 0 alone keeps what the run leaves
-            if parameters.get("num_machines", 1) > 1 and find_place().rank:
+            if is_part and find_place().rank:  # machine 0 alone keeps what the run leaves
                 self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
                 study_dir = Path(self._scratch.name)
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
+        run.rehearsed = (is_part and find_place().is_rehearsed) or None
         if max_hours:
             run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 

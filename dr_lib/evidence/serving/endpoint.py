@@ -259,6 +259,6 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tupl
         if name and name in names:
             return find_price(name, prices=prices), name.removeprefix(AZURE) != machine
     raise PriceError(
-        f"run {row['run_id']} is of a machine without a price: give --instance, one of"
-        f" {', '.join(sorted(names))}"
+        f"run {row['run_id']} is of a machine without a price: name one when it is run (--instance)"
+        f" or reported (-p instance): {', '.join(sorted(names))}"
     )
