@@ -84,7 +84,7 @@ if published or finished["timed"].any():
     page.figure(
         figure,
         "figure_1",
-        "Mean training time by hardware [95 % interval]; error bars: standard deviations.",
+        "Mean training time by hardware [95 % interval].",
     )
 
 # %% tags=["report"]

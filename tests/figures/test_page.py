@@ -110,16 +110,16 @@ def test_what_a_file_holds_is_no_markup(shown, tmp_path):
     assert f"\n\n{written}." in shown[0] and shown[1] == written
     assert f"rows are from {written}" in text and f"model = {written};" in text
     assert f"- commit: {written}" in text and "<b>" not in text
-    paper.figure(Figure(), "figure_../1", "Use of the machine over the longest run.")
+    paper.figure(Figure(), "figure_../1", "Use of CPU and GPU, mean over a run.")
     assert (tmp_path / "figure_.._1.png").is_file()
 
 
 def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     """PNG and PDF, and a number of its own."""
     (paper := page.Page(tmp_path)).figure(
-        Figure(), "one", "Use of the machine over the longest run."
+        Figure(), "one", "Use of CPU and GPU, mean over a run."
     )
-    paper.figure(Figure(), "two", "Use of the machine over the longest run.")
+    paper.figure(Figure(), "two", "Use of CPU and GPU, mean over a run.")
     assert {path.name for path in tmp_path.iterdir()} == {
         "one.png",
         "one.pdf",
@@ -194,7 +194,7 @@ def test_each_figure_says_that_its_data_is_synthetic(shown):
             "GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind))
         )
         figure.suptitle("Tempo")
-        paper.figure(figure, "one", "Use of the machine over the longest run.")
+        paper.figure(figure, "one", "Use of CPU and GPU, mean over a run.")
         assert figure.get_suptitle() == title
         published = plot_predict_time(pd.DataFrame(), "vgg19", "pt")
         paper.figure(
