@@ -23,7 +23,6 @@ bill_usd: float = 0.0  # what was paid for all runs, to find the overhead; 0 if 
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
-precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -96,20 +95,16 @@ page.table(environments, "environments", "Runs by environment and framework.")
 # %% [markdown] tags=["en"]
 # ## 2. Plan the experiment
 #
-# Every level of every factor with every other, repeated in randomised blocks. Whether the
-# repetitions are enough follows from how much they vary: for a mean as precise as wanted, and to
-# find a difference with a power of 80 %.
+# Every level of every factor with every other, repeated in randomised blocks. How many repetitions
+# a mean within 5 % needs follows from how much they vary: `plan` says it.
 
 # %% [markdown] tags=["pt"]
 # ## 2. Planejar o experimento
 #
-# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Se as repetições
-# bastam depende de quanto variam: para uma média tão precisa quanto se quer, e para achar uma
-# diferença com poder de 80 %.
+# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Quantas repetições
+# pede uma média com erro de 5 % depende de quanto variam: `plan` o diz.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import find_needed_repetitions
-
 timed = selection.timed
 if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
     timed = timed[timed["scaling"] != "weak"]
@@ -119,8 +114,6 @@ keys = varied or factors
 levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in factors]
 design = pd.DataFrame({"factor": factors, "levels": levels})
 page.table(design, "design", "Factors and their levels.")
-repetitions = find_needed_repetitions(timed, factors, precision)
-page.table(repetitions, "repetitions", "Repetitions of a scenario that answers need.")
 
 # %% [markdown] tags=["en"]
 # ## 3. Configure

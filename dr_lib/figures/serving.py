@@ -110,12 +110,9 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     sentences = []
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
         row = rows.iloc[0]
-        endpoint = say("{} on {}").format(row["format"], row["instance"])
-        if row["price_is_assumed"]:
-            machine = row.get("instance_type") or row["environment"].rstrip(", ")  # as detected
-            endpoint = say("{} (measured on {}, at the price of {})").format(
-                row["format"], machine, row["instance"]
-            )
+        machine = row.get("instance_type") or row["environment"]  # as detected
+        endpoint = say("{} on {}, at the price of {}")
+        endpoint = endpoint.format(row["format"], machine, row["instance"])
         sentences.append(
             words.format(
                 write_number(row["requests_per_day"], lang),
