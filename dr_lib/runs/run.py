@@ -25,9 +25,9 @@ from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.machines import find_place
 from dr_lib.processes import end_with_parent, read_commit
+from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
-from dr_lib.runs.sampler import read_cpu_times, read_process_cpu_s
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 # names the session of a cloud service's machine, for the rows made there
