@@ -224,7 +224,7 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         raise UnlikeRunsError(
-            f"rows differ in {named}: choose one of each, or let the column differ (--allow)"
+            f"rows differ in {named}: choose one of each, or allow the column to differ"
         )
 
 

@@ -5,7 +5,6 @@ a speed counts.
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
 from scipy import stats
 
 from dr_lib.evidence import training_time
@@ -13,8 +12,6 @@ from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
-    compare_sessions,
-    find_needed_repetitions,
 )
 
 CPU = {
@@ -68,34 +65,6 @@ def test_a_ratio_says_how_many_times_as_fast():
     assert table.loc["paper", "train_s_ratio"] == 1 and np.isnan(
         table.loc["paper", "train_s_ratio_low"]
     )
-
-
-def test_sessions_differ_by_more_than_their_runs():
-    """statsmodels' random effects (REML, which is the analysis of variance where sessions are of
-    one size) finds the same deviation; single runs leave that of their means; rows of no session,
-    and one session alone, no table.
-    """
-    times = {"a": [100.0, 104, 102], "b": [110.0, 109, 113], "c": [95.0, 99, 96]}
-    rows = [
-        CPU | {"run_id": f"{s}-{k}", "train_s": t, "session": s}
-        for s in times
-        for k, t in enumerate(times[s])
-    ]
-    timed = select_runs(pd.DataFrame(rows)).timed
-    table = compare_sessions(timed)
-    mixed = smf.mixedlm("train_s ~ 1", timed, groups=timed["session"]).fit(reml=True)
-    assert table["train_s_between_sd"].unique() == pytest.approx(
-        [mixed.cov_re.iloc[0, 0] ** 0.5], rel=1e-3
-    )
-    assert table["train_s"].tolist() == [102, pytest.approx(332 / 3), pytest.approx(290 / 3)]
-    assert table["n"].tolist() == [3, 3, 3] and set(table["environment"]) == {"local, CPU"}
-    single = compare_sessions(timed.drop_duplicates("session"))
-    assert single["train_s_between_sd"].iloc[0] == pytest.approx(np.std([100, 110, 95], ddof=1))
-    assert (
-        compare_sessions(timed[timed["session"] == "a"]).empty
-        and compare_sessions(timed.assign(session="")).empty
-    )
-    assert compare_sessions(timed.drop(columns="session")).empty
 
 
 EVEN = np.linspace(-0.004, 0.004, 5)
@@ -270,22 +239,6 @@ def test_the_scores_of_a_resumed_run_count_and_its_time_does_not():
     )
     (row,) = compare_environments(select_runs(runs[1:2]).finished).itertuples()
     assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
-
-
-def test_repetitions_that_find_a_difference():
-    """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions
-    vary by 10 %.
-    """
-    runs = pd.DataFrame(
-        {"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])}
-    )
-    runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
-    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index(["answer", "percent"])
-    assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
-    assert table.loc[("difference of two means", 10), "repetitions"] == 17
-    # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
-    assert table.loc[("precision of a mean", 5), "repetitions"] == 18
-    assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty
 
 
 # seconds of an epoch by the number of machines; geometric means 10, 6.25, 4.5
