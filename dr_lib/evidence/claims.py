@@ -79,6 +79,8 @@ class Claim(BaseModel):
     place: str = "text"  # in the paper; of a reading the claims that it reads
     words: str
     words_pt: str
+    # claims from which its verdict follows, or inputs: it is counted where they have none
+    restates: str = ""
 
     # the quantity: a statistic of one column, or of each of several
     columns: Columns = Field(alias="column")
@@ -105,7 +107,7 @@ class Claim(BaseModel):
     hardware: str = "any"  # or the paper's, in words
     counted: bool = False  # one count is all there is to know
     priced: bool = False  # money, at the price of the machine that was used
-    of_the_study: bool = False  # one number for all of its machines
+    of_the_study: bool = False  # a bill: one number for all of its runs and machines
     undisturbed: bool = False  # how busy others kept the machine is no matter of the claim
 
     relation: Literal["within", ">=", "<="] = "within"

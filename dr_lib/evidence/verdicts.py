@@ -92,7 +92,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     Returns:
         A row per claim that rows can judge, those with a verdict of our own first, then what is not
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
-        `relation`, `value`, `tolerance` and `unit`, and the fields of `Verdict`.
+        `relation`, `value`, `tolerance`, `unit` and `restates`, and the fields of `Verdict`.
     """
     return _judge_all(paper, list_judged_rows(selection.timed))
 
@@ -108,8 +108,9 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = {"id", "wording", "place", "words", "words_pt", "relation", "value", "tolerance"}
-    shown.add("unit")
+    shown = set(
+        "id wording place words words_pt relation value tolerance unit restates".split()
+    )
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed)
@@ -151,7 +152,7 @@ def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
     published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
     columns = (
         "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts num_missing num_disturbed verdict reason versions"
+        " num_parts num_missing num_disturbed verdict reason versions restates"
     )
     return judged.assign(published=published.str.strip())[columns.split()].sort_index()
 
@@ -160,12 +161,17 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """How many verdicts were given, and how many of them would be wrong by chance if every truth
     lay on a bound.
 
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading
-    of a claim that has a verdict of its own is that verdict once more, and does not count.
+    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A verdict
+    that follows from others which were given, or from what was put in, is no further one; nor is a
+    reading of them.
     """
     given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
-    num_given = int((~is_again).sum())
+    sources = {*given["id"], "inputs"}
+    is_again = [
+        any(set(ids.split(", ")) <= sources for ids in others)
+        for others in zip(given["restates"], given["place"], strict=True)
+    ]
+    num_given = len(given) - sum(is_again)
     return num_given, 0.025 * num_given
 
 
