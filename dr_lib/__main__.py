@@ -508,11 +508,19 @@ def evaluate(
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option("--out", type=PATH, help="CSV to write, a row per claim")
+@click.option(
+    "--bill",
+    "bills",
+    type=POSITIVE,
+    multiple=True,
+    help="USD paid for paper C's runs; of each folder, where there are several",
+)
 @ALLOW
 @EXCLUDE
 def claims(
     folders: tuple[Path, ...],
     out: Path | None,
+    bills: tuple[float, ...],
     allow: tuple[str, ...],
     exclude: tuple[str, ...],
 ) -> None:
@@ -523,6 +531,7 @@ def claims(
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
     from dr_lib.runs.row import read_runs
@@ -545,6 +554,8 @@ def claims(
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
+        if bills and name == "C":
+            selection = selection._replace(timed=add_bills(selection, bills, folders))
         tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():

@@ -338,6 +338,8 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         values = {value for side in sides for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
+        if claim.of_the_study:
+            sides = [[sorted(values)]]  # a bill is one, of however many runs
         statistic = _choose_statistic(claim, cells.keys, list(rows))
         name = ", ".join(filter(None, [column, machine]))
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
@@ -373,7 +375,8 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
         (part.ours.high < low or part.ours.low > high) and not part.is_partial
         for part in repeated
     )
-    is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
+    is_whole = claim.statistic in WHOLE_DESIGN or claim.of_the_study
+    is_of_all = claim.every_cell or is_whole or claim.counted
 
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     if len(parts) > 1:
