@@ -262,9 +262,11 @@ def verify(data_dir: Path) -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 def kernels(names: tuple[str, ...]) -> None:
-    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
+    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/;
+    beside a GPU, CUDA for the TensorFlow of this one.
+    """
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -273,6 +275,8 @@ def kernels(names: tuple[str, ...]) -> None:
             name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu)
             for name in names or KERNELS
         }
+        if has_gpu and not names:
+            ready["python3"] = pool.submit(add_cuda)
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
