@@ -542,7 +542,8 @@ def claims(
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
-        lines = [["paper", "judged by notebook", "on", "claims"], ["---"] * 4, *lines]
+        header = ["paper", "judged by notebook", "rows of", "on", "claims"]
+        lines = [header, ["---"] * len(header), *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs = read_runs(*folders)
     tables = []

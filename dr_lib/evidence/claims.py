@@ -207,13 +207,14 @@ def count_claims() -> pd.DataFrame:
     """Count the claims that rows can judge.
 
     Returns:
-        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `on`, any hardware
-        or the paper's, and `claims`.
+        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `studies`, which
+        make them, `on`, any hardware or the paper's, and `claims`.
     """
     lines = []
     for claim in read_judged():
         numbers = ", ".join(name[:2] for name in PAPERS[claim.paper].notebooks)
         on = "any hardware" if claim.is_anywhere else "the paper's hardware"
-        lines.append((claim.paper, numbers, on))
-    table = pd.DataFrame(lines, columns=["paper", "judged_by", "on"])
+        studies = ", ".join(PAPERS[claim.paper].studies)
+        lines.append((claim.paper, numbers, studies, on))
+    table = pd.DataFrame(lines, columns=["paper", "judged_by", "studies", "on"])
     return table.value_counts(sort=False).rename("claims").sort_index().reset_index()

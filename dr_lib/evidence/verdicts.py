@@ -305,8 +305,10 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     ]
     if not keys:
         return Cells([], {(): list(sides)})
+    # of two notebooks the one has no format, say
     groups = [
-        dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides
+        dict(list(side.groupby([side[key].astype(str).fillna("") for key in keys])))
+        for side in sides
     ]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
