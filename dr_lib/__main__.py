@@ -360,6 +360,7 @@ def _confirm(yes: bool, what: str) -> None:
 def plan(study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
+    from dr_lib.evidence.claims import read_judged
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_folder
@@ -385,6 +386,12 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     if outdated:
         click.echo(f"{describe_outdated(outdated)}: to be made again")
     click.echo(backlog.describe(study, PRECISION))
+    for claim in read_judged():
+        if (
+            study.stem in PAPERS[claim.paper].studies
+            and (claim.needs or 0) > design.repetitions
+        ):
+            click.echo(f"claim {claim.id} needs some {claim.needs} repetitions to be decided")
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
 

@@ -147,6 +147,9 @@ def test_a_verdict_is_counted_once():
     assert {name for name, others in found.items() if others == "inputs"} == {
         *("B36", "B38", "C23", "C25", "C39", "D5")
     }
+    text = (ROOT / "docs/papers.md").read_text()
+    lines = re.findall(r"(?m)^- ([A-E]\d+(?:, [A-E]\d+)*) from ([\w, ]+)", text)
+    assert found == {name: others for names, others in lines for name in names.split(", ")}
     for name, others in found.items():
         for other in filter("inputs".__ne__, others.split(", ")):
             assert not CLAIMS[other].never and not CLAIMS[other].restates, name

@@ -183,3 +183,15 @@ def test_a_claim_is_judged_by_the_rows_of_its_studies(verdicts, claim):
     assert found.verdict in ("holds", "does not hold", "undecided"), found.reason
     assert found.num_missing == 0, found.reason
     assert found.n >= (1 if claim.counted or claim.of_the_study else MIN_RUNS), found.reason
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [("gpu_vs_tpu", ["claim A7 needs some 200 repetitions"]), ("exports", [])],
+)
+def test_plan_says_what_a_study_is_too_small_for(study, said):
+    """Where the paper's own number of runs cannot settle what it says."""
+    path = ROOT / "papermill_runs" / f"{study}.yaml"
+    lines = CliRunner().invoke(main, ["plan", str(path)]).output.splitlines()
+    found = [line for line in lines if line.startswith("claim")]
+    assert [line.removesuffix(" to be decided") for line in found] == said
