@@ -255,9 +255,11 @@ def verify(data_dir: Path) -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 def kernels(names: tuple[str, ...]) -> None:
-    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
+    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/;
+    beside a GPU, CUDA for the TensorFlow of this one.
+    """
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -266,6 +268,8 @@ def kernels(names: tuple[str, ...]) -> None:
             name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu)
             for name in names or KERNELS
         }
+        if has_gpu and not names:
+            ready["python3"] = pool.submit(add_cuda)
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
@@ -338,6 +342,7 @@ def _confirm(yes: bool, what: str) -> None:
 def plan(study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
+    from dr_lib.evidence.claims import read_judged
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
@@ -358,6 +363,12 @@ def plan(study: Path, instance: str, commands: bool) -> None:
         status = backlog.row(run)["status"] or "to do"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     click.echo(backlog.describe(study, PRECISION))
+    for claim in read_judged():
+        if (
+            study.stem in PAPERS[claim.paper].studies
+            and (claim.needs or 0) > design.repetitions
+        ):
+            click.echo(f"claim {claim.id} needs some {claim.needs} repetitions to be decided")
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
 
@@ -445,11 +456,18 @@ def evaluate(
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
 @click.option(
+    "--bill",
+    "bills",
+    type=POSITIVE,
+    multiple=True,
+    help="USD paid for paper C's runs; of each folder, where there are several",
+)
+@click.option(
     "--allow",
     default="",
     help="columns in which pooled rows may differ, such as mode,commit",
 )
-def claims(folders: tuple[Path, ...], allow: str) -> None:
+def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> None:
     """List every claim of the papers with the verdict of the rows below the folders; without
     one, count the claims.
     """
@@ -457,6 +475,7 @@ def claims(folders: tuple[Path, ...], allow: str) -> None:
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
     from dr_lib.numbers import write_span
@@ -464,7 +483,8 @@ def claims(folders: tuple[Path, ...], allow: str) -> None:
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
-        lines = [["paper", "judged by notebook", "on", "claims"], ["---"] * 4, *lines]
+        header = ["paper", "judged by notebook", "rows of", "on", "claims"]
+        lines = [header, ["---"] * len(header), *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs = read_runs(*folders)
     tables = []
@@ -478,6 +498,8 @@ def claims(folders: tuple[Path, ...], allow: str) -> None:
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
+        if bills and name == "C":
+            selection = selection._replace(timed=add_bills(selection, bills, folders))
         tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():

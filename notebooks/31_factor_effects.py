@@ -241,7 +241,7 @@ if len(machines):
         page.findings([say(words)])
 
 # %% tags=["report"]
-from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
@@ -276,13 +276,10 @@ if (timed["cost_usd"] > 0).any():
 
 # %% tags=["report"]
 if published:
-    # one bill for the study, so every row has the same; the paper's is of five repetitions
+    priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
-        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
-        timed = timed.assign(
-            study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd
-        )
-    judged = page.judge("C", selection._replace(timed=timed))
+        priced = priced._replace(timed=add_bills(priced, [bill_usd], folders))
+    judged = page.judge("C", priced)
 
 # %% [markdown]
 # ## What this shows

@@ -105,7 +105,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     Returns:
         A row per claim that rows can judge, those with a verdict of our own first, then what is not
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
-        `relation`, `value`, `tolerance` and `unit`, and the fields of `Verdict`.
+        `relation`, `value`, `tolerance`, `unit` and `restates`, and the fields of `Verdict`.
     """
     return _judge_all(paper, list_judged_rows(selection.timed))
 
@@ -121,8 +121,9 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = {"id", "wording", "place", "words", "words_pt", "relation", "value", "tolerance"}
-    shown.add("unit")
+    shown = set(
+        "id wording place words words_pt relation value tolerance unit restates".split()
+    )
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed)
@@ -166,7 +167,7 @@ def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
     published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
     columns = (
         "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts num_missing num_disturbed verdict reason versions"
+        " num_parts num_missing num_disturbed verdict reason versions restates"
     )
     return judged.assign(published=published.str.strip())[columns.split()].sort_index()
 
@@ -175,12 +176,17 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """How many verdicts were given, and how many of them would be wrong by chance if every truth
     lay on a bound.
 
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading
-    of a claim that has a verdict of its own is that verdict once more, and does not count.
+    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A verdict
+    that follows from others which were given, or from what was put in, is no further one; nor is a
+    reading of them.
     """
     given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
-    num_given = int((~is_again).sum())
+    sources = {*given["id"], "inputs"}
+    is_again = [
+        any(set(ids.split(", ")) <= sources for ids in others)
+        for others in zip(given["restates"], given["place"], strict=True)
+    ]
+    num_given = len(given) - sum(is_again)
     return num_given, 0.025 * num_given
 
 
@@ -314,8 +320,10 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     ]
     if not keys:
         return Cells([], {(): list(sides)})
+    # of two notebooks the one has no format, say
     groups = [
-        dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides
+        dict(list(side.groupby([side[key].astype(str).fillna("") for key in keys])))
+        for side in sides
     ]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
@@ -352,6 +360,8 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         values = {value for side in runs for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
+        if claim.of_the_study:
+            runs = [[sorted(values)]]  # a bill is one, of however many runs
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
         name = ", ".join(filter(None, [column, machine]))
         if claim.counted and len(values) == 1:
@@ -363,7 +373,7 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
             ours = divide_deviations(*units)
             parts.append(Part(name, ours, ours))
         else:
-            design = Design(*runs, sessions=None if claim.by_seed else sessions)
+            design = Design(*runs, sessions=None if claim.is_by_run else sessions)
             statistic = _choose_statistic(claim, cells.keys, list(rows))
             statistics = {name: statistic}
             if claim.every_cell:

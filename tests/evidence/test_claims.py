@@ -325,6 +325,25 @@ def test_judged_claims_come_first_and_are_listed_by_id():
     assert is_reached.any() and is_reached.is_monotonic_decreasing
 
 
+@pytest.mark.parametrize(
+    ("given", "number"),
+    [
+        ({"C16": "", "C19": "C16"}, 1),  # it follows
+        ({"C19": "C16"}, 1),  # from a claim that is undecided: the measurement counts
+        ({"B23": "", "B41": "B23, B24"}, 2),  # the half of what it follows from
+        ({"B23": "", "B24": "", "B41": "B23, B24"}, 2),
+        ({"D5": "inputs"}, 0),
+        ({"C1": "", "C2": "", "C32": ""}, 2),  # our reading of C1, C2
+        ({"C1": "", "C32": ""}, 2),
+    ],
+)
+def test_a_verdict_that_follows_from_another_counts_once(given, number):
+    """Whether the one or the other is given; what was put in never does."""
+    table = pd.DataFrame({"id": list(given), "restates": list(given.values())})
+    places = table["id"].map({"C32": "C1, C2"}).fillna("text")
+    assert count_by_chance(table.assign(verdict="holds", place=places))[0] == number
+
+
 def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_path):
     """Three runs on a CPU stand on both sides of GPU against TPU; that comparison decides
     nothing, by chance or not.

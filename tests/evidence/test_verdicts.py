@@ -90,6 +90,29 @@ def test_a_third_network_stands_for_neither_of_the_papers():
     assert (found.verdict, found.num_missing) == ("undecided", 1)
 
 
+@pytest.mark.parametrize(
+    ("bills", "verdicts"),
+    [
+        ([32], ["undecided", "undecided"]),
+        ([32, 32, 32], ["undecided", "undecided"]),  # perhaps one, given three times
+        ([31.9, 32, 32.1], ["holds", "holds"]),
+        ([39.9, 40, 40.1], ["does not hold", "does not hold"]),
+    ],
+)
+def test_a_bill_is_one_of_however_many_runs(bills, verdicts):
+    """C27 is 32.48 USD within a tenth, C52 four fifths of the bill and more: here 28 USD of it."""
+    tables = [
+        table.assign(study_bill_usd=bill, formula_share_of_bill=28 / bill)
+        for bill in bills
+        for table in run_both()
+    ]
+    found = judge("C27 C52", *tables)
+    assert [one.verdict for one in found] == verdicts
+    assert [one.n for one in found] == [len(set(bills))] * 2
+    half = [table for table in tables if (table["accelerator"] == "cpu").all()]
+    assert say("C27 C52", *half) == ["undecided"] * 2
+
+
 # ---- hardware, as detected
 
 
