@@ -59,7 +59,7 @@ def test_every_format_becomes_a_folder_that_serves(network, source, labelled, ex
         )
         assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
         assert row.size_ratio == pytest.approx(row.artifact_mib / row.ideal_mib)
-        given = open_runtime(row.format, out / row.format, num_threads=0)(labelled.images)
+        given = open_runtime(row.format, model.artifact, num_threads=0)(labelled.images)
         assert np.abs(given - wanted).max() == pytest.approx(row.max_abs_difference, abs=1e-5)
     assert (
         table.set_index("format").loc[
