@@ -101,14 +101,12 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@click.option(
-    "--out", type=PATH, default=ROOT / "papermill_runs" / "sample", help="folder to write"
-)
-def sample(out: Path) -> None:
+def sample() -> None:
     """Draw the sample and prepare it."""
     from dr_lib.data.prepared.sample import open_sample
 
-    click.echo(f"sample: {open_sample(out, progress=_bar)}")
+    folder = ROOT / "papermill_runs" / "sample"
+    click.echo(f"sample: {open_sample(folder, progress=_bar)}")
 
 
 @main.command()
@@ -144,14 +142,6 @@ def sample(out: Path) -> None:
     "--scheme",
     type=click.Choice(["random", "paper", "official"]),
     help="of the split  [default: random]",
-)
-@click.option("--seed", type=int, help="of the split  [default: 0]")
-@click.option(
-    "--shard-size",
-    default=256,
-    show_default=True,
-    type=click.IntRange(1),
-    help="photographs in a shard",
 )
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
 @click.option(
@@ -189,15 +179,7 @@ def prepare(**options) -> None:
 @click.option("--seed", type=int, help="[default: as before]")
 @click.option("--folds", default=5, show_default=True, help="number of folds")
 @click.option(
-    "--labels",
-    type=PATH,
-    help="CSV with image_id, grade and other corrected columns of labels.csv",
-)
-@click.option(
-    "--out",
-    default="split.csv",
-    show_default=True,
-    help="split table; a bare name lies in DATA_DIR",
+    "--out", default="split.csv", show_default=True, help="name of the split table in DATA_DIR"
 )
 @click.option(
     "--records",
@@ -205,15 +187,13 @@ def prepare(**options) -> None:
     help="write the split as labelled TFRecords to this folder, and no split table",
 )
 def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
-    """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is
-    cropped again.
+    """Divide a prepared folder anew: another seed, folds. No photograph is cropped again;
+    corrected labels are for `prepare`.
     """
     from dr_lib.data.prepared.folder import read_manifest
     from dr_lib.data.prepared.split import export_records, split
 
-    if records and (
-        options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))
-    ):
+    if records and any(options[name] is not None for name in ("scheme", "seed")):
         raise click.UsageError(
             "--records writes a split that is there: divide first, then write the records"
         )

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.split import split
+from dr_lib.data.prepared.folder import Prepared, parse_table, read_manifest
+from dr_lib.data.prepared.split import split, write_split
 from dr_lib.runs.outdated import find_outdated, set_aside
 from dr_lib.runs.row import read_rows, read_seconds, write_row
 from tests.runs.conftest import complete, run_quietly, write_study
@@ -35,10 +35,9 @@ def study(house, small_sample) -> Path:
 
 def correct_a_grade(data_dir: Path) -> None:
     """Give one photograph another grade, as a reader who looked again does."""
-    known = Prepared(data_dir).photographs[["image_id", "grade"]]
-    known.loc[known["grade"].idxmin(), "grade"] = 1
-    known.to_csv(data_dir.with_name("corrected.csv"), index=False)
-    split(data_dir, labels=data_dir.with_name("corrected.csv"))
+    labels = parse_table(data_dir / "labels.csv")
+    labels.loc[labels["grade"].idxmin(), "grade"] = 1
+    write_split(data_dir, read_manifest(data_dir), labels, data_dir / "split.csv")
 
 
 def test_a_run_of_corrected_labels_is_made_again_and_nothing_is_lost(study, house, capsys):

@@ -31,10 +31,6 @@ from dr_lib.hardware.cpus import count_cpus
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
 FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
-CORRECTED = (
-    "labels.csv was corrected by `split --labels`; the label table has taken its place: correct"
-    " that, too."
-)
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
@@ -48,7 +44,6 @@ def prepare(
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
-    seed: int | None = None,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     dask: str = "",
@@ -68,8 +63,7 @@ def prepare(
             `<out>.private`.
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
-        scheme, seed: of `splits.split_photographs`; default random and 0, or as the folder was
-            divided before.
+        scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
         shard_size: photographs per shard.
         workers: processes; default one per core.
         dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under
@@ -147,7 +141,7 @@ def prepare(
                 "parameters": parameters,
                 "data_kind": "synthetic" if is_sample else "photographs",
                 "patients": labels.patients,
-                "notices": labels.notices + [CORRECTED] * ("labels" in earlier),
+                "notices": labels.notices,
                 "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
                 "rejected": reasons.to_dict(),
@@ -159,9 +153,6 @@ def prepare(
                 },
                 "splits": earlier["splits"],
             }
-            # asked for once, by the same command
-            if seed == earlier["splits"].get("split.csv", {}).get("seed"):
-                seed = None
             copies = _find_copies(crops[crops["reason"] == ""])
             try:
                 write_split(
@@ -170,7 +161,6 @@ def prepare(
                     table[[name for name in (*LABELS, *FACTS) if name in table]],
                     out / "split.csv",
                     scheme=scheme,
-                    seed=seed,
                     copies=copies,
                 )
             except LabelTableError as error:
