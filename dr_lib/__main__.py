@@ -619,12 +619,6 @@ def price(
     required=True,
     help="prepared folder to calibrate with and to judge by",
 )
-@click.option(
-    "--split",
-    default="split.csv",
-    show_default=True,
-    help="split table that the model was trained with",
-)
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option(
     "--format",
@@ -639,7 +633,6 @@ def price(
 def export(
     model: Path,
     data_dir: Path,
-    split: str,
     out: Path,
     formats: tuple[str, ...],
     force: bool,
@@ -650,14 +643,15 @@ def export(
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
-    from dr_lib.data.prepared.folder import Prepared
+    from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
     from dr_lib.serving.grader.folder import read_folder
 
-    size = read_folder(model).facts["image_size"]
-    prepared = Prepared(data_dir, split)
+    facts = read_folder(model).facts
+    size = facts["image_size"]
+    prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
     # decodes the few that are taken
     calibration = prepared.load("train", size, stream=True)
     test = prepared.load("test", size)
@@ -675,9 +669,7 @@ def export(
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(
-            test.images, test.grade, test.patient_id, split_sha256, test.image_id
-        ),
+        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256),
         force=force,
         say=click.echo,
     )
@@ -708,15 +700,6 @@ def export(
     help="processes  [default: one per core where there are many files]",
 )
 @click.option(
-    "--data",
-    "data_dir",
-    type=PATH,
-    help="prepared folder that the model learned from: marks what it knows",
-)
-@click.option(
-    "--split", default="split.csv", show_default=True, help="split table of a prepared folder"
-)
-@click.option(
     "--external",
     is_flag=True,
     help="the model learned from no photograph of this prepared folder",
@@ -726,8 +709,6 @@ def predict(
     images: tuple[Path, ...],
     out: Path,
     workers: int | None,
-    data_dir: Path | None,
-    split: str,
     external: bool,
 ) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to
@@ -740,42 +721,20 @@ def predict(
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
-        if data_dir:
-            raise click.UsageError(
-                "--data is for photographs in files, which do not say where they are from"
-            )
         grade_prepared(
             read_folder(model),
             images[0],
             out,
-            split=split,
             is_external=external,
             progress=_bar("grading"),
         )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
-    graded = grade_files(
-        read_folder(model),
-        images,
-        out,
-        data_dir=data_dir,
-        split=split,
-        workers=workers,
-        progress=_bar("grading"),
+    reasons = grade_files(
+        read_folder(model), images, out, workers=workers, progress=_bar("grading")
     )
-    click.echo(f"wrote {out}; {graded.reasons.total()} photographs could not be graded")
-    for reason, number in graded.reasons.most_common():
+    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
-    if number := graded.in_training["yes"]:
-        click.echo(
-            f"the model learned from {number} of them (in_training): their grades say nothing of"
-            " its accuracy"
-        )
-    if number := graded.in_training["unknown"]:
-        click.echo(
-            f"whether the model learned from {number} of them is not known, so the grades say"
-            " nothing of its accuracy: --data with the prepared folder that it learned from, and"
-            " another --out, marks them"
-        )
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -19,7 +19,6 @@ model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained netwo
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 # data
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or sample
-split: str = "split.csv"  # split table of that folder, the one that the model was trained with
 # export
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
 force: bool = False  # write what the gate refuses, or cannot judge, too
@@ -97,21 +96,19 @@ print(f"weights: {source.facts['weights']}")
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-prepared = Prepared(data_dir, split)
+prepared = Prepared(data_dir, find_split(data_dir, source.facts["split_sha256"]))
 described = prepared.describe()
 data_kind = described["data_kind"]
 calibration = prepared.load("train", image_size, stream=True).images[:100]
 test = prepared.load("test", image_size)
-labelled = Labelled(
-    test.images, test.grade, test.patient_id, described["split_sha256"], test.image_id
-)
+labelled = Labelled(test.images, test.grade, test.patient_id, described["split_sha256"])
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]

@@ -102,6 +102,15 @@ def describe_data(
     }
 
 
+def find_split(data_dir: Path, split_sha256: str) -> str:
+    """Name of the split table of that SHA-256 in a prepared folder; split.csv if none is."""
+    manifest = read_manifest(data_dir)
+    for path in sorted(Path(data_dir).glob("*.csv")):
+        if describe_data(data_dir, path.name, manifest)["split_sha256"] == split_sha256:
+            return path.name
+    return "split.csv"
+
+
 class Photographs(NamedTuple):
     """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
 
