@@ -127,7 +127,6 @@ def sample() -> None:
     type=PATH,
     help="folder for what names files or patients  [default: OUT.private]",
 )
-@click.option("--layout", default="auto", show_default=True, help="name of a known data set")
 @click.option(
     "--size",
     default=299,

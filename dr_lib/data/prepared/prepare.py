@@ -40,7 +40,6 @@ def prepare(
     out: Path,
     *,
     private: Path | None = None,
-    layout: str = "auto",
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
@@ -57,7 +56,7 @@ def prepare(
     photographs of the table anew; patients stay on their side of the split.
 
     Args:
-        images, labels, layout: of `tables.read_labels`.
+        images, labels: of `tables.read_labels`.
         out: folder to write, new, empty or prepared before with the same method and size.
         private: folder for the salt of the pseudonyms and what names files, mode 0700; default
             `<out>.private`.
@@ -83,7 +82,7 @@ def prepare(
     """
     images = Path(images).absolute()
     out = Path(out)
-    labels = read_labels(images, None if labels is None else Path(labels), layout=layout)
+    labels = read_labels(images, None if labels is None else Path(labels))
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
     is_sample = labels.layout == "sample"

@@ -488,14 +488,6 @@ def test_what_was_rejected_is_said_where_the_rest_cannot_be_divided(photographs)
     )
 
 
-def test_a_full_disk_stops_it_before_time_is_spent(photographs, monkeypatch):
-    """Too little room is said at once, with what is needed."""
-    usage = type("usage", (), {"free": 2**18})
-    monkeypatch.setattr("shutil.disk_usage", lambda path: usage)
-    with pytest.raises(DrError, match="MiB free, 40 records need"):
-        run(photographs)
-
-
 def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
     """A write that fails ends in an error that says what to do; started again with room, it
     completes.
