@@ -94,14 +94,12 @@ def main(debug: bool) -> None:
 
 
 @main.command()
-@click.option(
-    "--out", type=PATH, default=ROOT / "papermill_runs" / "sample", help="folder to write"
-)
-def sample(out: Path) -> None:
+def sample() -> None:
     """Draw the sample and prepare it."""
     from dr_lib.data.prepared.sample import open_sample
 
-    click.echo(f"sample: {open_sample(out, progress=_bar)}")
+    folder = ROOT / "papermill_runs" / "sample"
+    click.echo(f"sample: {open_sample(folder, progress=_bar)}")
 
 
 @main.command()
@@ -122,7 +120,6 @@ def sample(out: Path) -> None:
     type=PATH,
     help="folder for what names files or patients  [default: OUT.private]",
 )
-@click.option("--layout", default="auto", show_default=True, help="name of a known data set")
 @click.option(
     "--size",
     default=299,
@@ -137,14 +134,6 @@ def sample(out: Path) -> None:
     "--scheme",
     type=click.Choice(["random", "paper", "official"]),
     help="of the split  [default: random]",
-)
-@click.option("--seed", type=int, help="of the split  [default: 0]")
-@click.option(
-    "--shard-size",
-    default=256,
-    show_default=True,
-    type=click.IntRange(1),
-    help="photographs in a shard",
 )
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
 @click.option(
@@ -182,15 +171,7 @@ def prepare(**options) -> None:
 @click.option("--seed", type=int, help="[default: as before]")
 @click.option("--folds", default=5, show_default=True, help="number of folds")
 @click.option(
-    "--labels",
-    type=PATH,
-    help="CSV with image_id, grade and other corrected columns of labels.csv",
-)
-@click.option(
-    "--out",
-    default="split.csv",
-    show_default=True,
-    help="split table; a bare name lies in DATA_DIR",
+    "--out", default="split.csv", show_default=True, help="name of the split table in DATA_DIR"
 )
 @click.option(
     "--records",
@@ -198,15 +179,13 @@ def prepare(**options) -> None:
     help="write the split as labelled TFRecords to this folder, and no split table",
 )
 def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
-    """Divide a prepared folder anew: another seed, corrected labels, folds. No photograph is
-    cropped again.
+    """Divide a prepared folder anew: another seed, folds. No photograph is cropped again;
+    corrected labels are for `prepare`.
     """
     from dr_lib.data.prepared.folder import read_manifest
     from dr_lib.data.prepared.split import export_records, split
 
-    if records and (
-        options["labels"] or any(options[name] is not None for name in ("scheme", "seed"))
-    ):
+    if records and any(options[name] is not None for name in ("scheme", "seed")):
         raise click.UsageError(
             "--records writes a split that is there: divide first, then write the records"
         )
@@ -569,12 +548,6 @@ def price(
     required=True,
     help="prepared folder to calibrate with and to judge by",
 )
-@click.option(
-    "--split",
-    default="split.csv",
-    show_default=True,
-    help="split table that the model was trained with",
-)
 @click.option("--out", type=PATH, required=True, help="gets a folder per format")
 @click.option(
     "--format",
@@ -589,7 +562,6 @@ def price(
 def export(
     model: Path,
     data_dir: Path,
-    split: str,
     out: Path,
     formats: tuple[str, ...],
     force: bool,
@@ -600,14 +572,15 @@ def export(
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
     import_tensorflow()
-    from dr_lib.data.prepared.folder import Prepared
+    from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
     from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
     from dr_lib.serving.grader.folder import read_folder
 
-    size = read_folder(model).facts["image_size"]
-    prepared = Prepared(data_dir, split)
+    facts = read_folder(model).facts
+    size = facts["image_size"]
+    prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
     # decodes the few that are taken
     calibration = prepared.load("train", size, stream=True)
     test = prepared.load("test", size)
@@ -625,9 +598,7 @@ def export(
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(
-            test.images, test.grade, test.patient_id, split_sha256, test.image_id
-        ),
+        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256),
         force=force,
         say=click.echo,
     )
@@ -658,15 +629,6 @@ def export(
     help="processes  [default: one per core where there are many files]",
 )
 @click.option(
-    "--data",
-    "data_dir",
-    type=PATH,
-    help="prepared folder that the model learned from: marks what it knows",
-)
-@click.option(
-    "--split", default="split.csv", show_default=True, help="split table of a prepared folder"
-)
-@click.option(
     "--external",
     is_flag=True,
     help="the model learned from no photograph of this prepared folder",
@@ -676,8 +638,6 @@ def predict(
     images: tuple[Path, ...],
     out: Path,
     workers: int | None,
-    data_dir: Path | None,
-    split: str,
     external: bool,
 ) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to
@@ -690,42 +650,20 @@ def predict(
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
-        if data_dir:
-            raise click.UsageError(
-                "--data is for photographs in files, which do not say where they are from"
-            )
         grade_prepared(
             read_folder(model),
             images[0],
             out,
-            split=split,
             is_external=external,
             progress=_bar("grading"),
         )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
-    graded = grade_files(
-        read_folder(model),
-        images,
-        out,
-        data_dir=data_dir,
-        split=split,
-        workers=workers,
-        progress=_bar("grading"),
+    reasons = grade_files(
+        read_folder(model), images, out, workers=workers, progress=_bar("grading")
     )
-    click.echo(f"wrote {out}; {graded.reasons.total()} photographs could not be graded")
-    for reason, number in graded.reasons.most_common():
+    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
-    if number := graded.in_training["yes"]:
-        click.echo(
-            f"the model learned from {number} of them (in_training): their grades say nothing of"
-            " its accuracy"
-        )
-    if number := graded.in_training["unknown"]:
-        click.echo(
-            f"whether the model learned from {number} of them is not known, so the grades say"
-            " nothing of its accuracy: --data with the prepared folder that it learned from, and"
-            " another --out, marks them"
-        )
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

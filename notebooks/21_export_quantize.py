@@ -19,7 +19,6 @@ model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained netwo
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 # data
 data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or sample
-split: str = "split.csv"  # split table of that folder, the one that the model was trained with
 # export
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
 force: bool = False  # write what the gate refuses, or cannot judge, too
@@ -97,21 +96,19 @@ print(f"weights: {source.facts['weights']}")
 # Scales of int8 come from crops of the training split; the gate judges by the test split.
 
 # %%
-from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
-prepared = Prepared(data_dir, split)
+prepared = Prepared(data_dir, find_split(data_dir, source.facts["split_sha256"]))
 described = prepared.describe()
 data_kind = described["data_kind"]
 calibration = prepared.load("train", image_size, stream=True).images[:100]
 test = prepared.load("test", image_size)
-labelled = Labelled(
-    test.images, test.grade, test.patient_id, described["split_sha256"], test.image_id
-)
+labelled = Labelled(test.images, test.grade, test.patient_id, described["split_sha256"])
 print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
 
 # %% [markdown]
@@ -181,74 +178,25 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 from dr_lib.serving.export import timing
 from dr_lib.serving.export.runtimes import RUNTIMES
 
-written = {row.format: Path(row.folder) for row in exported.itertuples() if row.folder}
-written["keras"] = source.path
+written = {
+    row.format: read_folder(Path(row.folder)).artifact
+    for row in exported.itertuples()
+    if row.folder
+}
+written["keras"] = source.artifact
 paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
 if not find_spec("openvino"):
     paths = {name: path for name, path in paths.items() if not name.startswith("openvino")}
-if "avx512_bf16" not in timing.read_cpu_flags():
-    paths.pop("openvino_bf16", None)
 times = timing.compare_latency(
     paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads
 )
 reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
-speed = pd.DataFrame([timing.pair_latency(times, name, reference) for name in paths])
-columns = ["runtime", "ms", "speedup", "speedup_low", "speedup_high", "n"]
-speed[columns].sort_values("ms").set_index("runtime").map("{:.3g}".format)
+speed = timing.pair_latency(times, reference).sort_values("ms")
+speed.map("{:.3g}".format)
 
 # %%
-import seaborn as sns
-
-from dr_lib.figures.style import open_panels, space_ticks
-
-figure, (ax,) = open_panels(1)
-sns.pointplot(
-    times,
-    x="ms",
-    y="runtime",
-    order=speed.sort_values("ms")["runtime"],
-    estimator="median",
-    errorbar=("pi", 50),
-    linestyle="none",
-    color="#404040",
-    capsize=0.3,
-    ax=ax,
-)
-ax.set(xscale="log", xlabel="one prediction, median and quartiles [ms]", ylabel="")
-space_ticks(ax, "en", "x")
-figure.suptitle(f"{model}, {image_size} px")
-figure
-
-# %% [markdown]
-# Where does the time go? The paper left profiling to future work. OpenVINO counts the time of each
-# operation, a convolution together with its normalisation and activation; what `model.predict` adds
-# to the SavedModel lies outside all layers.
-
-# %%
-from dr_lib.serving.export.runtimes import compile_openvino
-
-overhead = timing.pair_latency(times, "keras_predict", reference)
-print(
-    f"model.predict: {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more than {reference}"
-)
-profile = pd.DataFrame(columns=["layer", "ms"])
-if "openvino_float32" in paths:
-    artifact = read_folder(paths["openvino_float32"]).artifact
-    request = compile_openvino(artifact, "float32", 1, PERF_COUNT=True).create_infer_request()
-    calls = timing.time_runtime(
-        lambda images: request.infer([images]), test.images[0], num_calls=50, warmup=0
-    )
-    # by layer, without its scopes
-    pattern = r"^[^/]+/(?:base_\d+/)?(\w+?)(?:_bn)?(?:_\d+)?/"
-    layers = pd.Series([info.node_name for info in request.profiling_info])
-    ms = pd.Series([1e3 * info.real_time.total_seconds() for info in request.profiling_info])
-    layers = layers.str.extract(pattern)[0].fillna(layers)
-    ms = ms.groupby(layers, sort=False).sum()
-    ms["outside the layers"] = calls.mean() - ms.sum()
-    profile = ms.rename_axis("layer").rename("ms").reset_index()
-    figure, (ax,) = open_panels(1)
-    sns.barplot(profile.nlargest(12, "ms"), x="ms", y="layer", color="#949494", ax=ax)
-    ax.set(title=f"{model}: the 12 largest of {calls.mean():.2f} ms", xlabel="time [ms]")
+title = f"{model}, {image_size} px: one prediction, median [ms]"
+_ = speed["ms"].plot.barh(title=title, color="#404040", ylabel="")
 
 # %% [markdown]
 # The row, and the tables beside it.
@@ -256,8 +204,6 @@ if "openvino_float32" in paths:
 # %%
 exported.drop(columns="folder").to_csv(run.folder / "exported.csv", index=False)
 times.to_csv(run.folder / "times.csv", index=False)
-if len(profile):
-    profile.to_csv(run.folder / "profile.csv", index=False)
 names = ("model", "image_size", "num_parameters", "weights")
 row = run.finish(
     **{
@@ -267,10 +213,7 @@ row = run.finish(
         "data_kind": data_kind,
         **{f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()},
         **{f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()},
-        **{
-            f"{name}_ms": float(ms)
-            for name, ms in times.groupby("runtime")["ms"].median().items()
-        },
+        **{f"{name}_ms": float(ms) for name, ms in speed["ms"].items()},
     }
 )
 print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
@@ -281,7 +224,8 @@ print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'expo
 # %%
 from dr_lib.markdown import escape
 
-fastest = speed.loc[speed["ms"].idxmin()]
+fastest = speed.iloc[0]
+overhead = speed.loc["keras_predict"]
 refused = exported.loc[~exported["passes"], "format"]
 verdict = "the gate lets every format through"
 if len(refused):
@@ -292,9 +236,9 @@ if not is_trained:
     verdict = "the network is untrained, so nothing is said of its accuracy"
 smallest = exported["artifact_mib"].min()
 Markdown(
-    f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.runtime} "
+    f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.name} "
     f"with **{fastest.ms:.2f} ms** a prediction, **{fastest.speedup:.1f} times** as fast as "
-    f"{reference}; `model.predict` takes {overhead.ms:.1f} ms. "
+    f"{reference}; `model.predict` takes {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more. "
     f"The smallest artifact has {smallest:.2f} MiB, the SavedModel "
     f"{exported.set_index('format')['artifact_mib']['savedmodel']:.2f}; {verdict}."
 )

@@ -159,18 +159,13 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
     checked = []
     for part, images, labels in (("train", *arrays[:2]), ("test", *arrays[2:])):
         num_images = len(images)
-        name = f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
         is_shape = images.shape[1:] in (shape, shape[:2] if shape[2] == 1 else shape)
-        if images.dtype != np.uint8 or not is_shape or not num_images:
-            raise DrError(f"{name} {labels.shape}, the images not uint8 (n, {shape})")
-        if (
-            labels.shape not in ((num_images,), (num_images, 1))
-            or labels.dtype.kind not in "iu"
-        ):
-            raise DrError(f"{name} {labels.shape}, the labels not {num_images} integers")
-        if labels.min() < 0 or labels.max() >= NUM_CLASSES:
+        are_digits = labels.dtype.kind in "iu" and np.isin(labels, range(NUM_CLASSES)).all()
+        are_all = num_images and labels.shape in ((num_images,), (num_images, 1))
+        if images.dtype != np.uint8 or not (is_shape and are_digits and are_all):
             raise DrError(
-                f"{path}: y_{part} holds {labels.min()} to {labels.max()}, not 0 to 9"
+                f"{path}: x_{part} is {images.dtype} {images.shape}, y_{part} {labels.dtype}"
+                f" {labels.shape}: give uint8 (n, {shape}) and n labels from 0 to 9"
             )
         checked += [images.reshape(-1, *shape), labels.ravel().astype(np.int64)]
     return checked

@@ -120,38 +120,6 @@ def draw_eye(
     return _photograph(np.maximum(retina, np.uint8(look.black)), lesions, eye, look, rng)
 
 
-def draw_odd_files(seed: int = 0) -> dict[str, bytes]:
-    """Draw one eye, and make files of it as they turn up in folders; half cannot be used."""
-    rng = np.random.default_rng(seed)
-    look = draw_look(rng)._replace(width=1024, height=768, coverage=0.9, quality=90)
-    image, (x, y, radius), _ = draw_eye(1, "right", look, rng)
-    outside = (
-        np.hypot(np.arange(look.width) - x, np.arange(look.height)[:, None] - y) > radius + 1
-    )
-    left = round(x - 0.5 * radius)
-    top = round(y - 0.5 * radius)
-    part = image[top : top + round(radius), left : left + round(radius)]
-    page = np.full_like(image, 250)
-    for line in range(60, look.height, 40):
-        cv2.putText(
-            page, "Words, as on a page of a report", (60, line), 0, 1.2, (30, 30, 30), 2
-        )
-    pictures = {
-        "white around it": np.where(outside[..., None], np.uint8(245), image),
-        "squashed": cv2.resize(image, (look.width, 600), interpolation=cv2.INTER_AREA),
-        "a part, enlarged": cv2.resize(part, (768, 768)),
-        "a closed shutter": np.full_like(image, look.black),
-        "a page": page,
-    }
-    whole = _encode(image, look.quality)
-    return {
-        **{name: _encode(picture, look.quality) for name, picture in pictures.items()},
-        "cut short late": whole[: len(whole) * 3 // 4],
-        "cut short early": whole[: len(whole) // 4],
-        "a text file": b"not a picture",
-    }
-
-
 def _encode(image, quality):
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()

@@ -53,27 +53,19 @@ def count_cpus(root: Path = Path("/")) -> int:
 
 
 def _read_quotas(root: Path) -> Iterator[float]:
-    """CPUs that each cgroup of this process grants it, of version 2 and of version 1, up to the
-    outermost in sight.
+    """CPUs that each cgroup of this process grants it, up to the outermost in sight.
 
     A container may see its own cgroup as the outermost, under another path than /proc says.
     """
     mounted = root / "sys/fs/cgroup"
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = mounted / "cpu" if controllers else mounted
-        group = top / path.lstrip("/")
-        for folder in [group, *group.parents][: len(group.parts) - len(top.parts) + 1]:
-            if controllers:
-                quota, period = (
-                    read_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period")
-                )
-            else:
-                quota, _, period = read_text(folder / "cpu.max").partition(" ")
-            if quota.strip().isdigit() and int(period):  # neither max nor -1: no limit
-                yield int(quota) / int(period)
+    path = read_text(root / "proc/self/cgroup").strip().rpartition("0::")[2]
+    group = mounted / path.lstrip("/")
+    for folder in [group, *group.parents]:
+        quota, _, period = read_text(folder / "cpu.max").partition(" ")
+        if quota.isdigit() and int(period):  # not max: no limit
+            yield int(quota) / int(period)
+        if folder == mounted:
+            break
 
 
 def read_text(path: Path) -> str:

@@ -13,15 +13,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from dr_lib.command import write_command
-from dr_lib.hardware.cloud import find_tpu_worker
 from dr_lib.hardware.facts import HardwareError
 
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
 RANK = "DR_LIB_MACHINE"
-# by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
+# by the names of JAX's own detection of clusters: a step of Slurm
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
-TPU = ("TPU_WORKER_HOSTNAMES", "TPU_WORKER_ID")
 MEET_S = (
     300  # until all have to be there: machines boot, and kernels start, at different speeds
 )
@@ -44,8 +42,7 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; without any, this is
-    the only machine.
+    """Find the place that DR_LIB_* give, or Slurm; without any, this is the only machine.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.
@@ -62,12 +59,7 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
         return Place(int(rank), int(count), coordinator)
     if all(name in environment for name in SLURM):
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
-    if all(name in environment for name in TPU):
-        return Place(
-            int(environment["TPU_WORKER_ID"]),
-            len(environment["TPU_WORKER_HOSTNAMES"].split(",")),
-        )
-    return Place(*find_tpu_worker())
+    return Place()
 
 
 def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:

@@ -98,9 +98,9 @@ class Plan:
             reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
         reasons.append(f"{self.precision}: mode {self.request.mode} on this {self.accelerator}")
         reasons.append(self._explain_input())
-        if self.request.mode != "paper":
-            reasons += self._explain_speed()
-        return reasons
+        place = "device" if self.on_device else "host"
+        steps = f"{self.steps_per_execution} steps per call of the device"
+        return [*reasons, f"{steps}, photographs on the {place}"]
 
     def _explain_input(self) -> str:
         size = f"decoded, the photographs take {self.request.data_gib:.2g} GiB"
@@ -109,22 +109,6 @@ class Plan:
         if self.request.input != "auto":
             why = "asked for"
         return f"input from {self.input}: {size}; {why}"
-
-    def _explain_speed(self) -> list[str]:
-        if self.strategy == "MirroredStrategy":
-            lost = "one step per call, photographs on the host, no XLA"
-            return [f"{lost}: {self.strategy} fails with them"]
-        memory = _find_device_memory(self.facts, self.accelerator)
-        why = f"{self.request.data_gib:.2g} of {memory:.0f} GiB"
-        if self.input == "stream":
-            why = "they are streamed"
-        elif self.num_machines > 1 or not self.request.may_keep:
-            why = "there they are cached, or go to several machines"
-        place = "device" if self.on_device else "host"
-        return [
-            f"{self.steps_per_execution} steps per call of the device",
-            f"photographs on the {place}: {why}",
-        ]
 
 
 def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008

@@ -61,7 +61,7 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = command.add_argument
     add("command", choices=["serve"], help="what SageMaker has a container do")
-    add("--model", type=Path, default=model, help="model folder or .tar.gz of one")
+    add("--model", type=Path, default=model, help="model folder")
     add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
     add("--port", type=int, default=port, help="port to listen at")
     add("--threads", type=int, default=count_cpus(), help="predictions at a time")

@@ -3,7 +3,6 @@ colours.
 """
 
 import shutil
-from contextlib import suppress
 
 import cv2
 import numpy as np
@@ -16,13 +15,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.synthetic import (
     choose_grades,
     draw_eye,
     draw_look,
     draw_masks,
-    draw_odd_files,
     draw_sample,
 )
 
@@ -169,19 +166,3 @@ def test_the_masks_are_those_of_the_drawn_lesions(sample):
     masks = draw_masks(sample, [7, 2])
     assert [mask.any() for mask in masks] == [labels["grade"][5] > 0, labels["grade"][0] > 0]
     assert masks[0].shape == cv2.imread(str(sample / labels["image"][5])).shape[:2]
-
-
-def test_odd_files_show_what_can_become_of_one():
-    """Half are used, each with the status that its name says; half are refused with a reason."""
-    used = {}
-    for name, encoded in draw_odd_files().items():
-        with suppress(NoFundusError, UnreadableImageError):
-            used[name] = crop_fundus(encoded).status
-    assert used == {
-        "white around it": "ok",
-        "squashed": "ellipse",
-        "a part, enlarged": "full_frame",
-        "cut short late": "clipped+truncated",
-    }
-    refused = {"a closed shutter", "a page", "cut short early", "a text file"}
-    assert set(draw_odd_files()) - set(used) == refused

@@ -1,4 +1,4 @@
-"""Several machines: which one this is, as the user, Slurm, Kubernetes or Cloud TPU says."""
+"""Several machines: which one this is, as the user or Slurm says."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,6 @@ STEP = {
     "SLURM_PROCID": "1",
 }
 STEP["SLURM_LOCALID"] = "0"
-POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
 
 
 @pytest.mark.parametrize(
@@ -27,11 +26,6 @@ POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
         (STEP, Place(1, 2, "")),
         # a job, not a step
         ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1, "")),
-        (POD, Place(2, 4, "")),
-        (
-            {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"},
-            Place(0, 1, ""),
-        ),  # Kaggle's
     ],
 )
 def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, place):

@@ -202,13 +202,10 @@ def test_photographs_stay_on_the_host_where_they_do_not_fit():
     ],
 )
 def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, asked, chosen):
-    """Half of the memory is for decoded photographs; streamed ones are not on the device, and
-    the plan says why.
-    """
+    """Half of the memory is for decoded photographs; streamed ones are not on the device."""
     facts = COLAB_T4._replace(memory_gib=memory_gib, gpu_memory_gib=80.0)
     plan = TrainingConfig("", mode="fast", image_size=299, input=asked).plan(facts, num_images)
     assert plan.input == chosen and not (plan.on_device and chosen == "stream")
-    assert any("streamed" in reason for reason in plan.reasons) == (chosen == "stream")
     assert any(f"input from {chosen}" in reason for reason in plan.reasons)
 
 

@@ -1,7 +1,6 @@
 """The public fundus data sets, as datasets.csv knows their label files."""
 
 import csv
-import re
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,13 +26,6 @@ SPLITS = {
     "test": "test",
     "testing": "test",
     "": "",
-}
-STAGES = {
-    "mild nonproliferative": 1,
-    "moderate nonproliferative": 2,
-    "severe nonproliferative": 3,
-    "proliferative": 4,
-    "severe proliferative": 4,
 }
 NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
 
@@ -80,28 +72,3 @@ def read_names(names: pd.Series) -> pd.DataFrame:
     """Read patient and eye from names like 10_left.jpeg; of other names both are empty."""
     parts = names.str.extract(NAME).fillna("")
     return parts.assign(eye=parts["eye"].str.lower())
-
-
-def grade_keywords(keywords: str) -> tuple[str, str]:
-    """Grade one eye by ODIR-5K's diagnostic keywords: "0" to "4", or a reason.
-
-    Mild, moderate and severe nonproliferative retinopathy are 1, 2 and 3, proliferative is 4; the
-    highest stage counts, also beside other diseases or a remark on quality. "normal fundus" is 0.
-    No grade is guessed from the rest: retinopathy that is only suspected or has no stage, a picture
-    of no use, other diseases alone.
-    """
-    text = re.sub("non[ -]proliferative", "nonproliferative", keywords.casefold())
-    words = {
-        re.sub("( diabetic)? retinopathy$", "", word.strip())
-        for word in re.split("[\uff0c,]", text)
-    }
-    if grades := [grade for stage, grade in STAGES.items() if stage in words]:
-        return str(max(grades)), ""
-    if re.search("suspi?[a-z]+ [^\uff0c,]*(diabetic|proliferative)", text):
-        return "", "no grade: retinopathy only suspected"
-    if "diabetic retinopathy" in text:
-        return "", "no grade: retinopathy without a stage"
-    if "normal fundus" in words:
-        return "0", ""
-    useless = re.search("low image quality|no fundus image|anterior segment|invisible", text)
-    return "", "ungradable" if useless else "no grade: another disease alone"

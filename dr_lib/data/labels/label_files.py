@@ -13,7 +13,6 @@ from dr_lib.data.labels.datasets import (
     EYES,
     SPLITS,
     Part,
-    grade_keywords,
     read_names,
     read_parts,
 )
@@ -75,7 +74,6 @@ def find_sources(
     label_files: list[Path],
     folders: Iterable[str],
     *,
-    layout: str = "auto",
     is_given: bool = False,
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
@@ -83,9 +81,7 @@ def find_sources(
     Args:
         label_files: the CSV, TXT and XLS files under the root, or the one that the user gave.
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
-        layout: name of a layout, or auto.
-        is_given: the user gave the label file: photographs may then lie in any folder, and the file
-            may have any name if the layout is named.
+        is_given: the user gave the label file: photographs may then lie in any folder.
 
     Returns:
         The layout's name, its label files, and sentences to show the user.
@@ -93,34 +89,22 @@ def find_sources(
     Raises:
         LabelTableError: no layout fits, several do, or the set cannot be used.
     """
-    layouts = list(dict.fromkeys(part.layout for part in read_parts()))
-    if layout not in ("auto", *layouts):
-        raise LabelTableError(
-            f"there is no layout {layout!r}: choose auto or one of {', '.join(layouts)}"
-        )
     tables = {path: _read_any(path) for path in label_files}
     *public, own = read_parts()
-    candidates = [public, [own]]
-    if layout != "auto":
-        candidates = [[part for part in read_parts() if part.layout == layout]]
-    # the best known first; then, of the user's own file, with photographs anywhere; then the layout
-    # that the user named, whatever the file is called
-    attempts = [(True, False), (True, True)] if is_given else [(True, False)]
-    if is_given and layout != "auto":
-        attempts.append((False, True))
-    for by_name, anywhere in attempts:
-        for parts in candidates:
+    # of a file that the user gave, with photographs anywhere, too
+    for anywhere in (False, True)[: 1 + is_given]:
+        for parts in (public, [own]):
             sources = [
                 Source(part, path, table, "" if anywhere else _find_folder(part, folders))
                 for part in parts
                 for path, table in tables.items()
-                if (not by_name or _has_name(part, path)) and part.columns <= set(table)
+                if _has_name(part, path) and part.columns <= set(table)
             ]
             if any(source.folder is not None for source in sources):
-                return _choose_layout(sources if by_name else sources[:1])
+                return _choose_layout(sources)
     if is_given:
         read_label_file(label_files[0])  # an empty file is to be called empty
-    raise LabelTableError(_explain(layout, layouts, tables))
+    raise LabelTableError(_explain(tables))
 
 
 def _read_any(path: Path) -> pd.DataFrame:
@@ -147,32 +131,20 @@ def _has_name(part: Part, path: Path) -> bool:
     )
 
 
-def _explain(layout: str, layouts: list[str], tables: dict[Path, pd.DataFrame]) -> str:
-    """Say why none of the label files will do, by their columns: their names may be patients'."""
-    own = read_parts()[-1]
+def _explain(tables: dict[Path, pd.DataFrame]) -> str:
+    """Say why none of the label files will do; their names, and what stands where a header
+    lacks, may be patients'.
+    """
+    own = read_parts()[-1].columns
     for path, table in tables.items():
-        columns = set(table)
-        is_known = any(part.columns and part.columns <= columns for part in read_parts())
-        if columns & own.columns and not is_known:
-            missing = ", ".join(sorted(own.columns - columns))
+        if own & set(table) and own - set(table):
+            missing = ", ".join(sorted(own - set(table)))
             return f"{path.name}: missing: {missing}; it has the columns {', '.join(table)}"
-    described = [_describe_columns(path, table) for path, table in [*tables.items()][:5]]
+    layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()))
     return (
-        f"no label table with photographs for layout {layout}; label files found: {len(tables)}"
-        f" ({'; '.join(dict.fromkeys(described)) or 'none'}). Needed: the columns image and grade"
-        " (patient, eye and split where known), or the files of one of"
-        f" {', '.join(layouts)}"
+        f"no label table with photographs; label files found: {len(tables)}. Needed: the columns"
+        f" image and grade (patient, eye and split where known), or the files of one of {layouts}"
     )
-
-
-def _describe_columns(path: Path, table: pd.DataFrame) -> str:
-    """List the columns, but not where the header is missing and they are a photograph's row."""
-    is_row = any(
-        re.fullmatch(r"[\d.]+", name) or cut_suffix(name) != name.casefold() for name in table
-    )
-    if path.suffix.lower() == ".txt" or is_row or table.columns.empty:
-        return "no header"
-    return f"columns {', '.join(table)}"
 
 
 def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]:
@@ -181,14 +153,14 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
     layouts = list(dict.fromkeys(source.part.layout for source in used))
     if len(layouts) > 1:
         raise LabelTableError(
-            f"found the data sets {' and '.join(layouts)}: say which one with layout="
+            f"found the data sets {' and '.join(layouts)}: give the folder of one, or --labels"
         )
     if used[0].part.refusal:
         raise LabelTableError(used[0].part.refusal)
     if len({source.part for source in used}) < len(used):
         files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
         raise LabelTableError(
-            f"found several label tables of {layouts[0]}: {files}. Say which with labels="
+            f"found several label tables of {layouts[0]}: {files}. Say which with --labels"
         )
     notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
     for source in sources:
@@ -242,8 +214,6 @@ def read_rows(source: Source) -> pd.DataFrame:
         )
     rows["eye"] = _translate(rows, "eye", EYES, "eye")
     rows["official"] = _translate(rows, "official", SPLITS, "split")
-    if "Keywords" in part.grade:
-        rows[["grade", "reason"]] = [grade_keywords(keywords) for keywords in rows["grade"]]
     if part.ungradable:
         column, _, number = part.ungradable.rpartition("=")
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")

@@ -49,12 +49,6 @@ def parse_hashes(texts: Iterable[str]) -> np.ndarray:
     return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 32)
 
 
-def is_copy(digest: bytes, hashes: np.ndarray) -> bool:
-    """Whether a perceptual hash is nearly one of the others, (n, 32) uint8."""
-    differing = np.bitwise_count(hashes ^ np.frombuffer(digest, np.uint8)).sum(axis=1)
-    return bool((differing <= THRESHOLD).any())
-
-
 def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
     """Find pairs of photographs that show nearly the same picture.
 

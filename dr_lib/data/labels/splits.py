@@ -1,7 +1,7 @@
 """Divide groups of patients into train, validation and test, or into folds, stratified by grade."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -25,7 +25,7 @@ def split_photographs(
     scheme: str = "random",
     seed: int = 0,
     folds: int = 5,
-    kept: Sequence[Mapping[str, str]] = (),
+    kept: Mapping[str, str] = {},  # noqa: B006
 ) -> list[pd.DataFrame]:
     """Divide photographs into sides, each group on one side, stratified by grade.
 
@@ -36,8 +36,7 @@ def split_photographs(
     best. The same table and seed give the same split, whatever the pseudonyms.
 
     Groups that an earlier split knows stay where they are, and new ones are drawn beside them. What
-    was on two sides and is one group now is on one: test before validation before train, the first
-    of two folds.
+    was on two sides and is one group now is on one: test before validation before train.
 
     Args:
         table: columns row, image_id, content_id (equal for equal files), patient_id, grade and, for
@@ -50,7 +49,7 @@ def split_photographs(
             or folds, of which each is test once.
         seed: of the draw.
         folds: number of folds.
-        kept: an earlier split of the same scheme, or one for each fold: sides by image_id, and by
+        kept: of an earlier split of the same scheme, which is no folds: sides by image_id, and by
             patient_id.
 
     Returns:
@@ -74,21 +73,18 @@ def split_photographs(
     groups = pd.Index(used["group"].unique())
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
-    num_tables = folds if scheme == "folds" else 1
-    earlier = [_find_sides(used, groups, sides) for sides in kept or [{}] * num_tables]
+    before = _find_sides(used, groups, kept)
     if scheme == "official":
         divided = [used.groupby("group")["official"].first()[groups]]
-    elif scheme == "folds" and kept:
-        divided = _continue_folds(counts, earlier, rng)
     elif scheme == "folds":
         divided = _draw_folds(used, groups, folds, seed)
     else:
-        is_test = earlier[0].map({"train": 0.0, "validation": 0.0, "test": 1.0})
+        is_test = before.map({"train": 0.0, "validation": 0.0, "test": 1.0})
         chosen = _draw(counts, counts.sum(axis=1), TEST, rng, is_test)
         divided = [pd.Series(np.where(chosen, "test", "train"), groups)]
     return [
         _complete(table, counts, sides, before, rng, with_validation=scheme != "paper")
-        for sides, before in zip(divided, earlier, strict=True)
+        for sides in divided
     ]
 
 
@@ -128,23 +124,6 @@ def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) 
     side = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
     rank = side.map({side: rank for rank, side in enumerate(SIDES)})
     return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
-
-
-def _continue_folds(
-    counts: pd.DataFrame, earlier: list[pd.Series], rng: np.random.Generator
-) -> list[pd.Series]:
-    """Keep each group in its fold; give new ones to the fold that most lacks their grades."""
-    tested = np.column_stack([sides == "test" for sides in earlier])
-    fold = np.where(tested.any(axis=1), tested.argmax(axis=1), -1)
-    shares = (counts / counts.sum()).to_numpy()  # of the photographs of each grade
-    filled = np.stack([shares[fold == number].sum(axis=0) for number in range(len(earlier))])
-    for i in rng.permutation(np.flatnonzero(fold < 0)):
-        fold[i] = np.argmin(filled @ shares[i])
-        filled[fold[i]] += shares[i]
-    return [
-        pd.Series(np.where(fold == number, "test", "train"), counts.index)
-        for number in range(len(earlier))
-    ]
 
 
 def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
@@ -239,5 +218,5 @@ def _check_classes(where: str, grades: pd.Series) -> None:
     if referable in (0, len(grades)):
         raise LabelTableError(
             f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}:"
-            " both kinds are needed; give more photographs, or divide anew by another --seed"
+            " both kinds are needed; give more photographs, or another --scheme or --seed"
         )

@@ -38,7 +38,7 @@ class Labels(NamedTuple):
     notices: list[str]  # sentences to show the user
 
 
-def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto") -> Labels:
+def read_labels(images: Path, labels: Path | None = None) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
     A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack
@@ -49,7 +49,6 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
         images: folder of the photographs, or root of a data set; photographs may lie in subfolders.
         labels: the label file; None looks for those of a known data set, or a CSV as above, under
             `images`.
-        layout: name of a data set in datasets.csv, or auto.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -75,7 +74,6 @@ def read_labels(images: Path, labels: Path | None = None, *, layout: str = "auto
     layout, sources, notices = find_sources(
         label_files if labels is None else [Path(labels)],
         set(folders.values()),
-        layout=layout,
         is_given=labels is not None,
     )
     parts = []

@@ -105,7 +105,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
         raise UnreadableImageError(
             "the file is cut short and most of the field of view is missing"
         )
-    crop = turn_upright(_place(image, fov, size), picture.orientation)
+    crop = _turn_upright(_place(image, fov, size), picture.orientation)
     flags = fov.flags | ({"truncated"} if truncated else set())
     return Crop(crop, _find_circle(picture, fov, reduction), "+".join(sorted(flags)) or "ok")
 
@@ -153,7 +153,7 @@ def _choose_sigma(step: float) -> float:
     return float(np.sqrt(-0.5 / np.log(beside / (1 - 2 * beside))))
 
 
-def turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
+def _turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
     """Turn a picture, (height, width, 3), by the EXIF orientation of its file."""
     image = image.transpose(1, 0, 2) if orientation in SWAPPED else image
     image = image[:, ::-1] if orientation in MIRRORED else image

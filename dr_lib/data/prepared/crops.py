@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cache, partial
@@ -37,7 +36,6 @@ from dr_lib.files import replace, write_json
 
 SHARD_SIZE = 256  # photographs
 UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
-BYTES_PER_PIXEL = 0.3  # of a crop's file; JPEGs of quality 95 take 0.2 on average
 
 
 def claim(out: Path, parameters: dict) -> None:
@@ -84,7 +82,7 @@ def crop_photographs(
         The listings of all shards; an earlier label table may have named more photographs.
 
     Raises:
-        DrError: the disk is too small, photographs were changed after they were cropped, other code
+        DrError: photographs were changed after they were cropped, other code
             did it, or a worker died or does not see the photographs.
         ShardError: a shard does not match the manifest.
     """
@@ -117,13 +115,6 @@ def crop_photographs(
 
     if todo:
         _check_code(out, parameters, is_new=not finished)
-        free = shutil.disk_usage(out).free / 2**20
-        needed = len(todo) * BYTES_PER_PIXEL * parameters["size"] ** 2 / 2**20
-        if free < needed:
-            raise DrError(
-                f"{out} has {free:.0f} MiB free, {len(todo)} records need about {needed:.0f} MiB:"
-                " make room or choose another --out"
-            )
         rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
         items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
         crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])

@@ -102,6 +102,15 @@ def describe_data(
     }
 
 
+def find_split(data_dir: Path, split_sha256: str) -> str:
+    """Name of the split table of that SHA-256 in a prepared folder; split.csv if none is."""
+    manifest = read_manifest(data_dir)
+    for path in sorted(Path(data_dir).glob("*.csv")):
+        if describe_data(data_dir, path.name, manifest)["split_sha256"] == split_sha256:
+            return path.name
+    return "split.csv"
+
+
 class Photographs(NamedTuple):
     """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
 
@@ -137,10 +146,10 @@ class Prepared:
             not fit the labels.
     """
 
-    def __init__(self, data_dir: Path, split: str | Path = "split.csv"):
+    def __init__(self, data_dir: Path, split: str = "split.csv"):
         """Read and check all tables."""
         self.path = Path(data_dir)
-        self.split = str(split)
+        self.split = split
         self.manifest = read_manifest(self.path)
         self.size = self.manifest["parameters"]["size"]
         self.is_synthetic = self.manifest["data_kind"] == "synthetic"
@@ -259,7 +268,7 @@ class Prepared:
 
 
 def read_split(
-    data_dir: Path, split: str | Path, labels: pd.DataFrame, files: dict[str, str]
+    data_dir: Path, split: str, labels: pd.DataFrame, files: dict[str, str]
 ) -> pd.DataFrame:
     """Read a split table and see that it fits the labels; see `Prepared`."""
     path = data_dir / split
@@ -291,8 +300,7 @@ def read_split(
             raise ShardError(
                 f"{path.name}: a {kind} stands on two sides (rows {rows}): keep it on one"
             )
-    is_inside = path.parent.resolve() == data_dir.resolve() and path.name in files
-    if is_inside and hash_file(path) != files[path.name]:
+    if split in files and hash_file(path) != files[split]:
         raise ShardError(
             f"{path.name}: altered, it does not match manifest.json (a split of your own needs a"
             " new name)"

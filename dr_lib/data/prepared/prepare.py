@@ -31,10 +31,6 @@ from dr_lib.hardware.cpus import count_cpus
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
 FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
 CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
-CORRECTED = (
-    "labels.csv was corrected by `split --labels`; the label table has taken its place: correct"
-    " that, too."
-)
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
@@ -44,11 +40,9 @@ def prepare(
     out: Path,
     *,
     private: Path | None = None,
-    layout: str = "auto",
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
-    seed: int | None = None,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     dask: str = "",
@@ -62,14 +56,13 @@ def prepare(
     photographs of the table anew; patients stay on their side of the split.
 
     Args:
-        images, labels, layout: of `tables.read_labels`.
+        images, labels: of `tables.read_labels`.
         out: folder to write, new, empty or prepared before with the same method and size.
         private: folder for the salt of the pseudonyms and what names files, mode 0700; default
             `<out>.private`.
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
-        scheme, seed: of `splits.split_photographs`; default random and 0, or as the folder was
-            divided before.
+        scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
         shard_size: photographs per shard.
         workers: processes; default one per core.
         dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under
@@ -89,7 +82,7 @@ def prepare(
     """
     images = Path(images).absolute()
     out = Path(out)
-    labels = read_labels(images, None if labels is None else Path(labels), layout=layout)
+    labels = read_labels(images, None if labels is None else Path(labels))
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
     is_sample = labels.layout == "sample"
@@ -147,7 +140,7 @@ def prepare(
                 "parameters": parameters,
                 "data_kind": "synthetic" if is_sample else "photographs",
                 "patients": labels.patients,
-                "notices": labels.notices + [CORRECTED] * ("labels" in earlier),
+                "notices": labels.notices,
                 "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
                 "rejected": reasons.to_dict(),
@@ -159,9 +152,6 @@ def prepare(
                 },
                 "splits": earlier["splits"],
             }
-            # asked for once, by the same command
-            if seed == earlier["splits"].get("split.csv", {}).get("seed"):
-                seed = None
             copies = _find_copies(crops[crops["reason"] == ""])
             try:
                 write_split(
@@ -170,7 +160,6 @@ def prepare(
                     table[[name for name in (*LABELS, *FACTS) if name in table]],
                     out / "split.csv",
                     scheme=scheme,
-                    seed=seed,
                     copies=copies,
                 )
             except LabelTableError as error:

@@ -5,15 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.errors import DrError
-from dr_lib.serving.grader.folder import ModelFolder
 from dr_lib.statistics.bootstrap import Score, bootstrap_patients, score_auc, score_kappa
 from dr_lib.statistics.equivalence import observations_for_non_inferiority
 from dr_lib.statistics.intervals import Interval
-from dr_lib.training.train_once import PREDICTIONS
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
 # what happened to none of n happens, with 95 % confidence, in 3 / n at most (Hanley and others
@@ -35,52 +32,6 @@ class Labelled(NamedTuple):
     grade: np.ndarray  # (n,) 0-4
     patient_id: np.ndarray  # (n,)
     split_sha256: str = ""  # of the split table that they are from
-    image_id: Sequence[str] = ()
-
-
-def find_why_unjudged(model: ModelFolder, labelled: Labelled) -> str:
-    """Say why photographs cannot judge a trained model: it learned from some, or nobody knows.
-
-    They can where they are the test side of the split that it was trained by. For another split,
-    the predictions that a training leaves beside its model name the photographs that it learned
-    from.
-
-    Returns:
-        The reason; empty where they can judge it, or it was never trained.
-    """
-    if model.facts["split_sha256"] in ("", labelled.split_sha256):
-        return ""
-    path = model.path.parent / PREDICTIONS
-    if path.is_file():
-        offered = pd.read_csv(path, dtype=str, keep_default_na=False)
-        learned = offered[offered["split"].isin(["train", "validation"])]
-        image_id = pd.Series(labelled.image_id, dtype=str)
-        patient_id = pd.Series(labelled.patient_id).astype(str)
-        is_seen = image_id.isin(learned["image_id"]) | patient_id.isin(learned["patient_id"])
-        if is_seen.any():
-            return (
-                f"the model learned from {is_seen.sum()} of these {len(is_seen)} test"
-                " photographs, or their patients"
-            )
-        if image_id.isin(offered["image_id"]).any():  # pseudonyms of one salt
-            return ""
-    return (
-        "the model was trained by another split, and may have learned from these test"
-        " photographs"
-    )
-
-
-def mark_unjudged(row: dict[str, Any], why: str) -> dict[str, Any]:
-    """The gate's row of photographs that cannot judge the model: its scores are no scores."""
-    scores = [name for name in row if name.startswith(("auc_", "kappa_"))]
-    return {
-        **row,
-        **dict.fromkeys(scores, math.nan),
-        "needed_patients": 0,
-        "passes": False,
-        "reason": f"not judged: {why}",
-        "warning": "",
-    }
 
 
 def compare(

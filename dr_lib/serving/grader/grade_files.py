@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.label_files import PICTURES, find_files
-from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import lock
@@ -30,15 +29,7 @@ from dr_lib.training.train_once import PREDICTIONS
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LINE_END = b"\r\n"  # of CSV, RFC 4180
-UNKNOWN = "unknown"  # whether a photograph is in the training; else yes or no
 LEARNED = ("train", "validation")  # sides that a model learns from
-
-
-class Graded(NamedTuple):
-    """The photographs of a table of grades, counted."""
-
-    reasons: Counter[str]  # why some have no grade, numbers in it as "..."
-    in_training: Counter[str]  # yes, no or unknown, of those that have one
 
 
 def grade_files(
@@ -46,11 +37,9 @@ def grade_files(
     paths: Iterable[Path],
     out: Path,
     *,
-    data_dir: Path | None = None,
-    split: str = "split.csv",
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Graded:
+) -> Counter[str]:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
     Each row is on the disk as soon as its photograph is graded. Where the table is there already,
@@ -60,17 +49,16 @@ def grade_files(
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
         out: the CSV, in UTF-8: file, most_probable_grade, probability_0 to probability_4,
-            probability_referable, threshold, referable_at_threshold, in_training (whether the model
-            learned from this picture or a copy of it), fundus (status of the crop), model_version,
-            error (empty where there is a grade). Files stand with their whole path, which no
-            spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to \\udcff.
-        data_dir: the prepared folder that the model learned from, which tells what is in_training;
-            else it is unknown.
-        split: file name of the split table by which it learned.
+            probability_referable, threshold, referable_at_threshold, fundus (status of the crop),
+            model_version, error (empty where there is a grade). Files stand with their whole path,
+            which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
+            \\udcff.
         workers: processes; by default one per core where there are many photographs.
         progress: called with the numbers done and in all.
+
+    Returns:
+        Why some have no grade, numbers in it as "...", and how many.
     """
-    learned = _read_learned(folder, data_dir, split)
     columns = [
         "file",
         "most_probable_grade",
@@ -78,7 +66,6 @@ def grade_files(
         "probability_referable",
         "threshold",
         "referable_at_threshold",
-        "in_training",
         "fundus",
         "model_version",
         "error",
@@ -89,12 +76,6 @@ def grade_files(
     if writing is None:
         raise DrError(f"another predict writes {out}: wait for its end, or name another file")
     kept = _read_kept(out, columns, folder.version)
-    if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
-        raise DrError(
-            f"{out} has rows of which it is not known whether they are in_training: name another"
-            " file"
-        )
-
     todo = [file for name, file in files.items() if name not in kept]
     rows = list(kept.values())
     workers = workers or (count_cpus() if len(todo) >= MANY else 1)
@@ -107,17 +88,12 @@ def grade_files(
         writer = csv.DictWriter(table, columns)
         if not table.tell():
             writer.writeheader()
-        for done, (row, shown) in enumerate(pool(grade, todo), len(files) - len(todo) + 1):
-            if shown and learned is not None:
-                row["in_training"] = "yes" if is_copy(shown, learned) else "no"
+        for done, row in enumerate(pool(grade, todo), len(files) - len(todo) + 1):
             writer.writerow(row)
             table.flush()
             rows.append(row)
             progress(done, len(files))
-    return Graded(
-        Counter(re.sub(r"\d+", "...", row["error"]) for row in rows if row["error"]),
-        Counter(row["in_training"] for row in rows if row["in_training"]),
-    )
+    return Counter(re.sub(r"\d+", "...", row["error"]) for row in rows if row["error"])
 
 
 def grade_prepared(
@@ -125,7 +101,6 @@ def grade_prepared(
     data_dir: Path,
     out: Path,
     *,
-    split: str = "split.csv",
     is_external: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
@@ -141,7 +116,6 @@ def grade_prepared(
         folder: a trained or an exported model, which knows what it learned from.
         data_dir: a prepared folder.
         out: the CSV; see `write_predictions`.
-        split: file name of the split table.
         is_external: the model learned from none of these photographs.
         progress: called with (done, total).
 
@@ -150,7 +124,7 @@ def grade_prepared(
             the model learned from these crops by another split, was made for other crops, or does
             not say what it learned from.
     """
-    prepared = Prepared(data_dir, split)
+    prepared = Prepared(data_dir, find_split(data_dir, folder.facts["split_sha256"]))
     _check_origin(folder.facts, prepared, is_external)
     photographs = prepared.photographs
     sides = (*LEARNED, "test") if is_external else ("validation", "test")
@@ -203,8 +177,7 @@ def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) 
         )
     if not is_external and data["split_sha256"] != facts["split_sha256"]:
         raise DrError(
-            f"the model learned from {data_dir} by another split table than {prepared.split}: give"
-            " it as --split"
+            f"the model learned from {data_dir} by a split table that is not there any more"
         )
 
 
@@ -220,22 +193,6 @@ def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:
                 f"the model learned from {len(both)} {name} of these: that is no external"
                 " validation"
             )
-
-
-def _read_learned(folder: ModelFolder, data_dir: Path | None, split: str) -> np.ndarray | None:
-    """The perceptual hashes, (n, 32) uint8, of what a model learned from; None if not known."""
-    learned_by = folder.facts["split_sha256"]
-    if data_dir is None:
-        return None if learned_by else np.empty((0, 32), np.uint8)  # never trained
-    prepared = Prepared(data_dir, split)
-    if prepared.describe()["split_sha256"] != learned_by:
-        raise DrError(
-            f"the model did not learn by {split} of {data_dir} as it is now: give what it learned"
-            " from, or leave --data out, and in_training is unknown"
-        )
-    table = prepared.photographs
-    digits = "".join(table.loc[table["split"].isin(LEARNED), "perceptual_hash"])
-    return np.frombuffer(bytes.fromhex(digits), np.uint8).reshape(-1, 32)
 
 
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
@@ -302,25 +259,24 @@ def _load(folder: Path, version: str) -> Predictor:
     return Predictor(model, 1, max_pixels=MAX_PIXELS)
 
 
-def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]:
-    """A photograph's row, and the perceptual hash of its crop; empty where there is none."""
-    row = {"file": _write_name(file), "in_training": "", "model_version": version, "error": ""}
+def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
+    """A photograph's row."""
+    row = {"file": _write_name(file), "model_version": version, "error": ""}
     predictor = _load(folder, version)
     try:
-        stored = predictor.store(file)
-        answer = predictor.grade_stored(stored)
+        answer = predictor.grade(file)
     except (DrError, ValueError, OSError) as error:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
             raise DrError(
                 f"{file} is not there any more: bring the folder back, and start again, to go on"
             ) from error
-        return {**row, "error": str(error)}, ""
+        return {**row, "error": str(error)}
     except MemoryError as error:
         raise DrError(
             "too little memory for a photograph: pass --workers 1, to go on"
         ) from error
-    graded = {
+    return {
         **row,
         "most_probable_grade": answer["most_probable_grade"],
         **{
@@ -329,7 +285,5 @@ def _grade(folder: Path, version: str, file: Path) -> tuple[dict[str, Any], str]
         "probability_referable": answer["probability_referable"],
         "threshold": answer["threshold"],
         "referable_at_threshold": answer["referable_at_threshold"],
-        "in_training": UNKNOWN,
         "fundus": answer["fundus"]["status"],
     }
-    return graded, perceptual_hash(stored.encoded)

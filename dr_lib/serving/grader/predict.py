@@ -4,11 +4,10 @@ import base64
 import json
 import platform
 import uuid
-import zlib
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -28,11 +27,9 @@ from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
-MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints, packed and unpacked
+MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG
-URL_SAFE = bytes.maketrans(b"-_", b"+/")  # base64 of RFC 4648, 5 -> that of 4
-CONTENT_ENCODINGS = ("", "identity", "gzip")
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
 # of a progressive JPEG; encoders write 10, and each costs the decoder 4 ms at the most pixels
 # allowed
@@ -61,16 +58,8 @@ def check_media_type(media_type: str, content_encoding: str) -> None:
             "send a photograph with Content-Type image/jpeg or image/png, or in base64 in"
             " application/json",
         )
-    if content_encoding not in CONTENT_ENCODINGS:
-        raise RefusedError(415, "send the body as it is, or with Content-Encoding: gzip")
-
-
-class Stored(NamedTuple):
-    """A photograph as a prepared folder would hold it."""
-
-    crop: Crop
-    encoded: bytes  # the crop's file
-    seconds: float  # that it took
+    if content_encoding not in ("", "identity"):
+        raise RefusedError(415, "send the body as it is, without Content-Encoding")
 
 
 class Predictor:
@@ -137,24 +126,19 @@ class Predictor:
         finally:
             self._idle.put(interpreter)
 
-    def __call__(
-        self, body: bytes, media_type: str = "image/jpeg", content_encoding: str = ""
-    ) -> dict[str, Any]:
+    def __call__(self, body: bytes, media_type: str = "image/jpeg") -> dict[str, Any]:
         """Answer a request as the endpoint does, its JSON as a table.
 
         Args:
             body: as it was sent.
             media_type: one of MEDIA_TYPES; JSON is an object whose `image` holds the file in
                 base64.
-            content_encoding: one of CONTENT_ENCODINGS.
 
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of
                 view.
             MemoryError: there is too little memory to decode it.
         """
-        if content_encoding == "gzip":
-            body = _gunzip(body)
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             _check_photograph(encoded, self.max_pixels)
@@ -165,38 +149,21 @@ class Predictor:
             raise RefusedError(400, str(error)) from error
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Answer for a picture that `crop_fundus` takes, a file or its bytes; see `store`."""
-        return self.grade_stored(self.store(source))
-
-    def store(self, source: Path | bytes) -> Stored:
-        """Crop a picture as `prepare` does.
+        """Answer for a picture, a file or its bytes, which is cropped as `prepare` does and read
+        as training reads it; `referable_at_threshold` alone follows the threshold.
 
         Raises:
             UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
             MemoryError: there is too little memory to decode it.
         """
         start = perf_counter()
-        try:
-            crop = crop_fundus(
-                source, self.facts["crop_size"], method=self.facts["crop_method"]
-            )
-        except (UnreadableImageError, cv2.error) as error:
-            # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
-            np.empty(min(count_bytes(open_picture(source), 1), MAX_MEMORY), np.uint8)
-            if isinstance(error, cv2.error):  # OpenCV's own limits
-                raise UnreadableImageError("the picture is damaged") from error
-            raise
-        return Stored(crop, encode_jpeg(crop.image), perf_counter() - start)
-
-    def grade_stored(self, stored: Stored) -> dict[str, Any]:
-        """Answer for a cropped photograph; `referable_at_threshold` alone follows the threshold."""
-        start = perf_counter()
-        image = decode_jpeg(stored.encoded, self.facts["image_size"])  # as training reads it
+        crop = self._crop(source)
+        image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
         predicted = perf_counter()
         referable = float(sum_referable(probabilities))
-        circle = {name: round(px, 2) for name, px in stored.crop.circle._asdict().items()}
+        circle = {name: round(px, 2) for name, px in crop.circle._asdict().items()}
         threshold = self.facts["threshold"]
         return {
             "most_probable_grade": int(probabilities.argmax()),
@@ -207,12 +174,24 @@ class Predictor:
             "model": self.facts["model"],
             "model_version": self.version,
             "machine": self.machine,
-            "fundus": {"status": stored.crop.status, **circle},
+            "fundus": {"status": crop.status, **circle},
             "timings_ms": {
-                "decode": round(1000 * (stored.seconds + decoded - start), 3),
+                "decode": round(1000 * (decoded - start), 3),
                 "predict": round(1000 * (predicted - decoded), 3),
             },
         }
+
+    def _crop(self, source: Path | bytes) -> Crop:
+        try:
+            return crop_fundus(
+                source, self.facts["crop_size"], method=self.facts["crop_method"]
+            )
+        except (UnreadableImageError, cv2.error) as error:
+            # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
+            np.empty(min(count_bytes(open_picture(source), 1), MAX_MEMORY), np.uint8)
+            if isinstance(error, cv2.error):  # OpenCV's own limits
+                raise UnreadableImageError("the picture is damaged") from error
+            raise
 
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
@@ -251,27 +230,11 @@ def _check_photograph(encoded: bytes, max_pixels: int) -> None:
         raise RefusedError(400, "a JPEG of too many scans")
 
 
-def _gunzip(body: bytes) -> bytes:
-    unpacking = zlib.decompressobj(wbits=31)
-    try:
-        unpacked = unpacking.decompress(body, MAX_BODY_BYTES + 1)
-    except zlib.error as error:
-        raise RefusedError(400, "the body is not gzip, or damaged") from error
-    if len(unpacked) > MAX_BODY_BYTES:
-        raise RefusedError(413, f"unpacked, the body has over {MAX_BODY_BYTES} bytes")
-    if not unpacking.eof or unpacking.unused_data:
-        raise RefusedError(400, "the gzip body is cut short, or goes on after its end")
-    return unpacked
-
-
 def _read_json(body: bytes) -> bytes:
     # base64 has none of them; 6 MB of them would become 200 MB of objects
     if sum(map(body.count, b"[{,")) > 100:
         raise RefusedError(400, "the JSON has to hold little else than the image")
     try:
-        text = json.loads(body)["image"]
-        encoded = (text.partition(",")[2] if text.startswith("data:") else text).encode()
-        encoded = encoded.translate(URL_SAFE, b" \t\r\n").rstrip(b"=")
-        return base64.b64decode(encoded + b"=" * (-len(encoded) % 4), validate=True)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        return base64.b64decode(json.loads(body)["image"], validate=True)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise RefusedError(400, 'send JSON as {"image": the file in base64}') from error

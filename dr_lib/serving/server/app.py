@@ -53,8 +53,7 @@ class Service:
     async def answer(self, request: Request) -> dict[str, Any]:
         """Read a request's body and predict, or raise RefusedError."""
         media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        content_encoding = request.headers.get("Content-Encoding", "").strip().lower()
-        check_media_type(media_type, content_encoding)
+        check_media_type(media_type, request.headers.get("Content-Encoding", ""))
         self._check_room()
         body = bytearray()
         try:
@@ -63,7 +62,7 @@ class Service:
             self.num_accepted += 1
             try:
                 return await asyncio.get_running_loop().run_in_executor(
-                    self.pool, self.predictor, bytes(body), media_type, content_encoding
+                    self.pool, self.predictor, bytes(body), media_type
                 )
             finally:
                 self.num_accepted -= 1

@@ -1,17 +1,11 @@
 """The process: open the model, listen, serve, and end well."""
 
 import asyncio
-import contextlib
 import ctypes
 import logging
 import os
-import shutil
 import signal
 import sys
-import tarfile
-import tempfile
-import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
@@ -19,65 +13,15 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
-from dr_lib.serving.grader.folder import MANIFEST, ModelFolder, ModelFolderError, read_folder
+from dr_lib.serving.grader.folder import ModelFolderError, read_folder
 
 # of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
 MAX_PIXELS = 40_000_000
-MAX_UNPACKED_BYTES = 2**30
-MAX_MEMBERS = 1_000  # of a model archive
 HEAD_S = 60  # granian's longest
 MAX_CONNECTIONS = 1024
 BUFFER_BYTES = 2**16  # of a connection, for a head, and for answers that nobody reads
 GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that are open
 STOP_S = 20  # after SIGTERM, for predictions
-
-
-@contextlib.contextmanager
-def open_model(path: Path) -> Iterator[ModelFolder]:
-    """Open a model folder, or a .tar.gz of one, which is unpacked for as long.
-
-    Raises:
-        ModelFolderError: it is neither, or its artifact is not the one that its manifest names.
-    """
-    if not path.is_file():
-        yield read_folder(path)
-        return
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        _unpack(path, folder)
-        if not (folder / MANIFEST).is_file():
-            raise ModelFolderError(
-                f"{path} holds no model: {MANIFEST} has to lie at its top, as `export --pack`"
-                " packs it"
-            )
-        yield read_folder(folder)
-
-
-def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack plain files of decent size; anything else in an archive means that it is no model."""
-    unpacked_bytes = 0
-    try:
-        with tarfile.open(archive, "r:gz") as tar:
-            for number, member in enumerate(tar, 1):
-                unpacked_bytes += member.size
-                path = folder / member.name
-                is_inside = path.resolve().is_relative_to(folder.resolve())
-                if not is_inside or not (member.isreg() or member.isdir()):
-                    raise ModelFolderError(
-                        f"{archive}: {member.name!r} is no plain file of a model folder"
-                    )
-                if number > MAX_MEMBERS or unpacked_bytes > MAX_UNPACKED_BYTES:
-                    raise ModelFolderError(
-                        f"{archive}: over {MAX_MEMBERS} files or {MAX_UNPACKED_BYTES >> 20} MiB"
-                    )
-                if member.isdir():
-                    path.mkdir(parents=True, exist_ok=True)
-                    continue
-                path.parent.mkdir(parents=True, exist_ok=True)
-                with path.open("wb") as file:  # tar.extract(filter=) came with Python 3.11.4
-                    shutil.copyfileobj(tar.extractfile(member), file)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ModelFolderError(f"{archive} is no .tar.gz of a model folder: {error}") from error
 
 
 class Server:
@@ -171,7 +115,7 @@ def serve(
     """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
 
     Args:
-        model: a model folder, or a .tar.gz of one.
+        model: a model folder.
         host, port: to listen at.
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
@@ -197,8 +141,7 @@ def serve(
     _limit_heap()
     cv2.setNumThreads(1)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    with open_model(model) as folder:
-        predictor = Predictor(folder, threads, max_pixels=MAX_PIXELS)
+    predictor = Predictor(read_folder(model), threads, max_pixels=MAX_PIXELS)
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
     server = Server(service, build_app(service), host, port)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -7,18 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from dr_lib.data.labels.datasets import grade_keywords, read_parts
+from dr_lib.data.labels.datasets import read_parts
 from dr_lib.data.labels.tables import LabelTableError, read_labels
 
 ROOT = Path(__file__).resolve().parents[3]
-HEAD_ODIR = (
-    "ID,Left-Fundus,Right-Fundus,Left-Diagnostic Keywords,Right-Diagnostic"
-    " Keywords,N,D,filename\n"
-)
-ZERO = (
-    "0,0_left.jpg,0_right.jpg,lens dust\uff0cmoderate non proliferative retinopathy,normal"
-    " fundus,0,1"
-)
 HEAD_DEEPDRID = (
     "patient_id,image_id,image_path,Overall"
     " quality,left_eye_DR_Level,right_eye_DR_Level,patient_DR_Level\n"
@@ -156,34 +148,6 @@ def describe(root: Path, **options) -> dict:
             "messidor-2/preprocess/IM000001.png",
             {"layout": "messidor2_preprocess", "grade": [3]},
         ),
-        # each eye has its own keywords, the columns N to O speak of the patient; an eye without a
-        # stage is left out
-        (
-            {
-                "full_df.csv": (
-                    f"{HEAD_ODIR}{ZERO},0_right.jpg\n{ZERO},0_left.jpg\n"
-                    "1,1_left.jpg,1_right.jpg,cataract,normal fundus,0,0,1_left.jpg\n"
-                )
-            },
-            [
-                f"ODIR-5K/ODIR-5K/Training Images/{name}.jpg"
-                for name in ("0_left", "0_right", "1_left")
-            ]
-            + [f"preprocessed_images/{name}.jpg" for name in ("0_left", "0_right", "1_left")],
-            {
-                "layout": "odir5k",
-                "patients": "known",
-                "patient": ["0", "0"],
-                "eye": ["right", "left"],
-                "grade": [0, 2],
-            }
-            | {
-                "file": [
-                    f"ODIR-5K/ODIR-5K/Training Images/0_{eye}.jpg" for eye in ("right", "left")
-                ]
-            }
-            | {"unusable": [[4, "no grade: another disease alone"]]},
-        ),
         # text files without a header, names and grades parted by a blank; 5 means ungradable; lines
         # count from 1
         (
@@ -271,12 +235,9 @@ def test_resized_eyepacs_is_chosen_by_its_folder(tmp_path):
     assert describe(root)["layout"] == "eyepacs_resized_cropped"
     lay_out(root, {}, "resized_train/resized_train/10_left.jpeg")
     with pytest.raises(
-        LabelTableError, match="eyepacs_resized and eyepacs_resized_cropped.*layout="
+        LabelTableError, match="eyepacs_resized and eyepacs_resized_cropped: give the folder"
     ):
         read_labels(root)
-    assert describe(root, layout="eyepacs_resized")["file"] == [
-        "resized_train/resized_train/10_left.jpeg"
-    ]
 
 
 def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tmp_path):
@@ -345,36 +306,6 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
         testing,
     ]
     assert len(set(found["patient"])) == 2
-
-
-@pytest.mark.parametrize(
-    ("keywords", "expected"),
-    [
-        ("lens dust，normal fundus", "0"),
-        ("mild nonproliferative retinopathy", "1"),
-        ("moderate non proliferative retinopathy，epiretinal membrane", "2"),
-        ("mild nonproliferative retinopathy，severe nonproliferative retinopathy", "3"),
-        ("severe proliferative diabetic retinopathy，laser spot", "4"),
-        ("proliferative diabetic retinopathy，hypertensive retinopathy", "4"),
-        (
-            "suspected moderate non proliferative retinopathy",
-            "no grade: retinopathy only suspected",
-        ),
-        ("suspicious diabetic retinopathy", "no grade: retinopathy only suspected"),
-        (
-            "hypertensive retinopathy,diabetic retinopathy",
-            "no grade: retinopathy without a stage",
-        ),
-        ("low image quality", "ungradable"),
-        (
-            "chorioretinal atrophy with pigmentation proliferation",
-            "no grade: another disease alone",
-        ),
-    ],
-)
-def test_keywords_give_a_grade_or_the_reason_for_none(keywords, expected):
-    """Nothing is guessed: a suspicion, or another disease, is no grade."""
-    assert "".join(grade_keywords(keywords)) == expected
 
 
 def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):

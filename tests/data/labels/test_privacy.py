@@ -199,7 +199,7 @@ def test_preparing_tells_no_name(clinic, tmp_path):
         "--labels",
         folder / "labels.csv",
     ]
-    command += ["--out", out, "--private", private, "--shard-size", "40", "--workers", "2"]
+    command += ["--out", out, "--private", private, "--workers", "2"]
     done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)
     assert json.loads((out / "manifest.json").read_text())["num_rejected"] >= 4
     assert "Zulmira" in (private / "rejected.csv").read_text()

@@ -83,14 +83,14 @@ def test_a_column_of_patients_under_another_name_is_not_passed_over(folder, colu
 
 
 def test_finds_the_csv_below_the_root(folder):
-    """Without labels= a CSV with image and grade under the folder is enough; two of them are a
+    """Without --labels a CSV with image and grade under the folder is enough; two of them are a
     question.
     """
     images, labels = folder("image,grade\na.jpg,1\nb.jpg,2\n", "a.jpg", "b.jpg", "._a.jpg")
     found = read_labels(images.parent)
     assert found.table["grade"].tolist() == [1, 2] and found.unusable.empty
     (images / "more.csv").write_text("image,grade\na.jpg,1\n")
-    with pytest.raises(LabelTableError, match="images/more.csv.*labels="):
+    with pytest.raises(LabelTableError, match="images/more.csv.*--labels"):
         read_labels(images.parent)
 
 
@@ -161,15 +161,11 @@ def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
 
 
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
-    """A report is called after its patient, and a text file begins with anything: columns are
-    told, names are not.
-    """
+    """A report is called after its patient, and a text file begins with anything."""
     images, _ = folder("", "a.jpg")
     (images / "Maria Silva report.txt").write_text("Maria 54\nSilva 2\n")
     (images / "Maria Silva.csv").write_text("visit,level\n1,2\n")
-    with pytest.raises(
-        LabelTableError, match=r"found: 2 \(no header; columns visit, level\)"
-    ) as error:
+    with pytest.raises(LabelTableError, match="found: 2. Needed") as error:
         read_labels(images)
     assert "Maria" not in str(error.value) and "Silva" not in str(error.value)
 
@@ -178,8 +174,8 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
     ("csv", "message"),
     [
         ("image,grade\n", "labels.csv is empty"),
-        ("file,class\nsecret,1\n", "found: 1 .columns file, class.*image and grade"),
-        ("secret.jpg,1\nother.jpg,2\n", "no header"),
+        ("file,class\nsecret,1\n", "found: 1.*image and grade"),
+        ("secret.jpg,1\nother.jpg,2\n", "found: 1. Needed"),
         (
             "image,grade\n" + "secret,7\n" * 8,
             "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild",
@@ -209,7 +205,7 @@ def test_errors_name_file_and_rows_and_never_a_photograph(folder, csv, message):
 
 
 def test_missing_places_are_said_before_anything_else(folder):
-    """No folder, no photographs, no label file, no such layout."""
+    """No folder, no photographs, no label file."""
     images, labels = folder("image,grade\na,1\n", "a.jpg")
     (images / "empty").mkdir()
     for wrong, message in (
@@ -220,14 +216,3 @@ def test_missing_places_are_said_before_anything_else(folder):
     ):
         with pytest.raises(LabelTableError, match=message):
             read_labels(*wrong)
-    with pytest.raises(LabelTableError, match="no layout 'eyepac'.*eyepacs"):
-        read_labels(images, labels, layout="eyepac")
-
-
-def test_a_named_layout_reads_a_file_of_another_name(folder):
-    """A label file that was renamed is still the data set's, if the user says so."""
-    images, labels = folder("image,level\n10_left,2\n", "10_left.jpeg")
-    with pytest.raises(LabelTableError, match="columns image, level"):
-        read_labels(images, labels)
-    found = read_labels(images, labels, layout="eyepacs")
-    assert found.table["grade"].tolist() == [2] and found.unusable.empty

@@ -1,6 +1,4 @@
-"""Splits of a prepared folder: drawn anew without its shards, corrected labels, folds, labelled
-records for others.
-"""
+"""Splits of a prepared folder: drawn anew without its shards, folds, records for others."""
 
 import shutil
 from pathlib import Path
@@ -66,58 +64,8 @@ def test_splits_lie_beside_each_other(folder):
         Prepared(folder, "split-8.csv")
 
 
-def test_corrected_labels_take_the_place_of_the_old(folder, tmp_path):
-    """Grades change, whom the table does not name is in no split, and the row of a training can
-    tell.
-    """
-    known = Prepared(folder).photographs
-    described = Prepared(folder).describe()
-    corrected = known[["image_id"]].assign(grade=known["grade"].replace({0: 1, 1: 2, 2: 3}))[
-        :-1
-    ]
-    corrected.to_csv(tmp_path / "corrected.csv", index=False)
-    split(folder, labels=tmp_path / "corrected.csv")
-    now = Prepared(folder).photographs.set_index("image_id")
-    assert now["grade"].to_dict() == corrected.set_index("image_id")["grade"].to_dict()
-    assert (now["referable"] == (now["grade"] >= 2)).all()
-    assert (
-        now["patient_id"].to_dict() == known[:-1].set_index("image_id")["patient_id"].to_dict()
-    )
-    changed = {
-        name for name, value in Prepared(folder).describe().items() if value != described[name]
-    }
-    assert changed == {"labels_sha256", "split_sha256"} and verify(folder)
-
-
 @pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (
-            lambda t: t.assign(image_id=["unknown", *t["image_id"][1:]]),
-            "row.* such as 2: labels.csv has no such image_id",
-        ),
-        (lambda t: pd.concat([t, t[:1]]), "such as 34: the image_id stands there twice"),
-        (lambda t: t.assign(grade=[5, *t["grade"][1:]]), "such as 2: the grade must be"),
-        (
-            lambda t: t.rename(columns={"image_id": "image"}),
-            "-m dr_lib prepare, which crops nothing twice",
-        ),
-        (lambda t: t.assign(grade=0), "0 referable"),
-    ],
-)
-def test_a_label_table_that_does_not_fit_changes_nothing(folder, tmp_path, change, complaint):
-    """One sentence with its lines, and the folder is as it was."""
-    before = {path.name: path.read_bytes() for path in folder.glob("[!.]*")}
-    change(Prepared(folder).photographs[["image_id", "grade"]]).to_csv(
-        tmp_path / "labels.csv", index=False
-    )
-    with pytest.raises(LabelTableError, match=complaint):
-        split(folder, labels=tmp_path / "labels.csv")
-    assert {path.name: path.read_bytes() for path in folder.glob("[!.]*")} == before
-
-
-@pytest.mark.parametrize(
-    "out", ["labels.csv", "near_duplicates.csv", "crops-00000.csv", "split.txt"]
+    "out", ["labels.csv", "near_duplicates.csv", "crops-00000.csv", "split.txt", "../split.csv"]
 )
 def test_a_split_overwrites_no_other_table(folder, out):
     """Names that the folder needs are refused."""
@@ -167,23 +115,15 @@ def test_tensorflow_reads_labelled_records(folder, tmp_path):
         export_records(folder, tmp_path / "records")
 
 
-@pytest.mark.parametrize("scheme", ["random", "folds"])
-def test_patients_stay_on_their_side_when_grades_are_corrected(folder, tmp_path, scheme):
-    """By another table of labels, without a word; with a seed, or another scheme, the folder is
-    divided anew.
-    """
-    names = [path.name for path in split(folder, scheme=scheme, folds=2)]
-    known = Prepared(folder).photographs
-    corrected = known[["image_id"]].assign(
-        grade=known["grade"].sample(frac=1, random_state=1).to_numpy()
-    )
-    corrected.to_csv(tmp_path / "corrected.csv", index=False)
+def test_folds_are_drawn_anew_by_another_seed(folder):
+    """Their seed is remembered, and is not that of the folder's split."""
+    names = [path.name for path in split(folder, scheme="folds", folds=2, seed=4)]
     before = [(folder / name).read_bytes() for name in names]
-    split(folder, scheme=scheme, folds=2, labels=tmp_path / "corrected.csv")
-    assert [(folder / name).read_bytes() for name in names] == before and verify(folder)
-    split(folder, scheme=scheme, folds=2, seed=4)
+    split(folder, scheme="folds", folds=2)
+    assert [(folder / name).read_bytes() for name in names] == before
+    split(folder, scheme="folds", folds=2, seed=5)
     assert [(folder / name).read_bytes() for name in names] != before
-    assert all(read_manifest(folder)["splits"][name]["seed"] == 4 for name in names)
+    assert all(read_manifest(folder)["splits"][name]["seed"] == 5 for name in names)
     split(folder, scheme="paper")
     assert set(Prepared(folder).photographs["split"]) == {"train", "test"}
 
@@ -214,30 +154,6 @@ def test_the_command_line(folder, tmp_path):
         and "divide first" in refused.output
         and not (tmp_path / "others").exists()
     )
-
-
-def test_corrections_keep_what_they_do_not_name(folder, tmp_path):
-    """An empty cell changes nothing, eyes are read in all their forms, a camera is added; no
-    name gets in.
-    """
-    known = Prepared(folder).photographs
-    given = known[["image_id", "grade"]].assign(
-        patient_id="", eye=["OS", *[""] * (len(known) - 1)], camera="X1"
-    )
-    given.to_csv(tmp_path / "labels.csv", index=False)
-    split(folder, labels=tmp_path / "labels.csv")
-    now = Prepared(folder).photographs
-    assert (now["patient_id"] == known["patient_id"]).all() and (
-        now["eye"][1:] == known["eye"][1:]
-    ).all()
-    assert now["eye"][0] == "left" and set(now["camera"]) == {"X1"}
-    for column, value, complaint in (
-        ("patient_id", "Maria Silva", "patient_id must be"),
-        ("eye", "third", "eye must"),
-    ):
-        given.assign(**{column: value}).to_csv(tmp_path / "labels.csv", index=False)
-        with pytest.raises(LabelTableError, match=complaint):
-            split(folder, labels=tmp_path / "labels.csv")
 
 
 def test_a_deleted_split_is_forgotten_at_the_next(folder):

@@ -31,9 +31,7 @@ def labelled(network):
     """
     crops = draw_crops(80, seed=2)
     grade = network.predict(crops, verbose=0).argmax(1)
-    return Labelled(
-        crops, grade, np.arange(80) // 2, FACTS["split_sha256"], np.arange(80).astype(str)
-    )
+    return Labelled(crops, grade, np.arange(80) // 2, FACTS["split_sha256"])
 
 
 @pytest.fixture(scope="session")

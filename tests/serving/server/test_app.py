@@ -65,13 +65,6 @@ def pack_json(encoded):
     return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
 
 
-def write_base64(encoded):
-    """Base64 as MIME wraps it, for addresses and without its end, and as a data URL."""
-    yield base64.encodebytes(encoded).decode()
-    yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
-    yield f"data:image/jpeg;base64,{base64.b64encode(encoded).decode()}"
-
-
 def chunk(body, size=65536):
     """Pieces of a body, which the client sends as chunks."""
     return (body[at : at + size] for at in range(0, len(body), size))
@@ -112,7 +105,7 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
     assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0 and len(timings_ms) == 2
 
 
-def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, jpeg):
+def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor, jpeg):
     """However the same file is packed, the answer is the same; so it is for a PNG as for its
     pixels.
     """
@@ -125,14 +118,8 @@ def test_photographs_come_as_jpeg_png_json_gzip_and_in_chunks(port, predictor, j
         post(port, jpeg, "IMAGE/JPEG"),
         post(port, png, "image/png"),
         post(port, pack_json(jpeg), "application/json"),
-        post(port, gzip.compress(jpeg), Content_Encoding="gzip"),
-        post(port, gzip.compress(pack_json(jpeg)), "application/json", Content_Encoding="gzip"),
         post(port, chunk(jpeg, 1000)),
         post(port, jpeg, "image/jpg"),
-        *(
-            post(port, json.dumps({"image": text}), "application/json")
-            for text in write_base64(jpeg)
-        ),
     ]
     assert [answer.status for answer in answers] == [200] * len(answers)
     assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
@@ -197,14 +184,10 @@ def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
 
 
-def test_gzip_must_be_gzip(port, jpeg):
-    """Another coding is not served; a damaged, cut or lengthened stream is malformed."""
-    packed = gzip.compress(jpeg)
-    assert post(port, jpeg, Content_Encoding="br").status == 415
-    assert [
-        post(port, bad, Content_Encoding="gzip").status
-        for bad in (jpeg, packed[:-9], packed + b"x")
-    ] == [400] * 3
+def test_a_packed_body_is_refused(port, jpeg):
+    """The sentence says how to send it."""
+    answer = post(port, gzip.compress(jpeg), Content_Encoding="gzip")
+    assert answer.status == 415 and b"without Content-Encoding" in answer.body
 
 
 def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
@@ -219,19 +202,11 @@ def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
 
 
 def test_the_largest_body_is_the_contracts(port, jpeg):
-    """Exactly 6,291,456 bytes are served and one more is not: with a length, in chunks, and
-    unpacked from gzip.
-    """
+    """Exactly 6,291,456 bytes are served and one more is not: with a length and in chunks."""
     fits = jpeg.ljust(LIMIT, b"\0")
     over = jpeg.ljust(LIMIT + 1, b"\0")
     assert [post(port, body).status for body in (fits, over)] == [200, 413]
     assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
-    assert [
-        post(port, gzip.compress(body, 1), Content_Encoding="gzip").status
-        for body in (fits, over)
-    ] == [200, 413]
-    bomb = gzip.compress(bytes(2**28), 9)
-    assert len(bomb) < LIMIT / 20 and post(port, bomb, Content_Encoding="gzip").status == 413
 
 
 def test_custom_attributes_come_back(port, jpeg):

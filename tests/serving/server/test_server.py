@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,6 @@ import pytest
 from dr_lib.serving.__main__ import main
 from dr_lib.serving.grader.folder import ModelFolderError, write_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import open_model
 from tests.serving.driver import (
     ROOT,
     call,
@@ -39,14 +37,6 @@ from tests.serving.driver import (
 )
 
 SERVE = [sys.executable, "-m", "dr_lib.serving", "serve"]
-
-
-def pack(folder, archive):
-    """A .tar.gz as SageMaker wants it, the manifest at its top."""
-    with tarfile.open(archive, "w:gz") as tar:
-        for path in sorted(folder.iterdir()):
-            tar.add(path, path.name)
-    return archive
 
 
 @pytest.fixture(scope="module")
@@ -125,19 +115,6 @@ def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
     assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 8
 
 
-def test_an_archive_is_served_and_leaves_nothing(served_folder, jpeg, tmp_path):
-    """A .tar.gz gives the answers of its folder, and its temporary folder is gone by then."""
-    (scratch := tmp_path / "scratch").mkdir()
-    archive = pack(served_folder, tmp_path / "model.tar.gz")
-    with run_process(archive, tmp_path / "log", TMPDIR=str(scratch)) as server:
-        answer = post(server.port, jpeg)
-        assert answer.status == 200 and list(scratch.iterdir()) == []
-    assert (
-        answer.facts["model_version"]
-        == json.loads((served_folder / "manifest.json").read_text())["sha256"][:12]
-    )
-
-
 def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
     """One line, status 1."""
     environment = {
@@ -168,74 +145,6 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
     ):
         with pytest.raises(ModelFolderError, match=message):
             Predictor(write_folder(copy, artifact, facts | wrong), 1, max_pixels=10**6)
-
-
-def member(name, **fields):
-    """A member of an archive and its bytes."""
-    info = tarfile.TarInfo(name)
-    for field, value in fields.items():
-        setattr(info, field, value)
-    return info
-
-
-@pytest.mark.parametrize(
-    "evil",
-    [
-        member("../outside"),
-        member("manifest.json", type=tarfile.SYMTYPE, linkname="/etc/passwd"),
-        member("model.tflite", type=tarfile.LNKTYPE, linkname="manifest.json"),
-        member("pipe", type=tarfile.FIFOTYPE),
-        member("large", size=2**31),
-        [member(f"{number}") for number in range(2000)],
-    ],
-    ids=lambda info: getattr(info, "name", "many"),
-)
-def test_an_archive_of_anything_but_plain_files_is_refused(served_folder, tmp_path, evil):
-    """A way out of the folder, a link, a pipe, 2 GiB or 2,000 files: no model needs it."""
-    (archive := tmp_path / "a" / "model.tar.gz").parent.mkdir()
-    with tarfile.open(archive, "w:gz") as tar:
-        tar.add(served_folder, ".")
-        for info in evil if isinstance(evil, list) else [evil]:
-            tar.addfile(info)
-    with pytest.raises(ModelFolderError), open_model(archive):
-        pass
-    assert [path.name for path in tmp_path.rglob("*")] == ["a", "model.tar.gz"]
-
-
-def test_an_archive_is_opened_by_python_3_11_2_and_names_itself(
-    served_folder, tmp_path, monkeypatch
-):
-    """Debian 12 has a tarfile without filters; a folder in the archive is no model, said without
-    a temporary name.
-    """
-    monkeypatch.delattr(tarfile, "data_filter")
-    # no filter
-    monkeypatch.setattr(
-        tarfile.TarFile, "extract", lambda self, member, path="", set_attrs=True: None
-    )
-    with open_model(pack(served_folder, tmp_path / "model.tar.gz")) as folder:
-        assert folder.facts["format"] == "litert_float32"
-    with tarfile.open(nested := tmp_path / "nested.tar.gz", "w:gz") as tar:
-        tar.add(served_folder, "model")
-    with (
-        pytest.raises(ModelFolderError, match="nested.tar.gz holds no model: .* at its top"),
-        open_model(nested),
-    ):
-        pass
-
-
-def test_a_damaged_archive_is_refused_in_a_line(served_folder, tmp_path):
-    """Cut short, changed, or something else: never a traceback."""
-    whole = pack(served_folder, tmp_path / "model.tar.gz").read_bytes()
-    (archive := tmp_path / "bad.tar.gz").write_bytes(b"")
-    for bad in (
-        b"",
-        b"x" * 999,
-        *(whole[:at] for at in range(1, int(0.9 * len(whole)), len(whole) // 40)),
-    ):
-        archive.write_bytes(bad)
-        with pytest.raises(ModelFolderError), open_model(archive):
-            pass
 
 
 @pytest.mark.parametrize(
