@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -321,7 +321,6 @@ def _confirm(yes: bool, what: str) -> None:
 def plan(study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, and what the rest takes in time, money and repetitions."""
     from dr_lib import hardware
-    from dr_lib.evidence.claims import read_judged
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
@@ -342,14 +341,33 @@ def plan(study: Path, instance: str, commands: bool) -> None:
         status = backlog.row(run)["status"] or "to do"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     click.echo(backlog.describe(study, PRECISION))
-    for claim in read_judged():
-        if (
-            study.stem in PAPERS[claim.paper].studies
-            and (claim.needs or 0) > design.repetitions
-        ):
-            click.echo(f"claim {claim.id} needs some {claim.needs} repetitions to be decided")
+    for line in _list_undecided(study, design.repetitions):
+        click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
+
+
+def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
+    """The claims that a study repeats too little for, and those that its rows leave open."""
+    from dr_lib.evidence.claims import read_judged
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.verdicts import judge_claims
+    from dr_lib.runs.row import read_rows, read_runs
+
+    folder = study.with_suffix("")
+    names = [name for name, paper in PAPERS.items() if study.stem in paper.studies]
+    for name in names:
+        for claim in read_judged(name):
+            if (claim.needs or 0) > repetitions:
+                yield f"claim {claim.id} needs some {claim.needs} repetitions to be decided"
+        if folder.is_dir() and read_rows(folder):
+            rows = list_paper_rows(name, read_runs(folder))
+            may_differ = PAPERS[name].may_differ
+            judged = judge_claims(
+                name, select_paper(name, rows, [folder], may_differ=may_differ)
+            )
+            for row in judged[judged["verdict"] == "undecided"].itertuples():
+                yield f"claim {row.id} is undecided: {row.reason}"
 
 
 @main.command()

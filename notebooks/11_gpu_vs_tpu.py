@@ -66,9 +66,9 @@ page.title(words, "A" if published else "", selection)
 # ## Method
 #
 # Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns
-# that may differ all the same. Times are analysed on their logarithms: the interval of a ratio is
-# Welch's. A run that was resumed is not timed; a run beside which others took more than 10 % of the
-# CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
+# that may differ all the same. Ratios are of arithmetic means, with Welch's interval of the
+# logarithms. A run that was resumed is not timed; a run beside which others took more than 10 % of
+# the CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
 
 # %% [markdown]
 # ## Result
@@ -154,8 +154,9 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session share a machine, its neighbours and its temperature: they understate the
-# spread between sessions.
+# Runs of one session, a boot of the machine, share its host, its neighbours and its temperature.
+# What compares two machines therefore counts sessions, and is undecided below three of each; the
+# intervals of the tables count runs, and understate the spread between sessions.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper names neither its network nor its number of photographs, so its minutes can be compared
@@ -166,8 +167,9 @@ page.findings(sentences)
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a
-# variação entre sessões.
+# Execuções de uma mesma sessão (um boot da máquina) dividem o hospedeiro, seus vizinhos e sua
+# temperatura. Por isso o que compara duas máquinas conta sessões, e fica indeciso com menos de três
+# de cada; os intervalos das tabelas contam execuções e subestimam a variação entre sessões.
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com

@@ -8,6 +8,7 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 """
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,6 +55,9 @@ STATISTICS = {
     "ratio_of_sums": RATIO_OF_SUMS,
 }
 DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
+
+
+MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so many
 
 
 class Verdict(NamedTuple):
@@ -416,16 +420,19 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     if num_missing:
         reason += f"; {num_missing} cells of the design were not run"
     verdict = "undecided"
+    needed = _count_needed(ours, low, high)
     if not enough:
         reason = f"n = {ours.n} < {MIN_RUNS}"
         if ours.n == 1:
-            reason += ": one run, or all of one session"
+            reason = f"one run, or one session: {needed} would decide at the earliest"
     elif not repeated:
         reason = "no interval: nothing was repeated"
     elif violated and (not num_missing or any(part.is_partial for part in parts)):
         verdict = "does not hold"
     elif num_satisfied == len(parts) and not num_missing:
         verdict = "holds"
+    elif not num_missing:
+        reason += f"; with n near {needed} they might decide"
     return Verdict(
         claim.id,
         ours,
@@ -436,6 +443,19 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
         num_parts=len(parts),
         num_missing=num_missing,
     )
+
+
+def _count_needed(ours: Interval, low: float, high: float) -> int:
+    """How many runs or sessions shrink the interval until it leaves no bound inside, by its width
+    now, which falls with their root.
+    """
+    if not ours.high > ours.low:
+        return MIN_RUNS
+    shares = [0.0]
+    for bound in (low, high):
+        half = ours.value - ours.low if bound < ours.value else ours.high - ours.value
+        shares.append(half / max(abs(bound - ours.value), half / MAX_RUNS))
+    return max(MIN_RUNS, math.ceil(ours.n * max(shares) ** 2))
 
 
 def _scale(claim: Claim, found: Interval) -> Interval:

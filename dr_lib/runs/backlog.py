@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dr_lib.command import write_command
+from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
@@ -47,6 +49,7 @@ class Backlog:
     closed: set[str] = field(
         default_factory=set
     )  # runs that this session does not begin any more
+    boot: str = field(default_factory=find_boot)  # of this machine
 
     def __post_init__(self):
         """Find what an hour costs."""
@@ -132,9 +135,17 @@ class Backlog:
         Args:
             under_way: runs that others are making: what they will take is as good as spent.
         """
-        left = self.list_left()
-        if not left:
+        waiting = self.list_left()
+        if not waiting:
             return None
+        left = self._list_of_session(waiting)
+        refusal = ""
+        if not left:
+            left = waiting
+            count = self.study.session_repetitions
+            refusal = (
+                f"this session has its {count} repetitions: restart the machine for the next"
+            )
         run = left[0]
         seconds = self.predict_s(left)
         paid_s = 0.0
@@ -146,8 +157,16 @@ class Backlog:
             stop_at=min(
                 self.stop_at, time.monotonic() + self.afford_s(paid_s) / run.num_machines
             ),
-            refusal=self.refuse(paid_s, seconds[0], run.num_machines),
+            refusal=refusal or self.refuse(paid_s, seconds[0], run.num_machines),
         )
+
+    def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """Those that this session may make: each boot of the machine has so many repetitions."""
+        limit = self.study.session_repetitions or len(self.planned)
+        rows = self.rows.values()
+        done = [row for row in rows if row["status"] == "ok" and row.get("boot") == self.boot]
+        made = Counter(row["scenario"] for row in done)
+        return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path, precision: float) -> str:
         """Say what the runs left take, and how many repetitions a precision needs.

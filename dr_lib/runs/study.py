@@ -36,6 +36,8 @@ class Study(BaseModel):
     first_scenario: int = Field(default=1, ge=1)
     # one for all, or factor: {its value: a kernel}
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL
+    # of a scenario in one session, a boot of the machine; the others wait for another
+    session_repetitions: int | None = Field(default=None, ge=1)
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
     instance: str = ""  # the machine's name in the table of prices
