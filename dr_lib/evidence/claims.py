@@ -24,8 +24,8 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
-ONE_SIDED = ("mean", "sum", "share", "score")
-WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
+ONE_SIDED = ("mean", "sum", "bill", "share", "score")
+WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums", "share")  # mean nothing where cells are missing
 
 
 class Condition(NamedTuple):
@@ -87,6 +87,7 @@ class Claim(BaseModel):
     statistic: Literal[
         "mean",
         "sum",
+        "bill",  # one number of all runs and machines
         "ratio",
         "increase",
         "saving",
@@ -107,7 +108,6 @@ class Claim(BaseModel):
     hardware: str = "any"  # or the paper's, in words
     counted: bool = False  # one count is all there is to know
     priced: bool = False  # money, at the price of the machine that was used
-    of_the_study: bool = False  # a bill: one number for all of its runs and machines
     undisturbed: bool = False  # how busy others kept the machine is no matter of the claim
 
     relation: Literal["within", ">=", "<="] = "within"

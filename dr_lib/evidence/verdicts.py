@@ -34,6 +34,7 @@ VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measur
 STATISTICS: dict[str, Callable[..., np.ndarray]] = {
     "mean": over.average,
     "sum": over.add,
+    "bill": over.average,
     "ratio": over.divide,
     "increase": lambda a, b: 100 * over.divide(a, b) - 100,
     "saving": lambda a, b: 100 - 100 * over.divide(a, b),
@@ -340,8 +341,8 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         values = {value for side in sides for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
-        if claim.of_the_study:
-            sides = [[sorted(values)]]  # a bill is one, of however many runs
+        if claim.statistic == "bill":
+            sides = [[sorted(values)]]  # one, of however many runs
         statistic = _choose_statistic(claim, cells.keys, list(rows))
         name = ", ".join(filter(None, [column, machine]))
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
@@ -377,8 +378,7 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
         (part.ours.high < low or part.ours.low > high) and not part.is_partial
         for part in repeated
     )
-    is_whole = claim.statistic in WHOLE_DESIGN or claim.of_the_study
-    is_of_all = claim.every_cell or is_whole or claim.counted
+    is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
 
     reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     if len(parts) > 1:
@@ -404,7 +404,7 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
 
     A machine that a claim names is one whatever processor it had: a cloud gives several for a type.
     """
-    if "environment" not in cells.keys or claim.is_of_design or claim.of_the_study:
+    if "environment" not in cells.keys or claim.is_of_design:
         return {"": cells.rows}
     machines = {}
     place = cells.keys.index("environment")
