@@ -24,8 +24,8 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
-ONE_SIDED = ("mean", "sum", "bill", "share", "score")
-WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums", "share")  # mean nothing where cells are missing
+ONE_SIDED = ("mean", "sum", "bill", "score")
+WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are missing
 
 
 class Condition(NamedTuple):
@@ -94,10 +94,8 @@ class Claim(BaseModel):
         "difference",
         "ratio_of_sums",
         "sd_ratio",
-        "share",  # of the variation, allocated to `factor`
         "score",  # of a model; its interval is over patients
     ] = "mean"
-    factor: str = ""
     numerator: Conditions
     denominator: Conditions = ()
     conditions: Conditions = ()  # the work of both sides
@@ -148,8 +146,6 @@ class Claim(BaseModel):
     def _check(self) -> "Claim":
         if (self.statistic in ONE_SIDED) == bool(self.denominator):
             raise ValueError(f"denominator: {self.statistic} has one side or two")
-        if (self.statistic == "share") != bool(self.factor):
-            raise ValueError("factor: that of a share, and of nothing else")
         if bool(self.never) != bool(self.reason):
             raise ValueError("reason: why no row can judge it")
         return self

@@ -343,7 +343,7 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
             raise BadSampleError(f"{column} was not reached in every run")
         if claim.statistic == "bill":
             sides = [[sorted(values)]]  # one, of however many runs
-        statistic = _choose_statistic(claim, cells.keys, list(rows))
+        statistic = STATISTICS[claim.statistic]
         name = ", ".join(filter(None, [column, machine]))
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
         if claim.counted and len(values) == 1:
@@ -412,16 +412,6 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
         name = key[place] if claim.is_anywhere else str(sides[0].iloc[0].get("instance_type"))
         machines.setdefault(name, {})[key] = sides
     return machines
-
-
-def _choose_statistic(claim: Claim, keys: list[str], cells: Sequence[tuple]) -> over.Statistic:
-    if claim.statistic != "share":
-        return STATISTICS[claim.statistic]
-    if claim.factor not in keys:
-        raise BadSampleError(f"{claim.factor} has one level: there is nothing to allocate")
-    place = keys.index(claim.factor)
-    share = over.share_of_variation([key[place] for key in cells])
-    return lambda side: 100 * share(side)
 
 
 def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:
