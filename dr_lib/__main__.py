@@ -457,7 +457,7 @@ def evaluate(
     "bills",
     type=POSITIVE,
     multiple=True,
-    help="USD paid for paper C's runs; of each folder, where there are several",
+    help="USD paid for all of paper C's runs; repeatable, each for as many of them",
 )
 @click.option(
     "--allow",
@@ -496,7 +496,7 @@ def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> N
             unlike.append(f"paper {name}: {error}")
             continue
         if bills and name == "C":
-            selection = selection._replace(timed=add_bills(selection, bills, folders))
+            selection = selection._replace(timed=add_bills(selection, bills))
         tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():

@@ -278,7 +278,7 @@ if (timed["cost_usd"] > 0).any():
 if published:
     priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
-        priced = priced._replace(timed=add_bills(priced, [bill_usd], rows.folders))
+        priced = priced._replace(timed=add_bills(priced, [bill_usd]))
     judged = page.judge("C", priced)
 
 # %% [markdown]
