@@ -80,7 +80,7 @@ class Commands(click.Group):
         except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
             raise
         except KeyboardInterrupt:
-            goes_on = context.invoked_subcommand in ("run", "prepare", "predict")
+            goes_on = context.invoked_subcommand in ("run", "prepare")
             click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
             context.exit(130)
         except Exception as error:
@@ -143,11 +143,6 @@ def sample() -> None:
     help="of the split  [default: random]",
 )
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
-@click.option(
-    "--dask",
-    default="",
-    help="crop on the Dask cluster at this address, whose workers see the same paths",
-)
 def prepare(**options) -> None:
     """Turn photographs and a label table into a folder to train from; again, to add photographs
     or correct labels.
@@ -710,8 +705,7 @@ def predict(
     workers: int | None,
     external: bool,
 ) -> None:
-    """Grade photographs, files or folders of them, with an exported model; again, to go on or to
-    grade more.
+    """Grade photographs, files or folders of them, with an exported model.
 
     Of one prepared folder it writes predictions to evaluate, which name no file; there a trained
     model will do.
@@ -754,24 +748,18 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]"
 )
-@click.option(
-    "--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99"
-)
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(
     url: str,
     images: Path,
     num_requests: int,
     gap_s: float,
-    bound_ms: float,
     out: Path,
 ) -> None:
     """Time an endpoint: URL is where predictions are asked for,
     http://127.0.0.1:8080/invocations or sagemaker:NAME.
     """
-    import pandas as pd
-
-    from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
+    from dr_lib.serving.server.load import run_closed_loop, summarise_load
 
     bodies = [
         path.read_bytes()
@@ -796,10 +784,6 @@ def load(
     )
     if len(failed):
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
-    if bound_ms:
-        found = find_max_rate(url, bodies, bound_ms=bound_ms)
-        pd.concat([requests, found.requests]).to_csv(out, index=False)
-        click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
 
 if __name__ == "__main__":
