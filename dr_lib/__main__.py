@@ -640,7 +640,7 @@ def export(
     from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
-    from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
+    from dr_lib.serving.export.gate import Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     facts = read_folder(model).facts
@@ -651,12 +651,6 @@ def export(
     test = prepared.load("test", size)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
-    if len(test.grade) < MIN_IMAGES and not force:
-        num_used = int((prepared.photographs["split"] != "excluded").sum())
-        num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
-        few = f"{len(test.grade)} of {num_used} photographs are in the test split"
-        enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
-        raise click.ClickException(f"{few}, {enough}; {forced}")
     split_sha256 = prepared.describe()["split_sha256"]
     exported = export_model(
         model,
