@@ -4,7 +4,7 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,13 +19,6 @@ from dr_lib.parameters import ParameterError, check_digits
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
-# what --paper takes: the notebook that compares rows with it
-COMPARED_BY = {
-    name: paper.analysis
-    for letter, paper in PAPERS.items()
-    for name in (letter, paper.option)
-    if paper.analysis
-} | {"none": ""}
 
 
 class Amount(click.FloatRange):
@@ -45,13 +38,13 @@ POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option(
     "--instance", default="", help="whose price the runs have  [default: the study's]"
 )
-ALLOW = click.option(
-    "--allow",
+LANG = click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+PARAMETERS = click.option(
+    "-p",
+    "parameters",
+    nargs=2,
     multiple=True,
-    help="a column in which pooled rows may differ, such as mode or commit",
-)
-EXCLUDE = click.option(
-    "--exclude", multiple=True, help="a mark of runs whose times do not count: disturbed"
+    help="a parameter of the notebook and its value, such as allow mode or published no",
 )
 
 
@@ -236,9 +229,11 @@ def verify(data_dir: Path) -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 def kernels(names: tuple[str, ...]) -> None:
-    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/."""
+    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/;
+    beside a GPU, CUDA for the TensorFlow of this one.
+    """
     from dr_lib import hardware
-    from dr_lib.runs.kernels import KERNELS, KernelError, set_up
+    from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
 
     has_gpu = bool(hardware.probe().gpus)
     failures = []
@@ -247,6 +242,8 @@ def kernels(names: tuple[str, ...]) -> None:
             name: pool.submit(set_up, name, ROOT / ".kernels", has_gpu=has_gpu)
             for name in names or KERNELS
         }
+        if has_gpu and not names:
+            ready["python3"] = pool.submit(add_cuda)
         for name, outcome in ready.items():
             try:
                 click.echo(f"{name}: {outcome.result()}")
@@ -272,39 +269,28 @@ def kernels(names: tuple[str, ...]) -> None:
     help="go on with a changed notebook",
 )
 @click.option(
-    "--machines",
-    default=1,
-    type=click.IntRange(1),
-    help="rehearse runs of so many machines here",
-)
-@click.option(
-    "--dask", "address", default="", help="hand the runs to the Dask cluster at this address"
-)
-@click.option(
     "--on",
     default="",
-    help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ...",
+    help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ..., or on a Dask"
+    " cluster: dask:ADDRESS",
 )
 @click.option("--yes", is_flag=True, help="with --on, upload without being asked")
-def run(study: Path, address: str, on: str, yes: bool, machines: int, **options) -> None:
+def run(study: Path, on: str, yes: bool, **options) -> None:
     """Make the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
-    if bool(on) + bool(address) + (machines > 1) > 1:
-        raise click.UsageError("--on, --dask and --machines: choose one of them")
-    if on:
+    service, _, address = on.partition(":")
+    if service == "dask":
+        failures = run_on_cluster(study, ROOT, address, **options)
+    elif on:
         from dr_lib.runs.remote.session import run_on_service
 
         failures = run_on_service(
             study, ROOT, on, confirm=partial(_confirm, yes), say=click.echo, **options
         )
-    elif address:
-        failures = run_on_cluster(study, ROOT, address, **options)
     else:
-        failures = run_study(
-            study, ROOT, **options, machines=machines, wait=bool(options["only"])
-        )
+        failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
         what = "1 run" if len(failures) == 1 else f"{len(failures)} runs"
         raise click.ClickException(f"{what} failed:\n" + "\n".join(failures))
@@ -332,8 +318,7 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
-    from dr_lib.runs.folder import check_folder
-    from dr_lib.runs.outdated import describe_outdated, find_outdated
+    from dr_lib.runs.folder import check_data, check_folder
     from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
 
     design = load_study(study, ROOT, instance=instance)
@@ -342,9 +327,7 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     runs = plan_runs(design, name_machine(hardware.probe()))
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
-    outdated = find_outdated(folder, backlog.list_rows(), ROOT)
-    for run_id in outdated:
-        del backlog.rows[run_id]
+    check_data(folder, runs, backlog.rows, ROOT)
     if commands:
         left = [run for run in runs if backlog.row(run)["status"] != "ok"]
         return click.echo("\n".join(list_commands(study, left)))
@@ -352,11 +335,34 @@ def plan(study: Path, instance: str, commands: bool) -> None:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         status = backlog.row(run)["status"] or "to do"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
-    if outdated:
-        click.echo(f"{describe_outdated(outdated)}: to be made again")
     click.echo(backlog.describe(study, PRECISION))
+    for line in _list_undecided(study, design.repetitions):
+        click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
+
+
+def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
+    """The claims that a study repeats too little for, and those that its rows leave open."""
+    from dr_lib.evidence.claims import read_judged
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.verdicts import judge_claims
+    from dr_lib.runs.row import read_rows, read_runs
+
+    folder = study.with_suffix("")
+    names = [name for name, paper in PAPERS.items() if study.stem in paper.studies]
+    for name in names:
+        for claim in read_judged(name):
+            if (claim.needs or 0) > repetitions:
+                yield f"claim {claim.id} needs some {claim.needs} repetitions to be decided"
+        if folder.is_dir() and read_rows(folder):
+            rows = list_paper_rows(name, read_runs(folder))
+            may_differ = PAPERS[name].may_differ
+            judged = judge_claims(
+                name, select_paper(name, rows, [folder], may_differ=may_differ)
+            )
+            for row in judged[judged["verdict"] == "undecided"].itertuples():
+                yield f"claim {row.id} is undecided: {row.reason}"
 
 
 @main.command()
@@ -367,21 +373,8 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     default="",
     help="the analysis  [default: the study's, or the one that reads its rows]",
 )
-@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@ALLOW
-@EXCLUDE
-@click.option(
-    "--paper",
-    type=click.Choice(COMPARED_BY, case_sensitive=False),
-    help="to hold the rows against, or none",
-)
-@click.option(
-    "-p",
-    "parameters",
-    nargs=2,
-    multiple=True,
-    help="a further parameter of the notebook and its value",
-)
+@LANG
+@PARAMETERS
 @click.option(
     "--deposit", type=PATH, help="new folder for report, rows and checksums, to publish"
 )
@@ -391,30 +384,20 @@ def report(
     deposit: Path | None,
     notebook: str,
     lang: str,
-    paper: str | None,
     parameters: tuple,
-    allow: tuple[str, ...],
-    exclude: tuple[str, ...],
 ) -> None:
     """Run the analysis notebook on the rows below the folders, and leave report.html with its
     figures and tables.
     """
     from dr_lib.notebook.report import write_report
 
-    notebook = notebook or COMPARED_BY.get(paper, "")
-    choice = {
-        "allow": ",".join(allow),
-        "exclude": ",".join(exclude),
-        "lang": lang,
-        "published": paper != "none",
-        **dict(parameters),
-    }
+    choice = {"notebook": notebook, "lang": lang, **dict(parameters)}
     if deposit:
         from dr_lib.notebook.deposit import write_deposit
 
-        readme = write_deposit(folders, deposit, ROOT, notebook=notebook, **choice)
+        readme = write_deposit(folders, deposit, ROOT, **choice)
         return click.echo(f"wrote {readme} and what it lists")
-    page = write_report(folders, out or folders[0], ROOT, notebook=notebook, **choice)
+    page = write_report(folders, out or folders[0], ROOT, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it"
     )
@@ -423,31 +406,15 @@ def report(
 @main.command()
 @click.argument("predictions", type=PATH, nargs=-1, required=True)
 @click.option("--out", type=PATH, required=True, help="folder to write")
-@click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
-@click.option(
-    "--private",
-    type=PATH,
-    help="prepared folder whose photographs are shown; the report is then private",
-)
+@LANG
 @click.option(
     "--folds",
     is_flag=True,
     help="the files are the folds of one recipe: pool their test photographs",
 )
-@click.option(
-    "-p",
-    "parameters",
-    nargs=2,
-    multiple=True,
-    help="a further parameter of notebook 12 and its value",
-)
+@PARAMETERS
 def evaluate(
-    predictions: tuple[Path, ...],
-    out: Path,
-    lang: str,
-    private: Path | None,
-    folds: bool,
-    parameters: tuple,
+    predictions: tuple[Path, ...], out: Path, lang: str, folds: bool, parameters: tuple
 ) -> None:
     """Evaluate a predictions.csv by patient, ours or anybody's.
 
@@ -467,7 +434,6 @@ def evaluate(
         choice = {
             "predictions": join_paths([path.resolve() for path in predictions]),
             "lang": lang,
-            "private": str(private.resolve()) if private else "",
             **dict(parameters),
         }
         beside = predictions if folds else ()
@@ -481,15 +447,19 @@ def evaluate(
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
-@click.option("--out", type=PATH, help="CSV to write, a row per claim")
-@ALLOW
-@EXCLUDE
-def claims(
-    folders: tuple[Path, ...],
-    out: Path | None,
-    allow: tuple[str, ...],
-    exclude: tuple[str, ...],
-) -> None:
+@click.option(
+    "--bill",
+    "bills",
+    type=POSITIVE,
+    multiple=True,
+    help="USD paid for paper C's runs; of each folder, where there are several",
+)
+@click.option(
+    "--allow",
+    default="",
+    help="columns in which pooled rows may differ, such as mode,commit",
+)
+def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> None:
     """List every claim of the papers with the verdict of the rows below the folders; without
     one, count the claims.
     """
@@ -497,36 +467,35 @@ def claims(
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
+    from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
     if not folders:
         lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
-        lines = [["paper", "judged by notebook", "on", "claims"], ["---"] * 4, *lines]
+        header = ["paper", "judged by notebook", "rows of", "on", "claims"]
+        lines = [header, ["---"] * len(header), *lines]
         return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
     runs = read_runs(*folders)
     tables = []
     unlike = []
-    allowed = list_columns(",".join(allow), runs)
+    allowed = list_columns(allow, runs)
     for name, paper in PAPERS.items():
         rows = list_paper_rows(name, runs)
         may_differ = [*paper.may_differ, *allowed]
         try:
-            selection = select_paper(
-                name, rows, folders, exclude=exclude, may_differ=may_differ
-            )
+            selection = select_paper(name, rows, folders, may_differ=may_differ)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
+        if bills and name == "C":
+            selection = selection._replace(timed=add_bills(selection, bills, folders))
         tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
-        ours = (
-            f"{row.ours:.4g} [{row.ours_low:.4g}, {row.ours_high:.4g}], n = {row.n}"
-            if row.n
-            else "-"
-        )
+        ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
         ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
         reason = "; ".join(filter(None, [row.reason, row.versions]))
         click.echo(f"{row.id:4} {row.words} ({row.wording}, {row.place})")
@@ -537,9 +506,6 @@ def claims(
             f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong"
             " by chance"
         )
-    if out and tables:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out, index=False)
     if unlike:
         raise click.ClickException("\n".join(unlike))
 
@@ -560,20 +526,13 @@ def claims(
     type=POSITIVE,
     help="margin of AUC and kappa that a format may lose  [default: any]",
 )
-@click.option(
-    "--instance", default="", help="whose price machines of no table have, over labels"
-)
-@ALLOW
 def price(
     folders: tuple[Path, ...],
     requests_per_day: float,
     p99_ms: float,
     accuracy_within: float | None,
-    instance: str,
-    allow: tuple[str, ...],
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
-    from dr_lib.evidence.select import list_columns
     from dr_lib.evidence.serving.endpoint import (
         list_endpoints,
         price_endpoints,
@@ -582,18 +541,7 @@ def price(
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
-    runs = read_runs(*folders)
-    may_differ = list_columns(",".join(allow), runs)
-    if instance:
-        runs = runs.assign(priced_as="", usd_per_hour=math.nan)
-    endpoints = list_endpoints(
-        runs, *folders, p99_ms=p99_ms, instance=instance, may_differ=may_differ
-    )
-    names = sorted(set(endpoints["instance"]))
-    if instance and instance not in names:
-        raise click.ClickException(
-            f"--instance {instance} prices no row: they are from {', '.join(names)}"
-        )
+    endpoints = list_endpoints(read_runs(*folders), *folders, p99_ms=p99_ms)
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,

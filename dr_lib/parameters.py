@@ -72,7 +72,6 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "test_time_augmentation": "leave it out: recipes few and upper average mirror images",
     "batch_scale": "leave it out: mode scaled takes four times the batch",
     "warmup_epochs": "leave it out: mode scaled warms up for five epochs",
-    "precision": "leave it out: it follows from the mode",
     "steps_per_execution": "leave it out: they follow from the mode",
     "strategy": "leave it out: it follows from backend and num_devices",
     "input": "leave it out: photographs are streamed where they do not fit into memory",
@@ -82,6 +81,8 @@ GONE = {  # parameters that notebooks had, for older studies and commands: what 
     "dear": "leave it out: the paper's two instances are compared",
     "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
+    "precision": "leave it out: in a training it follows from the mode; plan counts repetitions",
+    "repeat_disturbed": "leave it out: disturbed runs are kept, and marked",
 }
 THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([.,]\d{3})+"

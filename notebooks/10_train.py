@@ -35,7 +35,7 @@ keep_best: bool = False  # without a validation split, keep the epoch of the bes
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual
-num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
+num_machines: int = 1  # machines that train as one; plan --commands prints how they start
 # what is explained
 explain: str = ""  # folder of lesion masks, or test for the test split
 # where, when, which

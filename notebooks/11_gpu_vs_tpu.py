@@ -57,31 +57,18 @@ if rows.num_others:
     print(f"{rows.num_others} rows of the other task: give a folder that holds them alone")
 
 # %% tags=["summary"]
-from dr_lib.runs.outdated import find_outdated
-from dr_lib.runs.row import read_rows
-
-is_grades = "task" in finished and (finished["task"] == "grades").any()
 words = "How long does training take?"
-if is_grades:
-    words = "How well does the model grade, and how long does its training take?"
-elif published:
+if published:
     words = "GPU or TPU: how long does training take?"
 page.title(words, "A" if published else "", selection)
-outdated = [find_outdated(folder, read_rows(folder), root) for folder in rows.folders]
-num_outdated = sum(map(len, outdated))
-if num_outdated:
-    words = (
-        "Outdated runs, of photographs, labels or a split that their folder no longer has: {}."
-    )
-    page.findings([page.say(words).format(num_outdated)])
 
 # %% [markdown]
 # ## Method
 #
 # Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns
-# that may differ all the same. Times are analysed on their logarithms: the interval of a ratio is
-# Welch's. A run that was resumed is not timed; a run beside which others took more than 10 % of the
-# CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
+# that may differ all the same. Ratios are of arithmetic means, with Welch's interval of the
+# logarithms. A run that was resumed is not timed; a run beside which others took more than 10 % of
+# the CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
 
 # %% [markdown]
 # ## Result
@@ -94,7 +81,7 @@ if published or finished["timed"].any():
     page.figure(
         figure,
         "figure_1",
-        "Mean training time by hardware [95 % interval]; error bars: standard deviations.",
+        "Mean training time by hardware [95 % interval].",
     )
 
 # %% tags=["report"]
@@ -109,16 +96,6 @@ page.table(
 
 # %% tags=["report"]
 page.energy(selection.timed, ["environment"], g_per_kwh)
-
-# %% tags=["report"]
-from dr_lib.evidence.training_time import compare_sessions
-
-if len(sessions := compare_sessions(selection.timed)):
-    page.table(
-        sessions,
-        "sessions",
-        "Sessions of one environment on a cloud service, and the spread between them.",
-    )
 
 # %% [markdown]
 # A faster mode counts only where its mean AUC is that of mode *paper*: two one-sided tests at 5 %
@@ -170,16 +147,6 @@ if "metric_kappa_test" in environments:
     scores.append(say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa))
 
 sentences = [*times, *scores]
-if is_grades:
-    counted = ["num_images_train", "num_patients_train", "num_images_test", "num_patients_test"]
-    sides = finished.reindex(columns=counted).drop_duplicates().astype(float)
-    words = say("Trained on {} photographs of {} patients, and tested on {} of {}.")
-    data = [words.format(*map(page.number, side)) for side in sides.to_numpy()]
-    words = (
-        "A kappa of 0 and an AUC of 0.5 are chance; the command evaluate shows the confusion "
-        "matrix, calibration and intervals by patient, from predictions.csv in the run's folder."
-    )
-    sentences = [*data, *scores, say(words), *times]
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)
@@ -187,8 +154,9 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session share a machine, its neighbours and its temperature: they understate the
-# spread between sessions.
+# Runs of one session, a boot of the machine, share its host, its neighbours and its temperature.
+# What compares two machines therefore counts sessions, and is undecided below three of each; the
+# intervals of the tables count runs, and understate the spread between sessions.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper names neither its network nor its number of photographs, so its minutes can be compared
@@ -199,8 +167,9 @@ page.findings(sentences)
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Execuções de uma mesma sessão dividem a máquina, seus vizinhos e sua temperatura: subestimam a
-# variação entre sessões.
+# Execuções de uma mesma sessão (um boot da máquina) dividem o hospedeiro, seus vizinhos e sua
+# temperatura. Por isso o que compara duas máquinas conta sessões, e fica indeciso com menos de três
+# de cada; os intervalos das tabelas contam execuções e subestimam a variação entre sessões.
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com

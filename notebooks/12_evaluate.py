@@ -299,14 +299,14 @@ if len(own):
 #
 # At the point of high sensitivity: the highest grades missed first, each by its line in the file of
 # predictions. Names and photographs are shown only to whoever names the prepared folder: `evaluate
-# --private data/prepared`.
+# -p private data/prepared`.
 
 # %% [markdown] tags=["pt"]
 # ## Os piores erros
 #
 # No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados, cada um por sua
 # linha no arquivo de predições. Identificadores e retinografias só são mostrados a quem indicar a
-# pasta preparada: `evaluate --private data/prepared`.
+# pasta preparada: `evaluate -p private data/prepared`.
 
 # %% tags=["report"]
 if len(own):

@@ -14,14 +14,16 @@
 
 # %% tags=["parameters"]
 # model
-served_dir: str = ""  # folder that notebook 21 exported, empty for an untrained network
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
+served_dir: str = ""  # exported folder, or one of several as MODEL/FORMAT; empty: untrained
+model: str = (
+    "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network, or of several
+)
 image_size: int = 96  # of an untrained network, 224 in the paper [px]
 format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
 # data
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 # endpoint
-url: str = ""  # of an endpoint elsewhere, e.g. sagemaker:NAME; empty starts one here
+url: str = ""  # elsewhere, e.g. sagemaker:NAME, with {model}, {instance}, {repetition}; or here
 threads: int = 0  # predictions at a time of the server started here, 0 for one per core
 # load
 num_requests: int = 25  # of the closed loop, as in the paper
@@ -127,7 +129,10 @@ if is_untrained:
     served_dir = run.folder / "served"
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
     export_untrained(served_dir, model, image_size, format, examples=examples, seed=run.seed)
-served = read_folder(Path(served_dir).resolve())
+folder = Path(served_dir).resolve()
+if (folder / model / format).is_dir():
+    folder = folder / model / format
+served = read_folder(folder)
 print(
     f"{served.facts['model']} {served.facts['image_size']} px, {served.facts['format']}, version"
     f" {served.version}"
@@ -154,6 +159,8 @@ import psutil
 
 server = None
 started = time.monotonic()
+name = instance.replace(".", "-")  # as SageMaker lets an endpoint be called
+url = url.format(model=model, instance=name, repetition=repetition)
 url = url.rstrip("/").removesuffix("/invocations")
 if not url:
     with socket.socket() as free:
@@ -356,14 +363,20 @@ Markdown(
 # aws s3 cp model.tar.gz s3://BUCKET/fundus-grader/model.tar.gz
 # aws sagemaker create-model --model-name fundus-grader --execution-role-arn ROLE \
 #   --primary-container Image=$REPO,ModelDataUrl=s3://BUCKET/fundus-grader/model.tar.gz
-# aws sagemaker create-endpoint-config --endpoint-config-name fundus-grader --production-variants \
+#
+# NAME=fundus-mobilenet-ml-m5-xlarge-0
+# aws sagemaker create-endpoint-config --endpoint-config-name $NAME --production-variants \
 #   VariantName=one,ModelName=fundus-grader,InstanceType=ml.m5.xlarge,InitialInstanceCount=1
-# aws sagemaker create-endpoint --endpoint-name fundus-grader --endpoint-config-name fundus-grader
-# aws sagemaker wait endpoint-in-service --endpoint-name fundus-grader
-# aws sagemaker-runtime invoke-endpoint --endpoint-name fundus-grader --content-type image/jpeg \
+# aws sagemaker create-endpoint --endpoint-name $NAME --endpoint-config-name $NAME
+# aws sagemaker wait endpoint-in-service --endpoint-name $NAME
+# aws sagemaker-runtime invoke-endpoint --endpoint-name $NAME --content-type image/jpeg \
 #   --body fileb://eye.jpg answer.json
-# aws sagemaker delete-endpoint --endpoint-name fundus-grader
+# aws sagemaker delete-endpoint --endpoint-name $NAME
 # ```
+#
+# The study `serving_sagemaker.yaml` asks endpoints of such names, a new one in each repetition:
+# between `wait` and `delete-endpoint` comes one of its runs. m6g and c7g need an image that was
+# built on arm64, and a SavedModel one with `--build-arg MORE=tensorflow-cpu`.
 #
 # Past one machine the endpoint scales by target tracking (`aws application-autoscaling
 # put-scaling-policy`) on `SageMakerVariantInvocationsPerInstance`, its requests a minute and

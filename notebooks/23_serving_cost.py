@@ -3,12 +3,12 @@
 #
 # **Question.** How long does a prediction take, what does it cost by the hour and by the million,
 # and which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from any number of
-# machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2
-# and table 1, costs, and its claims judged. **Time.** Seconds.
+# machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2,
+# costs, and its claims judged. **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual endpoint é
 # o mais barato? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2
-# e tabela 1 do artigo, custos e o veredito sobre cada afirmação.
+# do artigo, custos e o veredito sobre cada afirmação.
 
 # %% tags=["parameters"]
 # rows
@@ -50,7 +50,6 @@ setup.set_up(root)
 # %%
 import pandas as pd
 
-from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
@@ -109,12 +108,6 @@ from dr_lib.evidence.serving.request_log import KINDS
 keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
 page.energy(list_runs(timed), keys, g_per_kwh)
 
-# %% tags=["report"]
-from dr_lib.evidence.serving.costs import compare_sizes
-
-sizes = compare_sizes(selection.finished, published=published)
-page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
-
 # %% [markdown] tags=["en"]
 # ## What a prediction costs
 #
@@ -126,7 +119,7 @@ page.table(sizes, "table_1", "Parameters and SavedModel of each network.")
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.evidence.serving.costs import correct_saving, cost_table, read_paper_latencies
+from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
@@ -233,19 +226,6 @@ for row in priced.itertuples():
     usd = page.number(row.usd_per_million)
     sentences.append(words.format(row.model, row.format, *times, row.n, usd, row.instance))
 if published:
-    cheap = "ml.c7g.xlarge"  # the hour; the paper concludes from it that predictions are, too
-    dear = "ml.m5.xlarge"
-    words = say(
-        "By the numbers of {}: per hour, {} is {} % cheaper than {}; per prediction, {} is {} % {}."
-    )
-    authors = say(PAPERS["B"].authors)
-    for row in correct_saving(read_paper_latencies(), cheap, dear).itertuples():
-        outcome = say("cheaper" if row.saving_per_prediction > 0 else "dearer")
-        hour = page.number(row.saving_per_hour)
-        prediction = page.number(abs(row.saving_per_prediction))
-        sentences.append(
-            words.format(authors, cheap, hour, dear, row.model, prediction, outcome)
-        )
     sentences.append(page.count_verdicts("B", judged))
 page.findings(sentences or [say("No request has been timed yet.")])
 

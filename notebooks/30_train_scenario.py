@@ -30,7 +30,7 @@ epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between tests of the accuracy, 0 for one at the end
 # several machines
-num_machines: int = 1  # machines that train as one; run --machines 2 rehearses two on this one
+num_machines: int = 1  # machines that train as one; plan --commands prints how they start
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]

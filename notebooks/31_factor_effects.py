@@ -4,14 +4,13 @@
 # **Question.** Which of framework, data set, image side, network and machine decides over time,
 # money and utilisation, and do the claims of Moura Filho and Sousa hold on our machines? **Input.**
 # The rows that notebook 30 left, from any number of machines. **Output.** The paper's figures 2 to
-# 5, effects with intervals, the allocation of variation, time against cost, and a verdict on each
-# claim. **Time.** Seconds; without rows, a minute and a half for a demo.
+# 5, effects with intervals, the allocation of variation, and a verdict on each claim. **Time.**
+# Seconds; without rows, a minute and a half for a demo.
 #
 # **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide
 # sobre tempo, dinheiro e utilização, e as afirmações do artigo se confirmam nas nossas máquinas?
 # Entrada: as linhas deixadas pelo notebook
-# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação, tempo x custo
-#     e veredito.
+# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação e veredito.
 
 # %% tags=["parameters"]
 # rows
@@ -24,7 +23,6 @@ bill_usd: float = 0.0  # what was paid for all runs, to find the overhead; 0 if 
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # questions
 accuracy: float = 0.9  # the test accuracy whose price is asked
-precision: float = 0.05  # wanted half width of a 95 % interval, relative to the mean
 # report
 published: bool = True  # hold the rows against the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -64,7 +62,6 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
 rows = open_rows("C", runs, root, default=runs, allow=allow, exclude=exclude)
-folders = rows.folders
 if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows below the folders: {command} makes them")
@@ -98,20 +95,16 @@ page.table(environments, "environments", "Runs by environment and framework.")
 # %% [markdown] tags=["en"]
 # ## 2. Plan the experiment
 #
-# Every level of every factor with every other, repeated in randomised blocks. Whether the
-# repetitions are enough follows from how much they vary: for a mean as precise as wanted, and to
-# find a difference with a power of 80 %.
+# Every level of every factor with every other, repeated in randomised blocks. How many repetitions
+# a mean within 5 % needs follows from how much they vary: `plan` says it.
 
 # %% [markdown] tags=["pt"]
 # ## 2. Planejar o experimento
 #
-# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Se as repetições
-# bastam depende de quanto variam: para uma média tão precisa quanto se quer, e para achar uma
-# diferença com poder de 80 %.
+# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Quantas repetições
+# pede uma média com erro de 5 % depende de quanto variam: `plan` o diz.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import find_needed_repetitions
-
 timed = selection.timed
 if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
     timed = timed[timed["scaling"] != "weak"]
@@ -121,8 +114,6 @@ keys = varied or factors
 levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in factors]
 design = pd.DataFrame({"factor": factors, "levels": levels})
 page.table(design, "design", "Factors and their levels.")
-repetitions = find_needed_repetitions(timed, factors, precision)
-page.table(repetitions, "repetitions", "Repetitions of a scenario that answers need.")
 
 # %% [markdown] tags=["en"]
 # ## 3. Configure
@@ -168,21 +159,6 @@ memory = scenarios.plot_utilisation(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
 )
 page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
-
-# %% tags=["report"]
-from dr_lib.runs.monitor import read_samples
-
-paths = []
-studies = set(timed["study"])
-for row in timed.sort_values("train_s", ascending=False).itertuples():
-    # the folder of a study, or one of several; a run's name is unique in its study alone
-    places = [folder / row.study for folder in folders]
-    places += [folder for folder in folders if folder.name not in studies - {row.study}]
-    paths += [place / row.samples for place in places if (place / row.samples).exists()]
-if paths:
-    samples = pd.DataFrame(read_samples(paths[0]))
-    trace = scenarios.plot_samples(samples, lang)
-    page.figure(trace, "utilisation_trace", "Use of the machine over the longest run.")
 
 # %% tags=["report"]
 parts = timed
@@ -253,12 +229,9 @@ else:
 
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_machines
-from dr_lib.figures.training_time import plot_speed_up
 
 machines = compare_machines(timed)
 if len(machines):
-    figure = plot_speed_up(machines, lang)
-    page.figure(figure, "machines", "Speed-up by the number of machines.")
     page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
     if "rehearsed" in timed and timed["rehearsed"].eq(True).any():
         words = (
@@ -268,15 +241,10 @@ if len(machines):
         page.findings([say(words)])
 
 # %% tags=["report"]
-from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
 if (timed["cost_usd"] > 0).any():
-    page.figure(
-        scenarios.plot_cost_front(timed, lang),
-        "cost_front",
-        "Time x cost: on the front lie the choices that no other beats in both.",
-    )
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()
@@ -308,13 +276,10 @@ if (timed["cost_usd"] > 0).any():
 
 # %% tags=["report"]
 if published:
-    # one bill for the study, so every row has the same; the paper's is of five repetitions
+    priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
-        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
-        timed = timed.assign(
-            study_bill_usd=five_usd, formula_share_of_bill=formula_usd / bill_usd
-        )
-    judged = page.judge("C", selection._replace(timed=timed))
+        priced = priced._replace(timed=add_bills(priced, [bill_usd], rows.folders))
+    judged = page.judge("C", priced)
 
 # %% [markdown]
 # ## What this shows

@@ -1,9 +1,9 @@
-"""What the monitor's sampler costs: python tests/bench_monitor.py.
+"""What the monitor costs: python tests/bench_monitor.py.
 
-The sampler's own CPU seconds at ten samples a second, from its first row on, while 200 idle
-processes stand around that it has to read through when it looks for the training's children. Where
-there is a GPU, the energy of a training in CUDA C by its counter, by sampled power, and by Zeus
-around the same time, if Zeus is installed (pip install zeus).
+The CPU seconds of a process that sleeps at ten samples a second, while 200 idle processes stand
+around that have to be read through in the search for its children. Where there is a GPU, the energy
+of a training in CUDA C by its counter and by Zeus around the same time, if Zeus is installed
+(pip install zeus).
 """
 
 import os
@@ -18,7 +18,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-import psutil
 
 from dr_lib.cuda import mnist
 from dr_lib.cuda.build import Library, build
@@ -35,21 +34,18 @@ GOAL_PERCENT = 1.0
 
 
 def measure_percent(folder: Path) -> float:
-    """The sampler's share of one core in per cent, over so many seconds with an event in each."""
+    """The monitor's share of one core in per cent, over so many seconds with an event in each."""
     with Monitor(folder / "samples.csv", period_s=PERIOD_S) as monitor:
-        sampler = psutil.Process(monitor.sampler.pid)
         start_s = time.monotonic()
-        start_cpu_s = sum(sampler.cpu_times()[:2])
+        start_cpu_s = time.process_time()
         for second in range(SECONDS):
             time.sleep(1)
             monitor.mark(f"epoch {second + 1}")
-        return 100 * (sum(sampler.cpu_times()[:2]) - start_cpu_s) / (time.monotonic() - start_s)
+        return 100 * (time.process_time() - start_cpu_s) / (time.monotonic() - start_s)
 
 
-def measure_joules(
-    library: Library, path: Path, zeus: Any
-) -> tuple[float, float, float, float]:
-    """Energy of one training by Zeus, by the counter and by sampled power [J], and its seconds."""
+def measure_joules(library: Library, path: Path, zeus: Any) -> tuple[float, float, float]:
+    """Energy of one training by Zeus and by the counter [J], and its seconds."""
     data = load_mnist("synthetic")
     with Monitor(path, period_s=PERIOD_S, num_gpus=1):
         zeus.begin_window("training")
@@ -65,13 +61,12 @@ def measure_joules(
     return (
         theirs.total_energy,
         ours["gpu_energy_j"],
-        ours["gpu_energy_sampled_j"],
         ours["monitored_s"],
     )
 
 
 def compare_energy(folder: Path) -> None:
-    """Print how far the counter's energy and the sampled power's are from what Zeus measures."""
+    """Print how far the counter's energy is from what Zeus measures."""
     try:
         library = build("gpu")
         from zeus.monitor import ZeusMonitor
@@ -81,16 +76,13 @@ def compare_energy(folder: Path) -> None:
     measured = [
         measure_joules(library, folder / f"{repeat}.csv", zeus) for repeat in range(REPEATS + 1)
     ][1:]
-    theirs, counted, sampled, seconds = np.transpose(measured)
+    theirs, counted, seconds = np.transpose(measured)
     print(
         f"energy of {library.device}: Zeus {np.median(theirs):.0f} J in {np.median(seconds):.1f} s,"
         f" n = {REPEATS}"
     )
-    for name, joules in {"counter": counted, "sampled power": sampled}.items():
-        ratios = joules / theirs
-        print(
-            f"  {name} / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]"
-        )
+    ratios = counted / theirs
+    print(f"  counter / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
 
 
 def main() -> None:

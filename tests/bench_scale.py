@@ -42,7 +42,6 @@ HASHES = 20_000
 STUDY = {
     "notebook": "10_train",
     "repetitions": TURNS + 1,
-    "repeat_disturbed": 0,
     "parameters": {"model": "small_cnn", "image_size": 64, "epochs": 1},
 }
 N = 1_000_000

@@ -129,7 +129,7 @@ def test_a_study_of_implementations(clone, digits):
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 40_mnist_cuda\nrepetitions: 2\nrepeat_disturbed: 0\nseed: 20\n"
+        "notebook: 40_mnist_cuda\nrepetitions: 2\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
         "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )

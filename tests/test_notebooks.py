@@ -465,8 +465,8 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\nrepeat_disturbed:"
-        " 0\nparameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s:"
+        "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\n"
+        "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s:"
         " 0.2, accelerator: cpu}\nfactors: {framework: [pytorch, mxnet], dataset: [mnist, cifar10],"
         " network: [1, 2]}\nkernel: {framework: {pytorch: dr-torch, mxnet: no-such-kernel}}\n"
     )

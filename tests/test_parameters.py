@@ -127,7 +127,7 @@ def test_a_number_of_two_countries_is_asked_about(tmp_path, text, message):
             text,
         ],
         ["run", "papermill_runs/demo.yaml", "--max-hours", text],
-        ["report", str(tmp_path), "-p", "requests_per_day", text, "--paper", "B"],
+        ["report", str(tmp_path), "-p", "requests_per_day", text],
     ):
         said = CliRunner().invoke(main, command)
         assert said.exit_code and said.output.rstrip().endswith(message), said.output

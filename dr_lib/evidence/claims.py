@@ -79,6 +79,8 @@ class Claim(BaseModel):
     place: str = "text"  # in the paper; of a reading the claims that it reads
     words: str
     words_pt: str
+    # claims from which its verdict follows, or inputs: it is counted where they have none
+    restates: str = ""
 
     # the quantity: a statistic of one column, or of each of several
     columns: Columns = Field(alias="column")
@@ -104,14 +106,17 @@ class Claim(BaseModel):
     cells: PositiveInt = 1  # of the paper's design
     hardware: str = "any"  # or the paper's, in words
     counted: bool = False  # one count is all there is to know
+    by_seed: bool = False  # no matter of the machine: n counts runs, whatever their session
     priced: bool = False  # money, at the price of the machine that was used
-    of_the_study: bool = False  # one number for all of its machines
+    of_the_study: bool = False  # a bill: one number for all of its runs and machines
     undisturbed: bool = False  # how busy others kept the machine is no matter of the claim
 
     relation: Literal["within", ">=", "<="] = "within"
     value: float
     tolerance: Annotated[float, Field(ge=0)] = 0.0
     unit: str = ""
+    # repetitions that decide it four times in five if it is true, where the paper's do not
+    needs: PositiveInt | None = None
     note: str = ""
 
     # of a number that the analyses show, and that no row can judge
@@ -122,6 +127,11 @@ class Claim(BaseModel):
     def paper(self) -> str:
         """Its paper, a key of PAPERS."""
         return self.id[0]
+
+    @property
+    def is_by_run(self) -> bool:
+        """Whether sessions are no matter: of a seed's doing, and of bills."""
+        return self.by_seed or self.of_the_study
 
     @property
     def is_anywhere(self) -> bool:
@@ -205,13 +215,14 @@ def count_claims() -> pd.DataFrame:
     """Count the claims that rows can judge.
 
     Returns:
-        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `on`, any hardware
-        or the paper's, and `claims`.
+        A row per `paper` and hardware: `judged_by`, the notebooks whose rows do, `studies`, which
+        make them, `on`, any hardware or the paper's, and `claims`.
     """
     lines = []
     for claim in read_judged():
         numbers = ", ".join(name[:2] for name in PAPERS[claim.paper].notebooks)
         on = "any hardware" if claim.is_anywhere else "the paper's hardware"
-        lines.append((claim.paper, numbers, on))
-    table = pd.DataFrame(lines, columns=["paper", "judged_by", "on"])
+        studies = ", ".join(PAPERS[claim.paper].studies)
+        lines.append((claim.paper, numbers, studies, on))
+    table = pd.DataFrame(lines, columns=["paper", "judged_by", "studies", "on"])
     return table.value_counts(sort=False).rename("claims").sort_index().reset_index()

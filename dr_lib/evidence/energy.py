@@ -13,7 +13,6 @@ from dr_lib.statistics.intervals import mean_interval, tabulate
 J_PER_KWH = 3.6e6
 WHOLE = 0.95  # of the time of a run has to be monitored: the energy of a part is not the run's
 COUNTER = "NVML counter"
-UNMEASURED = "not measured"
 MEANS = ("energy_j", "joules_per_image", "joules_per_epoch", "joules_per_prediction", "gco2")
 
 
@@ -27,7 +26,7 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
 
     Returns:
         The runs with `energy_j`, `joules_per_image`, `joules_per_epoch`, `joules_per_prediction`,
-        `gco2` [g], and `measured`: NVML counter, or not measured.
+        `gco2` [g].
     """
     columns = (
         "gpu_energy_j monitored_s train_s load_s num_machines epochs num_images_train"
@@ -51,7 +50,6 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
         joules_per_epoch=energy_j / number["epochs"],
         joules_per_prediction=energy_j / number["num_predictions"],
         gco2=energy_j / J_PER_KWH * (g_per_kwh or np.nan),
-        measured=np.where(is_counted, COUNTER, UNMEASURED),
     )
 
 
@@ -61,16 +59,14 @@ def summarise_energy(
     """Say what runs of one kind used, as the mean of each number with its 95 % interval.
 
     Returns:
-        A row per kind (`keys`, and whether it was `measured`): `n` runs, and what `measure_energy`
-        adds, but columns in which nothing is known.
+        A row per kind (`keys`): `n` runs that were measured, and what `measure_energy` adds, but
+        columns in which nothing is known. Empty where nothing was measured.
     """
     if runs.empty:
         return pd.DataFrame()
-    keys = [*keys, "measured"]
+    measured = measure_energy(runs, g_per_kwh=g_per_kwh).dropna(subset=["energy_j"])
     rows = []
-    for key, kind in measure_energy(runs, g_per_kwh=g_per_kwh).groupby(
-        keys, sort=False, dropna=False
-    ):
+    for key, kind in measured.groupby(list(keys), sort=False, dropna=False):
         means = {name: mean_interval(kind[name].dropna()) for name in MEANS}
         rows.append({**dict(zip(keys, key, strict=True)), "n": len(kind), **means})
     return tabulate(rows).dropna(axis=1, how="all")

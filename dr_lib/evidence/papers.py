@@ -10,8 +10,8 @@ class Paper(NamedTuple):
 
     authors: str
     notebooks: tuple[str, ...]  # that make the rows of its study
+    studies: tuple[str, ...]  # their study files: together they judge each of its claims
     analysis: str = ""  # the notebook that reads these rows; none where the same one makes them
-    option: str = ""  # what --paper takes beside the letter
     task: str = ""  # of its rows, where its notebooks have several
     may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
     design: tuple[str, ...] = ("model",)  # one cell of its design has one level of each
@@ -24,21 +24,21 @@ PAPERS = {
     "A": Paper(
         "Araújo et al.",
         ("10_train",),
+        ("gpu_vs_tpu",),
         "11_gpu_vs_tpu",
-        "Araujo",
         task="referable",
     ),
     "B": Paper(
         "Camargo et al.",
         ("21_export_quantize", "22_serve_and_load"),
+        ("exports", "serving_sagemaker"),
         "23_serving_cost",
-        "Camargo",
     ),
     "C": Paper(
         "Moura Filho and Sousa",
         ("30_train_scenario",),
+        ("scenarios_cpu", "scenarios_gpu"),
         "31_factor_effects",
-        "Moura-Filho",
         may_differ=(*FACTORS, "backend"),
         design=FACTORS,
         versions={
@@ -52,11 +52,11 @@ PAPERS = {
     "D": Paper(
         "De Felice Lima and Zola",
         ("40_mnist_cuda",),
+        ("mnist_cuda",),
         "41_cuda_vs_keras",
-        "De-Felice-Lima",
         may_differ=("framework", "implementation", "batch_size", "learning_rate", "backend"),
     ),
-    "E": Paper("Voets et al.", ("12_evaluate",)),
+    "E": Paper("Voets et al.", ("12_evaluate",), ("eyepacs_ensemble",)),
 }
 ANALYSES = {  # a notebook that makes rows: the notebook that reads them
     notebook: paper.analysis

@@ -2,11 +2,15 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from dr_lib.evidence.select import Selection
 from dr_lib.runs.prices import PriceError, price_seconds
+from dr_lib.runs.row import read_rows
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
@@ -39,6 +43,44 @@ def fit_overhead(
             " runs"
         )
     return max(0.0, 3600 * (bill_usd - measured_usd) / usd_per_hour.sum())
+
+
+def add_bills(
+    selection: Selection, bills_usd: Sequence[float], folders: Sequence[Path]
+) -> pd.DataFrame:
+    """Put bills beside the timed runs that they were for.
+
+    Args:
+        selection: runs with their prices; a bill is for those that are not timed, too.
+        bills_usd: one for all runs, or one for those of each folder.
+        folders: where the rows are.
+
+    Returns:
+        The timed runs that a bill is for, with `study_bill_usd`, of five runs of every scenario as
+        the paper's was, and `formula_share_of_bill`.
+
+    Raises:
+        PriceError: so many bills are for so many folders, no run has a price, or a bill is less
+            than what the runs cost by their prices.
+    """
+    groups = [folders] if len(bills_usd) == 1 else [[folder] for folder in folders]
+    if len(groups) != len(bills_usd):
+        raise PriceError(
+            f"{len(bills_usd)} bills for {len(groups)} folders: give one for all, or one for each"
+        )
+    billed = []
+    for bill_usd, group in zip(bills_usd, groups, strict=True):
+        runs = {(row["study"], row["run_id"]) for row in read_rows(*group)}
+        timed, finished = (
+            table[[run in runs for run in zip(table["study"], table["run_id"], strict=True)]]
+            for table in (selection.timed, selection.finished)
+        )
+        paid = finished[finished["usd_per_hour"] > 0]
+        fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
+        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
+        share = paid["formula_usd"].sum() / bill_usd
+        billed.append(timed.assign(study_bill_usd=five_usd, formula_share_of_bill=share))
+    return pd.concat(billed, ignore_index=True)
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:

@@ -29,7 +29,8 @@ CELL_WORK += ("threads_asked",)
 IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
 # as detected
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
-VERSIONS = "tensorflow keras jax torch mxnet ai_edge_litert python cuda driver".split()
+SOFTWARE = "tensorflow keras jax torch mxnet ai_edge_litert python cuda".split()
+VERSIONS = [*SOFTWARE, "driver"]
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: other processes took more than 10 % of the CPU",
@@ -147,10 +148,22 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
     """What a server called itself; where it did not, the run, which had a server of its own."""
-    name = (
-        rows.reindex(columns=["deployment"])["deployment"].astype(object).fillna("").astype(str)
-    )
-    return name.mask(name == "", rows["study"] + "/" + rows["run_id"])
+    told = rows.reindex(columns=["deployment", "study", "run_id"]).astype(object).fillna("")
+    name = told["deployment"].astype(str)
+    return name.mask(name == "", told["study"] + "/" + told["run_id"])
+
+
+def name_sessions(rows: pd.DataFrame) -> pd.Series:
+    """What shared a host, its neighbours and its temperature: the boot of the machine, and the
+    session of a cloud service.
+
+    A server elsewhere has a machine of its own for each deployment. Rows that tell neither are of
+    one session for each `environment`.
+    """
+    told = rows.reindex(columns=["session", "boot", "endpoint"]).astype(object).fillna("")
+    name = told["session"].astype(str) + "/" + told["boot"].astype(str)
+    name = name.mask(name == "/", rows["environment"])
+    return name.mask(told["endpoint"] == "remote", name_deployments(rows))
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
@@ -188,19 +201,22 @@ def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     """Work is one in all rows, but for what the mode, the environment or a factor sets.
 
-    Batch and learning rate are one in each mode, precision and the like in each environment. Where
-    the split is a factor, each table that it names is one.
+    Batch and learning rate are one in each mode, precision and the like in each environment, and
+    the versions of its software in each kernel there. Where the split is a factor, each table that
+    it names is one.
     """
     unlike = {}
     groups = [(finished, set(WORK) - {*SET_BY_MODE, "split_sha256"})]
     groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
     groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
+    kernels = ["environment", *(name for name in ("framework", "kernel") if name in finished)]
+    groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
     tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
             values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
-            if values.nunique(dropna=False) > 1:
+            if values.nunique(dropna=column in SOFTWARE) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 unlike[column] = ", ".join(
                     sorted({str(value)[:digits] for value in rows[column]})
@@ -208,7 +224,7 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         raise UnlikeRunsError(
-            f"rows differ in {named}: choose one of each, or let the column differ (--allow)"
+            f"rows differ in {named}: choose one of each, or allow the column to differ"
         )
 
 

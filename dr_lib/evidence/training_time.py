@@ -1,20 +1,15 @@
-"""Compare environments, sessions, modes and numbers of machines: how fast they train, how well,
-and whether a speed counts.
+"""Compare environments, modes and numbers of machines: how fast they train, how well, and whether
+a speed counts.
 """
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.select import MIN_RUNS, Selection
-from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
-from dr_lib.statistics.equivalence import (
-    repetitions_for_difference,
-    repetitions_for_equivalence,
-)
+from dr_lib.statistics.equivalence import repetitions_for_equivalence
 from dr_lib.statistics.intervals import (
     NOTHING,
     Interval,
@@ -37,7 +32,6 @@ TIMES = ("train_s", "steady_epoch_s")
 METRICS = tuple(
     f"metric_{name}_test" for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy")
 )
-DIFFERENCES = (0.02, 0.05, 0.1)
 # columns that tell apart what more machines are compared in; a table has those that differ
 MACHINE = ("platform", "instance_type", "cpu", "accelerator", "threads", "batch_size")
 SCALED = (*FACTORS, *MACHINE, "rehearsed")
@@ -90,46 +84,6 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def compare_sessions(timed: pd.DataFrame) -> pd.DataFrame:
-    """Say how much sessions of one environment on a cloud service differ: another machine, other
-    neighbours.
-
-    Returns:
-        A row per `session` of each `environment` that had several: `n` runs, the mean of train_s
-        [s] and its deviation within the session, train_s_sd; and train_s_between_sd, the deviation
-        between the sessions of the environment, by a one-way analysis of variance with random
-        effects (0 where it falls below). Empty where no environment had two.
-    """
-    if not {"session", "train_s"} <= set(timed):
-        return pd.DataFrame()
-    rows = timed[timed["session"].fillna("") != ""]
-    table = (
-        rows.groupby(["environment", "session"])["train_s"]
-        .agg(n="count", train_s="mean", train_s_sd="std")
-        .reset_index()
-    )
-    groups = [group for _, group in table.groupby("environment") if len(group) > 1]
-    if not groups:
-        return pd.DataFrame()
-    return pd.concat(
-        [group.assign(train_s_between_sd=_deviate_between(group)) for group in groups],
-        ignore_index=True,
-    )
-
-
-def _deviate_between(sessions: pd.DataFrame) -> float:
-    """The deviation between sessions; of their means alone where all are of a single run."""
-    n, mean, sd = sessions[["n", "train_s", "train_s_sd"]].to_numpy().T
-    if n.max() == 1:
-        return float(mean.std(ddof=1))
-    total = n.sum()
-    degrees = len(n) - 1
-    within = np.nansum((n - 1) * sd**2) / (total - len(n))
-    between = (n * (mean - np.average(mean, weights=n)) ** 2).sum() / degrees
-    size = (total - (n**2).sum() / total) / degrees
-    return math.sqrt(max(0.0, (between - within) / size))
-
-
 def _score(rows: pd.DataFrame, metric: str) -> Interval:
     values = _read(rows, metric)
     low = _read(rows, f"{metric}_low")
@@ -141,39 +95,6 @@ def _score(rows: pd.DataFrame, metric: str) -> Interval:
         return Interval(values.mean(), np.nan, np.nan, len(values))
     mean = mean_interval(values)
     return mean._replace(high=min(mean.high, 1.0))
-
-
-def find_needed_repetitions(
-    timed: pd.DataFrame, factors: Sequence[str], precision: float
-) -> pd.DataFrame:
-    """Say how many repetitions of a scenario a precise mean needs, and a difference found with a
-    power of 80 %.
-
-    Args:
-        timed: timed rows of a `Selection`, with `steady_epoch_s`.
-        factors: columns that tell scenarios apart.
-        precision: half width of the mean's 95 % interval, relative.
-
-    Returns:
-        A row per answer: `answer` and its size in `percent`, the `repetitions` that it needs, and
-        `variation_percent`, by how much repetitions vary. Empty where no scenario was repeated.
-    """
-    scenarios = timed.groupby(list(factors))["steady_epoch_s"].apply(list)
-    variation, num_repeated = pool_spread(scenarios)
-    if not num_repeated or not variation:
-        return pd.DataFrame()
-    lines = [
-        (
-            "precision of a mean",
-            100 * precision,
-            repetitions_for_precision(variation, precision),
-        )
-    ]
-    for difference in DIFFERENCES:
-        runs = repetitions_for_difference(difference / variation)
-        lines.append(("difference of two means", 100 * difference, runs))
-    table = pd.DataFrame(lines, columns=["answer", "percent", "repetitions"])
-    return table.assign(variation_percent=100 * variation)
 
 
 def compare_modes(selection: Selection) -> pd.DataFrame:
@@ -190,7 +111,7 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
     Returns:
         A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC
         and their mean `metric_auc_test`, `n_timed` rows, how many times as fast as the paper's mode
-        by `train_s_ratio` and `steady_epoch_s_ratio` (of geometric means), `auc_difference` to the
+        by `train_s_ratio` and `steady_epoch_s_ratio`, `auc_difference` to the
         paper's mode, the `verdict` (of MODE_VERDICTS) and `runs_needed`, of each mode, for an
         answer with a power of 80 % where the modes are equal. Columns ending in `_low` and `_high`
         bound 95 % intervals, 90 % for the difference; NaN stands where there is none. Empty if no

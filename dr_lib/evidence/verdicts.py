@@ -8,13 +8,15 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 """
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
-from dr_lib.evidence.claims import WHOLE_DESIGN, Claim, Condition, read_judged
+from dr_lib.evidence.claims import Claim, Condition, read_judged
 from dr_lib.evidence.mnist import add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
@@ -25,28 +27,42 @@ from dr_lib.evidence.select import (
     VERSIONS,
     Selection,
     list_runs,
+    name_sessions,
 )
 from dr_lib.hardware.cloud import AZURE
-from dr_lib.statistics import cells as over
+from dr_lib.statistics.cells import (
+    AVERAGE,
+    DIFFERENCE,
+    ERROR,
+    RATIO,
+    RATIO_OF_SUMS,
+    SUM,
+    Design,
+    Statistic,
+    divide_deviations,
+    share_of_variation,
+)
 from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
 
 VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
-STATISTICS: dict[str, Callable[..., np.ndarray]] = {
-    "mean": over.average,
-    "sum": over.add,
-    "ratio": over.divide,
-    "increase": lambda a, b: 100 * over.divide(a, b) - 100,
-    "saving": lambda a, b: 100 - 100 * over.divide(a, b),
-    "difference": over.subtract,
-    "ratio_of_sums": over.divide_sums,
-    "sd_ratio": over.divide_deviations,
+STATISTICS = {
+    "mean": AVERAGE,
+    "sum": SUM,
+    "ratio": RATIO,
+    "increase": RATIO,
+    "saving": RATIO,
+    "difference": DIFFERENCE,
+    "ratio_of_sums": RATIO_OF_SUMS,
 }
 DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
 
 
+MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so many
+
+
 class Verdict(NamedTuple):
-    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of its smaller
-    side.
+    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of the cell that
+    has fewest, or its sessions.
     """
 
     id: str
@@ -83,6 +99,7 @@ class Part(NamedTuple):
 
     name: str
     ours: Interval
+    together: Interval  # wider: right in 95 of 100 studies for all parts at once
     is_partial: bool = False  # of a machine that made a part of the design
 
 
@@ -92,7 +109,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     Returns:
         A row per claim that rows can judge, those with a verdict of our own first, then what is not
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
-        `relation`, `value`, `tolerance` and `unit`, and the fields of `Verdict`.
+        `relation`, `value`, `tolerance`, `unit` and `restates`, and the fields of `Verdict`.
     """
     return _judge_all(paper, list_judged_rows(selection.timed))
 
@@ -108,8 +125,9 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = {"id", "wording", "place", "words", "words_pt", "relation", "value", "tolerance"}
-    shown.add("unit")
+    shown = set(
+        "id wording place words words_pt relation value tolerance unit restates".split()
+    )
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed)
@@ -123,8 +141,9 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List what claims are judged by: the timed rows of a selection, one per run on one machine.
 
     Returns:
-        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and `percent_train`,
-        the rounded share of the photographs that are on the side of training.
+        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, `session` as
+        `name_sessions` has it, and `percent_train`, the rounded share of the photographs that are
+        on the side of training.
     """
     rows = add_accuracy_columns(list_runs(timed))
     # as in all papers
@@ -132,6 +151,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     rows = rows[alone].copy()
     for name, value in DEFAULTS.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
+    rows["session"] = name_sessions(rows)
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
     )
@@ -151,7 +171,7 @@ def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
     published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
     columns = (
         "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts num_missing num_disturbed verdict reason versions"
+        " num_parts num_missing num_disturbed verdict reason versions restates"
     )
     return judged.assign(published=published.str.strip())[columns.split()].sort_index()
 
@@ -160,12 +180,17 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """How many verdicts were given, and how many of them would be wrong by chance if every truth
     lay on a bound.
 
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A reading
-    of a claim that has a verdict of its own is that verdict once more, and does not count.
+    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A verdict
+    that follows from others which were given, or from what was put in, is no further one; nor is a
+    reading of them.
     """
     given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    is_again = (given["wording"] == "reading") & given["place"].isin(given["id"])
-    num_given = int((~is_again).sum())
+    sources = {*given["id"], "inputs"}
+    is_again = [
+        any(set(ids.split(", ")) <= sources for ids in others)
+        for others in zip(given["restates"], given["place"], strict=True)
+    ]
+    num_given = len(given) - sum(is_again)
     return num_given, 0.025 * num_given
 
 
@@ -299,8 +324,10 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     ]
     if not keys:
         return Cells([], {(): list(sides)})
+    # of two notebooks the one has no format, say
     groups = [
-        dict(list(side.groupby([side[key].astype(str) for key in keys]))) for side in sides
+        dict(list(side.groupby([side[key].astype(str).fillna("") for key in keys])))
+        for side in sides
     ]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
@@ -311,8 +338,7 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
     its columns.
 
     What is said of machines is said of each: each is measured alone, unless the claim adds them up.
-    Intervals have 95 % together where there are several. What is counted, and always came out the
-    same, needs none.
+    What is counted, and always came out the same, needs no interval.
 
     Raises:
         BadSampleError: a number is zero, negative or infinite.
@@ -320,40 +346,58 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
     if claim.statistic == "score":
         (column,) = claim.columns
         ends = [column, f"{column}_low", f"{column}_high"]
-        rows = [rows.iloc[0] for (rows,) in cells.rows.values()]
-        return [
-            Part(row["environment"], Interval(*row[ends], row["num_patients"])) for row in rows
-        ]
+        parts = []
+        for (rows,) in cells.rows.values():
+            row = rows.iloc[0]
+            ours = Interval(*row[ends], row["num_patients"])
+            parts.append(Part(row["environment"], ours, ours))
+        return parts
     parts = []
     machines = _part_machines(claim, cells)
-    error = over.ERROR / len(claim.columns) / len(machines)
+    num_parts = len(claim.columns) * len(machines)
+    if claim.every_cell:
+        num_parts *= max(map(len, machines.values()))
     for column, (machine, rows) in itertools.product(claim.columns, machines.items()):
-        sides = [[cell[column] for cell in side] for side in zip(*rows.values(), strict=True)]
-        values = {value for side in sides for cell in side for value in cell}
+        sides = list(zip(*rows.values(), strict=True))
+        runs = [[cell[column] for cell in side] for side in sides]
+        sessions = [[cell["session"] for cell in side] for side in sides]
+        values = {value for side in runs for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
-        statistic = _choose_statistic(claim, cells.keys, list(rows))
-        name = ", ".join(filter(None, [column, machine]))
+        if claim.of_the_study:
+            runs = [[sorted(values)]]  # a bill is one, of however many runs
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
+        name = ", ".join(filter(None, [column, machine]))
         if claim.counted and len(values) == 1:
             (value,) = values
-            count = Interval(value, value, value, sum(map(len, sides[0])))
-            parts.append(Part(name, count, is_partial))
-        elif claim.every_cell:
-            found = over.bound_each(statistic, *sides, error=error)
-            names = [", ".join(map(str, key)) for key in rows]
-            parts += map(Part, names, found)
+            count = Interval(value, value, value, sum(map(len, runs[0])))
+            parts.append(Part(name, count, count, is_partial))
+        elif claim.statistic == "sd_ratio":
+            units = [_average_sessions(*side) for side in zip(runs, sessions, strict=True)]
+            ours = divide_deviations(*units)
+            parts.append(Part(name, ours, ours))
         else:
-            parts.append(Part(name, over.bound(statistic, *sides, error=error), is_partial))
+            design = Design(*runs, sessions=None if claim.is_by_run else sessions)
+            statistic = _choose_statistic(claim, cells.keys, list(rows))
+            statistics = {name: statistic}
+            if claim.every_cell:
+                names = [", ".join(map(str, key)) for key in rows]
+                statistics = {name: statistic.of_cell(k) for k, name in enumerate(names)}
+            for name, statistic in statistics.items():
+                found = design.estimate(statistic)
+                ours = _scale(claim, found.interval())
+                together = _scale(claim, found.interval(ERROR / num_parts))
+                parts.append(Part(name, ours, together, is_partial and not claim.every_cell))
     return parts
 
 
 def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verdict:
     """Compare each part with the claim's bounds.
 
-    It holds if the whole interval of every part lies between the bounds, and does not if that of
-    one lies outside that is not partial. What was claimed of every cell, or of all together, is
-    undecided while cells of the design are missing.
+    It holds if the interval of every part lies between the bounds: each has to, so each is asked
+    with its own error (Berger 1982, Technometrics 24). It does not hold if that of one lies
+    outside that is not partial, by intervals that are right together. Without all cells that it
+    speaks of on a machine, and three runs of each, or sessions, it is undecided there.
     """
     low, high = claim.bounds
     enough = [part for part in parts if claim.counted or part.ours.n >= MIN_RUNS]
@@ -361,31 +405,74 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     shown = repeated or parts
     # of each interval, before it leaves the bounds
     room = [min(part.ours.low - low, high - part.ours.high) for part in shown]
-    name, worst, _ = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
+    worst = shown[int(np.nanargmin(room)) if np.isfinite(room).any() else 0]
     num_satisfied = sum(low <= part.ours.low and part.ours.high <= high for part in repeated)
-    is_violated = any(
-        (part.ours.high < low or part.ours.low > high) and not part.is_partial
+    violated = [
+        part
         for part in repeated
-    )
-    is_of_all = claim.every_cell or claim.statistic in WHOLE_DESIGN or claim.counted
+        if (part.together.high < low or part.together.low > high) and not part.is_partial
+    ]
 
-    reason = f"[{worst.low:.4g}, {worst.high:.4g}] vs [{low:.4g}, {high:.4g}]"
+    ours = worst.ours
+    reason = f"[{ours.low:.4g}, {ours.high:.4g}] vs [{low:.4g}, {high:.4g}]"
     if len(parts) > 1:
-        reason += f" in {name}; {num_satisfied} of {len(parts)} satisfy it"
+        reason += f" in {worst.name}; {num_satisfied} of {len(parts)} satisfy it"
     if num_missing:
         reason += f"; {num_missing} cells of the design were not run"
     verdict = "undecided"
+    needed = _count_needed(ours, low, high)
     if not enough:
-        reason = f"n = {worst.n} < {MIN_RUNS}"
+        reason = f"n = {ours.n} < {MIN_RUNS}"
+        if ours.n == 1:
+            reason = f"one run, or one session: {needed} would decide at the earliest"
     elif not repeated:
         reason = "no interval: nothing was repeated"
-    elif not (num_missing and is_of_all):
-        if is_violated:
-            verdict = "does not hold"
-        elif num_satisfied == len(parts):
-            verdict = "holds"
-    counts = num_satisfied, len(parts), num_missing
-    return Verdict(claim.id, worst, verdict, worst.n, reason, *counts)
+    elif violated and (not num_missing or any(part.is_partial for part in parts)):
+        verdict = "does not hold"
+    elif num_satisfied == len(parts) and not num_missing:
+        verdict = "holds"
+    elif not num_missing:
+        reason += f"; with n near {needed} they might decide"
+    return Verdict(
+        claim.id,
+        ours,
+        verdict,
+        ours.n,
+        reason,
+        num_satisfied=num_satisfied,
+        num_parts=len(parts),
+        num_missing=num_missing,
+    )
+
+
+def _count_needed(ours: Interval, low: float, high: float) -> int:
+    """How many runs or sessions shrink the interval until it leaves no bound inside, by its width
+    now, which falls with their root.
+    """
+    if not ours.high > ours.low:
+        return MIN_RUNS
+    shares = [0.0]
+    for bound in (low, high):
+        half = ours.value - ours.low if bound < ours.value else ours.high - ours.value
+        shares.append(half / max(abs(bound - ours.value), half / MAX_RUNS))
+    return max(MIN_RUNS, math.ceil(ours.n * max(shares) ** 2))
+
+
+def _scale(claim: Claim, found: Interval) -> Interval:
+    """A ratio as the claim's unit has it."""
+    value, low, high, n = found
+    if claim.statistic == "increase":
+        return Interval(100 * value - 100, 100 * low - 100, 100 * high - 100, n)
+    if claim.statistic == "saving":
+        return Interval(100 - 100 * value, 100 - 100 * high, 100 - 100 * low, n)
+    if claim.statistic == "share":
+        return Interval(100 * value, 100 * low, 100 * high, n)
+    return found
+
+
+def _average_sessions(runs: Sequence[ArrayLike], sessions: Sequence[ArrayLike]) -> np.ndarray:
+    """The mean of each session."""
+    return pd.Series(np.concatenate(runs)).groupby(np.concatenate(sessions)).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
@@ -403,14 +490,13 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
     return machines
 
 
-def _choose_statistic(claim: Claim, keys: list[str], cells: Sequence[tuple]) -> over.Statistic:
+def _choose_statistic(claim: Claim, keys: list[str], levels: Sequence[tuple]) -> Statistic:
     if claim.statistic != "share":
         return STATISTICS[claim.statistic]
     if claim.factor not in keys:
         raise BadSampleError(f"{claim.factor} has one level: there is nothing to allocate")
     place = keys.index(claim.factor)
-    share = over.share_of_variation([key[place] for key in cells])
-    return lambda side: 100 * share(side)
+    return share_of_variation([key[place] for key in levels])
 
 
 def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:

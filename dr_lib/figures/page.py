@@ -26,13 +26,14 @@ WORDINGS = {
     "reading": "our reading of {}",
 }
 SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
-JUDGED = ("ours", "ours_low", "ours_high", "n", "num_missing", "num_disturbed")
-JUDGED = (*JUDGED, "verdict", "versions", "reason")
+JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "num_missing"]
+JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
+# of them where a verdict was reached
+SHOWN = ["id", "claim", "place", "published", "ours", *JUDGED[3:-2]]
 COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
-MAX_SENTENCES = 6  # about claims that rows of other hardware cannot judge; more are folded
 
 
 class Page:
@@ -178,8 +179,8 @@ class Page:
             "A claim holds only if the whole 95 % interval satisfies it, and does not hold only if"
             " the whole interval violates it. What the paper says of every case is judged case by"
             " case, with 95 % for all intervals together. Rows from other hardware, data or work"
-            " than the paper's are shown and not compared; versions may differ and stand beside the"
-            " verdict."
+            " than the paper's are listed and not compared; versions may differ, and are listed"
+            " too."
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
@@ -188,7 +189,7 @@ class Page:
         return judged
 
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
-        """Show a paper's claims as sentences, judged ones first, and fold what no row reaches.
+        """Show a paper's judged claims, and fold all of them with versions and reasons.
 
         Then how many verdicts could be wrong by chance.
 
@@ -197,17 +198,17 @@ class Page:
             name: of the table's files.
         """
         say = self.say
-        is_elsewhere = judged["verdict"] == "not comparable"
-        is_few = is_elsewhere.sum() <= MAX_SENTENCES
-        is_shown = judged["verdict"].isin(VERDICTS[:3]) | (is_elsewhere & is_few)
-        sentences = [f"- {self._tell(row)}" for row in judged[is_shown].itertuples()]
-        display(Markdown("\n".join(sentences) or say("No claim can be judged.")))
         table = self._keep(self._tabulate(judged), name)
-        if not is_shown.all():
-            rest = judged[~is_shown]
-            summary = say("{} further claims: {}").format(len(rest), self._count(rest))
-            folded = table[~is_shown.to_numpy()].to_html(index=False, border=0)
-            display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
+        headers = [say(self._headers[column]) for column in SHOWN]
+        shown = table.loc[judged["verdict"].isin(VERDICTS[:3]).to_numpy(), headers]
+        if len(shown):
+            display(HTML(shown.to_html(index=False, border=0)))
+        else:
+            display(Markdown(say("No claim can be judged.")))
+        summary = say("All {} claims, with versions and reasons: {}")
+        summary = summary.format(len(judged), self._count(judged))
+        folded = table.to_html(index=False, border=0)
+        display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
         num_given, by_chance = count_by_chance(judged)
         if num_given:
             words = say(
@@ -254,32 +255,6 @@ class Page:
         self._counts[kind] += 1
         display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
 
-    def _tell(self, row) -> str:
-        """A claim and its verdict as a sentence in Markdown."""
-        say = self.say
-        claim = (
-            f"{row.id} ({self._place(row)}). {row.words_pt if self.lang == 'pt' else row.words}"
-        )
-        interval = write_interval(row.ours, row.ours_low, row.ours_high, self.lang)
-        value = f"{interval} {row.unit}".strip()
-        if row.verdict == "not comparable":
-            words = say("Ours: **not comparable**, these rows are from {}")
-            places = words.format(escape(row.reason.split(" vs ")[0]))
-            ours = f" ({value}, n = {row.n})" if np.isfinite(row.ours) else ""
-            return f"{claim} {places}{ours}."
-        facts = [f"n = {row.n}"]
-        if row.num_parts > 1:
-            value = say("{} where it is farthest from it").format(value)
-            facts.append(say("satisfied in {} of {}").format(row.num_satisfied, row.num_parts))
-        if row.num_missing:
-            facts.append(say("{} cells of the design were not run").format(row.num_missing))
-        if row.num_disturbed:
-            facts.append(say("{} of its rows disturbed").format(row.num_disturbed))
-        if row.versions:
-            facts.append(escape(row.versions))
-        verdict = say("Ours: {}; {}: **{}**.").format(value, "; ".join(facts), say(row.verdict))
-        return f"{claim} {verdict}"
-
     def _place(self, row) -> str:
         """Where the paper says it, and whether in these words."""
         place = row.place if row.wording == "reading" else self.say(row.place)
@@ -301,7 +276,8 @@ class Page:
             place=[self._place(row) for row in judged.itertuples()],
             published=published,
         )
-        return table.join(judged[list(JUDGED)])
+        table = table.join(judged[JUDGED])
+        return table.assign(verdict=table["verdict"].map(self.say))
 
     def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
         """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""

@@ -1,11 +1,10 @@
-"""Draw paper C: time and cost (its figures 2 and 3), utilisation (4 and 5), one run's course;
-and what it lacks: effects with their intervals, the allocation of variation, time against cost.
+"""Draw paper C: time and cost (its figures 2 and 3), utilisation (4 and 5); and what it lacks:
+effects with their intervals, the allocation of variation.
 
 A scenario is one cell of the design: framework, data set, image side and network on one
 environment. `runs` are timed rows of a `Selection`; `lang` is en, or pt with decimal commas.
 """
 
-import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +14,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.papers import FACTORS
-from dr_lib.evidence.scenarios import BRL_PER_USD
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
@@ -24,32 +22,26 @@ from dr_lib.figures.style import (
     name,
     name_term,
     open_panels,
-    space_ticks,
     use_commas,
 )
 from dr_lib.numbers import write_interval, write_number
 
-METERS = {  # columns of samples without _percent: words and colour
-    "cpu": ("CPU", "#0173b2"),
-    "memory": ("memory", "#de8f05"),
-    "gpu": ("GPU", "#029e73"),
-    "gpu_memory": ("GPU memory", "#cc78bc"),
+METERS = {
+    "cpu_percent_mean": "CPU",
+    "memory_percent_mean": "memory",
+    "gpu_percent_mean": "GPU",
+    "gpu_memory_percent_mean": "GPU memory",
 }
-MAX_NUMBERED = 12  # epochs with their number: more would touch
 BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow if disturbed"
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
 TERM_COLOURS = {0: "#949494", 1: "#023858", 2: "#3690c0"}  # by the number of factors
 HIGHER_COLOUR = "#a6bddb"  # of three and more
-MARKERS = "osD^vPX"  # for environments, in their order
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
-MAX_COLUMNS = 4  # of panels
-WIDE = 50  # span of an axis from which on a small panel has room for the powers of ten alone
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as bars, and `formula_usd` on a second axis.
-
-    Each environment has a panel.
+    """Draw the mean training time of each scenario as bars, and where all runs have a price their
+    `formula_usd` together on a second axis; a panel for each environment.
     """
     say = choose_words(lang)
     panels = list(name_scenarios(runs).groupby("environment", sort=False))
@@ -60,7 +52,20 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
         _add_title(ax, place, rows, say)
         _draw_bars(ax, rows, "train_s", lang)
         ax.set_ylabel(say("training time [s]"))
-        _draw_cost(ax, rows, lang, say)
+        if "formula_usd" not in rows or rows["formula_usd"].isna().any():
+            continue
+        sums = rows.groupby("position")["formula_usd"].sum()
+        words = say("price x training, all runs of a scenario")
+        second = ax.twinx()
+        second.plot(
+            sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words
+        )
+        second.set(ylabel=say("price x training [USD]"), ylim=(0, 1.15 * sums.max() or 1))
+        use_commas(second, lang, "y")
+        second.legend(loc="upper left", frameon=False)
+        # cost follows time: on other scales the line lies above the bars
+        ax.set_ylim(0, 1.5 * ax.get_ylim()[1])
+        sns.despine(ax=second, right=False)
     return figure
 
 
@@ -71,55 +76,23 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
         runs: timed rows.
         columns: `cpu_percent_mean` and `gpu_percent_mean` for figure 4 of the paper,
             `memory_percent_mean` and `gpu_memory_percent_mean` for figure 5; a panel for each on
-            each environment. What no run has is said to be not measured.
+            each environment that measured it; one at least has to have one.
         lang: en or pt.
     """
     say = choose_words(lang)
-    environments = name_scenarios(runs).groupby("environment", sort=False)
-    panels = list(itertools.product(environments, columns))
-    measured = [column in rows and rows[column].notna().any() for (_, rows), column in panels]
-    heights = [2.7 if has_bars else 0.8 for has_bars in measured]
-    figure, axes = open_panels(len(panels), width=11, heights=heights)
+    panels = [
+        (place, rows, column)
+        for place, rows in name_scenarios(runs).groupby("environment", sort=False)
+        for column in columns
+        if column in rows and rows[column].notna().any()
+    ]
+    figure, axes = open_panels(len(panels), width=11, heights=2.7)
     figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
-    for ax, ((place, rows), column), has_bars in zip(axes, panels, measured, strict=True):
-        words = say(METERS[column.removesuffix("_percent_mean")][0])
+    for ax, (place, rows, column) in zip(axes, panels, strict=True):
         _add_title(ax, place, rows, say)
-        if has_bars:
-            _draw_bars(ax, rows, column, lang)
-            ax.set(ylabel=say("{} in use [%]").format(words), ylim=(0, 105))
-        else:
-            ax.text(0.02, 0.5, say("{}: not measured").format(words), va="center")
-            ax.set(xticks=[], yticks=[])
-            sns.despine(ax=ax, left=True, bottom=True)
-    return figure
-
-
-def plot_samples(samples: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the utilisation of a machine over one run, with the ends of the epochs.
-
-    Args:
-        samples: of one run, from `monitor.read_samples`: `seconds`, `event`, and any of
-            cpu_percent, memory_percent, gpu_percent and gpu_memory_percent; the legend names those
-            that were not measured.
-        lang: en or pt.
-    """
-    say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=7, heights=2.4)
-    for meter, (words, colour) in METERS.items():
-        column = f"{meter}_percent"
-        measured = samples.reindex(columns=["seconds", column]).dropna()
-        label = say(words) if len(measured) else say("{}: not measured").format(say(words))
-        size = 2.5 if len(measured) < 200 else 0
-        x, y = measured.to_numpy().T
-        ax.plot(x, y, "o-", color=colour, label=label, ms=size, lw=1.2)
-    _mark_epochs(ax, samples)
-    ax.set(xlabel=say("time since the start [s]"), ylabel=say("in use [%]"), ylim=(0, 105))
-    ax.set_xlim(0, max(samples["seconds"].max(), 1e-3))
-    use_commas(ax, lang)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
-    figure.suptitle(say("Utilisation over one run"))
-    figure.supxlabel(say("dotted: end of an epoch, with its number"), fontsize="small")
+        _draw_bars(ax, rows, column, lang)
+        ax.set(ylabel=say("{} in use [%]").format(say(METERS[column])), ylim=(0, 105))
     return figure
 
 
@@ -181,45 +154,6 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     figure.suptitle(say("Allocation of variation"))
     words = say("a x b: interaction of a and b; p: of the F test, by Holm's method")
     figure.supxlabel(words, fontsize="small")
-    return figure
-
-
-def plot_cost_front(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the cost of a run against its time, and the front that no other choice beats in both.
-
-    A small image is always cheaper than a large one, so each data set, image side and network has
-    its panel; in it the frameworks and environments compete.
-
-    Args:
-        runs: timed rows of a `Selection` with `cost_usd`; a logarithmic axis cannot show those
-            without a price above 0.
-        lang: en or pt.
-    """
-    say = choose_words(lang)
-    runs = name_scenarios(runs[runs["cost_usd"] > 0])
-    works = list(runs.groupby([runs["dataset"] != "mnist", *WORK]))
-    figure, axes = open_panels(
-        len(works), columns=MAX_COLUMNS, width=2.6, heights=2.4, share="xy"
-    )
-    markers = dict(zip(runs["environment"].unique(), itertools.cycle(MARKERS), strict=False))
-    front = say("front: none is both faster and cheaper")
-    drawn = {}
-    for number, (ax, ((_, *work), rows)) in enumerate(zip(axes, works, strict=True)):
-        _draw_competitors(ax, rows, markers, front)
-        dataset, size, network = map(name, work)
-        ax.set_title(f"{dataset}, {size} px, Rede {network}", fontsize="medium")
-        drawn.update({line.get_label(): line for line in ax.get_legend_handles_labels()[0]})
-        # the lowest of each column and the first of each row are labelled
-        if number >= len(works) - MAX_COLUMNS:
-            ax.tick_params(labelbottom=True)
-            ax.set_xlabel(say("training time [s]"))
-        if number % MAX_COLUMNS == 0:
-            ax.set_ylabel(say("cost of a run [USD]"))
-    space_ticks(axes[0], lang, wide=WIDE)
-    words = say("large: mean of a scenario; small: its runs")
-    place = "outside lower center"
-    figure.legend(handles=drawn.values(), title=words, loc=place, ncols=3, frameon=False)
-    figure.suptitle(say("Time x cost"))
     return figure
 
 
@@ -293,48 +227,6 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
         )
 
 
-def _draw_cost(ax: Axes, rows: pd.DataFrame, lang: str, say: Callable[[str], str]) -> None:
-    """What the runs of a scenario cost together, as a line; or that there is no price."""
-    priced = rows.reindex(columns=["position", "formula_usd"]).dropna()
-    if priced.empty:
-        ax.set_title(say("no price was given"), loc="right", fontsize="small")
-        return
-    if len(priced) < len(rows):
-        notice = say("without a price: {} of {} runs").format(
-            len(rows) - len(priced), len(rows)
-        )
-        ax.set_title(notice, loc="right", fontsize="small")
-    words = (
-        "price x training, all runs of a scenario; all {} together {} USD, at {} BRL each"
-        " {} BRL"
-    )
-    usd = priced["formula_usd"].sum()
-    rate = write_number(BRL_PER_USD, lang, "{:.4g}")  # the paper's are in reais
-    brl = write_number(usd * BRL_PER_USD, lang)
-    label = say(words).format(len(priced), write_number(usd, lang), rate, brl)
-    sums = priced.groupby("position")["formula_usd"].sum()
-    second = ax.twinx()
-    second.plot(sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=label)
-    second.set(ylabel=say("price x training [USD]"), ylim=(0, 1.15 * sums.max() or 1))
-    use_commas(second, lang, "y")
-    second.legend(loc="upper left", frameon=False)
-    # cost follows time: on other scales the line lies above the bars
-    ax.set_ylim(0, 1.5 * ax.get_ylim()[1])
-    sns.despine(ax=second, right=False)
-
-
-def _mark_epochs(ax: Axes, samples: pd.DataFrame) -> None:
-    """A dotted line at each event but start and end; numbers at as many epochs as find room."""
-    events = samples[~samples["event"].fillna("").isin(["", "start", "end"])]
-    every = -(-len(events) // MAX_NUMBERED)
-    for number, event in enumerate(events.itertuples(), start=1):
-        ax.axvline(event.seconds, color="#606060", ls=":", lw=1)
-        if number % every == 0 or not event.event.startswith("epoch "):
-            text = event.event.removeprefix("epoch ")
-            top = (event.seconds, 1)
-            ax.annotate(text, top, xycoords=("data", "axes fraction"), ha="center", va="bottom")
-
-
 def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
     """The bars from the top, with their words; small terms as one."""
     terms = allocation.sort_values("share", ascending=False, kind="stable")
@@ -348,32 +240,3 @@ def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) 
         share = small["share"].sum()
         small = pd.DataFrame([{"words": words, "share": share, "num_factors": 3, "p": np.nan}])
     return pd.concat([terms[~is_small & ~is_rest], small, terms[is_rest]], ignore_index=True)
-
-
-def _draw_competitors(
-    ax: Axes, rows: pd.DataFrame, markers: dict[str, str], words: str
-) -> None:
-    """The runs of one work, their means by framework and environment, and the means' front."""
-    groups = rows.groupby(["environment", "framework"], sort=False)[["train_s", "cost_usd"]]
-    for (place, framework), points in groups:
-        colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
-        marker = markers[place]
-        label = f"{name(framework)}, {place}"
-        ax.plot(*points.to_numpy().T, marker, color=colour, alpha=0.35, ms=3)
-        ax.plot(*points.mean(), marker, color=colour, ms=7, mec="white", label=label)
-    means = groups.mean().sort_values(["train_s", "cost_usd"])
-    # cheaper than all faster
-    front = means[means["cost_usd"] < means["cost_usd"].cummin().shift(fill_value=np.inf)]
-    ax.step(
-        *front.to_numpy().T,
-        "o-",
-        where="post",
-        color="black",
-        lw=1,
-        ms=12,
-        mfc="none",
-        zorder=1,
-        label=words,
-    )
-    ax.set(xscale="log", yscale="log")
-    ax.margins(0.15)

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
-from dr_lib.hardware.cpus import count_cpus, find_cpu_model
+from dr_lib.hardware.cpus import count_cpus, find_cpu_model, read_text
 
 BACKENDS = ("tensorflow", "jax")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 GPU_DEVICE = Path("/dev/nvidia0")
 TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 
@@ -94,6 +95,13 @@ def read_version(module: str) -> str:
         with suppress(PackageNotFoundError):
             return version(name)
     return ""
+
+
+def find_boot() -> str:
+    """Name this boot of the machine, by Linux' random name of it or else by its time (UNIX, s)."""
+    import psutil
+
+    return read_text(BOOT_ID).strip()[:13] or f"{psutil.boot_time():.0f}"
 
 
 def find_platform() -> str:

@@ -35,6 +35,11 @@ class Place(NamedTuple):
     count: int = 1
     coordinator: str = ""  # HOST:PORT of machine 0; empty where JAX finds it by itself
 
+    @property
+    def is_rehearsed(self) -> bool:
+        """Whether the machines are processes of one."""
+        return self.coordinator.startswith("127.0.0.1:")
+
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     """Find the place that DR_LIB_* give, or Slurm; without any, this is the only machine.
@@ -66,8 +71,8 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     """
     place = find_place()
     if place.count != num_machines:
-        raise HardwareError(f"num_machines {num_machines}: {say_how(num_machines, place)}")
-    if num_gpus and place.coordinator.startswith("127.0.0.1:"):
+        raise HardwareError(f"num_machines {num_machines}: {say_how(place)}")
+    if num_gpus and place.is_rehearsed:
         raise HardwareError(
             "machines are rehearsed on CPUs, for all would take the same GPUs: ask for"
             " accelerator='cpu'"
@@ -104,13 +109,10 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
     return place
 
 
-def say_how(num_machines: int, place: Place) -> str:
+def say_how(place: Place) -> str:
     """Say how the machines of a training are started."""
-    return (
-        f"this process was started as one of {place.count}; "
-        f"{write_command('run', 'STUDY', '--machines', str(num_machines))} rehearses here, and "
-        f"{write_command('plan', 'STUDY', '--commands')} prints what each machine starts"
-    )
+    plan = write_command("plan", "STUDY", "--commands")
+    return f"this process was started as one of {place.count}; {plan} prints what each starts"
 
 
 def take_evenly(devices: list[Any], number: int) -> list[Any]:

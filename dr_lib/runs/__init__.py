@@ -16,6 +16,6 @@ papermill  one papermill process, and its error
 kernels    Jupyter kernels for frameworks that need an environment of their own
 run        one run, locked by one process
 row        the schema of a row, written and read
-monitor    the machine sampled beside a training, by a process of its own
+monitor    the machine sampled beside a training, by a thread
 prices     prices, and what runs cost
 """

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from dr_lib.command import write_command
+from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
@@ -28,7 +30,6 @@ class Offer(NamedTuple):
     seconds: list[float]  # predicted, of it and of those after it; NaN where nothing has run
     stop_at: float  # when it has to have stopped, on the monotonic clock
     refusal: str  # why it may not begin; empty if it may
-    is_repeat: bool  # it is complete, but was disturbed
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Backlog:
     closed: set[str] = field(
         default_factory=set
     )  # runs that this session does not begin any more
+    boot: str = field(default_factory=find_boot)  # of this machine
 
     def __post_init__(self):
         """Find what an hour costs."""
@@ -70,22 +72,9 @@ class Backlog:
         return self.rows.get(run.run_id, NO_ROW)
 
     def list_left(self) -> list[PlannedRun]:
-        """The runs to be made: the incomplete in their order, then the disturbed once more."""
+        """The runs to be made, in their order: the incomplete ones."""
         left = [run for run in self.runs if self.row(run)["status"] != "ok"]
-        return [run for run in left + self._list_repeats() if run.run_id not in self.closed]
-
-    def list_disturbed(self) -> list[PlannedRun]:
-        """The completed runs that shared the machine with other work."""
-        rows = [(run, self.row(run)) for run in self.runs]
-        return [run for run, row in rows if row["status"] == "ok" and row.get("disturbed")]
-
-    def _list_repeats(self) -> list[PlannedRun]:
-        """The disturbed runs to be made again: a third of the study, first come, first served."""
-        num_repeats = {run_id: row.get("repeats") or 0 for run_id, row in self.rows.items()}
-        limit = self.study.repeat_disturbed
-        left = [run for run in self.list_disturbed() if num_repeats[run.run_id] < limit]
-        left.sort(key=lambda run: self.row(run)["started_at"])
-        return left[: max(0, self.study.max_repeats - sum(num_repeats.values()))]
+        return [run for run in left if run.run_id not in self.closed]
 
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
         """Predict how many seconds each of these runs takes.
@@ -105,7 +94,7 @@ class Backlog:
     def measure_paid_s(self) -> float:
         """Machine seconds that all runs of the study took so far, on whatever machine.
 
-        Runs that were set aside count, and tries that left no row.
+        Tries that left no row count.
         """
         rows = read_left(self.folder)
         noted = {path.parent.name for path in self.folder.glob("runs/*/spent.json")}
@@ -114,7 +103,7 @@ class Backlog:
         for run_id in rows.keys() | noted:
             row = rows.get(run_id, {})
             run = planned.get("-".join(run_id.split("-")[:2]))
-            machines = count_paid(row) if row or not run else run.num_paid
+            machines = count_paid(row) if row or not run else run.num_machines
             paid_s += machines * read_seconds(self.folder, run_id, row).paid_s
         return paid_s
 
@@ -146,9 +135,17 @@ class Backlog:
         Args:
             under_way: runs that others are making: what they will take is as good as spent.
         """
-        left = self.list_left()
-        if not left:
+        waiting = self.list_left()
+        if not waiting:
             return None
+        left = self._list_of_session(waiting)
+        refusal = ""
+        if not left:
+            left = waiting
+            count = self.study.session_repetitions
+            refusal = (
+                f"this session has its {count} repetitions: restart the machine for the next"
+            )
         run = left[0]
         seconds = self.predict_s(left)
         paid_s = 0.0
@@ -157,10 +154,19 @@ class Backlog:
         return Offer(
             run=run,
             seconds=seconds,
-            stop_at=min(self.stop_at, time.monotonic() + self.afford_s(paid_s) / run.num_paid),
-            refusal=self.refuse(paid_s, seconds[0], run.num_paid),
-            is_repeat=self.row(run)["status"] == "ok",
+            stop_at=min(
+                self.stop_at, time.monotonic() + self.afford_s(paid_s) / run.num_machines
+            ),
+            refusal=refusal or self.refuse(paid_s, seconds[0], run.num_machines),
         )
+
+    def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """Those that this session may make: each boot of the machine has so many repetitions."""
+        limit = self.study.session_repetitions or len(self.planned)
+        rows = self.rows.values()
+        done = [row for row in rows if row["status"] == "ok" and row.get("boot") == self.boot]
+        made = Counter(row["scenario"] for row in done)
+        return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path, precision: float) -> str:
         """Say what the runs left take, and how many repetitions a precision needs.

@@ -18,8 +18,7 @@ from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.backlog import Backlog
-from dr_lib.runs.folder import check_notebook
-from dr_lib.runs.outdated import find_outdated, set_aside
+from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
@@ -66,8 +65,9 @@ def run_on_cluster(
         worker_root: the repository there, by default where the worker imports dr_lib from.
 
     Raises:
-        DrError: the study is not valid, its runs are of another version of the notebook, nobody
-            answers at the address, or the cluster has no workers (any more).
+        DrError: the study is not valid, its runs are of another version of the notebook or of
+            other photographs, labels or splits, nobody answers at the address, or the cluster has
+            no workers (any more).
     """
     from distributed import Client
 
@@ -78,19 +78,14 @@ def run_on_cluster(
     planned = plan_runs(study, ANY)
     runs = find_runs(planned, only, path)
     check_notebook(study, root, read_rows(folder), allow)
-    # a worker makes what is disturbed again by itself
-    once = study.model_copy(update={"repeat_disturbed": 0})
-    backlog = Backlog(once, folder, runs, planned, stop_at=stop_at)
+    backlog = Backlog(study, folder, runs, planned, stop_at=stop_at)
+    _take_in(backlog, read_rows(folder))
+    check_data(folder, planned, backlog.rows, root)
     try:
         client = Client(address, timeout=PATIENCE_S)
     except (OSError, ValueError) as error:
         raise DrError(f"no Dask scheduler answers at {address}: {error}") from error
-    names = {run.run_id for run in runs}
-    rows = [row for row in read_rows(folder) if _name(row) in names]
-    if sentence := set_aside(folder, rows, root):
-        tqdm.write(sentence)
 
-    _take_in(backlog, read_rows(folder))
     failures = []
     under_way: dict[Future, PlannedRun] = {}
     is_over = False
@@ -123,14 +118,9 @@ def run_on_cluster(
                 bar.update()
                 errors, made = _read_result(future, name, address)
                 failures += errors
-                outdated = find_outdated(folder, made, root)
-                if outdated:
-                    fault = "the worker has another prepared folder"
-                    failures.append(f"{name}: {fault}: bring it there")
-                kept = [row for row in made if row["run_id"] not in outdated]
-                for row in kept:
+                for row in made:
                     write_row(folder, row)
-                _take_in(backlog, kept)
+                _take_in(backlog, made)
 
 
 def make_run(

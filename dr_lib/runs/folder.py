@@ -4,7 +4,7 @@ import json
 import math
 import os
 import platform
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,10 +13,15 @@ from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.runs.row import Row, read_rows
 from dr_lib.runs.run import hash_notebook
-from dr_lib.runs.study import Study
+from dr_lib.runs.study import PlannedRun, Study
 
 # other keys of a study may change between sessions
 FIXED = ("factors", "first_scenario", "notebook", "order", "parameters", "seed")
+CHANGES = {  # columns of a row: what the prepared folder has now where it differs
+    "data_sha256": "other photographs",
+    "labels_sha256": "other labels",
+    "split_sha256": "another split",
+}
 
 
 @contextmanager
@@ -73,3 +78,26 @@ def check_notebook(
     if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
         fault = f"{study.notebook} has changed since runs of this study were made"
         raise DrError(f"{fault}: give the study another name, or add --allow notebook_sha256")
+
+
+def check_data(
+    folder: Path, runs: Iterable[PlannedRun], rows: Mapping[str, Row], root: Path
+) -> None:
+    """Refuse to add runs to those of photographs, labels or a split that their prepared folder no
+    longer has; nothing is said where that folder is not on this machine.
+    """
+    for run in runs:
+        row = rows.get(run.run_id, {})
+        data_dir = root / str(run.parameters.get("data_dir"))
+        split = run.parameters.get("split", "split.csv")
+        is_there = (data_dir / "manifest.json").is_file() and (data_dir / split).is_file()
+        if row.get("status") != "ok" or not is_there:
+            continue
+        from dr_lib.data.prepared.folder import describe_data  # pandas: half a second
+
+        now = describe_data(data_dir, split)
+        changes = [CHANGES[name] for name in CHANGES if row.get(name) not in (None, now[name])]
+        if changes:
+            fault = f"{data_dir} has {' and '.join(changes)} since {run.name} was made"
+            advice = f"give the study another name, or delete {folder} to begin anew"
+            raise DrError(f"{fault}: {advice}")

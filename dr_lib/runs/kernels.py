@@ -83,12 +83,42 @@ def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
     return _call(python, "-c", f"import sys, {module} as m; print({version})").splitlines()[-1]
 
 
+def add_cuda() -> str:
+    """Give the TensorFlow of this Python, in its version, the libraries that drive an NVIDIA GPU,
+    unless it lists one.
+
+    Returns:
+        What it is in one line.
+
+    Raises:
+        KernelError: they do not install, or it lists none with them.
+    """
+    version, num_gpus = _ask_tensorflow()
+    if not num_gpus:
+        package = f"tensorflow[and-cuda]=={version}"
+        _call(sys.executable, "-m", "pip", "install", "--quiet", package)
+        version, num_gpus = _ask_tensorflow()
+    if not num_gpus:
+        raise KernelError(
+            f"tensorflow {version} lists no GPU: is the driver as new as its CUDA?"
+        )
+    return f"tensorflow {version} lists {num_gpus} GPU"
+
+
 def find_kernel(name: str) -> str:
     """The Python of a kernel that is set up; empty if there is none."""
     try:
         return shutil.which(KernelSpecManager().get_kernel_spec(name).argv[0]) or ""
     except NoSuchKernel:
         return ""
+
+
+def _ask_tensorflow() -> tuple[str, int]:
+    """The version of this Python's TensorFlow, and how many GPUs a process of its own lists."""
+    listed = "len(tf.config.list_physical_devices('GPU'))"
+    code = f"import tensorflow as tf; print(tf.__version__, {listed})"
+    version, number = _call(sys.executable, "-c", code).splitlines()[-1].split()
+    return version, int(number)
 
 
 def _make_environment(base: str, kernel: Kernel, folder: Path, has_gpu: bool) -> str:

@@ -1,6 +1,6 @@
-"""Monitors the machine while a notebook trains, by the sampler's process, and sums its samples up.
+"""Monitors the machine while a notebook trains, by a thread beside it, and sums its samples up.
 
-Foreign kernels do so too: this file needs Python 3.9 and psutil.
+Foreign kernels do so too: this file needs Python 3.9 and psutil, and nvidia-ml-py for GPUs.
 """
 
 from __future__ import annotations
@@ -8,29 +8,44 @@ from __future__ import annotations
 import csv
 import math
 import os
-import select
-import subprocess
-import sys
-import warnings
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dr_lib.errors import DrError
-from dr_lib.runs import sampler
-from dr_lib.runs.sampler import COLUMNS, END, ERROR, MIN_PERIOD_S, NAN, PERCENTS, START
+import psutil
 
+from dr_lib.errors import DrError
+
+PERCENTS = (
+    "cpu_percent",
+    "steal_percent",
+    "memory_percent",
+    "gpu_percent",
+    "gpu_memory_percent",
+)
+# means of shares, sums of the others; energy counts from when the driver was loaded
+GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
+MACHINE = (*PERCENTS[:3], "memory_mib")
+COLUMNS = ("seconds", "monotonic_s", "event", *MACHINE, "process_cpu_s", "process_mib", *GPU)
 OLD_COLUMNS = ("cpu_energy_j",)  # of older files; not read
-START_TIMEOUT_S = 30.0
-END_TIMEOUT_S = 5.0  # of the sampler, on a machine that is busy
+START = "start"
+END = "end"
+ERROR = "error"
+# CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
+MIN_PERIOD_S = 0.05
+RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
+END_TIMEOUT_S = 5.0  # of a sample under way, should a driver hang
+NAN = math.nan
 
 
 class Monitor:
     """Samples the machine into a CSV between entering and leaving: `with Monitor(path) as monitor:
     ...`.
 
-    Whatever becomes of the sampler, the training goes on; at its end a warning says that the
-    samples end early.
+    Whatever becomes of the samples, the training goes on. A child of the training that is younger
+    than 10 s may be missed until it ends, or the training does.
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
@@ -50,52 +65,89 @@ class Monitor:
         self.num_gpus = num_gpus
 
     def __enter__(self) -> Monitor:
-        """Start the sampler and wait for its first row, so that its start-up falls into no timed
-        part.
+        """Write the first row, and sample from then on.
 
         Raises:
             OSError: the file cannot be written.
-            DrError: the sampler does not start; its own words are in the message.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text("")
-        arguments = [self.path, str(self.period_s), str(self.num_gpus)]
-        command = [sys.executable, sampler.__file__, *arguments]
-        pipe = subprocess.PIPE
-        # in a session of its own: Ctrl-C is for the training alone
-        self.sampler = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, start_new_session=True
-        )
-        # a sampler that hangs must not hold up the training
-        os.set_blocking(self.sampler.stdin.fileno(), False)
-        if not (
-            select.select([self.sampler.stdout], [], [], START_TIMEOUT_S)[0]
-            and self.sampler.stdout.readline()
-        ):
-            raise DrError(f"the sampler did not start: {self._stop(0.0) or 'no message'}")
+        self._file = self.path.open("w", encoding="utf-8", newline="", buffering=1)
+        self._writer = csv.DictWriter(self._file, COLUMNS, restval="", lineterminator="\n")
+        self._writer.writeheader()
+        self._process = psutil.Process()
+        self._children: list[psutil.Process] = []
+        self._gpus = _find_gpus(self.num_gpus)
+        self._cpu_times = (NAN, NAN, NAN)
+        self._start_s = self._rescan_s = time.monotonic()
+        self._sample(START)
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
         return self
 
     def mark(self, event: str) -> None:
         """Note an event of your own, the end of an epoch say, with its time."""
-        # the sampler is gone; where it hangs, what its full pipe does not take is dropped
-        with suppress(OSError):
-            self.sampler.stdin.write(f"{' '.join(event.split())}\n".encode())
+        self._write({}, " ".join(event.split()), time.monotonic())
 
     def __exit__(self, kind: type | None, *_: object) -> None:
-        """Note the end, or that it was an error, and wait until the sampler has written it."""
-        self.mark(ERROR if kind else END)
-        self._stop(END_TIMEOUT_S)
-        if self.sampler.returncode:
-            warnings.warn(
-                f"the sampler is gone: {self.path} ends early", RuntimeWarning, stacklevel=2
-            )
+        """Note the end, or that it was an error."""
+        self._is_over.set()
+        self._thread.join(END_TIMEOUT_S)
+        self._sample(ERROR if kind else END)
+        self._file.close()
 
-    def _stop(self, timeout_s: float) -> str:
-        """Wait for the sampler's end, or end it, and return its error messages."""
-        with suppress(subprocess.TimeoutExpired):
-            self.sampler.communicate(timeout=timeout_s)
-        self.sampler.kill()
-        return self.sampler.communicate()[1].decode(errors="replace").strip()[-2000:]
+    def _watch(self) -> None:
+        """Sample on a fixed grid: lateness adds up to none."""
+        while True:
+            passed_s = time.monotonic() - self._start_s
+            if self._is_over.wait(self.period_s - passed_s % self.period_s):
+                return
+            self._sample("")
+
+    def _sample(self, event: str) -> None:
+        now_s = time.monotonic()
+        if event or now_s >= self._rescan_s:
+            self._rescan_s = now_s + RESCAN_S
+            with suppress(psutil.Error):
+                self._children = self._process.children(recursive=True)
+        last = self._cpu_times
+        self._cpu_times = read_cpu_times()
+        memory = psutil.virtual_memory()
+        row = {
+            "memory_percent": memory.percent,
+            "memory_mib": (memory.total - memory.available) / 2**20,
+            **_share_cpu(last, self._cpu_times),
+            **_read_tree([self._process, *self._children]),
+            **_read_gpus(*self._gpus),
+        }
+        self._write(row, event, now_s)
+
+    def _write(self, row: dict[str, float], event: str, now_s: float) -> None:
+        times = {"seconds": now_s - self._start_s, "monotonic_s": now_s}
+        numbers = {name: round(value, 3) for name, value in {**times, **row}.items()}
+        with suppress(OSError):  # a full disk stops no training
+            self._writer.writerow({**numbers, "event": event})
+
+
+def read_cpu_times() -> tuple[float, float, float]:
+    """CPU seconds of the machine since it began: all, busy ones, and those that other guests of the
+    host took.
+
+    Waiting for a disk is not busy, what other guests took is; NaN where the system does not count
+    them.
+    """
+    times = psutil.cpu_times()  # user time holds the guests of this machine already
+    all_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
+    return (
+        all_s,
+        all_s - times.idle - getattr(times, "iowait", 0.0),
+        getattr(times, "steal", NAN),
+    )
+
+
+def read_process_cpu_s(process: psutil.Process) -> float:
+    """CPU seconds of a process, those of children that ended and were waited for included."""
+    return sum(process.cpu_times()[:4])
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
@@ -135,9 +187,9 @@ def summarise(path: Path) -> dict[str, Any]:
         `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent
         and gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
         `num_samples`, rows of events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their
-        own counter (NVML, Volta and later), else by their sampled power, `gpu_energy_sampled_j` by
-        that alone, `gpu_energy_from` which of the two (empty: none). Energy counts if its readings
-        reach from the first sample to the last. NaN where nothing is to be summed up, never 0.
+        own counter (NVML, Volta and later), `gpu_energy_from` that it was (empty: none). Energy
+        counts if its readings reach from the first sample to the last. NaN where nothing is to be
+        summed up, never 0.
 
     Raises:
         DrError: the file holds no samples.
@@ -150,50 +202,96 @@ def summarise(path: Path) -> dict[str, Any]:
         name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])]
         for name in COLUMNS[3:]
     }
-    # not of a training's own event
-    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
-    for name in ("gpu_power_w", "gpu_energy_j"):  # of a part of the time: none
-        if [seconds for seconds, _ in series[name][:1] + series[name][-1:]] != [
-            own[0],
-            own[-1],
-        ]:
-            series[name] = []
     peaks = {
         name: max((value for _, value in values), default=NAN)
         for name, values in series.items()
     }
     cpu_s = series["process_cpu_s"]
-    power_w = series["gpu_power_w"]
-    # trapezoids
-    joules = [(t1 - t0) * (v0 + v1) / 2 for (t0, v0), (t1, v1) in zip(power_w, power_w[1:])]
-    sampled_j = sum(joules) if joules else NAN
-    counted_j = _count(series["gpu_energy_j"])
-    gpu_j = sampled_j if math.isnan(counted_j) else counted_j
+    energy_j = series["gpu_energy_j"]
+    # not of a training's own event
+    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
+    is_whole = [seconds for seconds, _ in energy_j[:1] + energy_j[-1:]] == [own[0], own[-1]]
+    used_j = energy_j[-1][1] - energy_j[0][1] if is_whole else 0.0
+    # a counter stands still on some virtual machines, or begins anew
+    is_counted = used_j > 0
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
         **{f"{name}_peak": peaks[name] for name in PERCENTS},
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
         "process_peak_mib": peaks["process_mib"],
-        "gpu_energy_j": gpu_j,
-        "gpu_energy_sampled_j": sampled_j,
-        "gpu_energy_from": (
-            ""
-            if math.isnan(gpu_j)
-            else "sampled power"
-            if math.isnan(counted_j)
-            else "NVML counter"
-        ),
+        "gpu_energy_j": used_j if is_counted else NAN,
+        "gpu_energy_from": "NVML counter" if is_counted else "",
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,
     }
 
 
-def _count(series: list[tuple[float, float]]) -> float:
-    """What a counter grew by; NaN where it stands still, as some virtual machines' do, or began
-    anew.
+def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, float]:
+    """Shares of the machine's CPU time between two readings; NaN without a first one, or with
+    too little between.
     """
-    grown = series[-1][1] - series[0][1] if series else NAN
-    return grown if grown > 0 else NAN
+    all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
+    if not all_s >= MIN_PERIOD_S * (psutil.cpu_count() or 1):
+        return {}
+    return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
+
+
+def _read_tree(processes: list[psutil.Process]) -> dict[str, float]:
+    """CPU seconds and memory of processes together, but those that have ended."""
+    cpu_s = mib = 0.0
+    for process in processes:
+        with suppress(psutil.Error):
+            cpu_s += read_process_cpu_s(process)
+            mib += process.memory_info().rss / 2**20
+    return {"process_cpu_s": cpu_s, "process_mib": mib}
+
+
+def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
+    """NVIDIA's library and the first of the GPUs that CUDA may use; none without the library or
+    a driver.
+    """
+    with suppress(Exception):
+        import pynvml
+
+        pynvml.nvmlInit()
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # numbers or UUIDs
+        names = (
+            map(str, range(pynvml.nvmlDeviceGetCount()))
+            if visible is None
+            else visible.replace(" ", "").split(",")
+        )
+        number = pynvml.nvmlDeviceGetHandleByIndex
+        uuid = pynvml.nvmlDeviceGetHandleByUUID
+        return (
+            pynvml,
+            [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][
+                :num_gpus
+            ],
+        )
+    return None, []
+
+
+def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
+    """What all the GPUs can tell: with MIG on, they know no utilisation."""
+    row = {}
+    if gpus:
+        with suppress(nvml.NVMLError):
+            row["gpu_percent"] = sum(
+                nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus
+            ) / len(gpus)
+        with suppress(nvml.NVMLError):
+            memory = [nvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
+            row["gpu_memory_percent"] = (
+                100 * sum(one.used / one.total for one in memory) / len(gpus)
+            )
+            row["gpu_memory_mib"] = sum(one.used for one in memory) / 2**20
+        with suppress(nvml.NVMLError):
+            row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
+        with suppress(nvml.NVMLError):  # before Volta there is no such counter
+            row["gpu_energy_j"] = (
+                sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
+            )
+    return row
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:

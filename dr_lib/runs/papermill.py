@@ -4,7 +4,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -54,7 +54,6 @@ def start_papermill(
     identity: RunIdentity,
     *,
     lock: int | None = None,
-    environment: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen]:
     """Start a notebook in the repository's root; at the end, end all of it that still runs.
 
@@ -62,7 +61,6 @@ def start_papermill(
         execution: what runs where.
         identity: of the run.
         lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
-        environment: added to that of this process.
     """
     command = [
         sys.executable,
@@ -77,7 +75,7 @@ def start_papermill(
         process = subprocess.Popen(
             bind_to_parent(command),
             cwd=execution.root,
-            env={**os.environ, **(environment or {}), **identity.environment()},
+            env={**os.environ, **identity.environment()},
             stdout=file,
             stderr=subprocess.STDOUT,
             pass_fds=[] if lock is None else [lock],

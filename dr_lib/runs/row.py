@@ -56,6 +56,7 @@ MEASURED = {  # null where a run has none; seconds are on a monotonic clock
 DETAILS = {  # in the rows that have them
     "images_per_s": float,  # training images over the time of training in a steady epoch [1/s]
     "session": str,  # of the cloud service's machine that made it
+    "boot": str,  # of the machine that made it
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # of the crops
     "labels_sha256": str,  # of the label table
@@ -86,7 +87,7 @@ DETAILS = {  # in the rows that have them
     "peak_memory_mib": int,  # most that the run's process had, without its children [MiB]
     "others_cpu_share": float,  # of the CPU time, before or during the run, the larger [0 to 1]
     "disturbed": bool,  # others took more than a tenth of the CPU time
-    "repeats": int,  # times that it was made before, disturbed
+    "repeats": int,  # of older rows: times that it was made before, disturbed
     "process_s": float,  # of the whole process, papermill and the kernel's start included [s]
     "spent_s": float,  # that earlier tries took, also those that left no row [s]
 }
@@ -96,8 +97,8 @@ MONITORED = {  # while the monitor ran, see `monitor.summarise`; null where noth
     "process_cpu_s": float,  # CPU time of the process and its children [s]
     "process_peak_mib": float,  # most that they had together in a sample [MiB]
     "gpu_energy_j": float,  # of the GPUs [J]
-    "gpu_energy_sampled_j": float,  # the same by their sampled power [J]
-    "gpu_energy_from": str,  # NVML counter, sampled power, or empty
+    "gpu_energy_sampled_j": float,  # of older rows: the same by their sampled power [J]
+    "gpu_energy_from": str,  # NVML counter, in older rows sampled power, or empty
     "cpu_energy_j": float,  # of the processors' packages, the whole machine's [J]
     "cpu_energy_from": str,  # RAPL, why there is none, or empty: not measured
     "cpu_percent_mean": float,  # of all CPUs [%]

@@ -23,11 +23,12 @@ import psutil
 
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
+from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machines import find_place
 from dr_lib.processes import end_with_parent, read_commit
+from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
-from dr_lib.runs.sampler import read_cpu_times, read_process_cpu_s
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 # names the session of a cloud service's machine, for the rows made there
@@ -58,7 +59,6 @@ class RunIdentity:
     kernel: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
-    repeats: int | None = None
     spent_s: float | None = None  # by earlier tries
     rehearsed: bool | None = None
     priced_as: str = ""
@@ -122,17 +122,18 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
+        is_part = parameters.get("num_machines", 1) > 1
         if run:
             end_with_parent()
         else:
             study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
-            # machine 0 alone keeps what the run leaves
-            if parameters.get("num_machines", 1) > 1 and find_place().rank:
+            if is_part and find_place().rank:  # machine 0 alone keeps what the run leaves
                 self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
                 study_dir = Path(self._scratch.name)
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
+        run.rehearsed = (is_part and find_place().is_rehearsed) or None
         if max_hours:
             run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 
@@ -144,6 +145,7 @@ class Run:
             "notebook": notebook,
             "notebook_sha256": hash_notebook(root, notebook),
             "commit": read_commit(root),
+            "boot": find_boot(),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import shlex
 import shutil
 import subprocess
 import time
@@ -24,9 +23,8 @@ from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.processes import read_commit
 from dr_lib.runs.backlog import NO_ROW, Backlog, Offer
-from dr_lib.runs.folder import check_notebook, keep_for, lock_study
-from dr_lib.runs.machines import NO_KERNEL, find_unavailable, start_others, take_part
-from dr_lib.runs.outdated import find_outdated, set_aside
+from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
+from dr_lib.runs.machines import NO_KERNEL, find_unavailable, take_part
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
     Execution,
@@ -44,7 +42,6 @@ from dr_lib.runs.row import (
 )
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
-    FOLD,
     PlannedRun,
     Study,
     check_paths,
@@ -85,7 +82,6 @@ def run_study(
     instance: str = "",
     only: str = "",
     allow: Collection[str] = (),
-    machines: int = 1,
     wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
@@ -94,9 +90,7 @@ def run_study(
     All goes to a folder beside the study file, of its name: `rows/`, executed `notebooks/`,
     `logs/`, and what the runs leave in `runs/`. A run is finished when its row says ok; one that
     was cut off has no row and is made again, a failed one too, each in the folder where it may have
-    left a checkpoint; one that shared the machine with other work is made again at the end. So is
-    one whose photographs, labels or split are other ones now: what it left is kept in `outdated/`.
-    Kill it at any moment and start it again.
+    left a checkpoint. Kill it at any moment and start it again.
 
     Args:
         path: the study file.
@@ -104,11 +98,10 @@ def run_study(
         max_hours: in place of the file's: no run is begun that would not fit; one under way then
             saves and stops.
         instance: in place of the file's: the machine's name in the table of prices.
-        only: one run alone, by scenario and repetition, such as C3-r02.
+        only: one run alone, by scenario and repetition, such as C3-r02. Where a scheduler has
+            started this process as one of several machines, it names their run, and all but the
+            first leave no row.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
-        machines: up to so many processes are started here for runs of several machines, as a
-            rehearsal. Where a scheduler has started this process as one of several, `only` names
-            their run, and all but the first leave no row.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
@@ -118,14 +111,15 @@ def run_study(
 
     Raises:
         DrError: the study is not valid, its folder holds another or runs of another version of
-            the notebook, the disk is full, or another process of this machine is running it.
+            the notebook or of other photographs, labels or splits, the disk is full, or another
+            process of this machine is running it.
     """
     study = load_study(path, root, instance=instance)
     folder = Path(path).with_suffix("")
     check_paths(study, path, root)
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)
-    unavailable = find_unavailable(runs, machines)
+    unavailable = find_unavailable(runs)
     if not only and all(
         unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs
     ):
@@ -138,12 +132,12 @@ def run_study(
             fault = f"{place.count} machines make one run of as many"
             raise DrError(f"{path}: {fault}: name it by --only")
         # no machine makes a run alone once more
-        study = study.model_copy(update={"retries": 0, "repeat_disturbed": 0})
+        study = study.model_copy(update={"retries": 0})
     backlog = Backlog(study, folder, runs, planned)
     backlog.read()
+    check_data(folder, planned, backlog.rows, root)
     if place.rank:  # as machine 0 decides, too
-        is_outdated = find_outdated(folder, backlog.list_rows(), root)
-        if not is_outdated and not backlog.list_left():
+        if not backlog.list_left():
             return []
         return take_part(runs[0], root, study.notebook, folder)
 
@@ -156,9 +150,6 @@ def run_study(
         keep_for(folder, study)
         backlog.read()
         check_notebook(study, root, backlog.rows.values(), allow)
-        if sentence := set_aside(folder, backlog.list_rows(), root):
-            bar.write(sentence)
-            backlog.read()
         session = Session(study, root, folder, backlog, file, bar)
         for scenario, reason in unavailable.items():
             _skip(session, scenario, reason)
@@ -176,22 +167,14 @@ def _make_all(session: Session) -> None:
         if offer.refusal:
             say(f"{offer.refusal}; start again to go on")
             break
-        if offer.is_repeat:
-            share = backlog.row(offer.run).get("others_cpu_share")
-            took = f", others took {share:.0%} of the CPU" if share else ""
-            reason = f"it was disturbed{took} (repeat_disturbed: 0 keeps it)"
-            say(f"{offer.run.run_id} is made again at the end: {reason}")
         error = _make_one(session, offer)
         _settle(session, offer.run, error)
         is_stopped = error.startswith(OUT_OF_TIME)
     if not backlog.list_left():
         is_whole = backlog.runs == backlog.planned and not session.failures
         if is_whole and any(row["status"] == "ok" for row in backlog.list_rows()):
-            say(f"complete; to read it: {_write_reading(session)}")
-        num_disturbed = len(backlog.list_disturbed())
-        if session.study.repeat_disturbed and num_disturbed:
-            limit = "a third of a study is made again at most"
-            say(f"{num_disturbed} disturbed runs stay: {limit}")
+            reading = write_command("report", os.path.relpath(session.folder))
+            say(f"complete; to read it: {reading}")
     for reason, number in Counter(session.unavailable.values()).items():
         say(f"{number} scenarios skipped: {reason}")
 
@@ -222,18 +205,6 @@ def _skip(session: Session, scenario: str, reason: str) -> None:
             _write_incomplete(session, _identify(session, run), run, "skipped", reason)
 
 
-def _write_reading(session: Session) -> str:
-    """Write the command that reads a study: the evaluation of its folds, or its report."""
-    folder = os.path.relpath(session.folder)
-    splits = session.study.factors.get("split", [])
-    if not splits or not all(FOLD.fullmatch(split) for split in splits):
-        return write_command("report", folder)
-    predictions = f"{shlex.quote(folder)}/runs/*/predictions.csv"
-    return (
-        f"{write_command('evaluate')} {predictions} --folds --out {shlex.quote(folder)}/pooled"
-    )
-
-
 def _check_disk(folder: Path) -> None:
     free_mib = shutil.disk_usage(folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
@@ -250,21 +221,20 @@ def _make_one(session: Session, offer: Offer) -> str:
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
     identity = _identify(session, run)
     identity.stop_at = offer.stop_at
-    _show(session, offer, 0.0)
+    _show(session, offer)
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
     error = _execute(session, offer, execution, identity)
     process_s = time.monotonic() - start
-    session.bar.n = int(session.bar.n) + 1
+    session.bar.n += 1
 
     row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
-    this_try = {name: getattr(identity, name) for name in ("session_id", "retries", "repeats")}
+    this_try = {name: getattr(identity, name) for name in ("session_id", "retries")}
     if row["status"] == "ok" and this_try.items() <= row.items():
         write_row(folder, {**row, "process_s": process_s})
         return ""
-    # saved, or complete and only disturbed
-    if error.startswith(OUT_OF_TIME) or row["status"] == "ok":
+    if error.startswith(OUT_OF_TIME):
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
     else:
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
@@ -275,24 +245,17 @@ def _make_one(session: Session, offer: Offer) -> str:
 def _execute(
     session: Session, offer: Offer, execution: Execution, identity: RunIdentity
 ) -> str:
-    """Execute a notebook on all machines of its run, and end it in time; return its error."""
+    """Execute a notebook, and end it in time; return its error."""
     run = offer.run
     spent = spent_path(session.folder, run.run_id)
     start = saved = time.monotonic()
     timeout_s = 3600 * (session.study.timeout_hours or math.inf)
     limit_s = min(timeout_s, offer.stop_at - start)
-    with (
-        start_others(run, session.root, session.study.notebook, session.folder) as others,
-        start_papermill(
-            execution, identity, lock=session.lock, environment=others.environment
-        ) as papermill,
-    ):
+    with start_papermill(execution, identity, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
-            if lost := others.find_lost():
-                return lost
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
-            _show(session, offer, time.monotonic() - start)
+            _show(session, offer)
             # a runner that is killed loses no more of what was paid for
             if time.monotonic() - saved > SAVED_S:
                 saved = time.monotonic()
@@ -302,7 +265,6 @@ def _execute(
                 return f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
             return f"ended after {limit_s:.0f} s: timeout_hours"
         if papermill.returncode == 0:
-            others.wait()
             return "the notebook ended without a row"  # or the row is there
     error = find_error(execution.output, execution.log, papermill.returncode)
     # so JAX ends where another one is silent
@@ -311,32 +273,21 @@ def _execute(
     return error
 
 
-def _show(session: Session, offer: Offer, spent_s: float) -> None:
-    """Draw the bar: the run under way, its epoch, and the time left.
-
-    Where nothing has run yet, the run's own epochs tell how long each takes.
-    """
+def _show(session: Session, offer: Offer) -> None:
+    """Draw the bar: the run under way, its epoch, and what was expected to be left."""
     bar = session.bar
     run = offer.run
     path = progress_path(session.folder, run.run_id)
     progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
     epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
-    seconds = offer.seconds
-    if math.isnan(seconds[0]) and epoch:
-        seconds = [spent_s * progress["total"] / progress["done"]] * len(seconds)
-
-    finished = int(bar.n)
-    bar.n = finished
-    bar.total = finished + len(seconds)
-    left = "time left not known yet"
-    run_s = max(seconds[0], spent_s)
-    if run_s > 0:
-        bar.n += min(spent_s / run_s, 0.99)
-        left = f"{tqdm.format_interval(run_s - spent_s + sum(seconds[1:]))} left"
-    bar.set_postfix_str(left, refresh=False)
-    again = ", again (disturbed)" if offer.is_repeat else ""
-    name = f"{run.scenario}, repetition {run.repetition}{again}"
-    bar.set_description_str(f"run {finished + 1} of {bar.total}: {name}{epoch}")
+    expected_s = sum(offer.seconds)
+    rest = "time left not known yet"
+    if math.isfinite(expected_s):
+        rest = f"{tqdm.format_interval(expected_s)} for it and the rest"
+    bar.total = bar.n + len(offer.seconds)
+    bar.set_postfix_str(rest, refresh=False)
+    name = f"{run.scenario}, repetition {run.repetition}"
+    bar.set_description_str(f"run {bar.n + 1} of {bar.total}: {name}{epoch}")
 
 
 def _identify(session: Session, run: PlannedRun) -> RunIdentity:
@@ -350,9 +301,7 @@ def _identify(session: Session, run: PlannedRun) -> RunIdentity:
         kernel=run.kernel,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
-        repeats=(row.get("repeats") or 0) + (row["status"] == "ok"),
         spent_s=read_seconds(session.folder, run.run_id, row).paid_s,
-        rehearsed=run.is_rehearsed or None,
         priced_as=session.study.instance,
     )
 

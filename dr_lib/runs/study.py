@@ -1,7 +1,6 @@
 """A study: its file, checked against the notebook, and its runs in their order."""
 
 import itertools
-import math
 import random
 import re
 from collections import Counter
@@ -15,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
-from dr_lib.hardware.machines import find_place
 from dr_lib.parameters import GONE, INPUTS, ParameterError, check_value
 from dr_lib.runs.row import RENAMED
 
@@ -38,6 +36,8 @@ class Study(BaseModel):
     first_scenario: int = Field(default=1, ge=1)
     # one for all, or factor: {its value: a kernel}
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL
+    # of a scenario in one session, a boot of the machine; the others wait for another
+    session_repetitions: int | None = Field(default=None, ge=1)
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
     instance: str = ""  # the machine's name in the table of prices
@@ -45,15 +45,6 @@ class Study(BaseModel):
     max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
     timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
-    repeat_disturbed: int = Field(
-        default=1, ge=0
-    )  # times that one is made again, after all others
-
-    @property
-    def max_repeats(self) -> int:
-        """How many disturbed runs are made again in all: a third of the study."""
-        num_scenarios = math.prod(len(values) for values in self.factors.values())
-        return math.ceil(num_scenarios * self.repetitions / 3)
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """The kernel of the runs with these values of the factors."""
@@ -82,18 +73,8 @@ class PlannedRun(NamedTuple):
 
     @property
     def num_machines(self) -> int:
-        """How many machines it trains on."""
+        """How many machines it trains on, and is paid for."""
         return self.parameters.get("num_machines", 1)
-
-    @property
-    def is_rehearsed(self) -> bool:
-        """Whether its machines would be processes of this one, as no scheduler has started them."""
-        return self.num_machines > 1 and find_place().count != self.num_machines
-
-    @property
-    def num_paid(self) -> int:
-        """How many machines its time is paid for."""
-        return 1 if self.is_rehearsed else self.num_machines
 
 
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
@@ -156,7 +137,8 @@ def _describe_fault(error: ValidationError) -> str:
     first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(map(str, first["loc"][:2]))
     if first["type"] == "extra_forbidden":
-        return f"{key}: no key of a study; they are {', '.join(Study.model_fields)}"
+        advice = GONE.get(key) or f"they are {', '.join(Study.model_fields)}"
+        return f"{key}: no key of a study; {advice}"
     if first["type"] == "missing":
         return f"{key}: a study needs it"
     return f"{key}: {first['msg'].removeprefix('Input ')}, not {first['input']!r}"

@@ -1,72 +1,72 @@
 """Bound what is computed from the cells of a design: means over cells, ratios, differences, sums,
 shares of variation.
 
-What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal. The
-logarithms of a cell's runs have a mean m and a variance v, and what m and v may truly be is drawn:
-v = s2 d / chi2(d), m = mean + z sqrt(v / n). Whatever is computed from the draws has quantiles, and
-those bound it (generalised confidence intervals; Weerahandi 1993, JASA 88; Krishnamoorthy and
-Mathew 2003, J. Stat. Plan. Inference 115). The ratio of two cells gets the interval of Behrens and
-Fisher, and what has no formula, as a difference of log-normal means, is bounded in the same way.
+What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal: a cell's
+logarithms have a mean m and a variance v of its own, and its arithmetic mean is exp(m + v / 2). All
+times of one session share its host, neighbours and temperature, so a run's logarithm is its cell's
+mean, its session's effect and its own noise, fitted by least squares. Where sessions cancel, as in
+the ratio of two cells that one session ran, what is estimated rests on runs; where they do not, as
+in a mean or in the ratio of two machines, on sessions.
+
+Bounds come by the delta method from all that varies, with the degrees of freedom of Satterthwaite
+(1946, Biometrics Bulletin 2). For the mean of one cell they are Cox's (Olsson 2005, J. Stat. Educ.
+13-1), for the ratio of two Welch's, of the logarithms.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.sparse.csgraph import connected_components
 
-from dr_lib.statistics.effects import pool_variance
-from dr_lib.statistics.intervals import BadSampleError, Interval
+from dr_lib.statistics.intervals import BadSampleError, Interval, check_times, widen
 
-NUM_DRAWS = 10_000
-# nominal, of an interval called 95 %: of three runs that vary by 30 % its bounds miss more often
-ERROR = 0.035
-# of logarithms: a factor of 20,000 between runs; what is drawn wider overflows
-MAX_VARIANCE = 100.0
+# nominal, of an interval called 95 %: approximation and outliers take the rest
+ERROR = 0.03
+STEP = 1e-4  # of a logarithm, for slopes
+ROUNDING = 1e-12
+OUTLIER_ERROR = 0.005  # chance that runs without outliers lose one
+MAX_OUTLIERS = 0.4  # of the runs of a cell
+MIN_RUNS_TOLD = 5  # of a cell: among fewer no outlier can be told
 
 
 class Cells(NamedTuple):
-    """The cells of one side of a comparison, measured or drawn; each field is (..., cells)."""
+    """The cells of one side of a comparison; each field is (..., cells)."""
 
     mean: np.ndarray  # arithmetic, of the times
     median: np.ndarray  # the geometric mean
-    deviation: np.ndarray  # standard deviation of the times
     variance: np.ndarray  # of the logarithms
 
 
-Statistic = Callable[..., np.ndarray]  # Cells of one side or of two -> (...) numbers
+class Statistic(NamedTuple):
+    """What is computed from the cells of one side or of two."""
+
+    compute: Callable[..., np.ndarray]  # Cells of each side -> (...) numbers
+    is_positive: bool = True  # its interval is that of its logarithm
+
+    def of_cell(self, k: int) -> "Statistic":
+        """The same of one cell of each side."""
+
+        def compute(*sides: Cells) -> np.ndarray:
+            return self.compute(
+                *(Cells(*(field[..., [k]] for field in side)) for side in sides)
+            )
+
+        return Statistic(compute, self.is_positive)
 
 
-def average(side: Cells) -> np.ndarray:
-    """The mean over cells of the mean within each, however often it was repeated."""
-    return side.mean.mean(axis=-1)
-
-
-def add(side: Cells) -> np.ndarray:
-    """What one run of every cell takes together."""
-    return side.mean.sum(axis=-1)
-
-
-def divide(a: Cells, b: Cells) -> np.ndarray:
-    """How many times as long `a` takes as `b`: the geometric mean over cells of the ratio within
-    each.
-    """
-    return np.exp((np.log(a.median) - np.log(b.median)).mean(axis=-1))
-
-
-def divide_sums(a: Cells, b: Cells) -> np.ndarray:
-    """How many times as much all cells of `a` take together as all of `b`."""
-    return add(a) / add(b)
-
-
-def subtract(a: Cells, b: Cells) -> np.ndarray:
-    """How much longer `a` takes than `b`: the mean over cells of the difference within each."""
-    return (a.mean - b.mean).mean(axis=-1)
-
-
-def divide_deviations(a: Cells, b: Cells) -> np.ndarray:
-    """How many times as wide `a` spreads as `b`, by standard deviations of the times."""
-    return average(Cells(a.deviation, *a[1:])) / average(Cells(b.deviation, *b[1:]))
+# over cells, of the mean within each, however often it was repeated
+AVERAGE = Statistic(lambda side: side.mean.mean(axis=-1))
+# what one run of every cell takes together
+SUM = Statistic(lambda side: side.mean.sum(axis=-1))
+# the geometric mean over cells of the ratio of means within each
+RATIO = Statistic(lambda a, b: np.exp(np.log(a.mean / b.mean).mean(axis=-1)))
+RATIO_OF_SUMS = Statistic(lambda a, b: a.mean.sum(axis=-1) / b.mean.sum(axis=-1))
+# the mean over cells of the difference within each
+DIFFERENCE = Statistic(lambda a, b: (a.mean - b.mean).mean(axis=-1), is_positive=False)
 
 
 def share_of_variation(levels: Sequence) -> Statistic:
@@ -87,94 +87,219 @@ def share_of_variation(levels: Sequence) -> Statistic:
         )
         return explained / ((logs**2).mean(axis=-1) + side.variance.mean(axis=-1))
 
-    return share
+    return Statistic(share, is_positive=False)
 
 
-def bound(statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERROR) -> Interval:
-    """Estimate a statistic of all cells, with the bounds of its interval.
+class Estimate(NamedTuple):
+    """What is known of a statistic."""
 
-    The spread is pooled over the cells of a side, for three to ten runs of one cell say little of
-    it: a side is one machine and one kind of work, whose runs vary by about the same percentage.
+    value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
+    centre: float  # of the interval
+    parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
+    # sessions where their effects do not cancel, else runs of the cell that has fewest
+    n: int
+    is_log: bool
+
+    def interval(self, error: float = ERROR) -> Interval:
+        """Its interval, which misses with this chance, half of it on each side.
+
+        Without a repetition of what `n` counts there are no bounds.
+        """
+        half = widen(self.parts, error)
+        ends = np.array([self.value, self.centre - half, self.centre + half])
+        if self.is_log:
+            ends = np.exp(ends)
+        return Interval(*map(float, ends), self.n)
+
+
+class Design:
+    """The runs of a comparison, their cells and sessions, and what is fitted to them.
+
+    N runs, K cells over all sides, S sessions. A block is what cells and sessions connect.
+    """
+
+    def __init__(
+        self,
+        *sides: Sequence[ArrayLike],
+        sessions: Sequence[Sequence[Sequence[Hashable]]] | None = None,
+    ) -> None:
+        """Fit cells and sessions.
+
+        Args:
+            sides: for each, the runs of its cells; any positive numbers in one unit.
+            sessions: of each run; None where what was measured is no matter of a machine.
+
+        Raises:
+            BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
+                finite.
+        """
+        self.num_cells = [len(side) for side in sides]
+        runs = [check_times(cell) for side in sides for cell in side]
+        if not all(self.num_cells) or not all(map(len, runs)):
+            raise BadSampleError("each side has to have a cell, and each cell a run")
+        self.times = np.concatenate(runs)
+        self.cell = np.repeat(np.arange(len(runs)), list(map(len, runs)))  # (N,) places
+        self.session = np.zeros(len(self.times), dtype=int)  # (N,) places
+        of_session = np.empty((len(self.times), 0))
+        if sessions is not None:  # no matter of a machine has outliers
+            labels = np.concatenate([cell for side in sessions for cell in side])
+            is_inlier = ~np.concatenate([find_outliers(np.log(times)) for times in runs])
+            self.times = self.times[is_inlier]
+            self.cell = self.cell[is_inlier]
+            self.session, labels = pd.factorize(labels[is_inlier])
+            of_session = np.eye(len(labels))[self.session]
+        of_cell = np.eye(len(runs))[self.cell]
+
+        factors = np.hstack([of_cell, of_session])
+        self.inverse = np.linalg.pinv(factors)  # (K + S, N)
+        logs = np.log(self.times)
+        fitted = self.inverse @ logs
+        residuals = logs - factors @ fitted
+        leverage = np.einsum("ij,ji->i", factors, self.inverse)
+        self.num_runs = of_cell.sum(axis=0)
+        # within a cell and its sessions
+        self.dof = (of_cell.T @ (1 - leverage)).round(9)
+        self.noise = np.full(len(self.dof), np.nan)
+        np.divide(of_cell.T @ residuals**2, self.dof, out=self.noise, where=self.dof > 0)
+        # within a cell, whatever its session
+        deviations = logs - (of_cell.T @ logs / self.num_runs)[self.cell]
+        self.variance = of_cell.T @ deviations**2 / np.maximum(self.num_runs - 1, 1)
+
+        met = factors.T @ factors  # which cells and sessions do
+        _, block = connected_components(met, directed=False)
+        self.block, self.session_block = np.split(block, [len(self.num_runs)])
+        self.effects = fitted[len(self.num_runs) :]
+        self.mean = fitted[
+            : len(self.num_runs)
+        ]  # of the logarithms, in a session as on average
+        for one in set(self.session_block):
+            level = self.effects[self.session_block == one].mean()
+            self.effects[self.session_block == one] -= level
+            self.mean[self.block == one] += level
+
+    def estimate(self, statistic: Statistic) -> Estimate:
+        """Estimate a statistic of the cells of each side."""
+        slopes, _ = self._find_slopes(statistic, self.variance)
+        session_slopes, parts = self._weigh_sessions(slopes)
+        variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
+        times = self.times
+        if len(self.effects) and not parts:  # sessions cancel
+            variance, dof = self.noise, self.dof
+            times = times / np.exp(self.effects[self.session])
+        slopes, variance_slopes = self._find_slopes(statistic, variance)
+
+        n = [int(dof) + 1 for _, dof in parts]
+        n = n or self.num_runs[(slopes != 0) | (variance_slopes != 0)]
+        weights = np.concatenate([slopes, session_slopes]) @ self.inverse  # of the runs
+        if parts:  # without what the spread between sessions holds already
+            weights -= (session_slopes / np.bincount(self.session))[self.session]
+        squares = np.bincount(self.cell, weights**2, len(slopes))
+        is_weighed = squares > ROUNDING * (slopes**2).max()
+        parts += zip(np.where(is_weighed, squares * self.noise, 0.0), self.dof, strict=True)
+        parts += zip(2 * (variance_slopes * variance) ** 2 / dof, dof, strict=True)
+        means = np.bincount(self.cell, times) / self.num_runs
+        return Estimate(
+            value=float(self._compute(statistic, np.log(means), variance, means)),
+            centre=float(self._compute(statistic, self.mean, variance)),
+            parts=np.array(parts),
+            n=int(min(n)),
+            is_log=statistic.is_positive,
+        )
+
+    def _weigh_sessions(self, slopes: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
+        """By how much each session's effect moves a statistic, and the variance that comes of it.
+
+        Args:
+            slopes: of the statistic, by each cell's log mean.
+
+        Returns:
+            (S,) slopes, and for each block whose sessions do not cancel the variance and its
+            degrees of freedom.
+        """
+        session_slopes = np.zeros(len(self.effects))
+        parts = []
+        for block in set(self.session_block):
+            slope = slopes[self.block == block].sum()
+            if abs(slope) > STEP * np.abs(slopes).max():
+                is_here = self.session_block == block
+                num_sessions = is_here.sum()
+                session_slopes[is_here] = slope / num_sessions
+                between = np.nan
+                if num_sessions > 1:
+                    between = self.effects[is_here].var(ddof=1)
+                parts.append((slope**2 * between / num_sessions, num_sessions - 1))
+        return session_slopes, parts
+
+    def _find_slopes(self, statistic: Statistic, variance: np.ndarray) -> list[np.ndarray]:
+        """By each cell's log mean, and by its variance: (K,) both."""
+        centre = np.concatenate([self.mean, variance])
+        steps = STEP * np.eye(len(centre))
+        up, down = (
+            self._compute(statistic, *np.split(centre + step, 2, axis=-1))
+            for step in (steps, -steps)
+        )
+        return np.split((up - down) / (2 * STEP), 2)
+
+    def _compute(
+        self,
+        statistic: Statistic,
+        logs: np.ndarray,
+        variance: np.ndarray,
+        mean: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """The statistic, or its logarithm; each argument is (..., K)."""
+        if mean is None:
+            mean = np.exp(logs + variance / 2)
+        ends = np.cumsum(self.num_cells)[:-1]
+        fields = [np.split(field, ends, axis=-1) for field in (mean, np.exp(logs), variance)]
+        found = statistic.compute(*(Cells(*side) for side in zip(*fields, strict=True)))
+        return np.log(found) if statistic.is_positive else found
+
+
+def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Interval:
+    """How many times as wide `a` spreads as `b`, by standard deviations of the times.
+
+    The interval is F's, of the deviations of the logarithms, and Welch's of their means, added in
+    squares (MOVER; Zou and Donner 2008, Stat. Med. 27).
 
     Args:
-        statistic: of the cells of each side.
-        sides: for each, the runs of its cells; any positive numbers in one unit.
-        error: chance that the interval misses, half of it on each side.
-
-    Returns:
-        The statistic of the cells as measured; `n` is the number of runs of the smaller side.
-        Without a cell that was repeated on each side there are no bounds.
-
-    Raises:
-        BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
-            finite.
+        a: positive times, (n,).
+        b: the reference's, in the same unit.
+        error: chance that the interval misses.
     """
-    return _summarise(statistic, *_sample(sides), error)
+    a = check_times(a)
+    b = check_times(b)
+    n = min(a.size, b.size)
+    if n < 2:
+        return Interval(np.nan, np.nan, np.nan, n)
+    value = np.log(a.std(ddof=1) / b.std(ddof=1))
+    ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))
+    variances = [np.log(side).var(ddof=1) / side.size for side in (a, b)]
+    dofs = [a.size - 1, b.size - 1]
+    half = np.hypot(ends, widen(np.column_stack([variances, dofs]), error))
+    return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
-def bound_each(
-    statistic: Statistic, *sides: Sequence[ArrayLike], error: float = ERROR
-) -> list[Interval]:
-    """Estimate a statistic of each cell alone; with `error` for all intervals together
-    (Bonferroni).
+def find_outliers(values: ArrayLike, error: float = OUTLIER_ERROR) -> np.ndarray:
+    """Mark outliers by the generalised ESD test (Rosner 1983, Technometrics 25), on both sides.
 
-    Args and errors as for `bound`, with which it shares the pooled spread.
+    Args:
+        values: normal but for the outliers, (n,); fewer than five have none.
+        error: chance that values without outliers have one marked.
     """
-    measured, drawn, n = _sample(sides)
-    num_cells = len(sides[0])
-    found = []
-    for k in range(num_cells):
-        alone, spread = (
-            [Cells(*(field[..., [k]] for field in side)) for side in both]
-            for both in (measured, drawn)
-        )
-        found.append(_summarise(statistic, alone, spread, n, error / num_cells))
-    return found
-
-
-def _summarise(
-    statistic: Statistic, measured: list[Cells], drawn: list[Cells], n: int, error: float
-) -> Interval:
-    value = float(statistic(*measured))
-    low, high = np.quantile(statistic(*drawn), [error / 2, 1 - error / 2])
-    return Interval(value, float(low), float(high), n)
-
-
-def _sample(sides: Sequence[Sequence[ArrayLike]]) -> tuple[list[Cells], list[Cells], int]:
-    """The cells of each side as measured, what they may truly be, and the runs of the smaller
-    side.
-    """
-    rng = np.random.default_rng(0)
-    measured = []
-    drawn = []
-    counts = []
-    for side in sides:
-        runs = [np.asarray(cell, dtype=float).ravel() for cell in side]
-        if not runs or not all(
-            len(cell) and np.all(np.isfinite(cell) & (cell > 0)) for cell in runs
-        ):
-            raise BadSampleError(
-                "runs have to be positive and finite, one at least in each cell"
-            )
-        logs = [np.log(cell) for cell in runs]
-        sizes = np.array([len(cell) for cell in runs])
-        counts.append(int(sizes.sum()))
-        variance, dof = pool_variance(logs)
-        log_means = np.array([np.mean(x) for x in logs])
-        means = np.array([np.mean(cell) for cell in runs])
-        deviations = np.array([cell.std(ddof=1) if len(cell) > 1 else np.nan for cell in runs])
-        measured.append(
-            Cells(means, np.exp(log_means), deviations, np.full(len(runs), variance))
-        )
-
-        variances = np.full((NUM_DRAWS, 1), np.nan)
-        if dof:
-            variances = variance * dof / rng.chisquare(dof, (NUM_DRAWS, 1))
-        variances = np.minimum(variances, MAX_VARIANCE)
-        errors = rng.standard_normal((NUM_DRAWS, len(runs))) * np.sqrt(variances / sizes)
-        log_means = log_means + errors
-        means = np.exp(log_means + variances / 2)
-        deviations = means * np.sqrt(np.expm1(variances))
-        variances = np.broadcast_to(variances, means.shape)
-        drawn.append(Cells(means, np.exp(log_means), deviations, variances))
-    return measured, drawn, min(counts)
+    values = np.asarray(values, dtype=float)
+    is_left = np.ones(len(values), dtype=bool)
+    is_inlier = is_left.copy()
+    if len(values) < MIN_RUNS_TOLD:
+        return ~is_inlier
+    for _ in range(int(MAX_OUTLIERS * len(values))):
+        left = values[is_left]
+        distance = np.where(is_left, np.abs(values - left.mean()), -1.0)
+        n = len(left)
+        t = stats.t.ppf(1 - error / (2 * n), n - 2)
+        limit = (n - 1) * t / np.sqrt((n - 2 + t**2) * n)
+        is_beyond = distance.max() > limit * left.std(ddof=1)
+        is_left[distance.argmax()] = False
+        if is_beyond:
+            is_inlier = is_left.copy()
+    return ~is_inlier

@@ -14,6 +14,7 @@ from scipy import stats
 
 from dr_lib.errors import DrError
 
+LEVEL = 0.95
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
 
@@ -71,21 +72,16 @@ def mean_interval(times: ArrayLike) -> Interval:
     n = times.size
     if n < 2:
         return Interval(float(times[0]) if n else np.nan, np.nan, np.nan, n)
-    logs = np.log(times)
-    variance = logs.var(ddof=1)
-    centre = logs.mean() + variance / 2
-    half = stats.t.ppf(UPPER, n - 1) * np.sqrt(variance / n + variance**2 / (2 * (n - 1)))
+    centre, variance = _estimate_log_mean(times)
+    half = widen([(variance, n - 1)], 1 - LEVEL)
     return Interval(
         float(times.mean()), float(np.exp(centre - half)), float(np.exp(centre + half)), n
     )
 
 
 def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate how many times as long `a` takes as `b`: `difference_interval` of the logarithms,
-    exponentiated.
-
-    The value is the ratio of the geometric means. It differs from the ratio of the arithmetic means
-    by the factor exp((v_a - v_b) / 2): 0.5 % for coefficients of variation of 10 and 0 %.
+    """Estimate how many times as long `a` takes as `b`: the ratio of the arithmetic means, which
+    the papers print, with Welch's interval of the logarithms' means plus half of their variances.
 
     Args:
         a: times of the numerator, any shape, positive.
@@ -95,11 +91,22 @@ def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
     Raises:
         BadSampleError: a value is zero, negative or not finite.
     """
-    *found, n = difference_interval(np.log(check_times(a)), np.log(check_times(b)))
-    return Interval(*map(float, np.exp(found)), n)
+    a = check_times(a)
+    b = check_times(b)
+    n = min(a.size, b.size)
+    if n == 0:
+        return NOTHING
+    value = float(a.mean() / b.mean())
+    if n == 1:
+        return Interval(value, np.nan, np.nan, n)
+    centre_a, variance_a = _estimate_log_mean(a)
+    centre_b, variance_b = _estimate_log_mean(b)
+    half = widen([(variance_a, a.size - 1), (variance_b, b.size - 1)], 1 - LEVEL)
+    centre = centre_a - centre_b
+    return Interval(value, float(np.exp(centre - half)), float(np.exp(centre + half)), n)
 
 
-def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> Interval:
+def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
     """Estimate mean(a) - mean(b) with Welch's interval.
 
     Args:
@@ -110,18 +117,38 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = 0.95) -> I
     a, b = (np.asarray(x, dtype=float).ravel() for x in (a, b))
     n = min(a.size, b.size)
     if n == 0:
-        return Interval(np.nan, np.nan, np.nan, 0)
+        return NOTHING
     difference = a.mean() - b.mean()
     if n == 1:
         return Interval(difference, np.nan, np.nan, n)
-    var_a = a.var(ddof=1) / a.size
-    var_b = b.var(ddof=1) / b.size
-    # constants such as prices have no spread, and Welch's degrees of freedom would be 0 / 0
-    half = 0.0
-    if var_a + var_b > 0:
-        dof = (var_a + var_b) ** 2 / (var_a**2 / (a.size - 1) + var_b**2 / (b.size - 1))
-        half = stats.t.ppf((1 + level) / 2, dof) * np.sqrt(var_a + var_b)
+    parts = [(side.var(ddof=1) / side.size, side.size - 1) for side in (a, b)]
+    half = widen(parts, 1 - level)
     return Interval(difference, difference - half, difference + half, n)
+
+
+def widen(parts: ArrayLike, error: float) -> float:
+    """Half the width of an interval that misses with this chance, half of it on each side.
+
+    Args:
+        parts: (parts, 2) variances that add up, each with its degrees of freedom; those of the sum
+            are Satterthwaite's (1946, Biometrics Bulletin 2), for two Welch's.
+        error: chance to miss.
+    """
+    variance, dof = np.asarray(parts, dtype=float).T
+    total = variance.sum()
+    if not total > 0:
+        return float(total)  # nothing varies, as prices do not, or nobody knows
+    is_part = variance > 0
+    dof = total**2 / (variance[is_part] ** 2 / dof[is_part]).sum()
+    return float(stats.t.ppf(1 - error / 2, dof) * np.sqrt(total))
+
+
+def _estimate_log_mean(times: np.ndarray) -> tuple[float, float]:
+    """The logarithm of the mean of log-normal times, and the variance of this estimate."""
+    logs = np.log(times)
+    variance = logs.var(ddof=1)
+    n = len(logs)
+    return logs.mean() + variance / 2, variance / n + variance**2 / (2 * (n - 1))
 
 
 def check_times(times: ArrayLike) -> np.ndarray:

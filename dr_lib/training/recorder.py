@@ -91,11 +91,10 @@ class Recorder(keras.callbacks.Callback):
         self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
-        """Take up the checkpoint, if there is one; one of other photographs, labels or another
-        split is put aside.
+        """Take up the checkpoint, if there is one.
 
         Raises:
-            DrError: it is damaged, or of other parameters.
+            DrError: it is damaged, or of other parameters, photographs, labels or another split.
         """
         is_there = self.writes and self.path.exists()
         content = self.broadcast(self.path.read_bytes() if is_there else b"")
@@ -107,10 +106,6 @@ class Recorder(keras.callbacks.Callback):
             for name, value in self.identity.items()
             if progress["identity"].get(name) != value
         ]
-        if changed and all(name.endswith("_sha256") for name in changed):
-            if self.writes:
-                self.path.replace(self.path.with_name(f"outdated-{CHECKPOINT}"))
-            return
         if changed:
             raise DrError(
                 f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew"

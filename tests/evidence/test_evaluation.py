@@ -171,8 +171,8 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     ("model", "interval", "verdict"),
     [
         ("ensemble of 10: inception_v3_299", (0.850, 0.840, 0.860), "holds"),
-        ("ensemble of 10: inception_v3_299", (0.850, 0.830, 0.870), "undecided"),
-        ("ensemble of 10: inception_v3_299", (0.80, 0.79, 0.82), "does not hold"),
+        ("ensemble of 10: inception_v3_299", (0.850, 0.810, 0.890), "undecided"),
+        ("ensemble of 10: inception_v3_299", (0.80, 0.79, 0.81), "does not hold"),
         ("inception_v3_299", (0.850, 0.840, 0.860), "not comparable"),
         ("ensemble of 10: mobilenet_224", (0.850, 0.840, 0.860), "not comparable"),
     ],

@@ -4,7 +4,13 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_runs, select_runs
+from dr_lib.evidence.select import (
+    UnlikeRunsError,
+    list_columns,
+    list_runs,
+    name_sessions,
+    select_runs,
+)
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
@@ -115,6 +121,38 @@ def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, 
     )
     with pytest.raises(UnlikeRunsError, match=column):
         select_runs(pd.concat([gpu, gpu.assign(**{column: other})]))
+
+
+def test_versions_may_differ_between_machines_and_kernels_not_within():
+    """Colab and Kaggle have a TensorFlow each, and MXNet's kernel a Python of its own."""
+    new = make_runs([1], T4, tensorflow="2.21.0", python="3.11.7", framework="tensorflow")
+    old = new.assign(tensorflow="2.14.0")
+    select_runs(pd.concat([new, old.assign(platform="colab")]))
+    mxnet = new.assign(framework="mxnet", tensorflow=None, python="3.9.18")
+    select_runs(pd.concat([new, mxnet]), may_differ=["framework"])
+    with pytest.raises(UnlikeRunsError, match=r"tensorflow \(2.14.0, 2.21.0\)"):
+        select_runs(pd.concat([new, old]))
+    select_runs(pd.concat([new, old]), may_differ=["tensorflow"])
+
+
+def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
+    """Two boots of one laptop are two; a server elsewhere has a machine of its own, whatever
+    client asked; rows that tell nothing are of one.
+    """
+    rows = pd.DataFrame(
+        [
+            {"boot": "a"},
+            {"boot": "b"},
+            {"boot": "b"},
+            {"boot": "b", "session": "colab-1"},
+            {"boot": "b", "endpoint": "remote", "deployment": "d1"},
+            {"boot": "b", "endpoint": "remote", "deployment": "d2"},
+            {},
+            {},
+        ]
+    ).assign(environment="local, CPU")
+    names = name_sessions(rows).tolist()
+    assert len(set(names)) == 6 and names[1] == names[2] and names[6] == names[7]
 
 
 def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():

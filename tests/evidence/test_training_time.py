@@ -5,7 +5,6 @@ a speed counts.
 import numpy as np
 import pandas as pd
 import pytest
-import statsmodels.formula.api as smf
 from scipy import stats
 
 from dr_lib.evidence import training_time
@@ -13,8 +12,6 @@ from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
-    compare_sessions,
-    find_needed_repetitions,
 )
 
 CPU = {
@@ -51,8 +48,8 @@ def compare_modes(runs, **options):
 
 
 def test_a_ratio_says_how_many_times_as_fast():
-    """Paper over mode: SciPy's Welch interval of the log times, exponentiated; the paper's own
-    is one.
+    """Paper over mode: the means' ratio, near SciPy's Welch interval of the log times,
+    exponentiated; the paper's own is one.
     """
     table = compare_modes(make_runs()).set_index("mode")
     assert list(table.index) == ["paper", "fast", "scaled"]
@@ -60,41 +57,14 @@ def test_a_ratio_says_how_many_times_as_fast():
         paper = np.log(TIMES["paper"])
         ours = np.log(TIMES[mode])
         welch = stats.ttest_ind(paper, ours, equal_var=False).confidence_interval()
-        expected = np.exp([paper.mean() - ours.mean(), welch.low, welch.high])
+        ratio = np.mean(TIMES["paper"]) / np.mean(TIMES[mode])
+        expected = [ratio, np.exp(welch.low), np.exp(welch.high)]
         for time in ("train_s", "steady_epoch_s"):
             columns = [f"{time}_ratio", f"{time}_ratio_low", f"{time}_ratio_high"]
-            assert table.loc[mode, columns].tolist() == pytest.approx(list(expected))
+            assert table.loc[mode, columns].tolist() == pytest.approx(expected, rel=2e-3)
     assert table.loc["paper", "train_s_ratio"] == 1 and np.isnan(
         table.loc["paper", "train_s_ratio_low"]
     )
-
-
-def test_sessions_differ_by_more_than_their_runs():
-    """statsmodels' random effects (REML, which is the analysis of variance where sessions are of
-    one size) finds the same deviation; single runs leave that of their means; rows of no session,
-    and one session alone, no table.
-    """
-    times = {"a": [100.0, 104, 102], "b": [110.0, 109, 113], "c": [95.0, 99, 96]}
-    rows = [
-        CPU | {"run_id": f"{s}-{k}", "train_s": t, "session": s}
-        for s in times
-        for k, t in enumerate(times[s])
-    ]
-    timed = select_runs(pd.DataFrame(rows)).timed
-    table = compare_sessions(timed)
-    mixed = smf.mixedlm("train_s ~ 1", timed, groups=timed["session"]).fit(reml=True)
-    assert table["train_s_between_sd"].unique() == pytest.approx(
-        [mixed.cov_re.iloc[0, 0] ** 0.5], rel=1e-3
-    )
-    assert table["train_s"].tolist() == [102, pytest.approx(332 / 3), pytest.approx(290 / 3)]
-    assert table["n"].tolist() == [3, 3, 3] and set(table["environment"]) == {"local, CPU"}
-    single = compare_sessions(timed.drop_duplicates("session"))
-    assert single["train_s_between_sd"].iloc[0] == pytest.approx(np.std([100, 110, 95], ddof=1))
-    assert (
-        compare_sessions(timed[timed["session"] == "a"]).empty
-        and compare_sessions(timed.assign(session="")).empty
-    )
-    assert compare_sessions(timed.drop(columns="session")).empty
 
 
 EVEN = np.linspace(-0.004, 0.004, 5)
@@ -171,7 +141,7 @@ def test_a_mark_touches_the_time_not_the_auc():
     runs = pd.concat([runs, make_runs(status="failed")], ignore_index=True)
     table = compare_modes(runs, exclude=["disturbed"]).set_index("mode")
     assert table["n"].tolist() == [3, 3, 3] and table["n_timed"].tolist() == [2, 2, 3]
-    assert table.loc["fast", "train_s_ratio"] == pytest.approx(((110 * 105) / (52 * 49)) ** 0.5)
+    assert table.loc["fast", "train_s_ratio"] == pytest.approx((110 + 105) / (52 + 49))
     assert compare_modes(runs).set_index("mode")["n_timed"].tolist() == [2, 3, 3]
 
 
@@ -232,7 +202,7 @@ def test_environments_are_compared_with_the_fastest():
         "local, CPU", ["train_s_ratio", "train_s_ratio_low", "train_s_ratio_high"]
     ]
     assert list(found) == pytest.approx(
-        [np.exp(slow.mean() - fast.mean()), np.exp(welch.low), np.exp(welch.high)]
+        [105 / np.mean(TIMES["scaled"]), np.exp(welch.low), np.exp(welch.high)], rel=2e-3
     )
     assert (
         table.loc["local, CPU", "train_s"] == pytest.approx(105)
@@ -271,22 +241,6 @@ def test_the_scores_of_a_resumed_run_count_and_its_time_does_not():
     assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
 
 
-def test_repetitions_that_find_a_difference():
-    """Cohen 1988, table 2.4.1: 17 a side at d = 1 and 80 % power, as for 10 % where repetitions
-    vary by 10 %.
-    """
-    runs = pd.DataFrame(
-        {"scenario": [1, 1, 2, 2], "steady_epoch_s": np.exp([0.1, -0.1, 1.1, 0.9])}
-    )
-    runs["steady_epoch_s"] **= 0.1 / np.sqrt(0.02)
-    table = find_needed_repetitions(runs, ["scenario"], 0.05).set_index(["answer", "percent"])
-    assert table["variation_percent"].tolist() == pytest.approx([10] * 4)
-    assert table.loc[("difference of two means", 10), "repetitions"] == 17
-    # t(0.975, 17) x 0.1 / sqrt(18) = 0.0497
-    assert table.loc[("precision of a mean", 5), "repetitions"] == 18
-    assert find_needed_repetitions(runs.iloc[::2], ["scenario"], 0.05).empty
-
-
 # seconds of an epoch by the number of machines; geometric means 10, 6.25, 4.5
 EPOCHS = {1: (8.0, 12.5), 2: (5.0, 7.8125), 4: (4.05, 5.0)}
 
@@ -305,16 +259,16 @@ def scaled() -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def test_speedup_and_efficiency_are_those_of_the_geometric_means(scaled):
-    """By hand: 10 s over 6.25 s, over two machines. Prices are of all machines; the weak scaling of
-    older rows is other work.
+def test_speedup_and_efficiency_are_those_of_the_means(scaled):
+    """By hand: 10.25 s over 6.41 s, over two machines. Prices are of all machines; the weak scaling
+    of older rows is other work.
     """
     weak = scaled.assign(scaling="weak", steady_epoch_s=1.0)
     both = pd.concat([scaled.assign(scaling="strong"), weak])
     for runs in (scaled, both):
         table = compare_machines(runs).query("not rehearsed").set_index("num_machines")
-        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2222}
-        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5556]
+        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2652}
+        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5663]
         assert (table["n"] == 2).all()
         two = table.loc[2]
         assert two["speedup_low"] < 1.6 < two["speedup_high"]

@@ -90,6 +90,29 @@ def test_a_third_network_stands_for_neither_of_the_papers():
     assert (found.verdict, found.num_missing) == ("undecided", 1)
 
 
+@pytest.mark.parametrize(
+    ("bills", "verdicts"),
+    [
+        ([32], ["undecided", "undecided"]),
+        ([32, 32, 32], ["undecided", "undecided"]),  # perhaps one, given three times
+        ([31.9, 32, 32.1], ["holds", "holds"]),
+        ([39.9, 40, 40.1], ["does not hold", "does not hold"]),
+    ],
+)
+def test_a_bill_is_one_of_however_many_runs(bills, verdicts):
+    """C27 is 32.48 USD within a tenth, C52 four fifths of the bill and more: here 28 USD of it."""
+    tables = [
+        table.assign(study_bill_usd=bill, formula_share_of_bill=28 / bill)
+        for bill in bills
+        for table in run_both()
+    ]
+    found = judge("C27 C52", *tables)
+    assert [one.verdict for one in found] == verdicts
+    assert [one.n for one in found] == [len(set(bills))] * 2
+    half = [table for table in tables if (table["accelerator"] == "cpu").all()]
+    assert say("C27 C52", *half) == ["undecided"] * 2
+
+
 # ---- hardware, as detected
 
 
@@ -171,10 +194,7 @@ def test_on_any_machine_is_on_every_machine():
     assert (found.verdict, found.num_satisfied, found.num_parts) == ("does not hold", 0, 2)
     assert found.ours.value == pytest.approx(250) and "Tesla T4" in found.reason
     (same,) = judge("C32", *(run_scenarios(NEAR, hardware) for hardware in (F4S, NC4AS)))
-    assert (same.verdict, same.num_satisfied, same.n) == ("holds", 2, 36)
-    (alone,) = judge("C32", run_scenarios(NEAR, F4S))
-    wide, narrow = (found.ours.high - found.ours.low for found in (same, alone))
-    assert wide > 1.05 * narrow  # two intervals are right together in 95 of 100 studies
+    assert (same.verdict, same.num_satisfied, same.n) == ("holds", 2, 3)
 
 
 def test_a_named_machine_is_one_whatever_processor_it_had():
@@ -219,6 +239,31 @@ def test_a_machine_with_two_runs_decides_nothing():
     assert say("C32", refuted, few) == ["does not hold"]
 
 
+# ---- sessions
+
+
+def test_one_session_of_each_machine_decides_nothing():
+    """Ten trainings of one session tell nothing of the next: neither a saving nor a spread."""
+    gpu, tpu = train_both()
+    found = judge("A6 A7", gpu.assign(boot="one"), tpu.assign(boot="two"))
+    assert [(one.verdict, one.n) for one in found] == [("undecided", 1)] * 2
+    assert found[0].reason == "n = 1 < 3: one run, or all of one session"
+    thirds = [f"boot {k % 3}" for k in range(10)]
+    (found,) = judge("A6", gpu.assign(boot=thirds), tpu.assign(boot=thirds, session="colab"))
+    assert (found.verdict, found.n) == ("holds", 3)
+
+
+def test_what_one_session_ran_interleaved_rests_on_runs():
+    """Two image sides of one machine share its session: it is a block, and cancels in a ratio, not
+    in the seconds of a difference.
+    """
+    times = 5000 * QUIET
+    rows = run_scenarios(times, F4S, **PAPER_C).assign(boot="one")
+    found = judge("C1 C4 C3", rows)
+    assert [one.verdict for one in found] == ["holds", "holds", "undecided"]
+    assert [one.n for one in found] == [3, 3, 1]
+
+
 # ---- other work
 
 
@@ -253,7 +298,7 @@ def test_rows_older_than_a_column_are_as_its_default():
     older = cpu.drop(columns="threads_asked")
     assert say("C4 C6", older, gpu) == ["holds"] * 2
     (found,) = judge("C4", older, cpu)
-    assert (found.verdict, found.n, found.num_parts) == ("holds", 72, 12)
+    assert (found.verdict, found.n, found.num_parts) == ("holds", 6, 12)
 
 
 def test_one_thread_is_not_the_papers_machine():
@@ -310,7 +355,7 @@ def test_no_quotation_is_refuted_by_a_measure_of_ours():
     assert say("C1 C2 C4 C5 C6 C33", *tables) == ["holds"] * 6
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(6.4, "holds"), (7.0, "does not hold")])
+@pytest.mark.parametrize(("times", "verdict"), [(6.2, "holds"), (7.2, "does not hold")])
 def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
     """C3 has 10 % for the same word."""
     cpu, gpu = run_both()
@@ -321,7 +366,7 @@ def test_about_four_to_six_times_has_the_room_of_about(times, verdict):
 def test_the_use_of_the_cpu_is_said_of_both_environments():
     """PyTorch that leaves the CPU idle beside a GPU does not always keep it near 100 %."""
     cpu, gpu = (
-        table.assign(cpu_percent_mean=96 * TEN[table.index % 10]) for table in run_both()
+        table.assign(cpu_percent_mean=97 * NEAR[table.index % 3]) for table in run_both()
     )
     is_torch = gpu["framework"] == "pytorch"
     idle = gpu.assign(cpu_percent_mean=gpu["cpu_percent_mean"].mask(is_torch, 20.0))

@@ -5,6 +5,7 @@ claims judged first.
 import csv
 import re
 from base64 import b64decode
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -108,18 +109,18 @@ def test_what_a_file_holds_is_no_markup(shown, tmp_path):
     paper.appendix(selection)
     text = "\n".join(map(str, shown))
     assert f"\n\n{written}." in shown[0] and shown[1] == written
-    assert f"rows are from {written}" in text and f"model = {written};" in text
+    assert "&lt;b&gt;my_*model*, CPU" in shown[3] and f"model = {written};" in text
     assert f"- commit: {written}" in text and "<b>" not in text
-    paper.figure(Figure(), "figure_../1", "Use of the machine over the longest run.")
+    paper.figure(Figure(), "figure_../1", "Use of CPU and GPU, mean over a run.")
     assert (tmp_path / "figure_.._1.png").is_file()
 
 
 def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     """PNG and PDF, and a number of its own."""
     (paper := page.Page(tmp_path)).figure(
-        Figure(), "one", "Use of the machine over the longest run."
+        Figure(), "one", "Use of CPU and GPU, mean over a run."
     )
-    paper.figure(Figure(), "two", "Use of the machine over the longest run.")
+    paper.figure(Figure(), "two", "Use of CPU and GPU, mean over a run.")
     assert {path.name for path in tmp_path.iterdir()} == {
         "one.png",
         "one.pdf",
@@ -131,34 +132,41 @@ def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
     )
 
 
-def test_claims_are_sentences_judged_ones_first(shown):
-    """What our machine can judge, with its cells, versions and disturbed rows; what could be
-    chance.
+def read_table(text: str) -> dict[str, dict[str, str]]:
+    """The cells of a table in HTML by their headers, a row by its first cell."""
+    table = ElementTree.fromstring(text[text.index("<table") : text.index("</table>") + 8])
+    header, *rows = ([cell.text or "" for cell in row] for row in table.iter("tr"))
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
+    """What our machine can judge, with its cells and disturbed rows; versions and reasons on
+    demand; what could be chance.
     """
     runs = run_scenarios(disturbed=True)
-    page.Page().claims(judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ)))
-    lines = shown[0].splitlines()
-    (mean,) = [line for line in lines if line.startswith("- C34")]
-    assert mean.startswith(
-        "- C34 (our reading of C14, C15). TensorFlow takes 2 to 3 times as long as MXNet, on any"
-        " machine "
-    )
-    assert (
-        "Ours: 5 [" in mean
-        and "x; n = 24; 48 of its rows disturbed; tensorflow 2.21.0 (theirs 2.14.0)" in mean
-    )
-    assert mean.endswith("**does not hold**.")
-    (every,) = [line for line in lines if line.startswith("- C33")]
-    assert (
-        "where it is farthest from it; n = 36; satisfied in 12 of 12" in every
-        and every.endswith("**holds**.")
+    judged = judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ))
+    page.Page().claims(judged)
+    given, every = (read_table(text) for text in shown[:2])
+    assert list(every) == list(judged["id"])
+    assert {row["verdict"] for row in given.values()} == {"holds", "does not hold"}
+    mean = given["C34"]
+    assert mean["place in the paper"] == "our reading of C14, C15"
+    assert mean["claim"].startswith("TensorFlow takes 2 to 3 times as long as MXNet")
+    assert mean["ours"].startswith("5 [")
+    assert (mean["n"], mean["rows disturbed"], mean["verdict"]) == ("24", "48", "does not hold")
+    assert every["C34"]["versions"].startswith("tensorflow 2.21.0 (theirs 2.14.0)")
+    part = given["C33"]
+    assert (part["cases"], part["cases that satisfy it"], part["verdict"]) == (
+        "12",
+        "12",
+        "holds",
     )
     text = "\n".join(map(str, shown))
     assert re.search(
         r"Of \d+ verdicts, holds or does not hold, up to 0\.\d+ would come out wrong by chance\.",
         text,
     )
-    assert "C28 (" not in text  # which no row can judge
+    assert "C28" not in every  # which no row can judge
 
 
 def test_what_no_row_reaches_is_folded_into_one_line(shown):
@@ -166,7 +174,8 @@ def test_what_no_row_reaches_is_folded_into_one_line(shown):
     page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
     assert shown[0] == "Nenhuma afirmação pode ser julgada."
     num = len(read_judged("B"))
-    assert f"{num} outras afirmações: não medida {num}</summary>" in shown[1]
+    assert f"Todas as {num} afirmações, com versões e motivos: não medida {num}<" in shown[1]
+    assert ">não medida<" in shown[1]
 
 
 def test_the_title_says_what_was_measured_where(shown):
@@ -194,7 +203,7 @@ def test_each_figure_says_that_its_data_is_synthetic(shown):
             "GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind))
         )
         figure.suptitle("Tempo")
-        paper.figure(figure, "one", "Use of the machine over the longest run.")
+        paper.figure(figure, "one", "Use of CPU and GPU, mean over a run.")
         assert figure.get_suptitle() == title
         published = plot_predict_time(pd.DataFrame(), "vgg19", "pt")
         paper.figure(

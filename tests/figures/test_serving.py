@@ -43,11 +43,7 @@ def make_requests(model="vgg19", predict_ms=450.0, name="keras", **columns):
 
 def means(ax):
     """The large points of a panel, from the top."""
-    return [
-        line.get_xdata()[0]
-        for line in ax.lines
-        if line.get_marker() == "o" and line.get_markersize() == 7
-    ]
+    return [line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 9]
 
 
 def labels(ax):
@@ -86,7 +82,7 @@ def test_every_request_is_drawn_with_interval_and_deviation():
     requests = timed_runs(make_requests())
     ours = plot_predict_time(requests, "vgg19").axes[0]
     (summary,) = summarise_requests(requests).itertuples()
-    deviation, interval, points, _ = ours.lines
+    deviation, interval, points, *_ = ours.lines
     assert sorted(points.get_xdata()) == pytest.approx(sorted(450 * TIMES))
     assert list(interval.get_xdata()) == [summary.predict_ms_low, summary.predict_ms_high]
     sd = np.std(450 * TIMES, ddof=1)
@@ -108,10 +104,8 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
         0
     ]
     assert means(ours) == pytest.approx([200, 300])
-    assert [len(line.get_xdata()) for line in ours.lines if line.get_markersize() == 2.5] == [
-        25,
-        25,
-    ]
+    points = [line.get_xdata() for line in ours.lines if line.get_markersize() == 4.5]
+    assert [len(x) for x in points] == [25, 25]
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():

@@ -31,7 +31,7 @@ def find_sentences() -> set[str]:
     sentences = {
         *style.read_headers().values(),
         *(paper.authors for paper in PAPERS.values()),
-        *(words for words, _ in scenarios.METERS.values()),
+        *scenarios.METERS.values(),
     }
     sentences |= {
         *style.FACTOR_NAMES.values(),

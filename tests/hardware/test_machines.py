@@ -55,7 +55,7 @@ def test_machines_that_were_not_started_are_said(monkeypatch):
     """Before JAX is asked; the sentence says how to start them."""
     monkeypatch.delenv("DR_LIB_COORDINATOR", raising=False)
     with pytest.raises(
-        HardwareError, match="started as one of 1; .*-m dr_lib run STUDY --machines 2"
+        HardwareError, match="started as one of 1; .*-m dr_lib plan STUDY --commands"
     ):
         machines.join(2, "cpu")
 

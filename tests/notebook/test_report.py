@@ -181,28 +181,10 @@ def test_the_study_file_names_its_analysis(tmp_path, clone):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
 
 
-@pytest.mark.parametrize(
-    ("paper", "analysis"), [("B", "23_serving_cost"), ("de-felice-lima", "41_cuda_vs_keras")]
-)
-def test_a_paper_is_named_by_letter_or_author(tmp_path, paper, analysis):
-    """The analysis that holds rows against it; it says which parameters it has."""
-    write_row(tmp_path / "mine", RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"})
-    said = CliRunner().invoke(
-        main, ["report", str(tmp_path / "mine"), "--paper", paper, "-p", "epoch", "1"]
-    )
-    assert said.exit_code == 1 and said.output.startswith(
-        f"Error: {analysis} has no parameter epoch: it has runs, "
-    )
-
-
-@pytest.mark.parametrize(
-    "command",
-    [["claims"], ["price", "--requests-per-day", "1", "--p99-ms", "1"]],
-)
-def test_commands_refuse_a_column_that_no_row_has(tmp_path, command):
+def test_a_column_that_no_row_has_is_refused(tmp_path):
     """As the notebooks do, in one sentence."""
     write_row(tmp_path, copy_row("22", "litert_int8", study="mine"))
-    said = CliRunner().invoke(main, [*command, str(tmp_path), "--allow", "modes"])
+    said = CliRunner().invoke(main, ["claims", str(tmp_path), "--allow", "modes"])
     assert said.exit_code == 1
     assert said.output.startswith("Error: allow modes: no row has that column, choose from ")
 
@@ -223,8 +205,9 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     asked = [
         "report",
         str(tmp_path / "mine"),
-        "--paper",
-        "none",
+        "-p",
+        "published",
+        "no",
         "--deposit",
         str(out := tmp_path / "deposit"),
     ]

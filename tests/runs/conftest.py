@@ -13,8 +13,7 @@ from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
 
 ROOT = Path(__file__).resolve().parents[2]
-# tests share their machine
-GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20, "repeat_disturbed": 0}
+GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20}
 
 PARAMETERS = """\
 level: str = "a"  # a factor
@@ -47,20 +46,18 @@ class OutOfTimeError(RuntimeError):
 
 
 asked = {"level": level, "num_machines": num_machines, "repetition": repetition, "seed": seed}
-run, others = Run(Path.cwd(), "quick", asked), {"disturbed": False}
+run = Run(Path.cwd(), "quick", asked)
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
-# another coordinator in each try of a rehearsal; the machines meet before they train
-coordinator = os.environ.get("DR_LIB_COORDINATOR", "")
-meeting = [Path(f"met-{coordinator}-{machine}") for machine in range(num_machines)]
+# the machines meet before they train
+meeting = [Path(f"met-{machine}") for machine in range(num_machines)]
 meeting[int(os.environ.get("DR_LIB_MACHINE", 0))].touch()
 while not all(path.exists() for path in meeting):
     time.sleep(0.02)
 for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)
-num_begun = len(list(begun.iterdir()))
 match trouble:
     case "dies":
         os.kill(os.getpid(), signal.SIGKILL)
@@ -68,17 +65,10 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
-    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "0" and num_begun == 1:
-        time.sleep(3600)
-    case "machine 1 dies" if os.environ["DR_LIB_MACHINE"] == "1" and not Path("died").exists():
-        Path("died").touch()
-        os.kill(os.getpid(), signal.SIGKILL)
     case "runner dies" if not Path("died").exists():
         Path("died").touch()
         os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
         time.sleep(3600)
-    case "disturbed":
-        others = {"disturbed": True}
 tries = len(list(begun.glob(f"{run.identity['run_id']}-*")))
 if repetition == fail_at and tries <= fails:
     missing = f" for {level}/labels.csv: not there" if "/" in level else ""
@@ -88,7 +78,7 @@ if needs_s and run.seconds_left() < needs_s and not saved.exists():
     saved.touch()
     raise OutOfTimeError("the time is up, saved after epoch 2: run it again")
 epoch_s = [0.5, 0.5 + repetition]
-run.finish(**others, resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=epoch_s)
+run.finish(disturbed=False, resumed=int(saved.exists()), train_s=1.0 + repetition, epoch_s=epoch_s)
 """
 
 

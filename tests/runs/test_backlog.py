@@ -75,30 +75,6 @@ def test_what_the_machine_cannot_make_takes_no_time():
     assert "2 that this machine cannot make" in words and "about 30 min" in words
 
 
-def test_a_third_of_a_study_is_made_again_at_most():
-    """By hand: of 72 disturbed runs 24, those that ended first, each once; then none, and 0
-    keeps all.
-    """
-    study = Study(notebook="n", repetitions=18, factors={"a": ["x", "y"], "b": [1, 2]})
-    runs = plan_runs(study, "here")
-    rows = {}
-    for minute, run in enumerate(reversed(runs)):
-        started_at = f"2026-01-01T00:{minute // 60:02d}:{minute % 60:02d}"
-        row = {"status": "ok", "disturbed": True, "repeats": 0, "started_at": started_at}
-        rows[run.run_id] = row
-    assert (
-        len(runs) == 72
-        and Backlog(study, Path("study"), runs, runs, rows).list_left() == runs[:-25:-1]
-    )
-    rows[runs[-1].run_id]["repeats"] = 1
-    assert Backlog(study, Path("study"), runs, runs, rows).list_left() == runs[-2:-25:-1]
-    for run in runs[-24:]:
-        rows[run.run_id]["repeats"] = 1
-    assert Backlog(study, Path("study"), runs, runs, rows).list_left() == []
-    keeps = study.model_copy(update={"repeat_disturbed": 0})
-    assert Backlog(keeps, Path("study"), runs, runs, rows).list_left() == []
-
-
 def test_nothing_is_promised_before_anything_has_run():
     """Without rows there is no time and no money; the command makes the cheapest row that tells."""
     words = describe({})
@@ -123,7 +99,7 @@ def test_the_rest_is_priced_by_the_instance():
     assert "about 120 min for the rest" in words
 
 
-def test_what_was_set_aside_is_paid_for(tmp_path):
+def test_what_was_cut_off_is_paid_for(tmp_path):
     """Runs that have left no row but their seconds count, of whatever machine: 100 + 50 s."""
     study = STUDY.model_copy(update={"max_usd": 0.01})  # of 213 s at 0.169 USD an hour
     write_json(spent_path(tmp_path, "C1-r00-there"), 100.0)

@@ -2,10 +2,15 @@
 
 import shutil
 import sys
+from importlib.metadata import metadata
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
+from click.testing import CliRunner
 
+from dr_lib import hardware
+from dr_lib.__main__ import main
 from dr_lib.runs import kernels
 from dr_lib.runs.kernels import Kernel, KernelError, find_kernel, set_up
 
@@ -40,6 +45,39 @@ def test_no_python_for_it_is_told(trial, tmp_path):
     assert find_kernel("dr-trial") == "" and not list(tmp_path.iterdir())
     with pytest.raises(KernelError, match="choose from dr-trial"):
         set_up("dr-trail", tmp_path, has_gpu=False)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [(0, 1, "lists 1 GPU"), (2, None, "lists 2 GPU"), (0, 0, "lists no GPU")],
+)
+def test_beside_a_gpu_tensorflow_gets_cuda(trial, monkeypatch, before, after, says):
+    """pip adds an extra to the version that is here, unless that sees the GPU already; a machine
+    with one is not at hand, so what TensorFlow lists is given.
+    """
+    ran = []
+    listed = [after, before]
+
+    def record(*command):
+        ran.append(command[1:])
+        return f"{tf.__version__} {listed.pop()}" if "-c" in command else ""
+
+    monkeypatch.setattr(kernels, "_call", record)
+    facts = hardware.probe()._replace(gpus=("Tesla T4",))
+    monkeypatch.setattr(hardware, "probe", lambda: facts)
+    found = CliRunner().invoke(main, ["kernels"])
+    assert f"python3: tensorflow {tf.__version__} {says}" in found.output
+    assert found.exit_code == (says == "lists no GPU")
+    installed = [command for command in ran if "pip" in command]
+    package = f"tensorflow[and-cuda]=={tf.__version__}"
+    assert installed == [("-m", "pip", "install", "--quiet", package)] * (before == 0)
+
+
+def test_tensorflow_has_the_extra_and_says_what_it_lists():
+    """pip only warns of an extra that a version does not have."""
+    assert "and-cuda" in metadata("tensorflow").get_all("Provides-Extra")
+    num_gpus = len(tf.config.list_physical_devices("GPU"))
+    assert kernels._ask_tensorflow() == (tf.__version__, num_gpus)
 
 
 @pytest.mark.slow

@@ -1,8 +1,5 @@
-"""Runs of several machines: rehearsed here, or each machine started by a scheduler; one row, and
-no loss in silence.
-"""
+"""Runs of several machines, each started by a scheduler; one row, and no loss in silence."""
 
-import json
 import os
 import shlex
 import subprocess
@@ -25,77 +22,21 @@ from tests.runs.conftest import complete, run_quietly, write_study
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
-def test_a_rehearsal_leaves_one_row_and_every_machine_s_notebook(house, dear):
-    """Machine 1 ran the notebook too, and left it and a log alone; the row says that it was a
-    rehearsal, which is paid as one machine: by hand, 1 s of training at a dollar a second; two
-    machines would be two dollars.
-    """
-    path = write_study(house, **TWO, instance="dear")
-    folder = house / "papermill_runs" / "trial"
-    assert run_quietly(path, house, machines=2) == []
-    (row,) = read_rows(house)
-    assert row["status"] == "ok" and row["rehearsed"] is True and row["formula_usd"] == 1.0
-    name = row["run_id"]
-    assert {file.stem for file in (folder / "notebooks").iterdir()} == {
-        name,
-        f"{name}-machine-1",
-    }
-    other = json.loads((folder / "notebooks" / f"{name}-machine-1.ipynb").read_text())
-    assert other["metadata"]["papermill"]["exception"] is None
-    assert len(list((folder / "begun").iterdir())) == 1
-    runs = read_runs(house)
-    assert price_runs(runs)["formula_usd"].tolist() == [1.0]
-    assert price_runs(runs.drop(columns="rehearsed"))["formula_usd"].tolist() == [2.0]
-
-
 def test_machines_that_are_not_there_are_a_reason_to_skip(house):
-    """The sentence names what rehearses them, and what a scheduler starts."""
+    """The sentence names what a scheduler starts."""
     assert run_quietly(write_study(house, **TWO), house) == []
     (row,) = read_rows(house)
     assert row["status"] == "skipped"
-    assert (
-        "it trains on 2 machines" in row["error"]
-        and "--machines 2 rehearses here" in row["error"]
-    )
+    assert "it trains on 2 machines" in row["error"]
     assert "plan STUDY --commands" in row["error"]
 
 
-def test_a_machine_that_dies_ends_the_run_which_is_then_made_again(house):
-    """Machine 0, which would wait for an hour, is ended; the failure names the machine; the next
-    call makes the run.
+def test_a_scheduler_starts_each_machine_by_its_command(house, dear, monkeypatch):
+    """The commands of `plan`, one per machine: together they make one row. On one
+    machine it is a rehearsal, which is paid as one: by hand, 1 s of training at a dollar a second;
+    two machines would be two dollars.
     """
-    path = write_study(
-        house, repetitions=1, parameters={"num_machines": 2, "trouble": "machine 1 dies"}
-    )
-    (failure,) = run_quietly(path, house, machines=2)
-    assert "machine 1 of 2: papermill ended with" in failure and "Kernel died" in failure
-    assert run_quietly(path, house, machines=2) == []
-    (row,) = read_rows(house)
-    assert (row["status"], row["retries"]) == ("ok", 1)
-
-
-def test_a_disturbed_run_of_several_machines_is_made_again_by_all_of_them(house):
-    """Machine 1 finds the row of the first try, and takes part in the second all the same; it is
-    not waited for.
-    """
-    path = write_study(
-        house,
-        repetitions=1,
-        parameters={"num_machines": 2, "trouble": "disturbed"},
-        repeat_disturbed=1,
-        timeout_hours=0.01,
-    )
-    assert run_quietly(path, house, machines=2) == []
-    (row,) = read_rows(house)
-    assert (row["status"], row["repeats"]) == ("ok", 1)
-    assert len(list(house.glob("met-*-1"))) == 2
-
-
-def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
-    """The commands of `plan`, one per machine: together they make one row, which is no
-    rehearsal.
-    """
-    path = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
+    path = write_study(house, repetitions=1, factors={"num_machines": [1, 2]}, instance="dear")
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
     meet = (
@@ -125,7 +66,16 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, monkeypatch):
     ]
     assert [machine.wait(timeout=120) for machine in machines] == [0, 0]
     (row,) = read_rows(house)
-    assert (row["scenario"], row["status"]) == ("C2", "ok") and "rehearsed" not in row
+    assert (row["scenario"], row["status"]) == ("C2", "ok")
+    assert row["rehearsed"] is True and row["formula_usd"] == 1.0
+    folder = house / "papermill_runs" / "trial"
+    assert {file.stem for file in (folder / "notebooks").iterdir()} == {
+        row["run_id"],
+        f"{row['run_id']}-machine-1",
+    }
+    runs = read_runs(house)
+    assert price_runs(runs)["formula_usd"].tolist() == [1.0]
+    assert price_runs(runs.drop(columns="rehearsed"))["formula_usd"].tolist() == [2.0]
 
 
 def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch):
@@ -146,26 +96,22 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
 
 
-@pytest.mark.parametrize(("is_rehearsed", "usd"), [(True, 100), (False, 200)])
-def test_what_a_saved_run_has_cost_is_that_of_its_machines(
-    house, dear, monkeypatch, capsys, is_rehearsed, usd
-):
-    """By hand: 100 s at a dollar a second, of two machines 200 dollars, of a rehearsal 100."""
+def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, dear, monkeypatch, capsys):
+    """By hand: 100 s at a dollar a second, of two machines 200 dollars."""
     path = write_study(house, **TWO, instance="dear", max_usd=50.0)
     (run,) = plan_runs(load_study(path, house), name_machine(hardware.probe()))
     saved = spent_path(house / "papermill_runs" / "trial", run.run_id)
     saved.parent.mkdir(parents=True)
     write_json(saved, 100.0)
-    if not is_rehearsed:
-        for name, value in (
-            ("COORDINATOR", "127.0.0.1:1"),
-            ("NUM_MACHINES", "2"),
-            ("MACHINE", "0"),
-        ):
-            monkeypatch.setenv(f"DR_LIB_{name}", value)
-    assert run_quietly(path, house, only="C1-r00", machines=2 if is_rehearsed else 1) == []
+    for name, value in (
+        ("COORDINATOR", "127.0.0.1:1"),
+        ("NUM_MACHINES", "2"),
+        ("MACHINE", "0"),
+    ):
+        monkeypatch.setenv(f"DR_LIB_{name}", value)
+    assert run_quietly(path, house, only="C1-r00") == []
     assert (
-        f"max_usd: {usd}.00 of 50.00 USD are spent" in capsys.readouterr().out
+        "max_usd: 200.00 of 50.00 USD are spent" in capsys.readouterr().out
         and not read_rows(house)
     )
 

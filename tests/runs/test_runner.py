@@ -6,7 +6,6 @@ import json
 import multiprocessing
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -218,54 +217,20 @@ def test_ctrl_c_says_how_to_go_on(house):
     wait_for_silence(house)
 
 
-@pytest.mark.slow
-def test_a_third_of_a_disturbed_study_is_made_again(house, capsys):
-    """By hand: of two disturbed runs one, the first; the bar says why, and that both stay."""
-    path = write_study(house, parameters={"trouble": "disturbed"}, repeat_disturbed=1)
-    assert run_study(path, house) == []
-    assert list_begun(house) == ["C1-r00", "C1-r01", "C1-r00"]
-    shown = capsys.readouterr()
-    assert "2 disturbed runs stay: a third of a study is made again at most" in shown.out
-    assert "run 3 of 3: C1, repetition 0, again (disturbed)" in shown.err
-    assert "time left not known yet" in shown.err  # before the first run has ended
-    assert run_study(path, house) == [] and len(list_begun(house)) == 3
-
-
-@pytest.mark.slow
-def test_a_disturbed_run_is_made_again_at_the_end_once(house, capsys):
-    """The runs that others disturbed come last, once more; if they are disturbed again they stay,
-    marked. A scenario whose kernel is gone is skipped, and its row says how to get it; the run of
-    it that was made keeps its row.
+def test_a_scenario_without_its_kernel_is_skipped(house, capsys):
+    """Its row says how to get it; the run of it that was made keeps its row, disturbed or not.
+    Where no scenario has its kernel nothing begins.
     """
     levels = {"factors": {"level": ["a", "b"]}, "kernel": {"level": {"b": "dr-none"}}}
-    path = write_study(
-        house,
-        **levels,
-        order="sequential",
-        parameters={"trouble": "disturbed"},
-        repeat_disturbed=1,
-    )
+    path = write_study(house, **levels, order="sequential")
     complete(house, path, {"C1": 1.0}, disturbed=True)
-    complete(house, path, {"C2": 1.0}, disturbed=True, started_at="2100-01-01")
+    complete(house, path, {"C2": 1.0}, disturbed=True)
     assert run_quietly(path, house) == []
-    assert list_begun(house) == ["C1-r01", "C1-r00", "C1-r01"]
+    assert list_begun(house) == ["C1-r01"]
     runs = read_runs(trial(house)).sort_values(["scenario", "repetition"])
-    assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"] and set(
-        runs["retries"]
-    ) == {0}
-    assert runs["disturbed"].tolist()[:3] == [True] * 3 and runs["repeats"].tolist()[:2] == [
-        1,
-        1,
-    ]
-    assert runs["repeats"].iloc[2] != 1
+    assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"]
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
-    said = capsys.readouterr().out
-    assert "1 scenarios skipped: no Jupyter kernel dr-none" in said
-    assert re.findall(r"(C\d-r\d\d)\S* is made again at the end: it was disturbed", said) == [
-        "C1-r00",
-        "C1-r01",
-    ]
-    assert run_quietly(path, house) == [] and len(list_begun(house)) == 3
+    assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
     with pytest.raises(DrError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
 
@@ -308,20 +273,6 @@ def test_an_end_in_time_is_no_failure(house):
     assert run_quietly(path, house, max_hours=10 / 3600) == []
     assert not read_rows(trial(house)) and len(list_begun(house)) == 1
     wait_for_silence(house)
-
-
-def test_folds_are_read_by_one_evaluation(house, capsys, monkeypatch):
-    """The command pools their tests; a shell finds the files, and takes the folder whole."""
-    monkeypatch.chdir(house)
-    path = write_study(house, factors={"split": ["split-1-of-2.csv", "split-2-of-2.csv"]})
-    path = path.rename(path.with_name("my folds.yaml"))
-    assert run_quietly(path, house, max_hours=1) == []
-    said = capsys.readouterr().out
-    folder = "'papermill_runs/my folds'"
-    command = (
-        f"-m dr_lib evaluate {folder}/runs/*/predictions.csv --folds --out {folder}/pooled\n"
-    )
-    assert said.endswith(command)
 
 
 def test_two_studies_do_not_share_a_folder(house):

@@ -190,7 +190,7 @@ EFFECTS = {  # of each key of a study, the test that fails without it
     "parameters": "test_study.test_plan_holds_every_cell_in_every_block",
     "factors": "test_study.test_plan_holds_every_cell_in_every_block",
     "first_scenario": "test_study.test_plan_holds_every_cell_in_every_block",
-    "kernel": "test_runner.test_a_disturbed_run_is_made_again_at_the_end_once",
+    "kernel": "test_runner.test_a_scenario_without_its_kernel_is_skipped",
     "order": "test_study.test_plan_holds_every_cell_in_every_block",
     "seed": "test_study.test_plan_holds_every_cell_in_every_block",
     "instance": "test_backlog.test_the_rest_is_priced_by_the_instance",
@@ -198,7 +198,6 @@ EFFECTS = {  # of each key of a study, the test that fails without it
     "max_usd": "test_runner.test_stops_before_a_run_that_does_not_fit",
     "timeout_hours": "test_runner.test_a_run_that_dies_or_hangs_fails_alone",
     "retries": "test_runner.test_runs_once_records_failures_and_tries_again",
-    "repeat_disturbed": "test_backlog.test_a_third_of_a_study_is_made_again_at_most",
 }
 
 

@@ -15,13 +15,68 @@ from dr_lib.statistics.intervals import BadSampleError
 DEINOPIS = [12.9, 10.2, 7.4, 7.0, 10.5, 11.9, 7.1, 9.9, 14.4, 11.3]
 MENNEUS = [10.2, 6.9, 10.9, 11.0, 10.1, 5.3, 7.5, 10.3, 9.2, 8.8]
 
+# the values that Rosner (1983) tests, as NIST's handbook prints them
+ROSNER = [-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56]
+ROSNER += [1.58, 1.65, 1.69, 1.70, 1.76, 1.77, 1.81, 1.91, 1.94, 1.96, 1.99, 2.06, 2.09, 2.10]
+ROSNER += [2.14, 2.15, 2.23, 2.24, 2.26, 2.35, 2.37, 2.40, 2.47, 2.54, 2.62, 2.64, 2.90, 2.92]
+ROSNER += [2.92, 2.93, 3.21, 3.26, 3.30, 3.59, 3.68, 4.30, 4.64, 5.34, 5.42, 6.01]
+
+
+def estimate(statistic, *sides, sessions=None, error=0.05):
+    """Its interval."""
+    return cells.Design(*sides, sessions=sessions).estimate(statistic).interval(error)
+
+
+def number(*sides, first=0):
+    """A session of its own for each run."""
+    places = iter(range(first, 1000))
+    return [[[next(places) for _ in cell] for cell in side] for side in sides]
+
 
 def test_the_mean_of_a_cell_has_the_interval_of_student():
-    """At a coefficient of variation of 1 % the log interval and t on the plain times are one."""
+    """At a coefficient of variation of 1 % the log interval and t on the plain times are one,
+    whether runs are counted or sessions of one run.
+    """
     times = np.random.default_rng(5).normal(100, 1, 10)
-    found = cells.bound(cells.average, [times], error=0.05)
     wanted = (times.mean(), *stats.t.interval(0.95, 9, times.mean(), stats.sem(times)))
-    assert found[:3] == pytest.approx(wanted, abs=0.05) and found.n == 10
+    for sessions in (None, number([times])):
+        found = estimate(cells.AVERAGE, [times], sessions=sessions)
+        assert found[:3] == pytest.approx(wanted, abs=0.01) and found.n == 10
+
+
+def test_several_runs_of_a_session_are_one_observation():
+    """The mean of three sessions of four runs has Student's interval of the sessions' means."""
+    rng = np.random.default_rng(6)
+    levels = np.repeat([0.9, 1.0, 1.1], 4) * rng.lognormal(0, 0.005, 12)
+    sessions = [[np.repeat([0, 1, 2], 4)]]
+    found = estimate(cells.AVERAGE, [levels], sessions=sessions)
+    means = np.log(levels).reshape(3, 4).mean(axis=1)
+    wanted = stats.t.interval(0.95, 2, means.mean(), stats.sem(means))
+    spread = np.log(levels).var(ddof=1) / 2  # from the geometric to the arithmetic mean
+    assert np.log(found[1:3]) == pytest.approx(np.add(wanted, spread), abs=0.002)
+    assert found.n == 3 and found.value == pytest.approx(levels.mean())
+
+
+def test_one_session_has_no_bounds_where_it_matters():
+    """Ten runs of one session say nothing of the next one; nor do two machines, a session each."""
+    a, b = np.random.default_rng(7).lognormal(0, 0.1, (2, 10))
+    alone = estimate(cells.AVERAGE, [a], sessions=[[[0] * 10]])
+    assert alone.n == 1 and np.isnan(alone.low)
+    unlike = estimate(cells.RATIO, [a], [b], sessions=[[[0] * 10], [[1] * 10]])
+    assert unlike.n == 1 and np.isnan(unlike.low)
+    shared = estimate(cells.RATIO, [a], [b], sessions=[[[0] * 10]] * 2)
+    assert shared == estimate(cells.RATIO, [a], [b])
+
+
+def test_sessions_that_both_sides_share_are_pairs():
+    """The ratio of runs in four sessions has Student's interval of the four differences."""
+    rng = np.random.default_rng(8)
+    effect = rng.normal(0, 0.3, 4)
+    a, b = np.exp(effect + [[1.0], [0.0]] + rng.normal(0, 0.02, (2, 4)))
+    found = estimate(cells.RATIO, [a], [b], sessions=[[range(4)]] * 2)
+    difference = np.log(a / b)
+    wanted = stats.t.interval(0.95, 3, difference.mean(), stats.sem(difference))
+    assert np.log(found[1:3]) == pytest.approx(wanted, abs=1e-3) and found.n == 4
 
 
 def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
@@ -29,7 +84,7 @@ def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
     normal.
     """
     a, b = (1000 + np.array(prey) for prey in (DEINOPIS, MENNEUS))
-    found = cells.bound(cells.divide_deviations, [a], [b], error=0.05)
+    found = cells.divide_deviations(a, b, error=0.05)
     assert found.value == pytest.approx(2.51 / 1.90, rel=5e-3)
     assert (found.low**2, found.high**2) == pytest.approx((0.433, 7.033), rel=0.05)
 
@@ -40,39 +95,46 @@ def test_what_lies_between_cells_widens_nothing():
     """
     b = [np.array([1.0, 1.02]) * scale for scale in (1, 10, 100)]
     a = [3 * times for times in b]
-    found = cells.bound(cells.divide, a, b)
-    assert (
-        found.value == pytest.approx(3) and 2.9 < found.low < found.high < 3.1 and found.n == 6
-    )
-    assert cells.bound(cells.subtract, a, b).value == pytest.approx(2 * 1.01 * 111 / 3)
-    assert cells.bound(cells.add, b).value == pytest.approx(1.01 * 111)
-    assert cells.bound(cells.average, b).value == pytest.approx(1.01 * 37)
+    found = estimate(cells.RATIO, a, b)
+    assert found.value == pytest.approx(3) and 2.9 < found.low < found.high < 3.1
+    assert found.n == 2
+    assert estimate(cells.DIFFERENCE, a, b).value == pytest.approx(2 * 1.01 * 111 / 3)
+    assert estimate(cells.SUM, b).value == pytest.approx(1.01 * 111)
+    assert estimate(cells.AVERAGE, b).value == pytest.approx(1.01 * 37)
 
 
-def test_intervals_of_every_cell_hold_together():
-    """Four cells at once miss in no more studies than one does, and each is wider than alone."""
-    rng = np.random.default_rng(3)
-    missed = 0
-    for _ in range(100):
-        a, b = ([rng.lognormal(0, 0.1, 3) for _ in range(4)] for _ in range(2))
-        found = cells.bound_each(cells.divide, a, b)
-        missed += any(not part.low <= 1 <= part.high for part in found)
-    alone = cells.bound(cells.divide, a[:1], b[:1])
-    assert missed <= 8 and len(found) == 4 and alone.n == 3 and found[0].n == 12
+def test_a_cell_has_a_spread_of_its_own():
+    """A quiet cell beside a noisy one has the interval that it has alone."""
+    rng = np.random.default_rng(9)
+    quiet, noisy = rng.lognormal(0, 0.01, (2, 5)), rng.lognormal(0, 0.5, (2, 5))
+    both = cells.Design([quiet[0], noisy[0]], [quiet[1], noisy[1]])
+    alone = estimate(cells.RATIO, quiet[:1], quiet[1:])
+    found = both.estimate(cells.RATIO.of_cell(0)).interval(0.05)
+    assert found == pytest.approx(alone)
+
+
+def test_outliers_are_those_of_rosner():
+    """The example of NIST's handbook (1.3.5.17.3): three of 54 at 5 %. Two doubled times of ten
+    do not hide each other; among four nobody can tell.
+    """
+    assert cells.find_outliers(ROSNER, error=0.05).nonzero()[0].tolist() == [51, 52, 53]
+    doubled = [1.0, 1.01, 0.99, 1.02, 2.0, 0.98, 1.0, 2.02, 1.01, 0.99]
+    assert cells.find_outliers(np.log(doubled)).nonzero()[0].tolist() == [4, 7]
+    assert not cells.find_outliers([1.0, 1.0, 2.0, 1.01]).any()
 
 
 def test_a_design_without_repetitions_has_no_bounds():
     """A value, and nothing to say how sure it is; a constant is sure."""
-    found = cells.bound(cells.divide, [[1.0], [2.0]], [[2.0], [4.0]])
+    found = estimate(cells.RATIO, [[1.0], [2.0]], [[2.0], [4.0]])
     assert found.value == 0.5 and np.isnan([found.low, found.high]).all()
-    assert cells.bound(cells.divide, [[3.0] * 3], [[2.0] * 3])[:3] == pytest.approx([1.5] * 3)
+    assert estimate(cells.RATIO, [[3.0] * 3], [[2.0] * 3])[:3] == pytest.approx([1.5] * 3)
 
 
 @pytest.mark.parametrize("side", [[], [[]], [[1.0, 0.0]], [[1.0, np.inf]]])
 def test_refuses_what_are_no_times(side):
     """No cell, an empty one, nothing, or for ever."""
-    with pytest.raises(BadSampleError, match="positive and finite"):
-        cells.bound(cells.average, side)
+    with pytest.raises(BadSampleError, match="positive and finite|has to have a cell"):
+        cells.Design(side)
 
 
 def test_how_many_observations_a_margin_takes():

@@ -63,23 +63,3 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
             Recorder(tmp_path, identity={"dropout": 0.5, "seed": 1}),
             epochs=2,
         )
-
-
-def test_a_training_of_corrected_labels_begins_anew(tmp_path):
-    """It was cut off, then grades were corrected: what it had learned is kept aside, and no part
-    of it goes on.
-    """
-    images = np.zeros((8, 32, 32, 3), np.uint8)
-    labels = np.arange(8, dtype=np.float32) % 2
-    batches = Batches(images, labels, 8, shuffle_seed=0)
-    train(
-        build(),
-        batches,
-        None,
-        Recorder(tmp_path, identity={"seed": 1, "labels_sha256": "a"}),
-        epochs=1,
-    )
-    recorder = Recorder(tmp_path, identity={"seed": 1, "labels_sha256": "b"})
-    train(build(), batches, None, recorder, epochs=2)
-    assert len(recorder.history) == 2 == len(recorder.epoch_s) and len(recorder.sessions) == 1
-    assert (tmp_path / "outdated-checkpoint.npz").exists()

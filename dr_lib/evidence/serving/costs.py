@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike
 from dr_lib.evidence.claims import list_printed
 from dr_lib.runs.prices import find_price
 
-SIZES = ["num_parameters", "savedmodel_mib"]
-
 
 def usd_per_million(usd_per_hour: ArrayLike, predict_ms: ArrayLike) -> np.ndarray:
     """What a million predictions cost in USD on a machine that is never idle."""
@@ -74,40 +72,3 @@ def read_paper_latencies() -> pd.DataFrame:
     table = table.reindex(predict.index).reset_index()
     table.insert(2, "usd_per_hour", table["instance"].map(prices))
     return table
-
-
-def compare_sizes(runs: pd.DataFrame, *, published: bool = True) -> pd.DataFrame:
-    """Compare the parameters and the SavedModel of each network with the paper's table 1.
-
-    Returns:
-        A row per `model`: `num_parameters` and `savedmodel_mib` of ours at `image_size`, where the
-        runs have them, and the paper's with `_published` behind the name, where they are asked for.
-    """
-    ours = runs.reindex(columns=["model", "image_size", *SIZES]).dropna(subset=SIZES)
-    ours = ours.groupby(["model", "image_size"])[SIZES].first()
-    if not published:
-        return ours.reset_index()
-    printed = list_printed("B").query("column in @SIZES")
-    table = printed.pivot(index="model", columns="column", values="value")[SIZES]
-    table = table.add_suffix("_published")
-    if len(ours):
-        table = ours.reset_index("image_size").join(table, how="outer")
-    return table.reset_index()
-
-
-def correct_saving(latencies: pd.DataFrame, cheap: str, dear: str) -> pd.DataFrame:
-    """Compare what the instance with the cheaper hour saves an hour and a prediction.
-
-    Returns:
-        A row per model that was timed on both: `saving_per_hour` and `saving_per_prediction` in per
-        cent; below 0 it is dearer.
-    """
-    costs = cost_table(latencies).set_index("model")
-    ours = costs[costs["instance"] == cheap]
-    theirs = costs[costs["instance"] == dear]
-    saved = {
-        "saving_per_hour": 100 - 100 * ours["usd_per_hour"] / theirs["usd_per_hour"],
-        "saving_per_prediction": 100
-        - 100 * ours["usd_per_million"] / theirs["usd_per_million"],
-    }
-    return pd.DataFrame(saved).dropna().rename_axis("model").reset_index()

@@ -15,7 +15,6 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.evidence.select import name_deployments, select_runs
 from dr_lib.evidence.serving.request_log import KINDS, OPEN_LOOP, read_requests
-from dr_lib.hardware.cloud import AZURE
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import Interval, mean_interval
 
@@ -46,7 +45,6 @@ class Held(NamedTuple):
     study: str
     run_id: str
     held_per_s: float  # the largest rate below the smallest one missed; 0 where none was held
-    held_requests: int  # sent at that rate
 
 
 def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
@@ -70,13 +68,12 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
     for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
         tried = rows.groupby("rate_per_s").agg(
             p99_ms=("response_ms", lambda ms: np.quantile(ms, 0.99, method="inverted_cdf")),
-            n=("status", "size"),
             is_answered=("status", lambda status: (status == "ok").all()),
         )
         is_held = tried["is_answered"] & (tried["p99_ms"] <= p99_ms)
         missed = min(tried.index[~is_held], default=math.inf)
         held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
-        tests.append(Held(*key, held, int(tried["n"].get(held, 0))))
+        tests.append(Held(*key, held))
     return runs.merge(pd.DataFrame(tests), on=["study", "run_id"])
 
 
@@ -99,11 +96,10 @@ def list_endpoints(
         exclude, may_differ: see `select_runs`.
 
     Returns:
-        A row per endpoint: as many of KINDS as there are, `instance`, `price_is_assumed` (the
-        instance is a label, not the machine as detected), `usd_per_hour`, `n` deployments,
-        `rate_per_s` as their mean with its 95 % interval (0 where one of them held none),
-        `held_requests` of the one that had least, `p99_ms`, and what the gate said of the worst
-        model, where all were exported through the gate.
+        A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
+        `usd_per_hour`, `n` deployments, `rate_per_s` as their mean with its 95 % interval (0 where
+        one of them held none), `p99_ms`, and what the gate said of the worst model, where all were
+        exported through the gate.
 
     Raises:
         DrError: no run was loaded, or no endpoint held a rate.
@@ -116,10 +112,9 @@ def list_endpoints(
     prices = read_prices()
     found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
     tests = tests.assign(
-        instance=[price.instance for price, _ in found],
-        usd_per_hour=[price.usd_per_hour for price, _ in found],
-        priced_on=[price.date for price, _ in found],
-        price_is_assumed=[is_assumed for _, is_assumed in found],
+        instance=[price.instance for price in found],
+        usd_per_hour=[price.usd_per_hour for price in found],
+        priced_on=[price.date for price in found],
         deployment_name=name_deployments(tests),
     )
     keys = ["instance", *(name for name in KINDS if name in tests)]
@@ -132,11 +127,9 @@ def list_endpoints(
         endpoints.append(
             {
                 **dict(zip(keys, key, strict=True)),
-                "price_is_assumed": bool(rows["price_is_assumed"].any()),
                 "usd_per_hour": rows.sort_values("priced_on")["usd_per_hour"].iloc[-1],
                 "n": rate.n,
                 **rate.columns("rate_per_s"),
-                "held_requests": int(rows["held_requests"].min()),
                 "p99_ms": p99_ms,
                 **_find_worst_gate(rows),
             }
@@ -215,15 +208,8 @@ def price_endpoints(
 
 
 def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
-    """The columns of `price_endpoints` that a reader needs, with the bounds where there are any.
-
-    Where environment or threads tell endpoints of one network on one instance apart, they stand
-    there, too.
-    """
-    groups = priced.groupby([*NETWORK, "instance"])
-    is_varied = "threads" in priced and (groups["threads"].nunique() > 1).any()
-    places = ["environment", "instance", *(["threads"] if is_varied else [])]
-    names = [*NETWORK, "format", *places, *TABLE]
+    """The columns of `price_endpoints` that a reader needs, with the bounds where there are any."""
+    names = [*NETWORK, "format", "environment", "instance", "threads", *TABLE]
     names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
     table = priced[[name for name in names if name in priced]]
     return table.map(lambda cell: math.nan if cell == "" else cell).dropna(axis=1, how="all")
@@ -241,24 +227,18 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
     return worst[names].to_dict()
 
 
-def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> tuple[Price, bool]:
-    """The price of the row's label in the table or the row, else of its machine, else the given.
-
-    Behind it, whether it is assumed: it is, unless the row detected that very machine.
-    """
+def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:
+    """The price of the row's label in the table or the row, else of its machine, else the given."""
     names = {price.instance for price in prices}
     label = row.get("priced_as")
     usd_per_hour = row.get("usd_per_hour")
-    machine = row.get("instance_type")
     if label and label not in names and pd.notna(usd_per_hour):  # 0 is a price
-        price = Price(
-            "", label, "", "USD", usd_per_hour, row.get("price_as_of") or "", "its row"
-        )
-        return price, label.removeprefix(AZURE) != machine
-    for name in (label, machine, instance):
-        if name and name in names:
-            return find_price(name, prices=prices), name.removeprefix(AZURE) != machine
+        day = row.get("price_as_of") or ""
+        return Price("", label, "", "USD", usd_per_hour, day, "its row")
+    for name in (label, row.get("instance_type"), instance):
+        if name in names:
+            return find_price(name, prices=prices)
     raise PriceError(
-        f"run {row['run_id']} is of a machine without a price: give --instance, one of"
-        f" {', '.join(sorted(names))}"
+        f"run {row['run_id']} is of a machine without a price: name one when it is run (--instance)"
+        f" or reported (-p instance): {', '.join(sorted(names))}"
     )

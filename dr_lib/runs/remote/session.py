@@ -26,8 +26,7 @@ from typing import Any
 from dr_lib.errors import DrError
 from dr_lib.files import write_bytes, write_json
 from dr_lib.runs.backlog import Backlog
-from dr_lib.runs.folder import check_notebook, keep_for, lock_study
-from dr_lib.runs.outdated import find_outdated, set_aside
+from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import (
@@ -96,15 +95,15 @@ def run_on_service(
         on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
         made = _find_made(folder, service, on_cpu)
         made = {run: row for run, row in made.items() if run in planned}
-        outdated = find_outdated(folder, made.values(), root)
-        left = [run for run in planned if run not in made or made[run]["run_id"] in outdated]
+        rows = {planned[run].run_id: row for run, row in made.items()}
+        check_data(folder, planned.values(), rows, root)
+        left = [run for run in planned if run not in made]
         if not left:
             say(f"all {len(planned)} runs have been made on {on}")
             return []
 
         if quota.refusal:
             raise RemoteError(quota.refusal)
-        rows = {planned[run].run_id: row for run, row in made.items()}
         runs = list(planned.values())
         backlog = Backlog(study, folder, runs, every, rows)
         paid_s = backlog.measure_paid_s()
@@ -124,8 +123,6 @@ def run_on_service(
         pack = pack_up(Path(path), study, root, upload)
         where = f"to {service.name}, for {len(left)} runs on {service.asked}; {service.terms}"
         confirm(f"{pack.describe()}\n{where}")
-        if sentence := set_aside(folder, made.values(), root):
-            say(sentence)
 
         session = Session.begin(service, folder, on, left, say)
         with (

@@ -97,7 +97,7 @@ def test_a_fleet_and_its_sentence(tmp_path):
     (said,) = describe_choice(priced)
     assert said == (
         "For 2,000,000 requests a day, 99 % within 300 ms, the cheapest endpoint of MobileNet, 96"
-        f" px, is litert_int8 on {M5}: 504 USD a month, 8.28 USD a million."
+        f" px, is litert_int8 on {M5}, at the price of {M5}: 504 USD a month, 8.28 USD a million."
     )
     assert "litert_int8 em" in describe_choice(priced, "pt")[0]
     assert price(tmp_path, requests_per_day=280_000)["instance"].tolist() == [C7G, M5]
@@ -106,7 +106,6 @@ def test_a_fleet_and_its_sentence(tmp_path):
 def test_endpoints_of_one_name_are_told_apart(tmp_path):
     """One thread holds 10 a second, two hold 20: both are int8 on one instance."""
     load_endpoint(tmp_path, "a", {10: 50, 11: 900}, threads=1)
-    assert "threads" not in tabulate_endpoints(price(tmp_path, requests_per_day=2e6))
     load_endpoint(tmp_path, "b", {20: 50, 22: 900}, threads=2)
     table = tabulate_endpoints(price(tmp_path, requests_per_day=2e6))
     assert table[["threads", "rate_per_s"]].to_numpy().tolist() == [[2, 20], [1, 10]]
@@ -136,10 +135,7 @@ def test_a_rate_is_held_by_99_of_100_and_by_every_answer(tmp_path):
     load_endpoint(tmp_path, "late", late)
     load_endpoint(tmp_path, "failed", {1: 20, 2: 20, 4: None, 8: 20})
     rates = find_rates(read_runs(tmp_path), tmp_path, p99_ms=300).set_index("run_id")
-    assert (
-        rates["held_per_s"].to_dict() == {"late": 1, "failed": 2}
-        and rates["held_requests"].tolist() == [100] * 2
-    )
+    assert rates["held_per_s"].to_dict() == {"late": 1, "failed": 2}
 
 
 def test_the_cheapest_keeps_its_accuracy(tmp_path):
@@ -205,7 +201,7 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     be no more; a line of the user's own table goes before the row's number."""
     load_endpoint(tmp_path, "mine", {8: 50}, instance="")
     with pytest.raises(
-        PriceError, match="run mine is of a machine without a price: give --instance"
+        PriceError, match="run mine is of a machine without a price: name one when it is run"
     ):
         price(tmp_path, requests_per_day=1)
     (tmp_path / "own.csv").write_text(
@@ -215,14 +211,11 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     priced = price(tmp_path, instance=M5, requests_per_day=1)
     assert priced["usd_per_hour"].tolist() == [0.5]
-    assert f"(measured on local, CPU, at the price of {M5})" in " ".join(
-        describe_choice(priced)
-    )
+    assert f" on local, CPU, at the price of {M5}:" in " ".join(describe_choice(priced))
     for name, usd in (("paid", 0.4), ("free", 0.0)):
         load_endpoint(tmp_path / name, name, {8: 50}, "our rack", usd=usd, instance_type=M5)
         row = price(tmp_path / name, instance=C7G, requests_per_day=1).iloc[0]
         assert (row["instance"], row["usd_per_hour"]) == ("our rack", usd)
-        assert row["price_is_assumed"]
     load_endpoint(tmp_path / "found", "found", {8: 50}, "", instance_type=M5)
     assert price(tmp_path / "found", instance=C7G, requests_per_day=1)["instance"].tolist() == [
         M5
@@ -230,24 +223,14 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
 
 
 def test_the_machine_is_named_as_detected(tmp_path):
-    """EC2's machine at SageMaker's price; Azure's with and without what its price list puts
-    before.
-    """
+    """EC2's machine at SageMaker's price."""
     load_endpoint(tmp_path / "ec2", "a", {8: 50}, M5, instance_type="m5.xlarge")
     said = " ".join(describe_choice(price(tmp_path / "ec2", requests_per_day=1)))
-    assert f"(measured on m5.xlarge, at the price of {M5})" in said
-    load_endpoint(
-        tmp_path / "azure", "b", {8: 50}, "Standard_F4s_v2", usd=0.169, instance_type="F4s_v2"
-    )
-    said = " ".join(describe_choice(price(tmp_path / "azure", requests_per_day=1)))
-    assert "measured on" not in said
+    assert f" on m5.xlarge, at the price of {M5}:" in said
 
 
 def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
-    """Runs made or priced here with `--instance` are said to be from here, in the table too.
-
-    Another `--instance` prices them anew, and one that would price nothing is refused.
-    """
+    """Runs made here at the price of an instance are said to be from here, in the table too."""
     command = [
         "price",
         str(tmp_path / "here"),
@@ -257,17 +240,9 @@ def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
         "300",
     ]
     load_endpoint(tmp_path / "here", "a", {8: 50, 16: 900}, M5, usd=0.23, instance_type="")
-    for options, instance, usd in (([], M5, 0.23), (["--instance", C7G], C7G, 0.174)):
-        said = CliRunner().invoke(main, [*command, *options]).output
-        assert (
-            f"(measured on local, CPU, at the price of {instance}): {730 * usd:.0f} USD" in said
-        )
-        assert f" local, CPU {instance} " in said
-    load_endpoint(tmp_path / "there", "b", {8: 50, 16: 900}, M5)
-    there = ["price", str(tmp_path / "there"), *command[2:], "--instance", C7G]
-    said = CliRunner().invoke(main, there)
-    assert said.exit_code == 1
-    assert said.output == f"Error: --instance {C7G} prices no row: they are from {M5}\n"
+    said = CliRunner().invoke(main, command).output
+    assert f" on local, CPU, at the price of {M5}: {730 * 0.23:.0f} USD" in said
+    assert f" local, CPU {M5} " in said
 
 
 def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):

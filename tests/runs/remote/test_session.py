@@ -116,10 +116,8 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     assert [call[2:] for call in cloud.calls] == [[], ["config", "view"], ["quota", "--csv"]]
 
 
-def test_runs_of_labels_that_are_gone_are_left_to_do(cloud, small_sample):
-    """They count as made until the labels are corrected; nothing is moved until the upload is
-    agreed.
-    """
+def test_runs_of_labels_that_are_gone_are_refused(cloud, small_sample):
+    """They count as made until the labels are corrected; then nothing is uploaded."""
     data_dir = shutil.copytree(small_sample, cloud.house / "data" / "prepared")
     path = write_study(cloud.house, repetitions=1, parameters={"data_dir": "data/prepared"})
     about = {
@@ -131,11 +129,8 @@ def test_runs_of_labels_that_are_gone_are_left_to_do(cloud, small_sample):
     assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
     split(data_dir, seed=3)
     said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])
-    assert (
-        said.output.endswith("Error: nobody can be asked here: --yes uploads\n")
-        and "for 1 runs" in said.output
-    )
-    assert len(read_rows(path.with_suffix(""))) == 1
+    assert "data/prepared has another split since C1-r00 was made" in said.output
+    assert "upload" not in said.output and len(read_rows(path.with_suffix(""))) == 1
 
 
 def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, monkeypatch):

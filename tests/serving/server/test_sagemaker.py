@@ -8,10 +8,15 @@ import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import papermill
 import pytest
 
+from dr_lib.runs.row import read_rows
 from dr_lib.serving.server.load import ask, run_closed_loop
 from dr_lib.serving.server.sagemaker import find_endpoint
+from dr_lib.serving.untrained import export_untrained
+from tests.serving.driver import draw_photograph, encode, post, run_process
+from tests.serving.stand_in import ROOT, draw_crops
 
 pytest.importorskip("boto3")
 pytestmark = pytest.mark.slow
@@ -51,7 +56,9 @@ def sign(method: str, path: str, headers, body: bytes) -> str:
 
 @pytest.fixture
 def account(monkeypatch):
-    """An account with one endpoint, eyes, and the paths that it was asked for."""
+    """An account with one endpoint, eyes: the paths that it was asked for, and the port of the
+    server that answers, where there is one.
+    """
 
     class Service(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -61,6 +68,8 @@ def account(monkeypatch):
             asked.append(self.path)
             answer = DESCRIPTIONS.get(self.headers.get("X-Amz-Target"), GOOD)
             status = 200
+            if self.path != "/" and behind:
+                answer = json.loads(post(behind[0], body).body)
             if (
                 self.path != "/"
                 and sign("POST", self.path, self.headers, body)
@@ -78,6 +87,7 @@ def account(monkeypatch):
             pass
 
     asked = []
+    behind = []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     variables = {
@@ -93,7 +103,7 @@ def account(monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     find_endpoint.cache_clear()
-    yield asked
+    yield asked, behind
     server.shutdown()
 
 
@@ -105,7 +115,7 @@ def test_requests_are_signed_and_nothing_else_is_asked(account):
     assert ask("sagemaker:eyes", b"a picture") == GOOD
     requests = run_closed_loop("sagemaker:eyes", [b"one", b"two"], num_requests=3, gap_s=0)
     assert (requests["error"] == "").all() and requests["predict_ms"].tolist() == [2.0] * 3
-    assert account == ["/", "/", *["/endpoints/eyes/invocations"] * 4]
+    assert account[0] == ["/", "/", *["/endpoints/eyes/invocations"] * 4]
 
 
 def test_without_credentials_it_says_what_to_do(account, monkeypatch, tmp_path):
@@ -115,4 +125,47 @@ def test_without_credentials_it_says_what_to_do(account, monkeypatch, tmp_path):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
     with pytest.raises(match="aws configure"):
         find_endpoint("sagemaker:eyes")
-    assert not account
+    assert not account[0]
+
+
+def test_notebook_22_measures_the_endpoint_of_its_run(account, tmp_path):
+    """A deployment by the name that the study's template gives, one of several models, from
+    elsewhere; the machine is the one that the account says, the deployment the server's own.
+    """
+    paths, behind = account
+    folder = tmp_path / "exported" / "small_cnn" / "litert_float32"
+    export_untrained(folder, "small_cnn", 48, "litert_float32", examples=draw_crops(3, side=48))
+    (tmp_path / "photographs").mkdir()
+    for seed in range(3):
+        path = tmp_path / "photographs" / f"{seed}.jpg"
+        path.write_bytes(encode(draw_photograph(seed)))
+    parameters = {
+        "url": "sagemaker:eyes-{model}-{instance}-{repetition}",
+        "model": "small_cnn",
+        "format": "litert_float32",
+        "served_dir": str(folder.parents[1]),
+        "photographs": str(tmp_path / "photographs"),
+        "num_requests": 3,
+        "gap_s": 0.0,
+        "load_seconds": 0.5,
+        "num_compared": 3,
+        "instance": "ml.m5.xlarge",
+        "repetition": 2,
+        "results": str(tmp_path / "rows"),
+    }
+    with run_process(folder, tmp_path / "log") as server:
+        behind.append(server.port)
+        papermill.execute_notebook(
+            ROOT / "notebooks" / "22_serve_and_load.ipynb",
+            tmp_path / "out.ipynb",
+            parameters,
+            cwd=ROOT,
+            kernel_name="python3",
+            progress_bar=False,
+        )
+        deployment = json.loads(post(server.port, encode(draw_photograph())).body)["machine"]
+    (row,) = read_rows(tmp_path / "rows")
+    assert row["instance_type"] == row["priced_as"] == "ml.m5.xlarge"
+    assert (row["endpoint"], row["data_kind"]) == ("remote", "photographs")
+    assert row["deployment"] == deployment["deployment"]
+    assert set(paths) == {"/", "/endpoints/eyes-small_cnn-ml-m5-xlarge-2/invocations"}

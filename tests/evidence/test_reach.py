@@ -1,0 +1,197 @@
+"""Every claim has study files whose runs judge it: rows as their planned runs would leave them on
+the papers' machines, and the real verdicts on them.
+"""
+
+import ast
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import papermill
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.evidence.claims import read_judged
+from dr_lib.evidence.evaluation import compare_data_sets, freeze_points
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.predictions import average_sets, read_predictions
+from dr_lib.evidence.select import MIN_RUNS
+from dr_lib.evidence.verdicts import judge_data_sets
+from dr_lib.hardware import Facts
+from dr_lib.runs.prices import find_price
+from dr_lib.runs.row import write_row
+from dr_lib.runs.study import PlannedRun, load_study, plan_runs
+from dr_lib.training.config import TrainingConfig
+from tests.evidence.predictions import draw_abroad, draw_predictions
+from tests.evidence.real_rows import (
+    COLAB_CPU,
+    COLAB_T4,
+    CPU,
+    F4S,
+    NC4AS,
+    T4X2,
+    TPU,
+    copy_row,
+    train_mnist,
+)
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES = {  # of the papers, as detected
+    "gpu_vs_tpu": [T4X2, TPU],
+    "exports": [CPU],
+    "serving_sagemaker": [CPU | {"platform": "remote"}],
+    "scenarios_cpu": [F4S],
+    "scenarios_gpu": [NC4AS],
+    "mnist_cuda": [COLAB_T4],
+}
+KINDS = {"data_dir": "photographs", "photographs": "photographs"}
+KINDS |= {"data_source": "given", "mnist": "given"}
+# a paper's 70/30, which `prepare` divides
+SIDES = {"num_images_train": 70, "num_images_validation": 0, "num_images_test": 30}
+TIMES = {"train_s": 100.0, "steady_epoch_s": 10.0, "images_per_s": 1e4, "setup_s": 1.0}
+USE = {"cpu_percent_mean": 50.0, "memory_percent_mean": 50.0}
+GPU_USE = {"gpu_percent_mean": 50.0, "gpu_memory_percent_mean": 50.0}
+REQUEST_TIMES = {"round_trip_ms": 300.0, "decode_ms": 10.0, "predict_ms": 100.0}
+
+
+def read_parameters(notebook: str, run: PlannedRun) -> dict:
+    """The parameters of a run: the notebook's own, and what the study sets."""
+    declared = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{notebook}.ipynb"))
+    own = {name: ast.literal_eval(facts["default"]) for name, facts in declared.items()}
+    return own | run.parameters
+
+
+def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
+    """What the row says was asked for: the notebook's own words, by its own code."""
+    if notebook == "10_train":
+        config = TrainingConfig.from_parameters(parameters)
+        is_tpu = machine["accelerator"].startswith("TPU")
+        gpus = () if is_tpu else (machine["accelerator"],) * machine["num_accelerators"]
+        here = (machine["platform"], "Xeon", 4, 30.0, gpus, 15.0, 7.5, "", int(is_tpu))
+        plan = config.plan(Facts(*here, ("tensorflow", "jax")), sum(SIDES.values()))
+        return config.describe() | config.schedule._asdict() | plan.describe() | SIDES
+    known = {"Path": Path, **parameters}
+    if "implementation" in parameters:
+        known["name"], _, known["batch"] = parameters["implementation"].partition("@")
+    source = (ROOT / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
+    (written,) = (
+        node.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Dict)
+        and ast.unparse(node.targets[0]) in ("asked", "request")
+    )
+    return eval(compile(ast.Expression(written), notebook, "eval"), known)
+
+
+def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> dict:
+    """The row of a planned run on a machine; what it measures is near to one number."""
+    parameters = read_parameters(notebook, run)
+    work = describe_work(notebook, parameters, machine)
+    kind = work.get("format", "")
+    if "implementation" in work:
+        is_keras = work["implementation"].startswith("keras")
+        kind = "keras_tensorflow" if is_keras else "fused"
+        machine = COLAB_CPU if is_keras else machine
+        (row,) = train_mnist(kind, [100 * rng.normal(1, 0.01)], {}).to_dict("records")
+        work["batch_size"] = int(work["batch_size"])
+        row["replicas"] = parameters["replicas"]
+    else:
+        measured = TIMES | USE | (GPU_USE if machine["accelerator"] != "cpu" else {})
+        row = copy_row(notebook[:2], kind)
+        row |= {name: x * rng.normal(1, 0.01) for name, x in measured.items()}
+    row |= work | machine
+    (source,) = KINDS.keys() & parameters.keys()
+    is_drawn = parameters[source] in ("sample", "synthetic")
+    row["data_kind"] = "synthetic" if is_drawn else KINDS[source]
+    instance = parameters.get("instance") or machine.get("instance_type", "")
+    if instance:
+        usd_per_hour = find_price(instance).usd_per_hour
+        row |= {"instance_type": instance, "priced_as": instance, "usd_per_hour": usd_per_hour}
+        row["formula_usd"] = usd_per_hour * row["train_s"] / 3600
+    name = f"{run.name}-{machine['accelerator']}".replace(" ", "-")
+    row |= {"run_id": name, "study": study, "scenario": run.scenario, "commit": "c"}
+    once = f"{study}-{name}"
+    return row | {"session": once, "deployment": once, "seed": 20 + run.repetition}
+
+
+def write_study(folder: Path, paper: str) -> None:
+    """The rows of a study's runs, and their requests."""
+    path = ROOT / "papermill_runs" / f"{folder.name}.yaml"
+    study = load_study(path, ROOT)
+    assert study.notebook in PAPERS[paper].notebooks
+    rng = np.random.default_rng(0)
+    for machine in MACHINES[folder.name]:
+        for run in plan_runs(study, "here"):
+            row = make_row(folder.name, study.notebook, run, machine, rng)
+            if study.notebook == "22_serve_and_load":
+                row["requests"] = f"{row['run_id']}.csv"
+                times = {name: ms * rng.normal(1, 0.01) for name, ms in REQUEST_TIMES.items()}
+                table = pd.DataFrame({"request": range(row["num_requests"])})
+                table = table.assign(load="closed", status=200, error="", **times)
+                folder.mkdir(exist_ok=True)
+                table.to_csv(folder / row["requests"], index=False)
+            write_row(folder, json.loads(json.dumps(row, default=float)))
+
+
+def judge_ensemble(folder: Path) -> pd.DataFrame:
+    """The verdicts on the networks of paper E's study, tried at home and on Messidor-2."""
+    (name,) = PAPERS["E"].studies
+    study = load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT)
+    paths = []
+    for run in plan_runs(study, "here"):
+        parameters = read_parameters(study.notebook, run)
+        about = {"model": parameters["model"], "model_version": f"v{run.repetition}"}
+        home = Path(parameters["data_dir"]).name
+        noise = 1 + run.repetition / 10
+        for where, table in ((home, draw_predictions), ("messidor2", draw_abroad)):
+            paths.append(folder / f"{where}-{run.repetition}.csv")
+            columns = about | {"dataset": where, "data_kind": KINDS["data_dir"]}
+            table(noise=noise).assign(**columns).to_csv(paths[-1], index=False)
+    models = average_sets(read_predictions(*paths))
+    points = freeze_points(models, sensitivity=0.9, specificity=0.9)
+    return judge_data_sets(compare_data_sets(models, points))
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory) -> dict:
+    """Of every claim, by the command that judges all rows below the folders; of paper E's, by its
+    notebook's functions.
+    """
+    root = tmp_path_factory.mktemp("reach")
+    folders = []
+    for paper, facts in PAPERS.items():
+        for study in facts.studies:
+            if paper != "E":
+                folders.append(str(root / study))
+                write_study(root / study, paper)
+    out = str(root / "claims.csv")
+    ran = CliRunner().invoke(main, ["claims", *folders, "--bill", "1000", "--out", out])
+    assert ran.exit_code == 0, ran.output
+    table = pd.concat([pd.read_csv(out), judge_ensemble(root)])
+    return {row.id: row for row in table.itertuples()}
+
+
+@pytest.mark.parametrize("claim", read_judged(), ids=lambda claim: claim.id)
+def test_a_claim_is_judged_by_the_rows_of_its_studies(verdicts, claim):
+    """Their notebook, parameters, factors and repetitions make the work that it speaks of, all
+    cells of it, and often enough to decide; a bill alone is given by hand.
+    """
+    found = verdicts[claim.id]
+    assert found.verdict in ("holds", "does not hold", "undecided"), found.reason
+    assert found.num_missing == 0, found.reason
+    assert found.n >= (1 if claim.counted or claim.of_the_study else MIN_RUNS), found.reason
+
+
+@pytest.mark.parametrize(
+    ("study", "said"),
+    [("gpu_vs_tpu", ["claim A7 needs some 200 repetitions"]), ("exports", [])],
+)
+def test_plan_says_what_a_study_is_too_small_for(study, said):
+    """Where the paper's own number of runs cannot settle what it says."""
+    path = ROOT / "papermill_runs" / f"{study}.yaml"
+    lines = CliRunner().invoke(main, ["plan", str(path)]).output.splitlines()
+    found = [line for line in lines if line.startswith("claim")]
+    assert [line.removesuffix(" to be decided") for line in found] == said

@@ -1,0 +1,81 @@
+"""Rows of photographs, labels or a split that the prepared folder no longer has."""
+
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.split import split
+from dr_lib.errors import DrError
+from dr_lib.runs.folder import check_data
+from dr_lib.runs.row import read_rows
+from dr_lib.runs.study import load_study, plan_runs
+from tests.runs.conftest import complete, run_quietly, write_study
+
+
+@pytest.fixture
+def study(house, small_sample) -> Path:
+    """The file of a study of two runs, of which the first is completed."""
+    data_dir = house / "data" / "prepared"
+    shutil.copytree(small_sample, data_dir)
+    path = write_study(house, parameters={"data_dir": "data/prepared"}, order="sequential")
+    row = {"data_dir": "prepared", "split": "split.csv"} | Prepared(data_dir).describe()
+    complete(house, path, {"C1": 100.0}, **row)
+    return path
+
+
+def correct_a_grade(data_dir: Path) -> None:
+    """Give one photograph another grade, as a reader who looked again does."""
+    known = Prepared(data_dir).photographs[["image_id", "grade"]]
+    known.loc[known["grade"].idxmin(), "grade"] = 1
+    known.to_csv(data_dir.with_name("corrected.csv"), index=False)
+    split(data_dir, labels=data_dir.with_name("corrected.csv"))
+
+
+def test_runs_of_corrected_labels_are_refused_before_one_begins(study, house, monkeypatch):
+    """The sentence names the folder, what it has now, and what to do; `plan` says the same."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    before = read_rows(house)
+    assert "1 completed, 1 to do" in CliRunner().invoke(main, ["plan", str(study)]).output
+    assert run_quietly(study, house, only="C1-r00") == [] and read_rows(house) == before
+
+    correct_a_grade(house / "data" / "prepared")
+    fault = "data/prepared has other labels since C1-r00 was made: give the study another name"
+    with pytest.raises(DrError, match=fault):
+        run_quietly(study, house)
+    assert fault in CliRunner().invoke(main, ["plan", str(study)]).output
+    assert read_rows(house) == before
+
+
+def test_nothing_is_said_of_a_folder_that_is_away(study, house):
+    """Rows that were copied from another machine stand as they are."""
+    (row,) = read_rows(house)
+    correct_a_grade(house / "data" / "prepared")
+    (house / "data").rename(house / "elsewhere")
+    runs = plan_runs(load_study(study, house), "here")
+    check_data(study.with_suffix(""), runs, {run.run_id: row for run in runs}, house)
+
+
+def test_folds_are_compared_each_with_its_own_table(study, house):
+    """Only the runs of the fold that was changed are outdated."""
+    data_dir = house / "data" / "prepared"
+    names = [path.name for path in split(data_dir, scheme="folds", folds=2)]
+    path = write_study(
+        house, repetitions=1, parameters={"data_dir": "data/prepared"}, factors={"split": names}
+    )
+    runs = plan_runs(load_study(path, house), "here")
+    rows = {}
+    for run in runs:
+        facts = Prepared(data_dir, run.parameters["split"]).describe()
+        rows[run.run_id] = {"status": "ok", **facts}
+    table = pd.read_csv(data_dir / names[0], dtype=str)
+    table.assign(reason="by hand").to_csv(data_dir / names[0], index=False)
+    (changed,) = (run for run in runs if run.parameters["split"] == names[0])
+    (other,) = (run for run in runs if run != changed)
+    check_data(path.with_suffix(""), [other], rows, house)
+    with pytest.raises(DrError, match=f"has another split since {changed.name} was made"):
+        check_data(path.with_suffix(""), runs, rows, house)
