@@ -1,6 +1,5 @@
 """The command line: python -m dr_lib COMMAND; --help lists them."""
 
-import math
 import os
 import sys
 import tempfile
