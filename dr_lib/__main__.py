@@ -1,6 +1,5 @@
 """The command line: python -m dr_lib COMMAND; --help lists them."""
 
-import math
 import os
 import sys
 import tempfile
@@ -73,7 +72,7 @@ class Commands(click.Group):
         except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
             raise
         except KeyboardInterrupt:
-            goes_on = context.invoked_subcommand in ("run", "prepare", "predict")
+            goes_on = context.invoked_subcommand in ("run", "prepare")
             click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
             context.exit(130)
         except Exception as error:
@@ -136,11 +135,6 @@ def sample() -> None:
     help="of the split  [default: random]",
 )
 @click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
-@click.option(
-    "--dask",
-    default="",
-    help="crop on the Dask cluster at this address, whose workers see the same paths",
-)
 def prepare(**options) -> None:
     """Turn photographs and a label table into a folder to train from; again, to add photographs
     or correct labels.
@@ -593,7 +587,7 @@ def export(
     from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder
-    from dr_lib.serving.export.gate import MIN_IMAGES, Labelled
+    from dr_lib.serving.export.gate import Labelled
     from dr_lib.serving.grader.folder import read_folder
 
     facts = read_folder(model).facts
@@ -604,12 +598,6 @@ def export(
     test = prepared.load("test", size)
     again = write_command(*sys.argv[1:], "--force")
     forced = f"to write the formats in spite of it: {again}"
-    if len(test.grade) < MIN_IMAGES and not force:
-        num_used = int((prepared.photographs["split"] != "excluded").sum())
-        num_needed = math.ceil(num_used * MIN_IMAGES / max(1, len(test.grade)))
-        few = f"{len(test.grade)} of {num_used} photographs are in the test split"
-        enough = f"{MIN_IMAGES} or more can decide, about {num_needed} photographs in all"
-        raise click.ClickException(f"{few}, {enough}; {forced}")
     split_sha256 = prepared.describe()["split_sha256"]
     exported = export_model(
         model,
@@ -658,8 +646,7 @@ def predict(
     workers: int | None,
     external: bool,
 ) -> None:
-    """Grade photographs, files or folders of them, with an exported model; again, to go on or to
-    grade more.
+    """Grade photographs, files or folders of them, with an exported model.
 
     Of one prepared folder it writes predictions to evaluate, which name no file; there a trained
     model will do.
@@ -702,24 +689,18 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]"
 )
-@click.option(
-    "--bound-ms", default=0.0, type=Amount(0), help="then find the largest rate with this p99"
-)
 @click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
 def load(
     url: str,
     images: Path,
     num_requests: int,
     gap_s: float,
-    bound_ms: float,
     out: Path,
 ) -> None:
     """Time an endpoint: URL is where predictions are asked for,
     http://127.0.0.1:8080/invocations or sagemaker:NAME.
     """
-    import pandas as pd
-
-    from dr_lib.serving.server.load import find_max_rate, run_closed_loop, summarise_load
+    from dr_lib.serving.server.load import run_closed_loop, summarise_load
 
     bodies = [
         path.read_bytes()
@@ -744,10 +725,6 @@ def load(
     )
     if len(failed):
         click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
-    if bound_ms:
-        found = find_max_rate(url, bodies, bound_ms=bound_ms)
-        pd.concat([requests, found.requests]).to_csv(out, index=False)
-        click.echo(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:g} ms")
 
 
 if __name__ == "__main__":

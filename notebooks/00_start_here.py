@@ -89,21 +89,15 @@ for axis in (left, right):
     axis.axis("off")
 
 # %% [markdown]
-# **Store it.** A record holds the crop as JPEG and a pseudonym; shards of records are what
-# trainings read, with or without TensorFlow. Grades and splits stand in tables beside them, so a
-# corrected grade crops nothing again.
+# **Store it.** Shards hold the crop as JPEG and a pseudonym; they are what trainings read, with or
+# without TensorFlow. Grades and splits stand in tables beside them, so a corrected grade crops
+# nothing again.
 
 # %%
-from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph import pixels
-from dr_lib.data.prepared import records
 
 stored = pixels.encode_jpeg(crop.image)
-record = records.Record(
-    stored, "a pseudonym", len(crop.image), *crop.circle, crop.status, perceptual_hash(stored)
-)
-example = records.to_example(record)
-print(f"{len(example):,} bytes; crop of {record.size} px, radius {record.radius:.0f} px")
+print(f"{len(stored):,} bytes")
 
 # %% [markdown]
 # **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the

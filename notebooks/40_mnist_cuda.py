@@ -89,17 +89,6 @@ x_train = x_train[:num_images]
 y_train = y_train[:num_images]
 print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")
 
-# %%
-import matplotlib.pyplot as plt
-
-figure, axes = plt.subplots(1, 10, figsize=(10, 1.4))
-for axis, image, digit in zip(axes, x_train, y_train, strict=False):
-    axis.imshow(image, cmap="gray_r")
-    axis.set_title(digit)
-    axis.axis("off")
-if mnist == "synthetic":
-    figure.suptitle("synthetic, for timing only", y=1.2)
-
 # %% [markdown]
 # ## Method
 #

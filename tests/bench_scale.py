@@ -2,8 +2,7 @@
 tests/bench_scale.py [PART ...].
 
 Rates of one machine, each a median with the least and the most of its turns, then what follows from
-them by the formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux and
-the package distributed.
+them by the formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux.
 """
 
 import os
@@ -29,7 +28,6 @@ from dr_lib import hardware
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
-from dr_lib.data.prepared.workers import map_over
 from dr_lib.processes import read_commit
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
@@ -40,8 +38,6 @@ from tests.bench_stream import open_crops
 
 TURNS = 3
 NUM = 40  # photographs prepared
-RECORD = 20_000  # bytes that a worker sends back for a photograph
-HANDED_OUT = 4000
 HASHES = 20_000
 STUDY = {
     "notebook": "10_train",
@@ -81,23 +77,6 @@ def measure_stream(folder: Path) -> dict[str, list[float]]:
     order = np.random.default_rng(0).permutation(400)
     crops = open_crops(open_sample(folder), 400, 1)
     return {"d": find_rates(400, lambda: [crops[part] for part in np.array_split(order, 25)])}
-
-
-def measure_dask(_: Path) -> dict[str, list[float]]:
-    """Photographs handed out and brought back in a second of CPU time of the one process of
-    scheduler and client.
-    """
-    import distributed
-
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        with map_over(1, cluster.scheduler_address) as map_items:
-            return {
-                "h": find_rates(
-                    HANDED_OUT, lambda: list(map_items(bytes, [RECORD] * HANDED_OUT))
-                )
-            }
 
 
 def measure_pairs(_: Path) -> dict[str, list[float]]:
@@ -148,7 +127,7 @@ def render(rates: pd.DataFrame) -> str:
     """The READMEs' tables: the rates, then what a million photographs and a thousand runs take
     by their formulas.
     """
-    c, b, m, d, h, g, s = rates["median"][["c", "b", "m", "d", "h", "g", "s"]]
+    c, b, m, d, g, s = rates["median"][["c", "b", "m", "d", "g", "s"]]
     usd = find_price(PRICED).usd_per_hour
     about = [", ".join(map(str, rates[name].unique())) for name in ABOUT]
     spread = [
@@ -160,7 +139,6 @@ def render(rates: pd.DataFrame) -> str:
         "k": CORES,
         "N/(c k) [h]": [N / c / k / 3600 for k in CORES],
         "c k b [MB/s]": [c * k * b for k in CORES],
-        "N/h [h]": [N / h / 3600] * len(CORES),
         "N²/(2 g) [h]": [N**2 / 2 / g / 3600] * len(CORES),
         "N m [GiB]": [N * m / 1024] * len(CORES),
         "N/(d k) [min]": [N / d / k / 60 for k in CORES],
@@ -175,7 +153,7 @@ def render(rates: pd.DataFrame) -> str:
     tables = [
         _table([["", *rates.index], ["", *rates["median"]], ["", *spread]]),
         "; ".join(about),
-        f"N = {N:,}, R = {RUNS:,}, h/c = {_round(h / c)}, 2 g/(c N) = {_round(2 * g / c / N)}:",
+        f"N = {N:,}, R = {RUNS:,}, 2 g/(c N) = {_round(2 * g / c / N)}:",
         *(
             _table([list(table), *zip(*table.values(), strict=True)])
             for table in (prepared, run)
@@ -208,7 +186,7 @@ def main() -> None:
         "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
         "commit": read_commit(ROOT)[:12],
     }
-    parts = (measure_prepare, measure_stream, measure_dask, measure_pairs, measure_runs)
+    parts = (measure_prepare, measure_stream, measure_pairs, measure_runs)
     for measure in (
         part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv
     ):
@@ -232,7 +210,7 @@ def main() -> None:
     if path.exists():
         kept = pd.read_csv(path, index_col="symbol")
         table = pd.concat([table, kept[~kept.index.isin(table.index)]])
-    table = table.reindex(list("cbmdhgsu"))
+    table = table.reindex(list("cbmdgsu"))
     table.to_csv(path, float_format="%.4g")
     print(tables := render(table))
     for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):

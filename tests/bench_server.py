@@ -22,7 +22,6 @@ import numpy as np
 
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import MAX_PIXELS
 from tests.serving.driver import Process, run_process
 
 REPEATS = 60
@@ -157,7 +156,7 @@ def main() -> None:
         measure_starts(model, scratch / "log")
         server = stack.enter_context(run_process(model, scratch / "log"))
         print(f"resident when ready: {server.measure_resident_mb():.0f} MB")
-        predictor = Predictor(folder, 1, max_pixels=MAX_PIXELS)
+        predictor = Predictor(folder, 1)
         measure_layer(server, predictor, draw_photograph(400, 320), "a small JPEG")
         measure_layer(server, predictor, large, "the photograph")
         measure_photograph(server, large)

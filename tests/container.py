@@ -22,7 +22,6 @@ import psutil
 
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import MAX_PIXELS
 from tests.bench_server import draw_photograph, export_mobilenet
 from tests.serving.driver import (
     ROOT,
@@ -192,7 +191,7 @@ def main() -> int:
         # in int8 a network that nobody trained makes much of how a processor rounds
         model = export_mobilenet(Path(parent), "litert_float32")
         photograph = draw_photograph(1024, 768)
-        expected = Predictor(read_folder(model), 1, max_pixels=MAX_PIXELS)(photograph)
+        expected = Predictor(read_folder(model), 1)(photograph)
         print_answer("this process", expected)
         for title, serve in (("container", run_container), ("arm64", run_emulated)):
             start = time.monotonic()

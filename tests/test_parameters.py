@@ -123,7 +123,7 @@ def test_a_number_of_two_countries_is_asked_about(tmp_path, text, message):
             str(tmp_path),
             "--out",
             "x",
-            "--bound-ms",
+            "--gap",
             text,
         ],
         ["run", "papermill_runs/demo.yaml", "--max-hours", text],

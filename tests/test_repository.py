@@ -327,7 +327,7 @@ def test_the_readme_calculates_from_what_was_measured(readme):
     """
     with (ROOT / "tests" / "scale.csv").open(encoding="utf-8") as file:
         rates = {row["symbol"]: float(row["median"]) for row in csv.DictReader(file)}
-    c, b, m, d, h, g, s = (rates[name] for name in "cbmdhgs")
+    c, b, m, d, g, s = (rates[name] for name in "cbmdgs")
     table = re.search(
         "(?s)<!-- scale -->(.*)<!-- /scale -->", (ROOT / readme).read_text(encoding="utf-8")
     )[1]
@@ -343,7 +343,6 @@ def test_the_readme_calculates_from_what_was_measured(readme):
         prepared = [
             cropping / 3600,
             c * first * b,
-            1e6 / h / 3600,
             1e12 / 2 / g / 3600,
             1e6 * m / 1024,
         ]

@@ -8,7 +8,6 @@ not depend on the grade either.
 """
 
 import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
@@ -62,7 +61,7 @@ class Look(NamedTuple):
     cast: np.ndarray  # gain of red, green and blue
     black: int  # grey level of the background
     quality: int  # of the JPEG
-    mark: str  # tab, text or nothing
+    is_marked: bool  # in a corner
     pigment: float  # 0 fair to 1 dark
     texture: float
     haze: float  # share of the contrast that a clouded lens takes
@@ -78,6 +77,17 @@ class Canvas(NamedTuple):
     red: np.ndarray
     yellow: np.ndarray
     soft: np.ndarray
+
+
+class Vessel(NamedTuple):
+    """A vessel before it is drawn."""
+
+    start: np.ndarray  # its place on the optic disc, or on another vessel
+    way: float  # direction [rad]
+    bend: float
+    length: int  # steps
+    width: float
+    density: float
 
 
 def choose_grades(num_patients: int, seed: int) -> np.ndarray:
@@ -96,9 +106,9 @@ def draw_look(rng: np.random.Generator) -> Look:
     cast = rng.uniform(0.85, 1.15) * rng.normal(1, (0.04, 0.06, 0.15))
     black = int(rng.integers(0, 16))
     quality = int(rng.integers(78, 97))
-    mark = str(rng.choice(("tab", "text", "")))
+    is_marked = bool(rng.random() < 0.5)
     eyes = rng.uniform((0, 0.01, 0, 0.018), (1, 0.035, 0.25, 0.025)).tolist()
-    return Look(width, height, rng.uniform(0.86, 1.06), cast, black, quality, mark, *eyes)
+    return Look(width, height, rng.uniform(0.86, 1.06), cast, black, quality, is_marked, *eyes)
 
 
 def draw_eye(
@@ -108,13 +118,13 @@ def draw_eye(
 
     Returns:
         The photograph, (height, width, 3) uint8 RGB; the circle of its retina, of which the frame
-        may cut a part; and where its lesions are, without drusen and beaded veins, (height, width)
+        may cut a part; and where its lesions are, without drusen, (height, width)
         bool.
     """
     disc = np.array([rng.uniform(0.42, 0.62), rng.uniform(-0.12, 0.04)])
     canvas = Canvas(disc, disc + [-0.62, 0.07], *np.zeros((3, SIDE, SIDE), np.uint8))
     lesions = _draw_lesions(canvas, grade, rng)
-    _draw_vessels(canvas, look.calibre, rng, beaded=grade == 3)
+    _draw_vessels(canvas, look.calibre, rng)
     light = cv2.merge([_draw_light(canvas, look.texture, rng)] * 3)
     retina = cv2.multiply(_colour(canvas, look, rng), light, dtype=cv2.CV_8U)
     return _photograph(np.maximum(retina, np.uint8(look.black)), lesions, eye, look, rng)
@@ -178,86 +188,44 @@ def _draw_lesions(canvas, grade, rng):
     return lesions
 
 
-def _draw_vessels(canvas, calibre, rng, *, beaded):
-    """Grow arcades around the macula, stems to the nose, then twigs up to this eye's red.
-
-    A vessel is a row: x, y, direction, bend, length in steps, width and density.
-    """
-    red = canvas.red
-    amount = rng.uniform(6, 10) - cv2.mean(red)[0]
-    ways, bends, lengths = np.array(STEMS).T
-    widths = calibre * (lengths + 35) / 70
+def _draw_vessels(canvas, calibre, rng):
+    """Draw arcades around the macula, stems to the nose, then twigs up to this eye's red."""
+    amount = rng.uniform(6, 10) - cv2.mean(canvas.red)[0]  # mean density over the canvas
     stems = []
     for share, density in ((0.7, RED * 0.65), (1, RED)):  # arteries, veins
-        angles = ways + rng.normal(0, 0.12, len(STEMS))
-        stem = *canvas.disc, angles, bends, lengths, widths * share, density
-        stems.append(np.stack(np.broadcast_arrays(*stem), 1))
-    vessels = np.concatenate(stems)
-    grown = []
-    spare = []
-    while len(vessels):
-        lines, twigs = _grow(vessels, canvas.macula, rng)
-        grown += lines
-        vessels = twigs[::2]
-        spare.append(twigs[1::2])
-    _draw_lines(red, grown, beaded=beaded)
-
-    amount = amount + cv2.mean(red)[0]
-    spare = np.concatenate(spare)
-    while len(spare) and (lacking := amount - cv2.mean(red)[0]) > 0:
-        spare = rng.permutation(spare)
-        # where none overlap
-        areas = np.cumsum(0.85 * STEP * spare[:, 4:].prod(axis=1)) * (RADIUS / SIDE) ** 2
-        num_drawn = int(np.searchsorted(areas, lacking)) or 1
-        lines, twigs = _grow(spare[:num_drawn], canvas.macula, rng)
-        _draw_lines(red, lines, beaded=False)
-        spare = np.concatenate([spare[num_drawn:], twigs])
+        for way, bend, length in STEMS:
+            width = calibre * share * (length + 35) / 70
+            way = way + rng.normal(0, 0.12)
+            stems.append(Vessel(canvas.disc, way, bend, length, width, density))
+    branching = [(stem, *_draw_vessel(canvas, stem, rng)) for stem in stems]
+    amount = amount + cv2.mean(canvas.red)[0]
+    while cv2.mean(canvas.red)[0] < amount:
+        vessel, points, ways = branching[rng.integers(len(branching))]
+        at = rng.integers(len(points))
+        turn = rng.choice([-1, 1]) * rng.uniform(0.4, 0.9)
+        length = int(vessel.length * rng.uniform(0.4, 0.65)) + 1
+        width = 0.6 * vessel.width
+        twig = Vessel(points[at], ways[at] + turn, -1.2 * turn, length, width, vessel.density)
+        drawn = _draw_vessel(canvas, twig, rng)
+        if width > MIN_BRANCHING:
+            branching.append((twig, *drawn))
 
 
-def _grow(vessels, macula, rng):
-    """Let vessels grow: of each its pixels, width and density; and the twigs they may have."""
-    num = len(vessels)
-    angle, bend, length = vessels[:, 2:5].T[..., None]
-    steps = np.arange(int(length.max()))
-    waves = rng.uniform((0.1, 0.2, 0), (0.25, 0.48, 6), (num, 3))
-    swing, speed, phase = waves.T[..., None]
-    angles = angle + 0.04 * bend * steps + swing * np.sin(speed * steps + phase)
-    ways = STEP * np.stack([np.cos(angles), np.sin(angles)], -1)
-    # the first lies where the vessel leaves its stem
-    points = vessels[:, None, :2] + np.cumsum(ways, 1) - ways
+def _draw_vessel(canvas, vessel, rng):
+    """Draw a vessel that thins towards its end: its points, (n, 2), and directions, (n,)."""
+    steps = np.arange(vessel.length)
+    swing, speed, phase = rng.uniform((0.1, 0.2, 0), (0.25, 0.48, 6))
+    ways = vessel.way + 0.04 * vessel.bend * steps + swing * np.sin(speed * steps + phase)
+    points = vessel.start + STEP * np.cumsum(_point(ways[:, None]), axis=0)
     # none crosses the fovea
-    stops = (np.hypot(*(points - macula).transpose(2, 0, 1)) < 0.18) | (steps >= length)
-    ends = np.where(stops.any(axis=1), stops.argmax(axis=1), len(steps))
-    rows = zip(_pixels(points), ends, vessels[:, 5:].tolist(), strict=True)
-    lines = [(line[:end], *row) for line, end, row in rows]
-
-    has_twigs = (vessels[:, 5] > MIN_BRANCHING) & (ends > 0)
-    num_twigs = np.where(has_twigs, 2 + 2 * (vessels[:, 4] // 9), 0).astype(int)
-    old = np.repeat(np.arange(num), num_twigs)
-    at = rng.integers(0, ends[old])
-    turn = rng.choice([-1, 1], len(old)) * rng.uniform(0.4, 0.9, len(old))
-    twigs = vessels[old]
-    twigs[:, :2] = points[old, at]
-    twigs[:, 2] = angles[old, at] + turn
-    twigs[:, 3] = -1.2 * turn
-    twigs[:, 4] = np.floor(twigs[:, 4] * rng.uniform(0.4, 0.65, len(old)))
-    twigs[:, 5] *= 0.6
-    return lines, twigs
-
-
-def _draw_lines(layer, lines, *, beaded):
-    """Draw vessels that thin towards their ends, long veins perhaps beaded."""
-    pieces = defaultdict(list)  # one call for each thickness
-    for line, width, density in lines:
-        is_beaded = beaded and density == RED and len(line) > 10
-        parts = 20 if is_beaded else 4
-        for k in range(parts if len(line) > 1 else 0):
-            thick = width * RADIUS * (1 - 0.4 * k / parts) * (1.7 if is_beaded and k % 2 else 1)
-            piece = line[len(line) * k // parts : len(line) * (k + 1) // parts + 1]
-            pieces[density, max(1, round(thick))].append(piece)
-    for density, thick in sorted(pieces):
-        group = pieces[density, thick]
-        cv2.polylines(layer, group, False, density, thick, cv2.LINE_AA, 4)
+    is_far = np.hypot(*(points - canvas.macula).T) > 0.18
+    end = max(1, int(is_far.cumprod().sum()))
+    line = _pixels([vessel.start, *points[:end]])
+    for k in range(4):
+        thick = max(1, round(vessel.width * RADIUS * (1 - 0.1 * k)))
+        piece = line[len(line) * k // 4 : len(line) * (k + 1) // 4 + 1]
+        cv2.polylines(canvas.red, [piece], False, vessel.density, thick, cv2.LINE_AA, 4)
+    return points[:end], ways[:end]
 
 
 def _colour(canvas, look, rng):
@@ -269,19 +237,15 @@ def _colour(canvas, look, rng):
     pale = look.cast * pale
     # of the light, by blood of each density
     passed = 1 - absorbed * ((1 - look.haze) / 255) * np.arange(256)[:, None]
-    disc = _draw_disc(canvas.disc, rng)
+    disc = cv2.GaussianBlur(_draw_disc(canvas.disc, rng), (0, 0), 2.7)
     red = cv2.GaussianBlur(canvas.red, (0, 0), blur)
     colours = cv2.LUT(cv2.merge([red] * 3), np.float32(retina * passed)[:, None])
 
-    left, top = (canvas.disc * RADIUS + SIDE / 2 - 60).astype(int)
-    near = np.s_[top : top + 120, left : left + 120]
-    disc = cv2.GaussianBlur(disc[near], (0, 0), 2.7)[..., None] * clear
-    colours[near] += disc * np.float32((pale - retina) * passed)[red[near]]
+    at = disc > 0
+    colours[at] += clear * disc[at, None] * np.float32((pale - retina) * passed)[red[at]]
 
     yellow = cv2.GaussianBlur(canvas.yellow, (0, 0), blur)
-    soft = cv2.resize(canvas.soft, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
-    soft = cv2.resize(cv2.GaussianBlur(soft, (0, 0), 1), (SIDE, SIDE))
-    yellow = cv2.max(yellow, soft)
+    yellow = cv2.max(yellow, cv2.GaussianBlur(canvas.soft, (0, 0), 4))
     at = yellow > 0
     colours[at] += clear * yellow[at, None] * (np.float32(pale) - colours[at])
     return colours
@@ -343,10 +307,7 @@ def _photograph(retina, lesions, eye, look, rng):
     matrix = cv2.getRotationMatrix2D((middle, middle), tilt, radius / RADIUS)
     matrix[:, 2] += centre - middle
     image = cv2.warpAffine(retina, matrix, size, borderValue=[look.black] * 3)
-    if look.mark == "tab":
-        at = (centre + [0.72 * radius, -0.72 * radius]).astype(int).tolist()
-        cv2.circle(image, at, int(radius / 20), retina[SIDE // 2, SIDE // 2].tolist(), -1)
-    if look.mark == "text":
+    if look.is_marked:
         at = 20, look.height - 20
         cv2.putText(image, "SYNTHETIC", at, 0, look.height / 1100, (190, 190, 190), 2)
     lesions = cv2.warpAffine(lesions, matrix, size) > RED // 2
@@ -364,8 +325,8 @@ def draw_sample(
     """Draw both eyes of every patient into `out/images`, unless they are there; return `out`.
 
     `labels.csv` (image relative to `out`, patient, eye, grade) is written last, so that a
-    half-drawn folder is drawn again; `circles.csv` has the true circle of each retina [px]. The
-    same parameters give the same bytes for any number of workers. `progress` gets (done, total).
+    half-drawn folder is drawn again. The same parameters give the same bytes for any number of
+    workers. `progress` gets (done, total).
 
     Raises:
         DrError: `out` holds something else.
@@ -388,28 +349,25 @@ def draw_sample(
     write_text(note, parameters)
     grades = choose_grades(num_patients, seed)
     labels = [("image", "patient", "eye", "grade")]
-    circles = [("image", *Circle._fields)]
     with map_over(workers or count_cpus()) as map_patients:
         for rows in map_patients(partial(_draw_patient, out, seed), enumerate(grades.tolist())):
-            labels += [row[:4] for row in rows]
-            circles += [(row[0], *row[4]) for row in rows]
+            labels += rows
             if progress:
                 progress(len(labels) - 1, grades.size)
-    for name, table in (("circles.csv", circles), ("labels.csv", labels)):
-        write_text(out / name, "".join(",".join(map(str, row)) + "\n" for row in table))
+    write_text(out / "labels.csv", "".join(",".join(map(str, row)) + "\n" for row in labels))
     return out
 
 
 def _draw_patient(out, seed, numbered):
     """Write the photographs of a patient, a number and two grades.
 
-    Returns rows: image, patient, eye, grade, circle.
+    Returns rows: image, patient, eye, grade.
     """
     number, grades = numbered
     rows = []
-    for eye, grade, quality, (image, circle, _) in _draw_eyes(seed, number, grades):
+    for eye, grade, quality, (image, *_) in _draw_eyes(seed, number, grades):
         patient = f"p{number:04d}"
-        rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade, circle))
+        rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
         (out / rows[-1][0]).write_bytes(_encode(image, quality))
     return rows
 

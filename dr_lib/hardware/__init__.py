@@ -8,7 +8,7 @@ devices  plan -> devices that are there, or an error
 machines joins several machines that train as one
 """
 
-from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_stderr
+from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_output
 from dr_lib.hardware.facts import Facts, probe
 from dr_lib.hardware.plans import HardwareError, Plan, Request, choose
 
@@ -22,5 +22,5 @@ __all__ = [
     "choose",
     "import_tensorflow",
     "probe",
-    "without_stderr",
+    "without_output",
 ]

@@ -8,22 +8,10 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
-# implementer and part of an ARM core, which names no model: arch/arm64/include/asm/cputype.h of
-# Linux
-ARM_CORES = {
-    ("0x41", "0xd03"): "Cortex-A53",
-    ("0x41", "0xd08"): "Cortex-A72",
-    ("0x41", "0xd0b"): "Cortex-A76",
-    ("0x41", "0xd0c"): "Neoverse-N1",  # AWS Graviton 2
-    ("0x41", "0xd40"): "Neoverse-V1",  # AWS Graviton 3
-    ("0x41", "0xd49"): "Neoverse-N2",
-    ("0x41", "0xd4f"): "Neoverse-V2",  # AWS Graviton 4
-}
-
 
 def find_cpu_model(root: Path = Path("/")) -> str:
-    """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where
-    that is unknown.
+    """The processor's model; an ARM one tells the implementer and part of its cores alone, such as
+    ARM 0x41 0xd0c (Neoverse-N1, of Graviton 2): arch/arm64/include/asm/cputype.h of Linux.
     """
     fields = [
         line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()
@@ -35,9 +23,9 @@ def find_cpu_model(root: Path = Path("/")) -> str:
     implementers, parts = (
         [v for name, v in fields if name == f"CPU {what}"] for what in ("implementer", "part")
     )
-    cores = dict.fromkeys(zip(implementers, parts))  # phones and boards have several kinds
-    named = [ARM_CORES.get(core, " ".join(core)) for core in cores]
-    return f"ARM {' + '.join(named)}" if named else platform.processor() or platform.machine()
+    # phones and boards have several kinds
+    cores = dict.fromkeys(map(" ".join, zip(implementers, parts)))
+    return f"ARM {' + '.join(cores)}" if cores else platform.processor() or platform.machine()
 
 
 def count_cpus(root: Path = Path("/")) -> int:

@@ -100,7 +100,7 @@ def activate(plan: Plan) -> Device:
 def import_tensorflow() -> ModuleType:
     """Import TensorFlow without its greeting: no level stops its lines on drivers and CPUs."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
-    with without_stderr():
+    with without_output(2):
         import tensorflow as tf
 
         tf.config.list_physical_devices("GPU")  # here it asks the drivers
@@ -165,14 +165,16 @@ def _activate_jax(plan: Plan) -> Device:
 
 
 @contextmanager
-def without_stderr() -> Iterator[None]:
-    """Drop what native code writes to stderr."""
-    kept = os.dup(2)
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, 2)
+def without_output(*numbers: int) -> Iterator[None]:
+    """Drop what native code writes to these of stdout (1) and stderr (2)."""
+    sys.stdout.flush()
+    kept = {number: os.dup(number) for number in numbers}
+    with open(os.devnull, "wb") as null:
+        for number in numbers:
+            os.dup2(null.fileno(), number)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(null)
+        for number, copy in kept.items():
+            os.dup2(copy, number)
+            os.close(copy)

@@ -24,14 +24,14 @@ def write(root: Path, files: dict[str, str]) -> None:
             "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n",
             "AMD EPYC 7B13",
         ),
-        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM Neoverse-N1"),
-        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM Neoverse-V1"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM 0x41 0xd0c"),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM 0x41 0xd40"),
         (
             (
                 "CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t:"
                 " 0xd08\n"
             ),
-            "ARM Cortex-A53 + Cortex-A72",
+            "ARM 0x41 0xd03 + 0x41 0xd08",
         ),
         ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
     ],

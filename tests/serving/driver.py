@@ -178,9 +178,8 @@ def open_service(
     """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
     from dr_lib.serving.grader.predict import Predictor
     from dr_lib.serving.server.app import Service
-    from dr_lib.serving.server.server import MAX_PIXELS
 
-    predictor = (kind or Predictor)(read_folder(folder), threads, max_pixels=MAX_PIXELS)
+    predictor = (kind or Predictor)(read_folder(folder), threads)
     return Service(predictor, threads=threads, queue=queue, request_s=request_s)
 
 

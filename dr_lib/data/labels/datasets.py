@@ -51,7 +51,6 @@ class Part(NamedTuple):
     )
     beside: str  # files that must lie next to the label file
     notice: str  # to show the user
-    refusal: str  # why the data set cannot be used
 
     @property
     def columns(self) -> set[str]:

@@ -24,13 +24,7 @@ from dr_lib.files import read_csv
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
-LABEL_FILES = {".csv", ".txt", ".xls"}
-# as DeepDRiD and mBRSET call them
-FACTS_ELSEWHERE = {"quality": ("Overall quality", "final_quality")}
-# its marks in the words of BRSET: elsewhere 0 is the best of quality
-DEEPDRID = {"1": "Adequate", "0": "Inadequate"}
-
-
+LABEL_FILES = {".csv", ".txt"}
 PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
 
 
@@ -79,7 +73,7 @@ def find_sources(
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
-        label_files: the CSV, TXT and XLS files under the root, or the one that the user gave.
+        label_files: the CSV and TXT files under the root, or the one that the user gave.
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
         is_given: the user gave the label file: photographs may then lie in any folder.
 
@@ -87,7 +81,7 @@ def find_sources(
         The layout's name, its label files, and sentences to show the user.
 
     Raises:
-        LabelTableError: no layout fits, several do, or the set cannot be used.
+        LabelTableError: no layout fits, or several do.
     """
     tables = {path: _read_any(path) for path in label_files}
     *public, own = read_parts()
@@ -155,8 +149,6 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
         raise LabelTableError(
             f"found the data sets {' and '.join(layouts)}: give the folder of one, or --labels"
         )
-    if used[0].part.refusal:
-        raise LabelTableError(used[0].part.refusal)
     if len({source.part for source in used}) < len(used):
         files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
         raise LabelTableError(
@@ -207,7 +199,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     for fact in FACTS:
-        rows[fact] = _read_fact(table, fact)
+        rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     if not rows["name"].all():
         raise LabelTableError(
             f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out"
@@ -235,14 +227,6 @@ def read_rows(source: Source) -> pd.DataFrame:
         grade=grades,
         from_names=from_names,
     ).reset_index(drop=True)
-
-
-def _read_fact(table: pd.DataFrame, fact: str) -> pd.Series | str:
-    """What a label file knows of the camera, age, sex or quality, under any of its names."""
-    for name in (fact, f"patient_{fact}", *FACTS_ELSEWHERE.get(fact, ())):
-        if name in table:
-            return table[name].replace(DEEPDRID if name == "Overall quality" else {})
-    return ""
 
 
 def _translate(rows: pd.DataFrame, column: str, words: dict[str, str], name: str) -> pd.Series:

@@ -45,7 +45,6 @@ def prepare(
     scheme: str | None = None,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
-    dask: str = "",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view and write a prepared folder, see `folder`.
@@ -65,8 +64,6 @@ def prepare(
         scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
         shard_size: photographs per shard.
         workers: processes; default one per core.
-        dask: address of a Dask scheduler, whose workers are taken instead; each has `images` under
-            the same path.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier run.
 
@@ -122,7 +119,7 @@ def prepare(
                 table[["row", "image", "image_id"]],
                 out,
                 salt,
-                map_over(workers or count_cpus(), dask),
+                map_over(workers or count_cpus()),
                 files=earlier["files"],
                 shard_size=shard_size,
                 progress=progress,

@@ -1,4 +1,4 @@
-"""Crop photographs in processes here or on a Dask cluster; the results do not depend on which.
+"""Crop photographs in processes; the results do not depend on their number.
 
 A worker imports this module alone, so it needs no tables.
 """
@@ -11,7 +11,7 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import islice
@@ -21,7 +21,6 @@ from typing import Any
 
 import cv2
 
-from dr_lib.command import write_install
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
@@ -29,11 +28,8 @@ from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
 
 PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
-# a scheduler hands out some hundred tasks a second, see tests/bench_scale.py
-PHOTOGRAPHS_PER_DASK_TASK = 16
 # handed out at a time: enough that none waits, and memory does not grow with the photographs
 TASKS_PER_WORKER = 8
-PATIENCE_S = 20.0  # with a Dask cluster that does not answer or has no workers
 LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 # like the built-in map: results in the order of the items
@@ -87,49 +83,31 @@ def crop_photograph(
 
 
 @contextmanager
-def map_over(workers: int, dask: str = "") -> Iterator[Map]:
+def map_over(workers: int) -> Iterator[Map]:
     """Give a `map` over worker processes, which works a bounded number of items ahead.
 
     Args:
-        workers: processes here; they are spawned, for the caller may hold a GPU or threads. 1 is
-            this process.
-        dask: address of a Dask scheduler, whose workers are then taken instead.
+        workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
+            process.
 
     Raises:
-        DrError: nobody answers at the address, or a worker died.
+        DrError: a worker died.
     """
-    if dask:
-        with _connect(dask) as client:
-            executor = client.get_executor(pure=False)
-            num_ahead = TASKS_PER_WORKER * sum(client.nthreads().values())
-            results = partial(_wait, client)
-            try:
-                yield partial(
-                    _map_ahead, executor.submit, results, PHOTOGRAPHS_PER_DASK_TASK, num_ahead
-                )
-            finally:
-                executor.shutdown(wait=False)  # takes back what nobody will ask for
-    elif workers == 1:
+    if workers == 1:
         yield map
-    else:
-        with ExitStack() as ends:
-            idle: SimpleQueue[Connection] = SimpleQueue()
-            for _ in range(workers):
-                idle.put(_start_worker(ends))
-            threads = ThreadPoolExecutor(workers)  # one waits for each worker
-            ends.callback(threads.shutdown, cancel_futures=True)
-            submit = partial(threads.submit, _hand_over, idle)
-            num_ahead = TASKS_PER_WORKER * workers
-            yield partial(_map_ahead, submit, Future.result, PHOTOGRAPHS_PER_TASK, num_ahead)
+        return
+    with ExitStack() as ends:
+        idle: SimpleQueue[Connection] = SimpleQueue()
+        for _ in range(workers):
+            idle.put(_start_worker(ends))
+        threads = ThreadPoolExecutor(workers)  # one waits for each worker
+        ends.callback(threads.shutdown, cancel_futures=True)
+        submit = partial(threads.submit, _hand_over, idle)
+        yield partial(_map_ahead, submit, TASKS_PER_WORKER * workers)
 
 
 def _map_ahead(
-    submit: Callable[..., Future],
-    results: Callable[[Future], list],
-    task_size: int,
-    num_ahead: int,
-    function: Callable,
-    items: Iterable,
+    submit: Callable[..., Future], num_ahead: int, function: Callable, items: Iterable
 ) -> Iterator:
     """Submit `num_ahead` tasks, and one more for each whose results were taken.
 
@@ -137,12 +115,12 @@ def _map_ahead(
     """
     items = iter(items)
     tasks = deque()
-    while part := list(islice(items, task_size)):
+    while part := list(islice(items, PHOTOGRAPHS_PER_TASK)):
         tasks.append(submit(_map_part, function, part))
         if len(tasks) == num_ahead:
-            yield from results(tasks.popleft())
+            yield from tasks.popleft().result()
     while tasks:
-        yield from results(tasks.popleft())
+        yield from tasks.popleft().result()
 
 
 def _map_part(function: Callable, part: list) -> list:
@@ -195,39 +173,3 @@ def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> list:
     if isinstance(answer, Exception):
         raise answer
     return answer
-
-
-def _connect(address: str) -> Any:
-    """Connect a distributed.Client to a scheduler that has workers."""
-    try:
-        from distributed import Client
-
-        client = Client(address, timeout=PATIENCE_S)
-        client.wait_for_workers(1, timeout=PATIENCE_S)
-    except ImportError as error:
-        install = write_install(".[dask]")
-        raise DrError(f"a Dask cluster needs the package distributed: {install}") from error
-    except (OSError, ValueError) as error:
-        raise DrError(
-            f"no Dask scheduler with workers answers at {address}: start them, and give its"
-            " address, tcp://HOST:8786"
-        ) from error
-    return client
-
-
-def _wait(client: Any, task: Future) -> list:
-    """Wait for a task as long as there are workers; Dask repeats those of a lost worker."""
-    try:
-        while not wait([task], PATIENCE_S).done:
-            if not client.nthreads():
-                raise DrError(
-                    "all workers of the Dask cluster are gone: start some, and start again"
-                )
-        return task.result()
-    except DrError:
-        raise
-    except (Exception, CancelledError) as error:
-        raise DrError(
-            f"the Dask cluster failed ({error!r}): see to it that all workers have this repository"
-            " at the same commit, with its requirements, and memory enough, and start again"
-        ) from error

@@ -3,9 +3,7 @@
 import contextlib
 import io
 import logging
-import os
 import re
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -16,6 +14,7 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
+from dr_lib.hardware import without_output
 from dr_lib.serving.grader.folder import count_bytes
 
 if TYPE_CHECKING:
@@ -65,9 +64,8 @@ def convert(
 ) -> int:
     """Convert a network, and check that the artifact is about as small as its weights.
 
-    What the converters write to stdout, stderr and the log is kept for the error's text; nothing of
-    it is shown. The process's own streams are turned away meanwhile, so nothing else should print
-    from another thread.
+    What the converters write to stdout, stderr and the log is dropped. The process's own streams
+    are turned away meanwhile, so nothing else should print from another thread.
 
     Args:
         network: (n, side, side, 3) uint8 photographs -> (n, grades) float32, on the TensorFlow
@@ -152,33 +150,22 @@ def load_network(path: Path) -> "keras.Model":
 
 @contextlib.contextmanager
 def _keep_quiet(format_name: str) -> Iterator[None]:
-    """Keep what Python prints and C++ writes for the error's text: hundreds of lines."""
+    """Drop what Python prints and C++ writes: hundreds of lines."""
     disabled = logging.root.manager.disable
-    printed = io.StringIO()
-    with tempfile.TemporaryFile() as log, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        logging.disable(logging.CRITICAL)
-        sys.stdout.flush()
-        kept = {number: os.dup(number) for number in (1, 2)}
-        for number in kept:
-            os.dup2(log.fileno(), number)
-        try:
-            # stderr stays: a logger made now would keep another one
-            with contextlib.redirect_stdout(printed):
-                yield
-        except ImportError as error:
-            install = write_install("-e", ".[runtimes]")
-            raise DrError(f"{format_name} needs a package ({error}): {install}") from error
-        except Exception as error:  # TensorFlow's derive from nothing else
-            log.seek(0)
-            lines = (printed.getvalue() + log.read().decode(errors="replace")).splitlines()
-            last = "\n".join(lines[-10:])
-            raise DrError(f"{format_name}: {error}\nThe converter said:\n{last}") from error
-        finally:
-            for number, copy in kept.items():
-                os.dup2(copy, number)
-                os.close(copy)
-            logging.disable(disabled)
+    logging.disable(logging.CRITICAL)
+    # stderr stays: a logger made now would keep another one
+    quiet = contextlib.redirect_stdout(io.StringIO())
+    try:
+        with warnings.catch_warnings(), without_output(1, 2), quiet:
+            warnings.simplefilter("ignore")
+            yield
+    except ImportError as error:
+        install = write_install("-e", ".[runtimes]")
+        raise DrError(f"{format_name} needs a package ({error}): {install}") from error
+    except Exception as error:  # TensorFlow's derive from nothing else
+        raise DrError(f"{format_name}: {error}") from error
+    finally:
+        logging.disable(disabled)
 
 
 def _write_savedmodel(network: "keras.Model", path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.hardware import import_tensorflow, without_stderr
+from dr_lib.hardware import import_tensorflow, without_output
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.export.convert import FORMATS, load_network
 
@@ -95,7 +95,7 @@ def _open(family: str, artifact: Path, num_threads: int) -> Predict:
     if family == "litert":
         from dr_lib.serving.grader.litert import LiteRT
 
-        with without_stderr():  # it names its delegate there; what fails raises
+        with without_output(2):  # it names its delegate there; what fails raises
             return LiteRT(artifact, num_threads=num_threads or count_cpus())
     if family == "onnx":
         import onnxruntime

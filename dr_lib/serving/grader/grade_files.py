@@ -1,10 +1,7 @@
-"""Grade photographs in files: the endpoint's answers as a table that grows while they are made."""
+"""Grade photographs in files: the endpoint's answers as a table."""
 
-import csv
 import errno
-import io
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
@@ -14,21 +11,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.labels.label_files import PICTURES, find_files
-from dr_lib.data.photograph.decode import MAX_PIXELS
-from dr_lib.data.prepared.folder import Prepared, find_split
+from dr_lib.data.labels.label_files import find_files
+from dr_lib.data.prepared.folder import Prepared, find_split, write_table
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
-from dr_lib.files import lock
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.training.train_once import PREDICTIONS
 
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
-LINE_END = b"\r\n"  # of CSV, RFC 4180
 LEARNED = ("train", "validation")  # sides that a model learns from
 
 
@@ -42,13 +35,10 @@ def grade_files(
 ) -> Counter[str]:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
 
-    Each row is on the disk as soon as its photograph is graded. Where the table is there already,
-    its rows are kept and the other photographs are graded.
-
     Args:
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
-        out: the CSV, in UTF-8: file, most_probable_grade, probability_0 to probability_4,
+        out: the CSV, new, in UTF-8: file, most_probable_grade, probability_0 to probability_4,
             probability_referable, threshold, referable_at_threshold, fundus (status of the crop),
             model_version, error (empty where there is a grade). Files stand with their whole path,
             which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
@@ -59,6 +49,17 @@ def grade_files(
     Returns:
         Why some have no grade, numbers in it as "...", and how many.
     """
+    if out.exists():
+        raise DrError(f"{out} is there: name another file, it is not overwritten")
+    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files = list(dict.fromkeys(file for path in paths for file in _list_files(Path(path))))
+    workers = workers or (count_cpus() if len(files) >= MANY else 1)
+    grade = partial(_grade, folder.path, folder.version)
+    rows = []
+    with map_over(workers) as pool:
+        for row in pool(grade, files):
+            rows.append(row)
+            progress(len(rows), len(files))
     columns = [
         "file",
         "most_probable_grade",
@@ -70,30 +71,9 @@ def grade_files(
         "model_version",
         "error",
     ]
-    files = {_write_name(file): file for path in paths for file in _list_files(Path(path))}
-    out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    writing = lock(out.with_name(f".{out.name}.lock"))
-    if writing is None:
-        raise DrError(f"another predict writes {out}: wait for its end, or name another file")
-    kept = _read_kept(out, columns, folder.version)
-    todo = [file for name, file in files.items() if name not in kept]
-    rows = list(kept.values())
-    workers = workers or (count_cpus() if len(todo) >= MANY else 1)
-    grade = partial(_grade, folder.path, folder.version)
-    with (
-        writing,
-        out.open("a", newline="", encoding="utf-8") as table,
-        map_over(workers) as pool,
-    ):
-        writer = csv.DictWriter(table, columns)
-        if not table.tell():
-            writer.writeheader()
-        for done, row in enumerate(pool(grade, todo), len(files) - len(todo) + 1):
-            writer.writerow(row)
-            table.flush()
-            rows.append(row)
-            progress(done, len(files))
-    return Counter(re.sub(r"\d+", "...", row["error"]) for row in rows if row["error"])
+    table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
+    write_table(out, table)
+    return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
 
 
 def grade_prepared(
@@ -109,8 +89,7 @@ def grade_prepared(
     Of the folder that the model learned from, the validation and the test side by the same split;
     of any other folder, where the caller says that it is external, every photograph, all of them
     test: an external validation, which takes the thresholds from the model's predictions of its own
-    folder. Where these lie beside the model, where a training leaves them, photographs and patients
-    that it learned from are found; else the caller alone knows.
+    folder, beside which `evaluate` finds photographs and patients that it learned from.
 
     Args:
         folder: a trained or an exported model, which knows what it learned from.
@@ -129,8 +108,6 @@ def grade_prepared(
     photographs = prepared.photographs
     sides = (*LEARNED, "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
-    if is_external:
-        _check_unseen(folder.path.parent / PREDICTIONS, photographs)
 
     image_size = folder.facts["image_size"]
     is_keras = folder.facts["format"] == "keras"
@@ -181,24 +158,10 @@ def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) 
         )
 
 
-def _check_unseen(learned: Path, photographs: pd.DataFrame) -> None:
-    """See that a model learned from none of these, where its training says from which."""
-    if not learned.is_file():
-        return
-    table = pd.read_csv(learned, dtype=str, keep_default_na=False)
-    table = table[table["split"].isin(LEARNED)]
-    for name in ("image_id", "patient_id"):
-        if both := set(table[name]) & set(photographs[name].astype(str)):
-            raise DrError(
-                f"the model learned from {len(both)} {name} of these: that is no external"
-                " validation"
-            )
-
-
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     """What makes probabilities of crops; Keras of a trained model, as its training did."""
     if folder.facts["format"] != "keras":
-        return Predictor(folder, count_cpus(), max_pixels=MAX_PIXELS).predict
+        return Predictor(folder, count_cpus()).predict
     activate(choose(probe(), Request(batch_size=BATCH)))
     from dr_lib.serving.export.convert import load_network
     from dr_lib.training.fit import predict
@@ -215,39 +178,6 @@ def _list_files(path: Path) -> list[Path]:
     return find_files(path)[0] if path.is_dir() else [path]
 
 
-def _write_name(file: Path) -> str:
-    """A file's name as the table has it."""
-    return str(file).encode("utf-8", "backslashreplace").decode()
-
-
-def _read_kept(out: Path, columns: list[str], version: str) -> dict[str, dict[str, str]]:
-    """The rows of the table by file; one that was not finished is cut off."""
-    if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
-        raise DrError(f"{out} is no table: name a CSV file for the grades")
-    if not out.exists():
-        return {}
-    content = out.read_bytes()
-    header = ",".join(columns).encode() + LINE_END
-    whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
-    # a kill may come while the header is written
-    if not whole.startswith(header) and not header.startswith(content):
-        raise DrError(
-            f"{out} is there and has other columns: name another file, it is not overwritten"
-        )
-    try:
-        rows = list(csv.DictReader(io.StringIO(whole.decode(), newline="")))
-    except UnicodeDecodeError as error:
-        raise DrError(
-            f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten"
-        ) from error
-    if any(row["model_version"] != version for row in rows):
-        raise DrError(
-            f"{out} holds another model's grades: name another file, it is not overwritten"
-        )
-    os.truncate(out, len(whole))
-    return {row["file"]: row for row in rows}
-
-
 @lru_cache(maxsize=1)
 def _load(folder: Path, version: str) -> Predictor:
     """The model, once for each process."""
@@ -256,12 +186,13 @@ def _load(folder: Path, version: str) -> Predictor:
         raise ModelFolderError(
             f"{folder}: the model was replaced while it was used: start again"
         )
-    return Predictor(model, 1, max_pixels=MAX_PIXELS)
+    return Predictor(model, 1)
 
 
 def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
     """A photograph's row."""
-    row = {"file": _write_name(file), "model_version": version, "error": ""}
+    name = str(file).encode("utf-8", "backslashreplace").decode()
+    row = {"file": name, "model_version": version, "error": ""}
     predictor = _load(folder, version)
     try:
         answer = predictor.grade(file)
@@ -269,13 +200,11 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
             raise DrError(
-                f"{file} is not there any more: bring the folder back, and start again, to go on"
+                f"{file} is not there any more: bring the folder back, and start again"
             ) from error
         return {**row, "error": str(error)}
     except MemoryError as error:
-        raise DrError(
-            "too little memory for a photograph: pass --workers 1, to go on"
-        ) from error
+        raise DrError("too little memory for a photograph: pass --workers 1") from error
     return {
         **row,
         "most_probable_grade": answer["most_probable_grade"],

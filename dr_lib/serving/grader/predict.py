@@ -11,12 +11,11 @@ from typing import Any
 
 import cv2
 import numpy as np
-from PIL import Image
 
 from dr_lib.command import write_command
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
-from dr_lib.data.photograph.decode import MAX_MEMORY, MAX_SIDE, count_bytes, open_picture
+from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
@@ -31,9 +30,6 @@ MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
-# of a progressive JPEG; encoders write 10, and each costs the decoder 4 ms at the most pixels
-# allowed
-MAX_SCANS = 100
 
 
 class RefusedError(DrError):
@@ -65,14 +61,12 @@ def check_media_type(media_type: str, content_encoding: str) -> None:
 class Predictor:
     """A served model; as many threads as it was made for may call it at once."""
 
-    def __init__(self, folder: ModelFolder, num_threads: int, *, max_pixels: int):
+    def __init__(self, folder: ModelFolder, num_threads: int):
         """Load the model.
 
         A small model gets an interpreter for each thread. Of a larger one fewer interpreters share
         the threads, and photographs wait for each other: each interpreter packs the weights anew,
         which takes as many times the memory. A SavedModel is there once, for all threads.
-
-        Photographs of more than `max_pixels` are refused before a pixel is decoded.
 
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or
@@ -80,7 +74,6 @@ class Predictor:
         """
         self.facts = folder.facts
         self.version = folder.version
-        self.max_pixels = max_pixels
         is_litert = folder.facts["format"] != "savedmodel"
         runtime = "ai-edge-litert" if is_litert else "tensorflow"
         self.machine = {
@@ -141,7 +134,8 @@ class Predictor:
         """
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
-            _check_photograph(encoded, self.max_pixels)
+            if not encoded.startswith(SIGNATURES):
+                raise RefusedError(415, "the body is neither a JPEG nor a PNG")
             return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
@@ -206,28 +200,6 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
         )
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
-
-
-def _check_photograph(encoded: bytes, max_pixels: int) -> None:
-    """Let nothing reach a decoder but a JPEG or PNG of a decent size and few scans."""
-    if not encoded.startswith(SIGNATURES):
-        raise RefusedError(415, "the body is neither a JPEG nor a PNG")
-    # a thousandth of the time that the crop takes, which reads it again
-    try:
-        picture = open_picture(encoded)
-    except UnreadableImageError as error:
-        if isinstance(error.__cause__, Image.DecompressionBombError):
-            raise RefusedError(413, str(error)) from error
-        raise
-    width = picture.width
-    height = picture.height
-    if width * height > max_pixels or max(width, height) > MAX_SIDE:
-        raise RefusedError(
-            413,
-            f"{width} x {height} px are too many: send at most {max_pixels // 10**6} million",
-        )
-    if picture.num_scans > MAX_SCANS:
-        raise RefusedError(400, "a JPEG of too many scans")
 
 
 def _read_json(body: bytes) -> bytes:

@@ -15,8 +15,6 @@ from granian.server.embed import Server as Granian
 from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import ModelFolderError, read_folder
 
-# of a photograph: a 6,300 px square, which takes 240 MB while a PNG of it is decoded
-MAX_PIXELS = 40_000_000
 HEAD_S = 60  # granian's longest
 MAX_CONNECTIONS = 1024
 BUFFER_BYTES = 2**16  # of a connection, for a head, and for answers that nobody reads
@@ -125,8 +123,7 @@ def serve(
         ModelFolderError: there is no such model, or it cannot be served.
         DrError: nobody can listen there.
     """
-    # OpenCV reads both when it is imported; what is wrong with a picture is said to who sent it
-    os.environ["OPENCV_IO_MAX_IMAGE_PIXELS"] = str(MAX_PIXELS)
+    # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
     os.environ.setdefault(
         "OPENBLAS_NUM_THREADS", "1"
@@ -141,7 +138,7 @@ def serve(
     _limit_heap()
     cv2.setNumThreads(1)
     logging.basicConfig(format="%(message)s", level=logging.INFO)
-    predictor = Predictor(read_folder(model), threads, max_pixels=MAX_PIXELS)
+    predictor = Predictor(read_folder(model), threads)
     service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
     server = Server(service, build_app(service), host, port)
     for number in (signal.SIGTERM, signal.SIGINT):

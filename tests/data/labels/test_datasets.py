@@ -268,16 +268,6 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tmp_path):
     )
 
 
-def test_messidor_1_is_refused_with_the_reason(tmp_path):
-    """Its scale ends at 3 and means something else."""
-    names = (
-        "Base11/20051019_38557_0100_PP.tif Base11/Annotation_Base11.xls"
-        " Base12/Annotation_Base12.xls"
-    )
-    with pytest.raises(LabelTableError, match="0 to 3.*Messidor-2"):
-        read_labels(lay_out(tmp_path, {}, names))
-
-
 def test_idrid_numbers_overlap_between_its_folders(tmp_path):
     """The folder is part of the name; BOM, trailing blanks, empty columns and rows do no harm,
     other tasks neither.
@@ -310,14 +300,11 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
 
 def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
     """The sample's salt is public, so no other folder may pass for it."""
-    tables = {
-        "labels.csv": "image,patient,eye,grade\nimages/1_left.jpg,1,left,0\n",
-        "sample.json": "",
-    }
+    tables = {"labels.csv": "image,patient,eye,grade\nimages/1_left.jpg,1,left,0\n"}
     root = lay_out(tmp_path, tables, "images/1_left.jpg")
     assert (
         describe(root)["layout"] == "folder"
-        and describe(lay_out(root, {}, "circles.csv"))["layout"] == "sample"
+        and describe(lay_out(root, {}, "sample.json"))["layout"] == "sample"
     )
 
 
@@ -325,5 +312,5 @@ def test_the_documentation_names_every_data_set():
     """Those that can be used, by the first word of their layouts."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     words = re.sub(r"\W", "", "".join(page.read_text() for page in pages)).casefold()
-    names = {part.layout.split("_")[0] for part in read_parts() if not part.refusal}
+    names = {part.layout.split("_")[0] for part in read_parts()}
     assert [name for name in names - {"sample", "folder", "resized"} if name not in words] == []

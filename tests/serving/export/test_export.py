@@ -5,6 +5,7 @@ folders only.
 import json
 import os
 import shlex
+import shutil
 import tarfile
 
 import numpy as np
@@ -17,7 +18,7 @@ from dr_lib.serving.export.convert import FORMATS
 from dr_lib.serving.export.export import export_model, pack_folder
 from dr_lib.serving.export.gate import Labelled
 from dr_lib.serving.export.runtimes import open_runtime
-from dr_lib.serving.grader.folder import read_folder
+from dr_lib.serving.grader.folder import read_folder, write_folder
 from tests.serving.stand_in import build_network, draw_crops, write_model_folder
 
 
@@ -109,30 +110,20 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     assert gate["auc_difference"] is None and gate["forced"] and not gate["passes"]
 
 
-def test_too_few_photographs_are_told_before_a_conversion(
+def test_too_few_photographs_end_in_the_command_that_goes_on(
     source, small_sample, tmp_path, monkeypatch
 ):
-    """How many there are, how many it takes in all by this split, and the command that goes on.
-
-    By hand: 10 of 32 for testing; 30 are those of 32 * 30 / 10 = 96.
-    """
+    """10 of 32 are in the test split."""
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
-    asked = [
-        "export",
-        str(source),
-        "--data",
-        str(small_sample),
-        "--out",
-        str(tmp_path / "exported"),
-    ]
+    facts = read_folder(source).facts | {"split_sha256": ""}
+    model = write_folder(shutil.copytree(source, tmp_path / "model"), "model.keras", facts).path
+    asked = ["export", str(model), "--data", str(small_sample), "--format", "litert_float32"]
+    asked += ["--out", str(tmp_path / "exported")]
     monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
     said = CliRunner().invoke(main, asked).output
-    assert said.startswith(
-        "Error: 10 of 32 photographs are in the test split, 30 or more can decide"
-    )
-    assert "about 96 photographs in all; to write the formats in spite of it: " in said
+    assert "refused: 10 labelled photographs cannot decide: give 30 or more" in said
     assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
-    assert not (tmp_path / "exported").exists()
+    assert list((tmp_path / "exported").iterdir()) == []
 
 
 def test_photographs_of_another_split_do_not_judge_a_model(network, labelled, tmp_path):

@@ -9,13 +9,11 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.photograph.decode import MAX_PIXELS
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import read_folder, write_folder
 from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.untrained import export_untrained
 from tests.serving.driver import draw_photograph, encode
 
 
@@ -57,9 +55,7 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
         "c.jpeg",
         "d.tif",
     ]
-    answer = Predictor(read_folder(served_folder), 1, max_pixels=MAX_PIXELS)(
-        (photographs / "a.jpg").read_bytes()
-    )
+    answer = Predictor(read_folder(served_folder), 1)((photographs / "a.jpg").read_bytes())
     assert (
         int(rows[0]["most_probable_grade"]) == answer["most_probable_grade"]
         and rows[0]["fundus"] == answer["fundus"]["status"]
@@ -76,7 +72,7 @@ def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_
     probabilities, and show it.
     """
     model = read_folder(served_folder)
-    answer = Predictor(model, 1, max_pixels=MAX_PIXELS).grade(photographs / "a.jpg")
+    answer = Predictor(model, 1).grade(photographs / "a.jpg")
     suspected = answer["probability_referable"]
     for threshold, is_referable in ((suspected + 1e-6, False), (suspected - 1e-6, True)):
         copy = shutil.copytree(served_folder, tmp_path / f"model-{is_referable}")
@@ -91,7 +87,7 @@ def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_
         assert not {"grade", "referable"} & (set(row) | set(answer))
 
 
-def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_path):
+def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_path):
     """Its photographs are no pictures without a grade: the same command, the disk back, grades
     them.
     """
@@ -105,46 +101,21 @@ def test_a_disk_that_went_away_leaves_no_row(served_folder, photographs, tmp_pat
             progress=lambda *_: photographs.rename(tmp_path / "away"),
         )
     (tmp_path / "away").rename(photographs)
-    assert len(read_rows(out)) == 1
-    grade_files(folder, [photographs], out)
-    assert [row["error"] for row in read_rows(out)].count("") == 3
-
-
-def test_it_goes_on_where_it_was_stopped(served_folder, photographs, tmp_path):
-    """Each row is on the disk before the next; of a table cut in a row the whole rows are kept,
-    the rest is graded.
-    """
-    folder = read_folder(served_folder)
-    out = tmp_path / "grades.csv"
-    on_disk = []
-    grade_files(
-        folder, [photographs], out, progress=lambda *_: on_disk.append(len(read_rows(out)))
-    )
-    assert on_disk == [1, 2, 3, 4]
-    lines = out.read_bytes().splitlines(keepends=True)
-    lines[1] = lines[1].replace(b"ok", b"kept")
-    out.write_bytes(b"".join(lines)[: -len(lines[-1]) - 9])
+    assert not out.exists()
     reasons = grade_files(folder, [photographs], out, workers=2)
-    assert out.read_bytes() == b"".join(lines) and reasons.total() == 1
+    assert reasons.total() == 1 and [row["error"] for row in read_rows(out)].count("") == 3
 
 
 def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
-    """Another model's table, another table, a photograph and an empty one stay as they are."""
+    """A table, a photograph and an empty one stay as they are."""
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
     grade_files(folder, [photographs / "a.jpg"], out)
-    other = export_untrained(tmp_path / "other", "small_cnn", 32, "litert_float32", seed=1)
-    (tmp_path / "labels.csv").write_text("image,grade\n")
     (photographs / "empty.jpg").write_bytes(b"")
-    for model, path, message in (
-        (other, out, "another model"),
-        (folder, tmp_path / "labels.csv", "other columns"),
-        (folder, photographs / "a.jpg", "no table"),
-        (folder, photographs / "empty.jpg", "no table"),
-    ):
+    for path in (out, photographs / "a.jpg", photographs / "empty.jpg"):
         before = path.read_bytes()
-        with pytest.raises(DrError, match=message):
-            grade_files(model, [photographs], path)
+        with pytest.raises(DrError, match="it is not overwritten"):
+            grade_files(folder, [photographs], path)
         assert path.read_bytes() == before
 
 
@@ -161,14 +132,12 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     with open("sparse.jpg", "wb") as file:
         file.truncate(5 * 2**30)
     names = [os.fsdecode(name) for name in sorted(os.listdir(b"."))]
-    grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
+    reasons = grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
+    assert reasons.total() == 3
     rows = {row["file"]: row["error"] for row in read_rows(tmp_path / "grades.csv")}
     listed = ["=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
     assert list(rows) == [f"{tmp_path}/{name}" for name in listed]  # begins with no =, + or -
     assert [bool(error) for error in rows.values()] == [False, False, True, True, True]
-    reasons = grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
-    assert reasons.total() == 3
-    assert len(read_rows(tmp_path / "grades.csv")) == 5
 
 
 def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):
@@ -237,15 +206,6 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
         # it may have grown since the model learned from it
         with pytest.raises(DrError, match=message):
             grade_prepared(model, small_sample, out)
-    # as a training leaves its predictions
-    learned = Prepared(small_sample).photographs.assign(split="test")
-    for side in ("train", "test"):
-        learned.loc[0, "split"] = side
-        learned.to_csv(folder.path.parent / "predictions.csv", index=False)
-        if side == "train":
-            with pytest.raises(DrError, match="learned from 1 image_id of these"):
-                grade_prepared(folder, small_sample, tmp_path / "seen.csv", is_external=True)
-    (folder.path.parent / "predictions.csv").unlink()
     grade_prepared(folder, small_sample, out, is_external=True)
     rows = read_rows(out)
     labels = Prepared(small_sample).photographs.set_index("image_id")
@@ -255,7 +215,7 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
     file = (
         photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]
     )  # the header is row 1
-    answer = Predictor(folder, 1, max_pixels=MAX_PIXELS).grade(file)
+    answer = Predictor(folder, 1).grade(file)
     assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
         answer["probabilities"], abs=1e-5
     )

@@ -18,7 +18,7 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
     answers = []
     for name in ("savedmodel", "litert_float32"):
         folder = export_untrained(tmp_path / name, "small_cnn", 48, name, seed=3)
-        predictor = Predictor(folder, 2, max_pixels=10**7)
+        predictor = Predictor(folder, 2)
         predictor.warm_up()
         answers.append(predictor(jpeg))
         for path in list_files(folder.artifact):
@@ -35,10 +35,6 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
             "litert_float32": "LiteRT model that this runtime",
         }[name]
         with pytest.raises(ModelFolderError, match=f"not a {kind} can run"):
-            Predictor(
-                write_folder(folder.path, folder.facts["artifact"], folder.facts),
-                1,
-                max_pixels=10**7,
-            )
+            Predictor(write_folder(folder.path, folder.facts["artifact"], folder.facts), 1)
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
     assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)

@@ -23,7 +23,6 @@ from dr_lib.hardware import probe
 from dr_lib.serving.grader.folder import read_folder
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.serving.server.server import MAX_PIXELS
 from tests.serving.driver import (
     call,
     draw_photograph,
@@ -57,7 +56,7 @@ class GatedPredictor(Predictor):
 @pytest.fixture(scope="module")
 def predictor(served_folder):
     """The model in this process, for as many threads as the server has."""
-    return Predictor(read_folder(served_folder), 2, max_pixels=MAX_PIXELS)
+    return Predictor(read_folder(served_folder), 2)
 
 
 def pack_json(encoded):
@@ -171,7 +170,7 @@ REFUSED = {
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", "application/json"),
     "UTF-16": (400, '{"image": "ÿ"}'.encode("utf-16"), "application/json"),
     "black": (422, draw_black(), "image/jpeg"),
-    "too long a side": (413, pack_png(40_000, 10, 10), "image/png"),
+    "too long a side": (400, pack_png(40_000, 10, 10), "image/png"),
 }
 
 

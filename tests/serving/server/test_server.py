@@ -144,7 +144,7 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
         ("model.tflite", {"image_size": 64}, "32 px"),
     ):
         with pytest.raises(ModelFolderError, match=message):
-            Predictor(write_folder(copy, artifact, facts | wrong), 1, max_pixels=10**6)
+            Predictor(write_folder(copy, artifact, facts | wrong), 1)
 
 
 @pytest.mark.parametrize(
