@@ -196,7 +196,7 @@ if is_synthetic:
 
 # %%
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.training import graders
+from dr_lib.training import models
 
 table = pd.DataFrame(
     {name: pd.Series(side.grade).value_counts() for name, side in trained.splits.items()},
@@ -204,7 +204,7 @@ table = pd.DataFrame(
 )
 table = table.fillna(0).astype(int)
 if weigh_grades:
-    table["weight in the loss"] = graders.weigh_grades(train.grade).round(2)
+    table["weight in the loss"] = models.weigh_grades(train.grade).round(2)
 table.set_axis(GRADES).rename_axis(kind)
 
 # %% [markdown]

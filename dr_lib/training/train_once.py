@@ -146,7 +146,12 @@ def train_once(
     device = activate(plan)
     if plan.num_machines > 1:
         device.check_alike({**work, "commit": commit})
-    setup = set_up(config, device, splits or load_splits(config, plan, prepared))
+    if not splits:
+        is_streamed = plan.input == "stream"
+        splits = {
+            name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
+        }
+    setup = set_up(config, device, splits)
 
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
@@ -217,20 +222,12 @@ def train_once(
     )
 
 
-def load_splits(
-    config: TrainingConfig, plan: Plan, prepared: Prepared
-) -> dict[str, Photographs]:
-    """Read the sides of a split, into memory or to be streamed, as the plan says."""
-    stream = plan.input == "stream"
-    return {name: prepared.load(name, config.image_size, stream=stream) for name in SIDES}
-
-
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:
     """Build and compile the network, and make the batches; see `train_once`."""
     import keras
 
     from dr_lib.data.prepared.batches import Batches
-    from dr_lib.training import fit, frozen, graders, models, resident
+    from dr_lib.training import fit, frozen, models, resident
 
     plan = device.plan
     batch_size = config.schedule.batch_size
@@ -244,33 +241,25 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
 
     keras.utils.set_random_seed(config.run_seed)
     with device.scope():
+        network = models.build_model(
+            config.model,
+            config.image_size,
+            task=config.task,
+            weights=config.weights,
+            augmentation=config.augmentation,
+            dropout=config.parts.dropout,
+            last_layer=config.parts.last_layer,
+            seed=config.run_seed,
+            synchronised=device.synchronised,
+        )
+        loss = "binary_crossentropy"
+        auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
         if is_grades:
-            network = graders.build_grader(
-                config.model,
-                config.image_size,
-                weights=config.weights,
-                augmentation=config.augmentation,
-                seed=config.run_seed,
-                synchronised=device.synchronised,
-            )
-            weights = (
-                graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
-            )
-            loss = graders.weighted_loss(weights)
-            auc = graders.ReferableAUC(1000, name="auc")
-        else:
-            network = models.build_model(
-                config.model,
-                config.image_size,
-                weights=config.weights,
-                augmentation=config.augmentation,
-                dropout=config.parts.dropout,
-                last_layer=config.parts.last_layer,
-                seed=config.run_seed,
-                synchronised=device.synchronised,
-            )
-            loss = "binary_crossentropy"
-            auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
+            weights = np.ones(5)
+            if config.weigh_grades:
+                weights = models.weigh_grades(targets["train"])
+            loss = models.weighted_loss(weights)
+            auc = models.ReferableAUC(1000, name="auc")
         model = network
         if config.parts.last_frozen:
             model, inputs, targets, linear_probe_auc = frozen.freeze(
