@@ -119,13 +119,13 @@ page.table(design, "design", "Factors and their levels.")
 # ## 3. Configure
 #
 # Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour,
-# with the day of the price; a price that is older than a year, or of unknown day, is called old.
+# with the day of the price.
 
 # %% [markdown] tags=["pt"]
 # ## 3. Configurar
 #
 # Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por
-# hora, com o dia do preço; um preço de mais de um ano, ou de dia desconhecido, é chamado de antigo.
+# hora, com o dia do preço.
 
 # %% tags=["report"]
 prices = [find_price(instance)] if instance else None
@@ -138,7 +138,7 @@ def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
 
 timed = price(timed)
 if timed["usd_per_hour"].notna().any():
-    billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]]
+    billed = timed[["environment", "usd_per_hour", "price_as_of"]]
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
     page.table(billed, "prices", "Prices by the hour, and of which day.")
 
