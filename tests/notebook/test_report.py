@@ -15,7 +15,7 @@ from nbconvert.filters import markdown2html
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
-from dr_lib.notebook.report import render, run_analysis, write_report
+from dr_lib.notebook.report import render, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
@@ -122,33 +122,6 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
         "rows",
     ]
     assert (tmp_path / "mine" / "report.html").read_text() == "yesterday"
-
-
-def test_a_report_takes_away_what_the_one_before_wrote(tmp_path):
-    """Not what somebody put there or changed since, nor what the new report is of."""
-    parameters = (
-        "names: str = ''  # to write\nsource: str = ''  # file\nout: str = ''  # folder"
-    )
-    cells = [
-        parameters,
-        "for name in names.split():\n    open(f'{out}/{name}', 'w').write(name)",
-    ]
-    cells = [nbformat.v4.new_code_cell(cell) for cell in cells]
-    cells[0].metadata["tags"] = ["parameters"]
-    kernel = {"kernelspec": {"name": "python3", "display_name": "", "language": "python"}}
-    path = tmp_path / "mine.ipynb"
-    out = tmp_path / "out"
-    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=kernel), path)
-    out.mkdir()
-    (out / "mine.csv").write_text("mine")
-    (tmp_path / "pooled.csv").write_text("pooled")
-    names = "card.md old.csv one.csv"
-    run_analysis(path, out, tmp_path, beside=[tmp_path / "pooled.csv"], names=names)
-    assert len(list(out.iterdir())) == 7
-    (out / "card.md").write_text("filled in")
-    run_analysis(path, out, tmp_path, names="one.csv", source=str(out / "pooled.csv"))
-    left = {"mine.csv", "card.md", "pooled.csv", "one.csv", "report.html", ".report.json"}
-    assert {file.name for file in out.iterdir()} == left
 
 
 def test_a_study_without_rows_has_no_report(tmp_path):
