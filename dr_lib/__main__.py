@@ -3,7 +3,6 @@
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -483,22 +482,18 @@ def evaluate(
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.notebook.report import run_analysis
 
-    pooled = out / "predictions.csv"
-    if folds and pooled.resolve() in [path.resolve() for path in predictions]:
-        raise click.ClickException(f"{pooled} is one of the folds: choose another --out")
-    with tempfile.TemporaryDirectory() as temporary:
-        if folds:
-            predictions = (pool_folds(predictions, Path(temporary)),)
+    if folds:
+        pool_folds(predictions)
+    else:
         read_predictions(*predictions)  # what is wrong with them is said at once
-        choice = {
-            "predictions": join_paths([path.resolve() for path in predictions]),
-            "lang": lang,
-            "private": str(private.resolve()) if private else "",
-            **dict(parameters),
-        }
-        beside = predictions if folds else ()
-        notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
-        page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
+    choice = {
+        "predictions": join_paths([path.resolve() for path in predictions]),
+        "folds": folds,
+        "lang": lang,
+        "private": str(private.resolve()) if private else "",
+        **dict(parameters),
+    }
+    page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
         " MODEL_CARD.md beside it"

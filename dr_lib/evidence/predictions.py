@@ -4,8 +4,10 @@ import csv
 import io
 import itertools
 import re
+import unicodedata
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +17,8 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.schema import (
     EXCLUDED,
-    FACTS,
-    KNOWN,
     OF_GRADES,
     OF_REFERABLE,
-    ORIGIN,
     REJECTED,
     SIDES,
 )
@@ -29,9 +28,48 @@ from dr_lib.files import read_csv
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
 NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
-READ = {*KNOWN, *FACTS, *ORIGIN, *NUMBERS, "visit"}
-ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
+ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 MAX_ROWS = 5  # named in a sentence
+EMPTY = ("nan", "na", "n/a", "none", "null", "nd", "-", "–")  # cells that say nothing
+COLUMNS = {  # what people call them, folded
+    "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
+    "patient_id": "patient patientid id_patient paciente id_paciente prontuario",
+    "split": "set particao divisao",
+    "eye": "olho laterality lateralidade",
+    "grade": "grau",
+    "referable": "encaminhavel",
+    OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
+    **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},
+    "gradable": "gradavel",
+    "reason": "motivo",
+    "visit": "visita",
+    "dataset": "base",
+    "model": "modelo",
+    "age": "idade",
+    "sex": "sexo gender genero",
+    "quality": "qualidade",
+}
+TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
+WORDS = {  # what people write in cells, folded, for what is read
+    "split": {
+        "train": "train training treino treinamento",
+        "validation": "validation valid val validacao",
+        "test": "test testing teste",
+        EXCLUDED: "excluded excluido excluida",
+        REJECTED: "rejected rejeitado rejeitada",
+    },
+    "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
+    "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
+    "grade": {
+        "0": "none no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
+        "1": "mild mild_npdr leve rdnp_leve",
+        "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
+        "3": "severe severe_npdr grave rdnp_grave",
+        "4": "proliferative pdr proliferativa rdp",
+    },
+    "referable": TRUTH,
+    "gradable": TRUTH,
+}
 
 
 class Predictions(NamedTuple):
@@ -55,12 +93,11 @@ class Predictions(NamedTuple):
         return frozenset(self.test["image_id"])
 
     @property
-    def has_grades(self) -> bool:
-        """Whether every test photograph has a true grade and probabilities of all five."""
+    def graded(self) -> pd.DataFrame:
+        """The test photographs that have a true grade and probabilities of all five."""
         columns = ["grade", "predicted_grade"]
-        return set(columns) <= set(self.test) and bool(
-            self.test[columns].notna().all(axis=None)
-        )
+        is_there = set(columns) <= set(self.test)
+        return self.test.dropna(subset=columns) if is_there else self.test[:0]
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
@@ -72,10 +109,11 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
-    subgroups.
+    subgroups. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
+    case, with or without accents.
 
     Args:
-        paths: CSV files, each of one model on one data set.
+        paths: CSV or XLSX files, each of one model on one data set.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -158,25 +196,22 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     return averaged
 
 
-def pool_folds(paths: Sequence[Path], out: Path) -> Path:
-    """Write the test photographs of all folds as one table, each by the model that had not seen it.
+def pool_folds(paths: Sequence[Path]) -> Predictions:
+    """Pool the test photographs of all folds, each as predicted by the model that had not seen it.
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of
-    several models: more than the mean of the folds' AUCs does. There are no validation rows, for
-    each photograph is some model's test. Columns that no evaluation reads stay behind: they may
-    name people.
+    several models: more than the mean of the folds' AUCs does. A column `fold` says whose each
+    photograph is; the validation rows are those of every fold, so a photograph is there in several
+    of them.
 
     Args:
         paths: predictions.csv of each fold, of one recipe.
-        out: folder to write.
-
-    Returns:
-        The path of its predictions.csv.
 
     Raises:
         DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    tables = [_read_one(Path(path)).table for path in paths]
+    folds = [_read_one(Path(path)) for path in paths]
+    tables = [fold.table for fold in folds]
     tested = [table[table["split"] == "test"] for table in tables]
     files = zip(paths, tested, strict=True)
     for (path, rows), (later, others) in itertools.combinations(files, 2):
@@ -184,26 +219,36 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
             raise DrError(
                 f"{later} and {path} test the same patients: they are no folds of one split"
             )
-    pooled = pd.concat(tested)
     used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
-    if missing := set(used) - set(pooled["image_id"]):
+    if missing := set(used) - set(pd.concat(tested)["image_id"]):
         raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
-    table = pd.concat([pooled, tables[0][~tables[0]["split"].isin(SIDES)]])
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "predictions.csv"
-    table[[column for column in table if column in READ]].to_csv(path, index=False)
-    return path
+    if len({fold.is_synthetic for fold in folds}) > 1:
+        raise DrError("synthetic photographs and real ones are not pooled")
+    table = _number(tested)
+    return folds[0]._replace(
+        table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
+        validation=_number([fold.validation for fold in folds]),
+        test=_number([fold.test for fold in folds]),
+        ungradable=_number([fold.ungradable for fold in folds]),
+        version=_find_only(table, "model_version"),
+    )
+
+
+def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
 def _read_one(path: Path) -> Predictions:
     name = path.name
-    table = _read_table(path)
+    table = read_table(path)
     for column in [column for column in NUMBERS if column in table]:
-        numbers = pd.to_numeric(table[column], errors="coerce")
-        is_bad = (table[column] != "") & ~np.isfinite(numbers)
-        _refuse(name, is_bad, f"{column} is no finite number, such as 0.93")
+        cells = table[column].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
+        numbers = pd.to_numeric(cells, errors="coerce")
+        is_bad = (cells != "") & ~np.isfinite(numbers)
+        words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
+        _refuse(name, is_bad, f"{column} has to be {words}")
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
@@ -238,18 +283,14 @@ def _read_one(path: Path) -> Predictions:
     )
 
 
-def _read_table(path: Path) -> pd.DataFrame:
-    """The cells of a file as text, by their line in it."""
-    if not path.is_file():
-        raise DrError(f"there is no file {path}")
-    try:
-        rows = read_csv(path, NUMBERS)
-    except (OSError, ValueError) as error:
-        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
-    header = rows.pop(min(rows)) if rows else []
-    repeated = [column for column, count in Counter(filter(None, header)).items() if count > 1]
-    if repeated:
-        raise DrError(f"{path.name} has more than one column {repeated[0]}")
+def read_table(path: Path) -> pd.DataFrame:
+    """The cells of a file as text, by their line in it, under our names and in our words."""
+    rows = _read_cells(path)
+    while len(rows) > 1 and sum(map(bool, rows[min(rows)])) < 4:  # a title
+        rows.pop(min(rows))
+    if not rows:
+        raise DrError(f"{path.name} is empty: it needs a header and a row for each photograph")
+    header = _name_columns(path.name, rows.pop(min(rows)))
     for line, row in rows.items():
         if len(row) > len(header):
             raise DrError(
@@ -264,10 +305,66 @@ def _read_table(path: Path) -> pd.DataFrame:
     if OF_REFERABLE not in table and not set(OF_GRADES) <= set(table):
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
-        raise DrError(f"{path.name} has no column {' and no column '.join(missing)}")
+        columns = " and no column ".join(missing)
+        raise DrError(f"{path.name} has no column {columns}: name it so in the header")
     if table.empty:
-        raise DrError(f"{path.name} has no rows")
+        raise DrError(f"{path.name} has no rows below the header: one for each photograph")
+    for column in table:
+        words = _list_words(WORDS.get(column, {}))
+        meant = {
+            cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
+            for cell in table[column].unique()
+        }
+        table[column] = table[column].map(meant)
+    if "age" in table:  # 64 anos
+        table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
     return table
+
+
+def _read_cells(path: Path) -> dict[int, list[str]]:
+    """The cells of each line that has any, by its number."""
+    if str(path).startswith(("http:/", "https:/")):
+        raise DrError(f"{path} is an address: download the file, and give its path")
+    if path.is_dir():
+        raise DrError(f"{path} is a folder: give the predictions.csv in it")
+    if not path.is_file():
+        raise DrError(f"there is no file {path}")
+    try:
+        if path.suffix.lower() != ".xlsx":
+            return read_csv(path)
+        sheet = pd.read_excel(path, header=None, dtype=str, na_filter=False)
+    except ImportError as error:
+        raise DrError(f"{path}: pip install openpyxl reads it, or save it as CSV") from error
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
+    rows = enumerate(sheet.apply(lambda cells: cells.str.strip()).to_numpy().tolist(), 1)
+    return {line: row for line, row in rows if any(row)}
+
+
+def fold_name(text: str) -> str:
+    """A name in small letters without accents, _ between its words: grau_de_rd."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return re.sub(r"[\W_]+", "_", plain).strip("_")
+
+
+def _name_columns(name: str, header: Sequence[str]) -> list[str]:
+    """Our names of the columns; one of ours goes before what people call it."""
+    words = _list_words(COLUMNS)
+    folded = [fold_name(column) for column in header]
+    named = [
+        column if words.get(column) in folded else words.get(column, column)
+        for column in folded
+    ]
+    for column, count in Counter(filter(None, named)).items():
+        if count > 1:
+            raise DrError(f"{name} has more than one column {column}: keep one of them")
+    return named
+
+
+def _list_words(words: Mapping[str, str]) -> dict[str, str]:
+    """Our word for each of people's."""
+    return {other: word for word, others in words.items() for other in others.split()}
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:
@@ -316,7 +413,7 @@ def _check_external(files: Sequence[Predictions]) -> None:
     for home, other in itertools.permutations(files, 2):
         learned = home.table[home.table["split"].isin(["train", "validation"])]
         for column in ("image_id", "patient_id"):
-            both = set(learned[column]) & set(other.test[column])
+            both = {*map(_fold_id, learned[column])} & {*map(_fold_id, other.test[column])}
             if both:
                 raise DrError(
                     f"{other.dataset}: {len(both)} {column} of its test rows stand among the"
@@ -394,6 +491,17 @@ def _is_outside(table: pd.DataFrame) -> pd.Series:
     return ((given < 0) | (given > 1)).any(axis=1)
 
 
+def _fold_id(name: str) -> str:
+    """An id as 7, 07, 7.0 and pt1, PT1 share it."""
+    return re.sub(r"(?<![\d.])0+(?=\d)|\.0+$", "", name.strip().casefold())
+
+
+def _is_alike(table: pd.DataFrame) -> pd.Series:
+    names = table["patient_id"]
+    folded = names.map({name: _fold_id(name) for name in names.unique()})
+    return names.groupby(folded).transform("nunique") > 1
+
+
 def _misses_sum(table: pd.DataFrame) -> pd.Series:
     summed = table[OF_GRADES[REFERABLE_FROM:]].sum(axis=1)
     is_known = table[OF_GRADES].notna().any(axis=1)
@@ -437,6 +545,12 @@ RULES = (
         "patient_id is empty",
     ),
     Rule(
+        ("patient_id",),
+        _is_alike,
+        "a patient_id differs from another in case or leading zeros alone: write one patient in one"
+        " way, and tell two apart by more",
+    ),
+    Rule(
         ("image_id",),
         lambda table: table["image_id"].duplicated(keep=False),
         "a photograph stands more than once: augmented copies and padding do not belong here",
@@ -456,7 +570,7 @@ RULES = (
         ),
         "grade and referable contradict each other: grades 2 to 4 are referable",
     ),
-    Rule((), _is_outside, "a probability lies outside 0 to 1"),
+    Rule((), _is_outside, "a probability lies outside 0 to 1: divide per cent by 100"),
     Rule(
         tuple(OF_GRADES),
         lambda table: table[OF_GRADES].isna().sum(axis=1).between(1, 4),
@@ -476,7 +590,7 @@ RULES = (
     Rule(
         (),
         lambda table: table[OF_REFERABLE].notna() & table["referable"].isna(),
-        "there is a probability and no label",
+        "there is a probability and no label: give grade or referable, or take the row out",
     ),
     Rule(
         (),

@@ -120,7 +120,7 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
 
     That number is n over the design effect, the variance between patients over the binomial one
     (Rao and Scott 1992, Biometrics 48); it is never above n. Where all are alike, which says
-    nothing of the variance, each patient is one.
+    nothing of the variance, each patient is one, as where each has one photograph.
 
     Args:
         success: (n,) truth values.
@@ -139,7 +139,7 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
         return Interval(np.nan, np.nan, np.nan, 0)
     share = success.mean()
     spread = (np.bincount(patient, success - share) ** 2).sum()
-    if spread > 1e-12 and num_patients > 1:
+    if spread > 1e-12 and 1 < num_patients < n:
         variance = num_patients / (num_patients - 1) * spread / n**2
         effective = min(n, share * (1 - share) / variance)
     else:
