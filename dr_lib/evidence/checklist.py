@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.predictions import Predictions
@@ -21,9 +20,9 @@ FILLED = "filled by this run"
 OPEN = "author must fill"
 NOT_APPLICABLE = "not applicable"
 NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
-NO_INTERVAL = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
 METHODS = (
-    "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net"
+    "AUC, average precision and Brier score on the logit scale with the variance between patients"
+    " (DeLong for clustered data), bootstrap over patients, Wilson with a design effect, net"
     " benefit"
 )
 
@@ -48,7 +47,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
     names_data = "dataset" in predictions.table
-    scores = [f"AUC {write_auc(summary.iloc[0])}"]
+    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
     ungradable = [f"excluded {images.get('ungradable', 0)}"]
     thresholds = crossed = outcome = severity = partition = recalibration = ""
     if len(points):
@@ -118,14 +117,6 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     }
 
 
-def write_auc(row: pd.Series, lang: str = "en", no_interval: str = NO_INTERVAL) -> str:
-    """An AUC with its interval, or of how many patients it is and why there is none."""
-    text = write_span(row, "auc", lang)
-    return (
-        text if np.isfinite(row["auc_low"]) else no_interval.format(text, row["num_patients"])
-    )
-
-
 def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
     """Fill what a run knows, and name what its author has to.
 
@@ -158,8 +149,7 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
     for _, row in table.iterrows():
         scores = []
         for name in names:
-            text = write_auc(row) if name == "auc" else write_span(row, name)
-            scores.append(f"{NAMES.get(name, name)} {text}")
+            scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
         texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
     return texts
 

@@ -78,24 +78,6 @@ def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
     return score
 
 
-def score_average_precision(positive: ArrayLike, probability: ArrayLike) -> Score:
-    """The mean over positives of the precision at the threshold that just finds them, as a function
-    of weights.
-
-    The area under the precision-recall curve without interpolation, as scikit-learn has it. Args as
-    for `score_auc`.
-    """
-    count = _count_by_probability(positive, probability)
-
-    def score(weights: np.ndarray) -> np.ndarray:
-        positives, negatives = (counts[..., ::-1] for counts in count(weights))
-        found = np.cumsum(positives, axis=-1)
-        precision = np.nan_to_num(_divide(found, found + np.cumsum(negatives, axis=-1)))
-        return _divide((positives * precision).sum(axis=-1), positives.sum(axis=-1))
-
-    return score
-
-
 def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
     """The sensitivity at each specificity, (draws, specificities), on the straight lines between
     thresholds.
