@@ -101,15 +101,16 @@ page.heading("How well does the model refer?", [names, counts], notice)
 #
 # What was offered, what could not be used and why, what is evaluated; reasons are counted as the
 # file words them. Fellow eyes are alike, so every interval below (95 %) is over patients: a
-# bootstrap that draws patients, or a closed form with the spread between them.
+# closed form with the spread between them, for AUC, average precision and Brier score on the logit
+# scale, or a bootstrap that draws patients.
 
 # %% [markdown] tags=["pt"]
 # ## Pacientes e retinografias
 #
 # As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos
 # são contados como o arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo
-# (95 %) é por paciente: um bootstrap que sorteia pacientes, ou uma fórmula com a variação entre
-# eles.
+# (95 %) é por paciente: uma fórmula com a variação entre eles, para AUC, precisão média e escore de
+# Brier na escala logit, ou um bootstrap que sorteia pacientes.
 
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
@@ -151,17 +152,17 @@ summary = evaluation.summarise(model)
 page.table(
     summary,
     "summary",
-    "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].",
+    "Scores over all thresholds [95 % interval].",
 )
-has_none = summary.filter(like="_low").isna().iloc[0]
-if has_none.drop("auc_delong_low").any():
-    page.note(
-        "A score that all samples of these patients share has no interval; it is not certain."
-    )
-if has_none["auc_delong_low"] and not has_none["auc_low"]:
-    page.note(
-        "DeLong's interval is not defined here: one of the two kinds has a single patient."
-    )
+few = ""
+if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
+    few = say(
+        "Too few patients: {} with referable photographs or with others. The bounds of the AUC are"
+        " those that hold for any score."
+    ).format(summary["rarer_patients"].iloc[0])
+    page.note(few)
+if summary.filter(like="_low").isna().iloc[0].any():
+    page.note("A score without an interval is not certain: these patients cannot bound it.")
 
 # %% tags=["report"]
 curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
@@ -430,12 +431,12 @@ import pandas as pd
 
 from dr_lib.processes import read_commit, shorten_commit
 
-sources = checklist.list_sources(paths)
+sources = [source for evaluated in models for source in evaluated.sources]
 version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
 commit = shorten_commit(read_commit(root))
 made_by = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {version}, commit {commit}"
 page.findings([f"{made_by}."])
-page.table(sources, "sources", "The files that were evaluated.")
+page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
 page.table(methods, "methods", "How each interval is computed.")
 if out:
@@ -445,8 +446,7 @@ if out:
 # ## What this shows
 
 # %% tags=["summary"]
-no_interval = say(checklist.NO_INTERVAL)
-auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
+auc = page.interval(summary.iloc[0], "auc")
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
@@ -468,9 +468,8 @@ if len(model.graded):
 elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
 for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
-    auc = checklist.write_auc(row, lang, no_interval)
-    sentences.append(words.format(row["tested_on"], row["model"], auc))
-sentences.append(say("The intervals (95 %) are over patients."))
+    sentences.append(words.format(row["tested_on"], row["model"], page.interval(row, "auc")))
+sentences.append(few or say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 
 # %% [markdown] tags=["en"]
@@ -479,8 +478,7 @@ page.findings(sentences)
 # One test split of one source says little about other cameras, graders and populations: evaluate
 # there, with the thresholds carried over. The intervals are those of the patients drawn; the spread
 # between trainings is not in them. Subgroups are looked at, not tested. Not a medical device.
-#
-# The interval of an AUC near 1, or of few patients, is too narrow: it holds the truth less often
+# An AUC near 1 rests on few errors: its interval is wide on purpose, and holds the truth more often
 # than its 95 % say.
 
 # %% [markdown] tags=["pt"]
@@ -489,6 +487,5 @@ page.findings(sentences)
 # Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
 # os mesmos limiares. Os intervalos são os dos pacientes sorteados; a variação entre treinamentos
 # não está neles. Subgrupos são observados, não testados. Não é um dispositivo médico.
-#
-# O intervalo de uma AUC perto de 1, ou de poucos pacientes, é estreito demais: contém a verdade
-# menos vezes do que seus 95 % dizem.
+# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito, e contém a verdade
+# mais vezes do que seus 95 % dizem.

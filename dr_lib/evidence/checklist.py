@@ -7,30 +7,30 @@ card has the sections of Mitchell et al. 2019 (Model Cards for Model Reporting).
 the guidelines' own say more. Aligned, not certified.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.evaluation import find_worse_eyes, hide_few
-from dr_lib.evidence.predictions import Predictions, read_table
+from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
-from dr_lib.statistics.bootstrap import bootstrap_patients
+from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 
 FILLED = "filled by this run"
 OPEN = "author must fill"
 UNKNOWN = "unknown"  # the file does not say
 NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
-NO_INTERVAL = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
-DRAWS = "percentiles of {resamples} draws of patients, seed {seed}"
-DRAWS = DRAWS.format(**bootstrap_patients.__kwdefaults__)
 METHODS = {  # of the intervals, 95 %, over patients
-    "AUC, average precision, Brier score, kappa, differences, net benefit, curves": DRAWS,
-    "AUC, DeLong": "placements added up by patient (DeLong et al. 1988, Obuchowski 1997)",
+    "AUC, average precision, Brier score": (
+        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997)"
+    ),
+    "kappa, differences, net benefit, curves": (
+        f"percentiles of draws of patients, seed 0: {MAX_DRAWS}, of more than"
+        f" {MAX_WEIGHTS // MAX_DRAWS} photographs {MAX_WEIGHTS} over their number"
+    ),
     "sensitivity, specificity, predictive values, shares": (
         "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
     ),
@@ -69,7 +69,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     images = counts["num_images"]
     worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
-    scores = [f"AUC {write_auc(summary.iloc[0])}"]
+    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
     ungradable = [f"excluded {_write_few(images.get('ungradable', 0))}"]
     thresholds = crossed = outcome = severity = partition = recalibration = ""
     if len(points):
@@ -148,14 +148,6 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     }
 
 
-def write_auc(row: pd.Series, lang: str = "en", no_interval: str = NO_INTERVAL) -> str:
-    """An AUC with its interval, or of how many patients it is and why there is none."""
-    text = write_span(row, "auc", lang)
-    return (
-        text if np.isfinite(row["auc_low"]) else no_interval.format(text, row["num_patients"])
-    )
-
-
 def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
     """Fill what a run knows, and name what its author has to.
 
@@ -172,29 +164,18 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
     text = items["fact"].map(lambda fact: facts.get(fact, ""))
     is_filled = text.str.contains(r"\d")
     return items[["guideline", "item", "topic"]].assign(
-        status=np.where(is_filled, FILLED, OPEN), text=text.where(is_filled, "")
+        status=is_filled.map({True: FILLED, False: OPEN}), text=text.where(is_filled, "")
     )
 
 
-def list_sources(paths: Sequence[Path]) -> pd.DataFrame:
-    """The files of an evaluation: `file`, `rows`, `sha256`."""
-    return pd.DataFrame(
-        {
-            "file": [path.name for path in paths],
-            "rows": [len(read_table(path)) for path in paths],
-            "sha256": [hashlib.sha256(path.read_bytes()).hexdigest() for path in paths],
-        }
-    )
-
-
-def write_readme(sources: pd.DataFrame, made_by: str) -> str:
+def write_readme(sources: Sequence[Source], made_by: str) -> str:
     """What stands beside the tables: the files that they are of, the methods of the intervals.
 
     Args:
-        sources: of `list_sources`.
+        sources: of the predictions.
         made_by: date, version and commit.
     """
-    files = [f"- {escape(' '.join(map(str, row)))}" for row in sources.itertuples(index=False)]
+    files = [f"- {escape(' '.join(map(str, row)))}" for row in sources]
     methods = [f"- {names}: {method}" for names, method in METHODS.items()]
     parts = [
         "# Tables of an evaluation",
@@ -220,8 +201,7 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
     for _, row in table.iterrows():
         scores = []
         for name in names:
-            text = write_auc(row) if name == "auc" else write_span(row, name)
-            scores.append(f"{NAMES.get(name, name)} {text}")
+            scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
         texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
     return texts
 

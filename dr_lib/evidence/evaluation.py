@@ -17,8 +17,6 @@ from dr_lib.evidence.predictions import SUBGROUPS, Predictions, fold_name
 from dr_lib.statistics.bootstrap import (
     Score,
     bootstrap_patients,
-    score_auc,
-    score_average_precision,
     score_kappa,
     score_roc,
     score_shares,
@@ -30,9 +28,13 @@ from dr_lib.statistics.calibration import (
     to_logit,
 )
 from dr_lib.statistics.clustered import (
+    MIN_PATIENTS,
     at_prevalence,
+    auc_difference,
+    auc_interval,
+    average_precision_interval,
+    brier_interval,
     choose_threshold,
-    delong_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -42,15 +44,13 @@ POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
 AGES = (40, 60)  # years, where bands begin
-# with and without disease: smaller subgroups are not scored, thresholds of fewer doubted
-MIN_PATIENTS = 10
 FEW = 5  # patients; a smaller count may name one
 MAX_LEVELS = 20  # of a subgroup: names of people have more
 SEVERE_FROM = 3  # the first grade that threatens sight
 # of the decision curve: a miss is 19 to 1 times a needless referral
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)
 SPECIFICITIES = np.linspace(1, 0, 101)
-CELLS = np.linspace(0, 1, 41)  # of probabilities, from edge to edge
+CELLS = np.linspace(0, 1, 26)  # of probabilities, from edge to edge
 ABSTAINED = np.linspace(0, 0.5, 11)
 STAGES = {  # of the flow: the side of the split
     "offered": "",
@@ -101,10 +101,10 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     """One row: photographs, patients, prevalence, and what each score of the whole range is.
 
     Returns:
-        `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap),
-        `auc_delong`, `average_precision`, `brier`; with grades `kappa` (quadratic weights) and
-        `grade_accuracy`. Bounds are NaN where all draws of patients have the same score, as of a
-        perfect model.
+        `model`, `num_images`, `num_patients`, `num_referable`, `rarer_patients` (with or
+        without the disease), `prevalence`, `auc`, `average_precision`, `brier`; with grades `kappa`
+        (quadratic weights) and `grade_accuracy`. Bounds of kappa are NaN where all draws of
+        patients have the same, as of a perfect model.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
@@ -120,11 +120,11 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
         "num_images": len(test),
         "num_patients": test["patient_id"].nunique(),
         "num_referable": int(y.sum()),
+        "rarer_patients": min(len(np.unique(patient[kind])) for kind in (y, ~y)),
         "prevalence": proportion_interval(y, patient),
-        "auc": bootstrap_patients(score_auc(y, p), patient),
-        "auc_delong": delong_interval(y, p, patient),
-        "average_precision": bootstrap_patients(score_average_precision(y, p), patient),
-        "brier": bootstrap_patients(score_shares((p - y) ** 2), patient),
+        "auc": auc_interval(y, p, patient),
+        "average_precision": average_precision_interval(y, p, patient),
+        "brier": brier_interval(y, p, patient),
         "kappa": kappa,
         "grade_accuracy": accuracy,
     }
@@ -236,7 +236,7 @@ def compare_data_sets(
     rows = []
     for model, own, home in zip(models, points, is_home, strict=True):
         y, p, patient = _unpack(model.test)
-        auc = bootstrap_patients(score_auc(y, p), patient)
+        auc = auc_interval(y, p, patient)
         for at in _measure(model.test, own) or [dict.fromkeys(AT, np.nan)]:
             row = {
                 "model": model.name,
@@ -364,7 +364,7 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
             "observed": y.mean(),
             "intercept": intercept,
             "slope": slope,
-            "brier": bootstrap_patients(score_shares((probability - y) ** 2), patient),
+            "brier": brier_interval(y, probability, patient),
         }
         rows.append(row)
         curve = smooth_calibration(y, probability, patient, middle)
@@ -406,10 +406,16 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
         `gain`, the model's net benefit less that of the better of the two, in the same draws.
     """
     y, p, patient = _unpack(predictions.test)
-    value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
+    odds = THRESHOLDS / (1 - THRESHOLDS)
+    value = np.where(y[:, None], 1, -odds)
     benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
     recalibrated = recalibrate(predictions)
-    everybody = score_shares(value)
+    if recalibrated is not None:
+        recalibrated = ((recalibrated[:, None] >= THRESHOLDS) * value).mean(axis=0)
+    referable = score_shares(y)
+
+    def everybody(weights: np.ndarray) -> np.ndarray:
+        return np.multiply.outer(referable(weights), 1 + odds) - odds
 
     def gain(weights: np.ndarray) -> np.ndarray:
         return benefit(weights) - np.maximum(everybody(weights), 0)
@@ -418,11 +424,7 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     curve = {
         "threshold": THRESHOLDS,
         "net_benefit": benefit(once),
-        "recalibrated": (
-            np.nan
-            if recalibrated is None
-            else ((recalibrated[:, None] >= THRESHOLDS) * value).mean(axis=0)
-        ),
+        "recalibrated": recalibrated,
         "refer_all": everybody(once),
     }
     return pd.DataFrame(curve | bootstrap_patients(gain, patient).columns("gain"))
@@ -464,7 +466,7 @@ def split_subgroups(
             auc = sensitivity = specificity = None
             num_diseased = len(np.unique(patient[y]))
             if min(num_diseased, len(np.unique(patient[~y]))) >= MIN_PATIENTS:
-                auc = bootstrap_patients(score_auc(y, p), patient)
+                auc = auc_interval(y, p, patient)
                 if len(points):
                     called = p >= find_thresholds(part, points, points["point"].iloc[0])
                     sensitivity = proportion_interval(called[y], patient[y])
@@ -582,8 +584,8 @@ def compare_models(
         points: of each, its own.
 
     Returns:
-        A row per further `model`: `reference`, and the differences `delta_auc` (bootstrap),
-        `delta_auc_delong`, at each one's own point of high sensitivity `delta_sensitivity` and
+        A row per further `model`: `reference`, and the differences `delta_auc`, at each one's
+        own point of high sensitivity `delta_sensitivity` and
         `delta_specificity`, and with grades `delta_kappa`.
     """
     reference = models[0]
@@ -599,10 +601,6 @@ def compare_models(
             continue
         theirs = other.test.set_index("image_id").loc[ours.index]
         q = _unpack(theirs).p
-        delong = delong_interval(y, [p, q], patient)
-        auc = subtract(score_auc(y, q), score_auc(y, p))
-        if np.isnan(delong.low):  # one of the AUCs is 0 or 1, or a kind has a single patient
-            auc = auc._replace(low=np.nan, high=np.nan)
         sensitivity = specificity = kappa = None
         if len(theirs_at) and len(points[0]):
             called = [
@@ -622,8 +620,7 @@ def compare_models(
         row = {
             "model": other.name,
             "reference": reference.name,
-            "delta_auc": auc,
-            "delta_auc_delong": delong,
+            "delta_auc": auc_difference(y, [p, q], patient),
             "delta_sensitivity": sensitivity,
             "delta_specificity": specificity,
             "delta_kappa": kappa,
@@ -714,7 +711,7 @@ def _unpack(table: pd.DataFrame) -> Eyes:
 def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
     """A table of rows: three columns for an interval, none for None.
 
-    Where no draw of patients changes a score, it has no bounds: an AUC of 1 would be 1 [1, 1], of
+    Where no draw of patients changes a score, it has no bounds: a kappa of 1 would be 1 [1, 1], of
     three patients too.
     """
     lines = []

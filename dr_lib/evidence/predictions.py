@@ -1,6 +1,7 @@
 """predictions.csv: read anybody's, and refuse what would make an evaluation false."""
 
 import csv
+import hashlib
 import io
 import itertools
 import re
@@ -72,6 +73,14 @@ WORDS = {  # what people write in cells, folded, for what is read
 }
 
 
+class Source(NamedTuple):
+    """A file that predictions are from."""
+
+    file: str  # its name
+    rows: int
+    sha256: str
+
+
 class Predictions(NamedTuple):
     """One model's predictions: tables of one row per photograph."""
 
@@ -86,6 +95,7 @@ class Predictions(NamedTuple):
     # of the model: the same on several data sets; empty where the file does not say
     version: str = ""
     dataset: str = ""  # what the photographs are from
+    sources: tuple[Source, ...] = ()
 
     @property
     def photographs(self) -> frozenset[str]:
@@ -185,6 +195,7 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
         ensemble = same[0]._replace(
             name=f"ensemble of {len(same)}: {', '.join(networks)}",
             version=" ".join(sorted(p.version for p in same)).strip(),
+            sources=_list_sources(same),
             validation=_average([p.validation for p in same], "validation"),
             test=_average([p.test for p in same], "test"),
         )
@@ -233,7 +244,12 @@ def pool_folds(paths: Sequence[Path]) -> Predictions:
         test=_number([fold.test for fold in folds]),
         ungradable=_number([fold.ungradable for fold in folds]),
         version=_find_only(table, "model_version"),
+        sources=_list_sources(folds),
     )
+
+
+def _list_sources(found: Sequence[Predictions]) -> tuple[Source, ...]:
+    return tuple(source for predictions in found for source in predictions.sources)
 
 
 def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
@@ -242,7 +258,7 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 def _read_one(path: Path) -> Predictions:
     name = path.name
-    table = read_table(path)
+    table = _read_table(path)
     for column in [column for column in NUMBERS if column in table]:
         cells = table[column].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
         numbers = pd.to_numeric(cells, errors="coerce")
@@ -280,10 +296,11 @@ def _read_one(path: Path) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
+        sources=(Source(name, len(table), hashlib.sha256(path.read_bytes()).hexdigest()),),
     )
 
 
-def read_table(path: Path) -> pd.DataFrame:
+def _read_table(path: Path) -> pd.DataFrame:
     """The cells of a file as text, by their line in it, under our names and in our words."""
     rows = _read_cells(path)
     while len(rows) > 1 and sum(map(bool, rows[min(rows)])) < 4:  # a title

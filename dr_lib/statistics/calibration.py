@@ -69,22 +69,26 @@ def smooth_calibration(
     patients, at the bandwidth of all. NaN outside the probabilities that there are.
     """
     positive, probability, grid = map(np.asarray, (positive, probability, grid))
-    away = probability[:, None] - grid
-    width = np.sort(np.abs(away), axis=0)[int(SPAN * len(away) + 1e-10) - 1]
-    near = np.clip(1 - np.abs(away / np.maximum(width, NEAR)) ** 3, 0, None) ** 3
+    patient = np.unique(patient_id, return_inverse=True)[1]
     is_inside = (probability.min() <= grid) & (grid <= probability.max())
-    terms = [near, near * away, near * away**2]
-    terms += [terms[0] * positive[:, None], terms[1] * positive[:, None]]
+    sums = np.empty((5, patient.max() + 1, len(grid)))
+    for place, middle in enumerate(grid):
+        away = probability - middle
+        nearest = int(SPAN * len(away) + 1e-10) - 1
+        width = max(np.partition(np.abs(away), nearest)[nearest], NEAR)
+        near = np.clip(1 - np.abs(away / width) ** 3, 0, None) ** 3
+        terms = (near, near * away, near * away**2, near * positive, near * away * positive)
+        sums[:, :, place] = [np.bincount(patient, term) for term in terms]
 
     def score(weights: np.ndarray) -> np.ndarray:
-        s0, s1, s2, t0, t1 = (weights @ term for term in terms)
+        s0, s1, s2, t0, t1 = weights @ sums
         spread = s0 * s2 - s1**2
         with np.errstate(invalid="ignore", divide="ignore"):
             line = (s2 * t0 - s1 * t1) / spread
             share = np.where(spread > NEAR * s0**2, line, t0 / s0)
         return np.where(is_inside, np.clip(share, 0, 1), np.nan)
 
-    return bootstrap_patients(score, patient_id)
+    return bootstrap_patients(score, np.arange(patient.max() + 1))
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:

@@ -16,7 +16,7 @@ from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.hardware import Device, Plan, activate, machines, probe
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
+from dr_lib.statistics.clustered import auc_interval
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
@@ -59,7 +59,7 @@ class Trained:
     # of test and, where there is one, validation: (n, 1) or (n, 5)
     probabilities: dict[str, np.ndarray]
     scores: dict[str, float]  # of the test split
-    # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    # of referable disease on the test split, over patients: fellow eyes are dependent
     auc: Interval
 
     @property
@@ -336,5 +336,4 @@ def evaluate(
         scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
     else:
         scores = metrics.score(test.referable, referable["test"], threshold)
-    auc = score_auc(test.referable, referable["test"])
-    return scores, bootstrap_patients(auc, test.patient_id, seed=config.run_seed)
+    return scores, auc_interval(test.referable, referable["test"], test.patient_id)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import checklist, evaluation
+from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
@@ -42,7 +42,7 @@ def find_sentences() -> set[str]:
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
-    sentences |= {*page.WORDINGS.values(), *page.VERDICTS, checklist.NO_INTERVAL}
+    sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
     sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
     sentences |= {*evaluation.ERRORS, *EXCLUSIONS.values(), "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
