@@ -736,6 +736,18 @@ def export(
     is_flag=True,
     help="the model learned from no photograph of this prepared folder",
 )
+@click.option(
+    "--by-patient",
+    is_flag=True,
+    help="also one answer per person, PATIENT_left.jpg and PATIENT_right.jpg, beside the CSV",
+)
+@click.option(
+    "--sep",
+    default=",",
+    show_default=True,
+    type=click.Choice([",", ";"]),
+    help="between cells; ; with decimal commas for Excel in Brazil",
+)
 def predict(
     model: Path,
     images: tuple[Path, ...],
@@ -744,6 +756,8 @@ def predict(
     data_dir: Path | None,
     split: str,
     external: bool,
+    by_patient: bool,
+    sep: str,
 ) -> None:
     """Grade photographs, files or folders of them, with an exported model; again, to go on or to
     grade more.
@@ -752,7 +766,7 @@ def predict(
     model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
-    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
+    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared, refer_patients
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
         if data_dir:
@@ -775,6 +789,7 @@ def predict(
         data_dir=data_dir,
         split=split,
         workers=workers,
+        sep=sep,
         progress=_bar("grading"),
     )
     click.echo(f"wrote {out}; {graded.reasons.total()} photographs could not be graded")
@@ -790,6 +805,17 @@ def predict(
             f"whether the model learned from {number} of them is not known, so the grades say"
             " nothing of its accuracy: --data with the prepared folder that it learned from, and"
             " another --out, marks them"
+        )
+    if by_patient:
+        counts = refer_patients(out, sep)["answer"].value_counts()
+        num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))
+        click.echo(
+            f"{counts.sum()} patients: {num_referred} to refer, {num_open} to grade by hand."
+            " This is not a medical device."
+        )
+        click.echo(
+            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
+            " pessoa. Isto não é um dispositivo médico."
         )
 
 

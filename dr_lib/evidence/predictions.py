@@ -351,7 +351,9 @@ def _read_cells(path: Path) -> dict[int, list[str]]:
             return read_csv(path)
         sheet = pd.read_excel(path, header=None, dtype=str, na_filter=False)
     except ImportError as error:
-        raise DrError(f"{path}: pip install openpyxl reads it, or save it as CSV") from error
+        raise DrError(
+            f"{path} needs the package openpyxl: add it, or save it as CSV"
+        ) from error
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
     rows = enumerate(sheet.apply(lambda cells: cells.str.strip()).to_numpy().tolist(), 1)

@@ -459,7 +459,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "eye.xlsx",
             b"PK no sheet",
-            "eye.xlsx cannot be read: save it as|pip install openpyxl",
+            "eye.xlsx cannot be read: save it as|needs the package openpyxl",
         ),
         (
             "none.csv",

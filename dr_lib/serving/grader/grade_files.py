@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import PICTURES, find_files
 from dr_lib.data.labels.near_duplicates import is_copy, perceptual_hash
 from dr_lib.data.photograph.decode import MAX_PIXELS
@@ -32,6 +33,11 @@ MANY = 100  # photographs; fewer are graded sooner than other processes have sta
 LINE_END = b"\r\n"  # of CSV, RFC 4180
 UNKNOWN = "unknown"  # whether a photograph is in the training; else yes or no
 LEARNED = ("train", "validation")  # sides that a model learns from
+ENCODINGS = {
+    ",": "utf-8",
+    ";": "utf-8-sig",
+}  # Excel takes UTF-8 without a mark for something else
+ANSWERS = ("no referral", "grade by hand", "refer")  # the later one goes before
 
 
 class Graded(NamedTuple):
@@ -49,6 +55,7 @@ def grade_files(
     data_dir: Path | None = None,
     split: str = "split.csv",
     workers: int | None = None,
+    sep: str = ",",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Graded:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
@@ -68,6 +75,8 @@ def grade_files(
             else it is unknown.
         split: file name of the split table by which it learned.
         workers: processes; by default one per core where there are many photographs.
+        sep: between cells; with a semicolon numbers have decimal commas, as Excel in Brazil opens
+            them.
         progress: called with the numbers done and in all.
     """
     learned = _read_learned(folder, data_dir, split)
@@ -88,7 +97,7 @@ def grade_files(
     writing = lock(out.with_name(f".{out.name}.lock"))
     if writing is None:
         raise DrError(f"another predict writes {out}: wait for its end, or name another file")
-    kept = _read_kept(out, columns, folder.version)
+    kept = _read_kept(out, columns, folder.version, sep)
     if learned is not None and any(row["in_training"] == UNKNOWN for row in kept.values()):
         raise DrError(
             f"{out} has rows of which it is not known whether they are in_training: name another"
@@ -101,16 +110,16 @@ def grade_files(
     grade = partial(_grade, folder.path, folder.version)
     with (
         writing,
-        out.open("a", newline="", encoding="utf-8") as table,
+        out.open("a", newline="", encoding=ENCODINGS[sep]) as table,
         map_over(workers) as pool,
     ):
-        writer = csv.DictWriter(table, columns)
+        writer = csv.DictWriter(table, columns, delimiter=sep)
         if not table.tell():
             writer.writeheader()
         for done, (row, shown) in enumerate(pool(grade, todo), len(files) - len(todo) + 1):
             if shown and learned is not None:
                 row["in_training"] = "yes" if is_copy(shown, learned) else "no"
-            writer.writerow(row)
+            writer.writerow({name: _write_cell(cell, sep) for name, cell in row.items()})
             table.flush()
             rows.append(row)
             progress(done, len(files))
@@ -118,6 +127,44 @@ def grade_files(
         Counter(re.sub(r"\d+", "...", row["error"]) for row in rows if row["error"]),
         Counter(row["in_training"] for row in rows if row["in_training"]),
     )
+
+
+def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
+    """Write one answer per person beside a table of grades, as NAME.patients.csv.
+
+    A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg; a photograph
+    of another name is a person of its own.
+
+    Returns:
+        A row per `patient` (with the folder): `num_photographs`, `num_not_graded`, the largest
+        `probability_referable`, the `threshold`, and the `answer`: refer if one photograph reaches
+        it, else grade by hand if one could not be graded, else no referral.
+    """
+    decimal = "," if sep == ";" else "."
+    table = pd.read_csv(grades, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    names = read_names(table["file"])["patient"]
+    folders = table["file"].map(os.path.dirname)
+    answers = table["referable_at_threshold"].map({True: 2, False: 0, "True": 2, "False": 0})
+    patients = (
+        table.assign(
+            patient=(folders + "/" + names).where(names != "", table["file"]),
+            answer=answers.fillna(1).astype(int),
+            is_not_graded=answers.isna(),
+        )
+        .groupby("patient", sort=False)
+        .agg(
+            num_photographs=("file", "size"),
+            num_not_graded=("is_not_graded", "sum"),
+            probability_referable=("probability_referable", "max"),
+            threshold=("threshold", "max"),
+            answer=("answer", "max"),
+        )
+        .reset_index()
+    )
+    patients["answer"] = patients["answer"].map(dict(enumerate(ANSWERS)))
+    path = grades.with_name(f"{grades.stem}.patients.csv")
+    patients.to_csv(path, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    return patients
 
 
 def grade_prepared(
@@ -263,14 +310,20 @@ def _write_name(file: Path) -> str:
     return str(file).encode("utf-8", "backslashreplace").decode()
 
 
-def _read_kept(out: Path, columns: list[str], version: str) -> dict[str, dict[str, str]]:
+def _write_cell(cell: object, sep: str) -> object:
+    return str(cell).replace(".", ",") if sep == ";" and isinstance(cell, float) else cell
+
+
+def _read_kept(
+    out: Path, columns: list[str], version: str, sep: str
+) -> dict[str, dict[str, str]]:
     """The rows of the table by file; one that was not finished is cut off."""
     if out.suffix.lower() in PICTURES or (out.exists() and not out.is_file()):
         raise DrError(f"{out} is no table: name a CSV file for the grades")
     if not out.exists():
         return {}
     content = out.read_bytes()
-    header = ",".join(columns).encode() + LINE_END
+    header = sep.join(columns).encode(ENCODINGS[sep]) + LINE_END
     whole = content[: content.rfind(LINE_END) + len(LINE_END)] if LINE_END in content else b""
     # a kill may come while the header is written
     if not whole.startswith(header) and not header.startswith(content):
@@ -278,7 +331,8 @@ def _read_kept(out: Path, columns: list[str], version: str) -> dict[str, dict[st
             f"{out} is there and has other columns: name another file, it is not overwritten"
         )
     try:
-        rows = list(csv.DictReader(io.StringIO(whole.decode(), newline="")))
+        text = io.StringIO(whole.decode(ENCODINGS[sep]), newline="")
+        rows = list(csv.DictReader(text, delimiter=sep))
     except UnicodeDecodeError as error:
         raise DrError(
             f"{out} was saved anew, not in UTF-8: name another file, it is not overwritten"
