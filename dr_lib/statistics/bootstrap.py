@@ -61,44 +61,24 @@ def bootstrap_patients(
     return Interval(score(np.ones(len(patient))), low, high, num_patients)
 
 
-def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
-    """The area under the ROC curve as a function of weights.
-
-    It is the share of (positive, negative) pairs in the right order, ties counting half (Mann and
-    Whitney 1947).
-
-    Args:
-        positive: (n,) whether the condition is present.
-        probability: (n,) finite, larger where the condition is likelier.
-    """
-    count = _count_by_probability(positive, probability)
-
-    def score(weights: np.ndarray) -> np.ndarray:
-        positives, negatives = count(weights)
-        below = np.cumsum(negatives, axis=-1) - negatives / 2
-        return _divide(
-            (positives * below).sum(axis=-1), positives.sum(axis=-1) * negatives.sum(axis=-1)
-        )
-
-    return score
-
-
 def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
     """The sensitivity at each specificity, (draws, specificities), on the straight lines between
     thresholds.
 
-    Args as for `score_auc`; specificity: (k,) descending from 1.
+    Args:
+        positive: (n,) whether the condition is present.
+        probability: (n,) finite, larger where the condition is likelier.
+        specificity: (k,) descending from 1.
     """
-    count = _count_by_probability(positive, probability)
+    order = np.argsort(probability, kind="stable")[::-1]
+    ends = np.append(np.flatnonzero(np.diff(np.asarray(probability)[order])), len(order) - 1)
+    positive = np.asarray(positive, dtype=bool)[order]
     false_alarms = 1 - np.asarray(specificity)
 
     def score(weights: np.ndarray) -> np.ndarray:
-        found, alarms = (
-            np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights))
-        )
-        found, alarms = (
-            np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms)
-        )
+        weights = np.atleast_2d(weights)[:, order]
+        found = _count_share(weights * positive, ends)
+        alarms = _count_share(weights * ~positive, ends)
         return np.array(
             [np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)]
         )
@@ -143,23 +123,10 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     return score
 
 
-def _count_by_probability(
-    positive: ArrayLike, probability: ArrayLike
-) -> Callable[[np.ndarray], tuple]:
-    """Weights of the positives and of the negatives at each distinct probability, in ascending
-    order.
-    """
-    order = np.argsort(probability, kind="stable")
-    starts = np.flatnonzero(np.diff(np.asarray(probability)[order], prepend=-np.inf))
-    positive = np.asarray(positive, dtype=bool)[order]
-
-    def count(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        weights = weights[..., order]
-        return tuple(
-            np.add.reduceat(weights * kind, starts, axis=-1) for kind in (positive, ~positive)
-        )
-
-    return count
+def _count_share(weights: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The share of the weights up to each end, from 0 on."""
+    shares = np.cumsum(weights, axis=-1)[:, ends]
+    return np.insert(_divide(shares, shares[:, -1:]), 0, 0, axis=-1)
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
