@@ -8,7 +8,8 @@ import re
 import unicodedata
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -271,9 +272,7 @@ def _read_one(path: Path) -> Predictions:
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
             _refuse(name, is_bad, f"{column} has to be {words}")
-    for rule in RULES:
-        if set(rule.columns) <= set(table):
-            _refuse(name, rule.is_bad(table), rule.words)
+    _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
     test = table[is_test & is_usable]
@@ -484,14 +483,6 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-class Rule(NamedTuple):
-    """What no row may be: a mask over a table that has these columns, and the words."""
-
-    columns: tuple[str, ...]
-    is_bad: Callable[[pd.DataFrame], pd.Series]
-    words: str
-
-
 def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
     """A DrError that names the first rows for which something is wrong."""
     rows = [str(row) for row in is_bad.index[is_bad]]
@@ -501,54 +492,91 @@ def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
         raise DrError(f"{name}, row{'s' if rows[1:] else ''} {named}{more}: {words}")
 
 
-def _is_gradable(table: pd.DataFrame) -> pd.Series:
-    return table.get("gradable", pd.Series(1, table.index)) != 0
-
-
-def _is_outside(table: pd.DataFrame) -> pd.Series:
-    given = table[[column for column in (OF_REFERABLE, *OF_GRADES) if column in table]]
-    return ((given < 0) | (given > 1)).any(axis=1)
-
-
 def _fold_id(name: str) -> str:
     """An id as 7, 07, 7.0 and pt1, PT1 share it."""
     return re.sub(r"(?<![\d.])0+(?=\d)|\.0+$", "", name.strip().casefold())
 
 
-def _is_alike(table: pd.DataFrame) -> pd.Series:
-    names = table["patient_id"]
-    folded = names.map({name: _fold_id(name) for name in names.unique()})
-    return names.groupby(folded).transform("nunique") > 1
+def _check_rows(name: str, table: pd.DataFrame) -> None:
+    """Refuse what no row may be, in one sentence each."""
+    refuse = partial(_refuse, name)
+    patient = table["patient_id"]
+    p = table[OF_REFERABLE]
+    side = table["split"]
+    refuse(table["image_id"] == "", "image_id is empty")
+    refuse((patient == "") & (side != REJECTED), "patient_id is empty")
+    refuse(
+        _count_in(table, patient.map(_fold_id), "patient_id") > 1,
+        "a patient_id differs from another in case or leading zeros alone: write one patient in one"
+        " way, and tell two apart by more",
+    )
+    refuse(
+        table["image_id"].duplicated(keep=False),
+        "a photograph stands more than once: augmented copies and padding do not belong here",
+    )
+    is_synthetic = table.get("data_kind", side) == "synthetic"
+    refuse(
+        is_synthetic & ~is_synthetic.all(),
+        "synthetic photographs are not pooled with real ones",
+    )
+    grade = table.get("grade", pd.Series(np.nan, table.index))
+    refuse(
+        grade.notna() & ((grade >= REFERABLE_FROM) != (table["referable"] == 1)),
+        "grade and referable contradict each other: grades 2 to 4 are referable",
+    )
+    five = table.reindex(columns=OF_GRADES)
+    given = five.assign(p=p)
+    refuse(
+        ((given < 0) | (given > 1)).any(axis=1),
+        "a probability lies outside 0 to 1: divide per cent by 100",
+    )
+    refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
+    total = five.sum(axis=1, min_count=1)
+    refuse((total - 1).abs() > ROUNDING, "the five probabilities do not add up to 1")
+    refuse(
+        (five[OF_GRADES[REFERABLE_FROM:]].sum(axis=1, min_count=1) - p).abs() > ROUNDING,
+        "probability_referable is not the sum of probability_2 to probability_4",
+    )
+    is_asked = side.isin(["validation", "test"]) & _is_gradable(table)
+    refuse(
+        is_asked & p.isna() & (table.get("reason", "") == ""),
+        "there is no probability: give one, or why not in the column reason",
+    )
+    refuse(
+        p.notna() & table["referable"].isna(),
+        "there is a probability and no label: give grade or referable, or take the row out",
+    )
+    refuse(
+        (side == "train") & p.notna(),
+        "these are predictions of training photographs, which no evaluation may hold",
+    )
+    used = table[side.isin(SIDES)]
+    leak = "stands in two splits: what was learned leaks into the evaluation"
+    for column, whose in (("patient_id", "a patient"), ("group", GROUP)):
+        if column in used:
+            named = used[used[column] != ""]
+            is_crossing = _count_in(named, named[column], "split") > 1
+            refuse(is_crossing, f"{whose} {leak}")
+    if "eye" in used:
+        eyes = used[(used["eye"] != "") & used["referable"].notna()]
+        keys = [eyes[name] for name in ("patient_id", "eye", "visit") if name in eyes]
+        label = "grade" if "grade" in eyes else "referable"
+        refuse(
+            _count_in(eyes, keys, label) > 1,
+            "an eye of a patient has two labels: name the visits in a column visit, or keep one",
+        )
 
 
-def _misses_sum(table: pd.DataFrame) -> pd.Series:
-    summed = table[OF_GRADES[REFERABLE_FROM:]].sum(axis=1)
-    is_known = table[OF_GRADES].notna().any(axis=1)
-    return is_known & ((summed - table[OF_REFERABLE]).abs() > ROUNDING)
+def _count_in(table: pd.DataFrame, keys, column: str) -> pd.Series:
+    """How many values of a column the rows of each group have, by row."""
+    return table.groupby(keys)[column].transform("nunique")
 
 
-def _is_bare(table: pd.DataFrame) -> pd.Series:
-    is_asked = table["split"].isin(["validation", "test"]) & table[OF_REFERABLE].isna()
-    return is_asked & (table.get("reason", "") == "") & _is_gradable(table)
+def _is_gradable(table: pd.DataFrame) -> pd.Series:
+    return table.get("gradable", pd.Series(1, table.index)) != 0
 
 
-def _is_on_two_sides(column: str) -> Callable[[pd.DataFrame], pd.Series]:
-    def is_bad(table: pd.DataFrame) -> pd.Series:
-        used = table[table["split"].isin(SIDES) & (table[column] != "")]
-        is_crossing = used.groupby(column)["split"].transform("nunique") > 1
-        return is_crossing.reindex(table.index, fill_value=False)
-
-    return is_bad
-
-
-def _has_two_labels(table: pd.DataFrame) -> pd.Series:
-    label = "grade" if "grade" in table else "referable"
-    eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
-    keys = [column for column in ("patient_id", "eye", "visit") if column in table]
-    is_double = eyes.groupby(keys)[label].transform("nunique") > 1
-    return is_double.reindex(table.index, fill_value=False)
-
-
+GROUP = "a group of patients who share a picture"
 ALLOWED = {  # the values of a column where it is not empty, and their words
     "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
     "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),
@@ -556,80 +584,3 @@ ALLOWED = {  # the values of a column where it is not empty, and their words
     "referable": ((0, 1), "0 or 1"),
     "gradable": ((0, 1), "0 or 1"),
 }
-RULES = (
-    Rule(("image_id",), lambda table: table["image_id"] == "", "image_id is empty"),
-    Rule(
-        ("patient_id",),
-        lambda table: (table["patient_id"] == "") & (table["split"] != REJECTED),
-        "patient_id is empty",
-    ),
-    Rule(
-        ("patient_id",),
-        _is_alike,
-        "a patient_id differs from another in case or leading zeros alone: write one patient in one"
-        " way, and tell two apart by more",
-    ),
-    Rule(
-        ("image_id",),
-        lambda table: table["image_id"].duplicated(keep=False),
-        "a photograph stands more than once: augmented copies and padding do not belong here",
-    ),
-    Rule(
-        ("data_kind",),
-        lambda table: (
-            (table["data_kind"] == "synthetic") & (table["data_kind"] != "synthetic").any()
-        ),
-        "synthetic photographs are not pooled with real ones",
-    ),
-    Rule(
-        ("grade", "referable"),
-        lambda table: (
-            table["grade"].notna()
-            & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
-        ),
-        "grade and referable contradict each other: grades 2 to 4 are referable",
-    ),
-    Rule((), _is_outside, "a probability lies outside 0 to 1: divide per cent by 100"),
-    Rule(
-        tuple(OF_GRADES),
-        lambda table: table[OF_GRADES].isna().sum(axis=1).between(1, 4),
-        "one of the five probabilities is missing",
-    ),
-    Rule(
-        tuple(OF_GRADES),
-        lambda table: (table[OF_GRADES].sum(axis=1, min_count=1) - 1).abs() > ROUNDING,
-        "the five probabilities do not add up to 1",
-    ),
-    Rule(
-        tuple(OF_GRADES),
-        _misses_sum,
-        "probability_referable is not the sum of probability_2 to probability_4",
-    ),
-    Rule((), _is_bare, "there is no probability: give one, or why not in the column reason"),
-    Rule(
-        (),
-        lambda table: table[OF_REFERABLE].notna() & table["referable"].isna(),
-        "there is a probability and no label: give grade or referable, or take the row out",
-    ),
-    Rule(
-        (),
-        lambda table: (table["split"] == "train") & table[OF_REFERABLE].notna(),
-        "these are predictions of training photographs, which no evaluation may hold",
-    ),
-    Rule(
-        ("patient_id",),
-        _is_on_two_sides("patient_id"),
-        "a patient stands in two splits: what was learned leaks into the evaluation",
-    ),
-    Rule(
-        ("group",),
-        _is_on_two_sides("group"),
-        "a group of patients who share a picture stands in two splits: what was learned leaks into"
-        " the evaluation",
-    ),
-    Rule(
-        ("eye",),
-        _has_two_labels,
-        "an eye of a patient has two labels: name the visits in a column visit, or keep one",
-    ),
-)
