@@ -217,8 +217,9 @@ for axis, metric in zip(axes, ("loss", "auc"), strict=True):
 
 # %% [markdown]
 # The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test
-# split is only looked at. The interval is a bootstrap over patients, for fellow eyes are not
-# independent.
+# split is only looked at. The interval is over patients, for fellow eyes are not
+# independent, and on the logit scale; with fewer than ten patients of a kind it is the one that
+# holds for any score.
 
 # %%
 bounds = {"auc, lower bound": auc.low, "auc, upper bound": auc.high}

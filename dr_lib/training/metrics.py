@@ -8,7 +8,7 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.statistics import clustered
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
+from dr_lib.statistics.clustered import auc_interval
 from dr_lib.statistics.intervals import Interval
 
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
@@ -19,7 +19,6 @@ def score_sides(
     probabilities: Mapping[str, np.ndarray],
     *,
     task: str,
-    seed: int,
 ) -> tuple[dict[str, float], Interval]:
     """Scores of the test split at a threshold from the validation split, and its AUC with an
     interval.
@@ -38,8 +37,7 @@ def score_sides(
         scores = score_grades(test.grade, probabilities["test"], threshold)
     else:
         scores = score(test.referable, referable["test"], threshold)
-    auc = score_auc(test.referable, referable["test"])
-    return scores, bootstrap_patients(auc, test.patient_id, seed=seed)
+    return scores, auc_interval(test.referable, referable["test"], test.patient_id)
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:

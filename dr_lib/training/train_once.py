@@ -55,7 +55,7 @@ class Trained:
     # of test and, where there is one, validation: (n, 1) or (n, 5)
     probabilities: dict[str, np.ndarray]
     scores: dict[str, float]  # of the test split
-    # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    # of referable disease on the test split, over patients: fellow eyes are dependent
     auc: Interval
 
     @property
@@ -203,9 +203,7 @@ def train_once(
         ]
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
-    scores, auc = metrics.score_sides(
-        setup.splits, probabilities, task=config.task, seed=config.run_seed
-    )
+    scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
     return Trained(
         config=config,
         setup=setup,
