@@ -94,9 +94,13 @@ def cloud(house, tmp_path, monkeypatch) -> Cloud:
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     monkeypatch.setattr("sys.executable", str(put_stand_ins(tmp_path / "bin")))
     monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
-    for module in ("colab", "kaggle", "session"):
-        monkeypatch.setattr(f"dr_lib.runs.remote.{module}.RETRY_S", 0.0)
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.LISTENED_S", 0.5)
+    monkeypatch.setattr("dr_lib.runs.remote.colab.WATCHED_S", 10.0)
+    monkeypatch.setattr("dr_lib.runs.remote.client.PAUSE_S", 0.1)
+    for name in ("client.PATIENCE_S", "session.HURRY_S", "kaggle.READY_S"):
+        monkeypatch.setattr(f"dr_lib.runs.remote.{name}", 3.0)
     return Cloud(tmp_path / "cloud", house)
 
 

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -171,8 +173,32 @@ class Handler(BaseHTTPRequestHandler):
         self._send(200, b"{}")
 
     def do_GET(self) -> None:  # noqa: D102
+        if "/logs/stream/" in self.path:
+            self._follow(self.server.scripts.get(self.path.rpartition("/")[2]))
+            return
         _, slug, name = self.path.split("/")
         self._send(200, (self.server.home / slug / "working" / name).read_bytes())
+
+    def _follow(self, script: Script | None) -> None:
+        """Send what a script prints as it comes, or the log of one that has ended."""
+        if not script or script.state != "RUNNING":
+            log = script.read_log() if script else '{"code": 404}'
+            self._send(200 if script else 404, log.encode())
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        sent = 0
+        self.close_connection = True
+        with suppress(OSError):  # the client goes when it wants
+            while script.state == "RUNNING":
+                entries = json.loads(script.read_log())
+                for entry in entries[sent:]:
+                    self.wfile.write(f"data: {json.dumps(entry)}\n\n".encode())
+                sent = len(entries)
+                self.wfile.flush()
+                time.sleep(0.1)
+            self.wfile.write(b"data: END_OF_LOG\n\n")
 
     def log_message(self, *arguments: object) -> None:  # noqa: D102
         pass
