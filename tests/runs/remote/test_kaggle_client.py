@@ -9,23 +9,9 @@ import pytest
 
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import write_study
-from tests.runs.remote.conftest import Cloud
+from tests.runs.remote.conftest import Cloud, put_kaggle
 from tests.runs.remote.kaggle_service import KaggleService
 
-CLIENT = """\
-#!{python}
-import os
-import sys
-
-os.environ |= {{"HOME": {home!r}, "KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "none"}}
-from kagglesdk import kaggle_env
-
-kaggle_env._env_to_endpoint[kaggle_env.KaggleEnv.PROD] = {address!r}
-from kaggle.cli import main
-
-sys.argv[0] = "kaggle"
-main()
-"""
 pytestmark = pytest.mark.slow
 
 
@@ -37,9 +23,8 @@ def service(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> KaggleS
         monkeypatch.setattr(f"dr_lib.runs.remote.{name}", 20.0)
     server = KaggleService(tmp_path / "kaggle")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    text = CLIENT.format(python=clients, home=str(tmp_path), address=server.address)
-    (tmp_path / "bin" / "kaggle").write_text(text)
-    yield server
+    with put_kaggle(clients, tmp_path / "bin", server.address):
+        yield server
     for script in server.scripts.values():
         script.end()
     server.shutdown()
