@@ -50,6 +50,10 @@ class Situation(NamedTuple):
         others = pair[side] if self.others is None else self.others
         return [pair[side], *[others] * (self.num_cells - 1)]
 
+    def list_bases(self) -> np.ndarray:
+        """The mean time of each cell of the last side."""
+        return np.geomspace(1, 1 if self.every_cell else 15, self.num_cells)
+
     def count_sides(self) -> int:
         """How many sides the statistic has."""
         return 1 if self.statistic == "mean" else 2
@@ -72,7 +76,7 @@ def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Genera
             effects[place] = rng.lognormal(-(sigma**2) / 2, sigma, n)
         cells = []
         for base, truth, variation in zip(
-            np.geomspace(1, 15, situation.num_cells),
+            situation.list_bases(),
             truths,
             situation.list_variations(side),
             strict=True,
@@ -88,9 +92,7 @@ def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Genera
 
 def make_claim(situation: Situation, relation: str, distance: float) -> Claim:
     """A claim whose bound the truth is so far inside of, or outside where negative."""
-    bases = np.geomspace(1, 15, situation.num_cells)
-    if situation.every_cell:
-        bases = bases[:1]
+    bases = situation.list_bases()
     truth = situation.scale
     if situation.statistic == "mean":
         truth *= bases.mean()

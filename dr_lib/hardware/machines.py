@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; else it is the only one.
+    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; else it is alone.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.

@@ -77,9 +77,7 @@ def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
 
 def name_boot(hardware, k) -> str:
     """The k-th boot of a machine."""
-    return (
-        f"{hardware.get('instance_type', hardware['platform'])} {hardware['accelerator']} {k}"
-    )
+    return f"{'/'.join(map(str, hardware.values()))} {k}"
 
 
 def train_referable(seconds, hardware, **columns) -> pd.DataFrame:
