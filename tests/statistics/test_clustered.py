@@ -198,7 +198,7 @@ def test_few_patients_and_perfect_scores_have_exact_bounds(copies):
 
 def test_an_auc_that_few_errors_lower_has_a_wide_interval():
     """Two of 30 patients with the condition lie below 6 of 30 others: AUC 74 / 75. The logit bound
-    of DeLong's variance alone is 0.935; that of 28 in 30 patients right, 0.779 (Clopper and Pearson).
+    of DeLong's variance alone is 0.935; that of 28 in 30 patients right, 0.779 (Clopper, Pearson).
     """
     positive = np.repeat([1, 0], 30)
     score = np.r_[np.full(28, 2.0), 0.5, 0.5, np.arange(30) > 23]
