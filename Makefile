@@ -90,7 +90,8 @@ bench: .venv/more ## measured comparisons
 	$(BIN)/python tests/bench_server.py 2>/dev/null
 	$(BIN)/python tests/bench_cuda.py 2>/dev/null
 	$(BIN)/python tests/bench_verdicts.py 2>/dev/null
-	$(BIN)/python tests/bench_evaluation.py 2>/dev/null
+	$(BIN)/python tests/bench_intervals.py 2>/dev/null
+	$(BIN)/python tests/bench_remote.py 2>/dev/null
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -423,21 +422,17 @@ def evaluate(
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.notebook.report import run_analysis
 
-    pooled = out / "predictions.csv"
-    if folds and pooled.resolve() in [path.resolve() for path in predictions]:
-        raise click.ClickException(f"{pooled} is one of the folds: choose another --out")
-    with tempfile.TemporaryDirectory() as temporary:
-        if folds:
-            predictions = (pool_folds(predictions, Path(temporary)),)
+    if folds:
+        pool_folds(predictions)
+    else:
         read_predictions(*predictions)  # what is wrong with them is said at once
-        choice = {
-            "predictions": join_paths([path.resolve() for path in predictions]),
-            "lang": lang,
-            **dict(parameters),
-        }
-        beside = predictions if folds else ()
-        notebook = ROOT / "notebooks" / "12_evaluate.ipynb"
-        page = run_analysis(notebook, out, ROOT, beside=beside, **choice)
+    choice = {
+        "predictions": join_paths([path.resolve() for path in predictions]),
+        "folds": folds,
+        "lang": lang,
+        **dict(parameters),
+    }
+    page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
         " MODEL_CARD.md beside it"
@@ -451,7 +446,7 @@ def evaluate(
     "bills",
     type=POSITIVE,
     multiple=True,
-    help="USD paid for paper C's runs; of each folder, where there are several",
+    help="USD paid for all of paper C's runs; repeatable, each for as many of them",
 )
 @click.option(
     "--allow",
@@ -490,7 +485,7 @@ def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> N
             unlike.append(f"paper {name}: {error}")
             continue
         if bills and name == "C":
-            selection = selection._replace(timed=add_bills(selection, bills, folders))
+            selection = selection._replace(timed=add_bills(selection, bills))
         tables.append(list_claims(judge_claims(name, selection)))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
@@ -639,12 +634,26 @@ def export(
     is_flag=True,
     help="the model learned from no photograph of this prepared folder",
 )
+@click.option(
+    "--by-patient",
+    is_flag=True,
+    help="also one answer per person, PATIENT_left.jpg and PATIENT_right.jpg, beside the CSV",
+)
+@click.option(
+    "--sep",
+    default=",",
+    show_default=True,
+    type=click.Choice([",", ";"]),
+    help="between cells; ; with decimal commas for Excel in Brazil",
+)
 def predict(
     model: Path,
     images: tuple[Path, ...],
     out: Path,
     workers: int | None,
     external: bool,
+    by_patient: bool,
+    sep: str,
 ) -> None:
     """Grade photographs, files or folders of them, with an exported model.
 
@@ -652,7 +661,7 @@ def predict(
     model will do.
     """
     from dr_lib.serving.grader.folder import read_folder
-    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
+    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared, refer_patients
 
     if len(images) == 1 and (images[0] / "manifest.json").is_file():
         grade_prepared(
@@ -664,11 +673,27 @@ def predict(
         )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
     reasons = grade_files(
-        read_folder(model), images, out, workers=workers, progress=_bar("grading")
+        read_folder(model),
+        images,
+        out,
+        workers=workers,
+        sep=sep,
+        progress=_bar("grading"),
     )
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
+    if by_patient:
+        counts = refer_patients(out, sep)["answer"].value_counts()
+        num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))
+        click.echo(
+            f"{counts.sum()} patients: {num_referred} to refer, {num_open} to grade by hand."
+            " This is not a medical device."
+        )
+        click.echo(
+            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
+            " pessoa. Isto não é um dispositivo médico."
+        )
 
 
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})

@@ -21,6 +21,8 @@ try:
 except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
+DELIMITERS = ",;\t|"  # of cells
+
 
 @contextmanager
 def replace(path: Path) -> Iterator[Path]:
@@ -60,8 +62,8 @@ def write_json(path: Path, content: Any) -> None:
 
 
 def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
-    """Read a CSV as spreadsheets write it: with commas, or semicolons as in Brazil, and perhaps a
-    byte order mark.
+    """Read a CSV as spreadsheets write it: between commas, semicolons as in Brazil, tabs or bars,
+    perhaps below a byte order mark, `sep=;` or a title.
 
     Returns:
         The cells of each line that has any, without blanks around them, by its number; the first
@@ -72,9 +74,15 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
         OSError: it cannot be read.
         ValueError: it is no CSV in UTF-8.
     """
-    lines = path.read_text(encoding="utf-8-sig").splitlines()
-    header = lines[0] if lines else ""
-    delimiter = ";" if ";" in header and "," not in header else ","
+    lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
+    # a title has hardly two delimiters
+    header = next(
+        (line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1), lines[0]
+    )
+    delimiter = max(DELIMITERS, key=header.count)
+    if lines[0].lower().startswith("sep="):
+        delimiter = lines[0][4:5] or delimiter
+        lines[0] = ""  # lines keep their numbers
     reader = csv.reader(lines, delimiter=delimiter)
     try:
         rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)

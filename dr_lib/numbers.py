@@ -41,14 +41,18 @@ def write_interval(
 
     A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
     value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
+    Shares have three decimals, 0.850 [0.800, 1.000], where these tell the bounds apart.
     """
     text = "∞" if value == np.inf and np.isfinite(low) else write_number(value, lang, form)
     if not (np.isfinite(low) or np.isfinite(high)) or low == high:
         return text
-    lower = write_number(low, lang, form)
+    is_bound = not 0 < low < value / 1000 or not np.isfinite(value)
+    is_share = -1 <= low <= value <= high <= 1 and high - low > 0.002 and is_bound
+    is_told = round(value, 9) in (0, 1) or 0.001 <= abs(value) <= 0.9995
+    if not form and is_share and is_told:
+        return write_interval(value, low, high, lang, "{:.3f}")
+    lower = write_number(low, lang, form) if is_bound else "0"
     upper = write_number(high, lang, form)
-    if 0 < low < value / 1000 and np.isfinite(value):
-        lower = "0"
     if high == np.inf or high > 1e6 * max(abs(value), 1):
         upper = "∞"
     comma = "; " if lang == "pt" else ", "

@@ -114,6 +114,17 @@ if len(modes := compare_modes(selection)):
 else:
     print("one mode only: run notebook 10 with another, and allow mode")
 
+# %% [markdown]
+# Several machines that shared each batch: how many times as fast as the fewest of them, and at what
+# price.
+
+# %% tags=["report"]
+from dr_lib.evidence.training_time import compare_machines
+from dr_lib.runs.prices import price_runs
+
+machines = compare_machines(price_runs(selection.timed))
+page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
+
 # %% tags=["report"]
 if published:
     judged = page.judge("A", selection)

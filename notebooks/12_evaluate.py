@@ -17,12 +17,14 @@
 # what is evaluated
 predictions: str = ""  # predictions.csv, or several between commas; empty: the latest here
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
+folds: bool = False  # the files are the folds of one recipe, pool their test photographs
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
 thresholds: str = ""  # two thresholds frozen elsewhere, between commas
 # report
 prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
+subgroups: str = ""  # further columns of the predictions to form groups by, between commas
 num_errors: int = 10  # of the worst errors of each kind to list
 private: str = ""  # folder for what names files or patients, empty for OUT.private
 lang: str = "en"  # of the report, en or pt
@@ -53,6 +55,7 @@ setup.set_up(root, "statsmodels")
 from dr_lib.evidence.predictions import (
     average_sets,
     group_by_photographs,
+    pool_folds,
     read_predictions,
     split_paths,
 )
@@ -79,14 +82,14 @@ from dr_lib.evidence import evaluation
 from dr_lib.figures.page import Page
 from dr_lib.figures.style import SAMPLE
 
-models = read_predictions(*paths)
+models = [pool_folds(paths)] if folds else read_predictions(*paths)
 models = average_sets(models) if ensemble else models
 model = models[0]
 page = Page(out, lang)
 say = page.say
 names = "; ".join(dict.fromkeys(m.name for m in models))
-counts = say("{} photographs of {} patients")
-counts = counts.format(len(model.test), model.test["patient_id"].nunique())
+counts = say("{} patients, {} photographs")
+counts = counts.format(model.test["patient_id"].nunique(), len(model.test))
 print(f"{names}; {counts}")
 
 # %% tags=["summary"]
@@ -94,19 +97,20 @@ notice = SAMPLE if model.is_synthetic else ""
 page.heading("How well does the model refer?", [names, counts], notice)
 
 # %% [markdown] tags=["en"]
-# ## Photographs and patients
+# ## Patients and photographs
 #
 # What was offered, what could not be used and why, what is evaluated; reasons are counted as the
 # file words them. Fellow eyes are alike, so every interval below (95 %) is over patients: a
-# bootstrap that draws patients, or a closed form with the spread between them.
+# closed form with the spread between them, for AUC, average precision and Brier score on the logit
+# scale, or a bootstrap that draws patients.
 
 # %% [markdown] tags=["pt"]
-# ## Retinografias e pacientes
+# ## Pacientes e retinografias
 #
 # As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos
 # são contados como o arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo
-# (95 %) é por paciente: um bootstrap que sorteia pacientes, ou uma fórmula com a variação entre
-# eles.
+# (95 %) é por paciente: uma fórmula com a variação entre eles, para AUC, precisão média e escore de
+# Brier na escala logit, ou um bootstrap que sorteia pacientes.
 
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
@@ -115,7 +119,7 @@ flow = evaluation.count_flow(model)
 page.figure(
     figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated."
 )
-page.table(flow, "flow", "Photographs and patients of each stage.")
+page.table(flow.loc[:, (flow != "").any()], "flow", "Patients and photographs of each stage.")
 
 # %% [markdown] tags=["en"]
 # ## Discrimination
@@ -133,38 +137,37 @@ page.table(flow, "flow", "Photographs and patients of each stage.")
 # pontos.
 
 # %%
-shares = [float(share) for share in str(prevalence).split(",") if share.strip()]
-frozen = [float(threshold) for threshold in thresholds.split(",") if threshold.strip()]
+shares = evaluation.read_shares("prevalence", prevalence)
+frozen = evaluation.read_shares("thresholds", thresholds)
 points = evaluation.freeze_points(
     models, sensitivity=sensitivity, specificity=specificity, thresholds=frozen
 )
 own = points[0]
 measured = evaluation.measure_points(model, own)
+patients = evaluation.measure_points(model, own, by_patient=True)
+print("operating points measured")
 
 # %% tags=["report"]
 summary = evaluation.summarise(model)
 page.table(
     summary,
     "summary",
-    "Scores over all thresholds, with the AUC's interval in two ways [95 % interval].",
+    "Scores over all thresholds [95 % interval].",
 )
-has_none = summary.filter(like="_low").isna().iloc[0]
-if has_none.drop("auc_delong_low").any():
-    page.note(
-        "A score that all samples of these patients share has no interval; it is not certain."
-    )
-if has_none["auc_delong_low"] and not has_none["auc_low"]:
-    page.note(
-        "DeLong's interval is not defined here: one of the two kinds has a single patient."
-    )
+few = ""
+if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
+    few = say(
+        "Too few patients: {} with referable photographs or with others. The bounds of the AUC are"
+        " those that hold for any score."
+    ).format(summary["rarer_patients"].iloc[0])
+    page.note(few)
+if summary.filter(like="_low").isna().iloc[0].any():
+    page.note("A score without an interval is not certain: these patients cannot bound it.")
 
 # %% tags=["report"]
 curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
 page.figure(curves, "roc", "ROC curve and precision-recall curve.")
 page.table(own, "points", "Operating points, and what they were chosen on.")
-page.table(
-    measured, "accuracy", "What the operating points do on the test split [95 % interval]."
-)
 if own.empty:
     page.note(
         "No operating point: there are no validation rows, and the test split is not for choosing."
@@ -185,6 +188,28 @@ if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
         "On the validation split every threshold between the two reaches the sensitivity and the"
         " specificity asked for."
     )
+if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
+    page.note(
+        "The thresholds rest on {} patients with the disease: with fewer than {} they are chance.",
+        own["validation_diseased"].min(),
+        evaluation.MIN_PATIENTS,
+    )
+
+# %% [markdown] tags=["en"]
+# A person is referred if one of the photographs reaches the threshold, and has the disease if one
+# of the eyes is referable: the worse eye counts, where there is one eye that. FN are patients with
+# the disease who would be sent home.
+
+# %% [markdown] tags=["pt"]
+# Uma pessoa é encaminhada se uma das retinografias atinge o limiar, e tem a doença se um dos olhos
+# é encaminhável: conta o pior olho ou, se só há um, esse. FN são pacientes com a doença que seriam
+# mandados para casa.
+
+# %% tags=["report"]
+words = "What the operating points do for patients of the test split [95 % interval]."
+page.table(patients.dropna(axis=1, how="all"), "patients", words)
+words = "What the operating points do on the photographs of the test split [95 % interval]."
+page.table(measured.dropna(axis=1, how="all"), "accuracy", words)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched:
@@ -218,8 +243,9 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # %% tags=["report"]
 from dr_lib.statistics.calibration import NEAR
 
-calibrated, bins = evaluation.calibrate(model)
-figure = figures.plot_calibration(bins, lang)
+calibrated, smoothed = evaluation.calibrate(model)
+print("calibrated")
+figure = figures.plot_calibration(smoothed, lang)
 page.figure(figure, "calibration", "What came true against the prediction.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
@@ -250,6 +276,7 @@ if num_clipped:
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
+print("decisions weighed")
 page.figure(
     figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold."
 )
@@ -263,16 +290,18 @@ page.figure(
 # %% tags=["report"]
 figure = figures.plot_distributions(model, own, lang)
 page.figure(figure, "distributions", "Probabilities by what the eyes truly are.")
-if model.has_grades:
+if len(model.graded):
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
     page.figure(figure, "confusion", "Photographs by true and predicted grade.")
+    if num_others := len(model.test) - len(model.graded):
+        page.note("{} photographs without a grade are not in the grades and kappa.", num_others)
 
 # %% tags=["report"]
-subgroups = evaluation.split_subgroups(model, own)
-page.table(
-    subgroups, "subgroups", "Subgroups; scored from 10 patients with and 10 without disease on."
-)
-if subgroups.empty:
+groups = evaluation.split_subgroups(model, own, split_paths(subgroups))
+groups = groups if private else evaluation.hide_subgroups(groups)
+words = "Subgroups; scored from 10 patients with and 10 without disease on."
+page.table(groups, "subgroups", words)
+if groups.empty:
     page.note(
         "No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions."
     )
@@ -363,20 +392,23 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # ## Reporting guidelines
 #
 # Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can
-# know, its author fills in: `checklist.csv` and `MODEL_CARD.md`, both in English, list it.
+# know, its author fills in: `checklist.csv` and `MODEL_CARD.md`, both in English, list it. Item
+# numbers: TRIPOD+AI by Table 2 of its statement; STARD-AI by a public self-assessment, for its own
+# table could not be read.
 
 # %% [markdown] tags=["pt"]
 # ## Diretrizes de relato
 #
 # Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma
 # execução pode saber, o autor preenche: `checklist.csv` e `MODEL_CARD.md`, ambos em inglês, o
-# listam.
+# listam. Números dos itens: TRIPOD+AI pela Tabela 2 da declaração; STARD-AI por uma autoavaliação
+# pública, pois a tabela original não pôde ser lida.
 
 # %% tags=["report"]
 from dr_lib.evidence import checklist
 from dr_lib.files import write_text
 
-tables = (flow, summary, own, measured, calibrated, subgroups, data_sets)
+tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 facts = checklist.state_facts(checklist.Evaluated(model, *tables))
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED].drop(columns="status")
@@ -385,12 +417,36 @@ if out:
     items.to_csv(Path(out) / "checklist.csv", index=False)
     write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
 
+# %% [markdown] tags=["en"]
+# ## Appendix: files and methods
+
+# %% [markdown] tags=["pt"]
+# ## Apêndice: arquivos e métodos
+
+# %% tags=["report"]
+import tomllib
+from datetime import UTC, datetime
+
+import pandas as pd
+
+from dr_lib.processes import read_commit, shorten_commit
+
+sources = [source for evaluated in models for source in evaluated.sources]
+version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+commit = shorten_commit(read_commit(root))
+made_by = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {version}, commit {commit}"
+page.findings([f"{made_by}."])
+page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
+methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
+page.table(methods, "methods", "How each interval is computed.")
+if out:
+    write_text(Path(out) / "README.md", checklist.write_readme(sources, made_by))
+
 # %% [markdown]
 # ## What this shows
 
 # %% tags=["summary"]
-no_interval = say(checklist.NO_INTERVAL)
-auc = checklist.write_auc(summary.iloc[0], lang, no_interval)
+auc = page.interval(summary.iloc[0], "auc")
 sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
@@ -399,15 +455,21 @@ for _, row in measured.iterrows():
         )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
-if model.has_grades:
+if summary.iloc[0]["auc"] < 0.5:
+    sentences.append(
+        say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
+    )
+for row in patients.query("ungradable == 'excluded'").itertuples():
+    words = say("At {} {} of {} patients with the disease would be sent home.")
+    sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
+if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))
 elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
 for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")
-    auc = checklist.write_auc(row, lang, no_interval)
-    sentences.append(words.format(row["tested_on"], row["model"], auc))
-sentences.append(say("The intervals (95 %) are over patients."))
+    sentences.append(words.format(row["tested_on"], row["model"], page.interval(row, "auc")))
+sentences.append(few or say("The intervals (95 %) are over patients."))
 page.findings(sentences)
 
 # %% [markdown] tags=["en"]
@@ -416,8 +478,7 @@ page.findings(sentences)
 # One test split of one source says little about other cameras, graders and populations: evaluate
 # there, with the thresholds carried over. The intervals are those of the patients drawn; the spread
 # between trainings is not in them. Subgroups are looked at, not tested. Not a medical device.
-#
-# The interval of an AUC near 1, or of few patients, is too narrow: it holds the truth less often
+# An AUC near 1 rests on few errors: its interval is wide on purpose, and holds the truth more often
 # than its 95 % say.
 
 # %% [markdown] tags=["pt"]
@@ -426,6 +487,5 @@ page.findings(sentences)
 # Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
 # os mesmos limiares. Os intervalos são os dos pacientes sorteados; a variação entre treinamentos
 # não está neles. Subgrupos são observados, não testados. Não é um dispositivo médico.
-#
-# O intervalo de uma AUC perto de 1, ou de poucos pacientes, é estreito demais: contém a verdade
-# menos vezes do que seus 95 % dizem.
+# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito, e contém a verdade
+# mais vezes do que seus 95 % dizem.

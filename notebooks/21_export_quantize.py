@@ -116,7 +116,9 @@ print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge b
 #
 # Every format is compared with the Keras network on the test split. The gate is a test of
 # non-inferiority: it lets a format through where the photographs show that it loses less than the
-# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. An untrained
+# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. These count the
+# patients who are answered worse and allow for lost ones of whom none was seen, so a small data set
+# leaves an honest format undecided; the reason says how many patients would tell. An untrained
 # network has nothing to lose, so its exports are forced.
 # ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx onnxruntime
 # openvino tf2onnx`); the server needs neither.

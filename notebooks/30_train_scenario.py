@@ -29,8 +29,6 @@ batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
 learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between tests of the accuracy, 0 for one at the end
-# several machines
-num_machines: int = 1  # machines that train as one; plan --commands prints how they start
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
@@ -64,7 +62,6 @@ print(setup.describe_machine(root))
 import os
 
 from dr_lib.hardware.facts import probe
-from dr_lib.hardware.machines import find_place
 from dr_lib.runs.run import Run, UnavailableError
 from dr_lib.training.frameworks.threads import pin
 
@@ -74,7 +71,7 @@ if accelerator == "gpu" and not facts.gpus:
 device = "gpu" if facts.gpus and accelerator != "cpu" else "cpu"
 if device == "cpu":
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-num_threads = pin(threads, find_place().rank if num_machines > 1 else 0)
+num_threads = pin(threads)
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", end=" ")
 print(*facts.gpus or ["no GPU"])
 
@@ -98,17 +95,13 @@ request = {
     "learning_rate": learning_rate,
     "evaluate_every": evaluate_every,
     "threads_asked": threads,
-    "num_machines": num_machines,
-    "scaling": "strong",  # machines share each batch
     "sample_s": sample_s,
     "seed": seed,
     "repetition": repetition,
 }
 run = Run(root, "30_train_scenario", request, results=results, instance=instance)
-if evaluate_every and num_machines > 1:
-    raise ValueError("several machines look at the accuracy once: evaluate_every 0")
 work = f"{framework}, {dataset}, {image_size} px, Rede {network}"
-print(f"{work}, on the {device.upper()} x {num_machines}")
+print(f"{work}, on the {device.upper()}")
 
 # %% [markdown]
 # ## 3. Configure / Configurar
@@ -149,7 +142,6 @@ try:
         weights,
         learning_rate=learning_rate,
         accelerator=device,
-        num_machines=num_machines,
     )
 except FrameworkError as error:
     raise UnavailableError(str(error)) from error
@@ -215,7 +207,7 @@ path = run.finish(
     num_images_dropped=batches.num_dropped,
     num_parameters=num_parameters,
     accelerator=facts.gpus[0] if device == "gpu" else "cpu",
-    num_accelerators=num_machines if device == "gpu" else 1,
+    num_accelerators=1,
     threads=num_threads,
     setup_s=setup_s,
     train_s=train_s,

@@ -119,13 +119,13 @@ page.table(design, "design", "Factors and their levels.")
 # ## 3. Configure
 #
 # Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour,
-# with the day of the price; a price that is older than a year, or of unknown day, is called old.
+# with the day of the price.
 
 # %% [markdown] tags=["pt"]
 # ## 3. Configurar
 #
 # Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por
-# hora, com o dia do preço; um preço de mais de um ano, ou de dia desconhecido, é chamado de antigo.
+# hora, com o dia do preço.
 
 # %% tags=["report"]
 prices = [find_price(instance)] if instance else None
@@ -138,7 +138,7 @@ def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
 
 timed = price(timed)
 if timed["usd_per_hour"].notna().any():
-    billed = timed[["environment", "usd_per_hour", "price_as_of", "price_is_old"]]
+    billed = timed[["environment", "usd_per_hour", "price_as_of"]]
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
     page.table(billed, "prices", "Prices by the hour, and of which day.")
 
@@ -219,27 +219,6 @@ else:
         "Allocation of variation; F test against the repetitions, p by Holm's method.",
     )
 
-# %% [markdown] tags=["en"]
-# Where runs trained on several machines that shared each batch: how many times as fast as the
-# fewest of them, and at what price.
-
-# %% [markdown] tags=["pt"]
-# Onde execuções treinaram em várias máquinas que dividiram cada lote: quantas vezes mais rápido que
-# o menor número delas, e a que preço.
-
-# %% tags=["report"]
-from dr_lib.evidence.training_time import compare_machines
-
-machines = compare_machines(timed)
-if len(machines):
-    page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
-    if "rehearsed" in timed and timed["rehearsed"].eq(True).any():
-        words = (
-            "The machines were rehearsed on one: its CPUs are shared, and no network lies"
-            " between."
-        )
-        page.findings([say(words)])
-
 # %% tags=["report"]
 from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
@@ -278,7 +257,7 @@ if (timed["cost_usd"] > 0).any():
 if published:
     priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
-        priced = priced._replace(timed=add_bills(priced, [bill_usd], rows.folders))
+        priced = priced._replace(timed=add_bills(priced, [bill_usd]))
     judged = page.judge("C", priced)
 
 # %% [markdown]
@@ -295,11 +274,6 @@ if len(variation):
         "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
     )
     sentences.append(words.format(", ".join(percents), rest))
-if len(machines) and machines["num_machines"].is_unique and machines["num_machines"].min() == 1:
-    for _, row in machines.iloc[1:].iterrows():
-        faster = page.interval(row, "speedup")
-        words = say("{} machines make an epoch {} times as fast as one.")
-        sentences.append(words.format(row["num_machines"], faster))
 sentences += sums[:1]
 if published:
     sentences.append(page.count_verdicts("C", judged))

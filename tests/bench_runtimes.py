@@ -20,7 +20,7 @@ from dr_lib.hardware.facts import probe
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import RUNTIMES, pin_tensorflow
 from dr_lib.serving.export.timing import compare_latency, pair_latency
-from dr_lib.training.graders import build_grader
+from dr_lib.training.models import build_model
 from tests.serving.stand_in import draw_crops
 
 REFERENCE = "savedmodel"
@@ -33,7 +33,7 @@ GOALS = {  # times as fast as the reference; that of VGG19 where the processor h
 
 def build(model: str, folder: Path) -> dict[str, Path]:
     """Convert a network to every format; the path for each runtime."""
-    network = build_grader(model, 224)
+    network = build_model(model, 224, task="grades")
     crops = draw_crops(8, side=224)
     made = {"keras": folder / "model.keras"}
     network.save(made["keras"])

@@ -56,7 +56,6 @@ HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 TRAINING = (
     "models",
     "explain",
-    "graders",
     "resident",
     "checkpoint",
     "recorder",

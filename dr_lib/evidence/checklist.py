@@ -1,60 +1,85 @@
-"""What a report of the evaluation still needs, item by item, and the model card.
+"""What a report of the evaluation still needs, item by item; the model card; where it comes from.
 
-Numbers are those of STARD 2015 (Bossuyt et al., BMJ 2015), which STARD-AI (Sounderajah et al.,
-Nature Medicine 2025) extends, and of TRIPOD+AI (Collins et al., BMJ 2024); STARD-AI's own items
-stand without one. The card has the sections of Mitchell et al. 2019 (Model Cards for Model
-Reporting). The words are ours: the guidelines' own say more. Aligned, not certified.
+The numbers of TRIPOD+AI are those of Table 2 of the statement (Collins et al., BMJ
+2024;385:e078378), all 52. Those of STARD-AI (Sounderajah et al., Nature Medicine 2025;31:3283) are
+those of a public self-assessment by its 40 items: the journal's own table could not be read. The
+card has the sections of Mitchell et al. 2019 (Model Cards for Model Reporting). The words are ours:
+the guidelines' own say more. Aligned, not certified.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.predictions import Predictions
+from dr_lib.evidence.evaluation import find_worse_eyes, hide_few
+from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
+from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 
 FILLED = "filled by this run"
 OPEN = "author must fill"
-NOT_APPLICABLE = "not applicable"
+UNKNOWN = "unknown"  # the file does not say
 NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
-NO_INTERVAL = "{} ({} patients; no interval: drawn again, they always give the same AUC)"
-METHODS = (
-    "bootstrap over patients, DeLong for clustered data, Wilson with a design effect, net"
-    " benefit"
-)
+METHODS = {  # of the intervals, 95 %, over patients
+    "AUC, average precision, Brier score": (
+        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997)"
+    ),
+    "kappa, differences, net benefit, curves": (
+        f"percentiles of draws of patients, seed 0: {MAX_DRAWS}, of more than"
+        f" {MAX_WEIGHTS // MAX_DRAWS} photographs {MAX_WEIGHTS} over their number"
+    ),
+    "sensitivity, specificity, predictive values, shares": (
+        "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
+    ),
+    "likelihood ratios": "from the two shares on the logarithms (Zou and Donner 2008)",
+    "predictive values at another prevalence": "from the likelihood ratios (Bayes)",
+    "calibration slope and intercept": "logistic regression, spread between patients",
+}
 
 
 class Evaluated(NamedTuple):
-    """The tables of an evaluation, each as its function of `evaluation` returns it."""
+    """The tables of an evaluation, each as its function of `evaluation` returns it.
+
+    Counts of the subgroups are as they may be shown, see `hide_few`.
+    """
 
     predictions: Predictions
     flow: pd.DataFrame
     summary: pd.DataFrame
     points: pd.DataFrame
     measured: pd.DataFrame
+    patients: pd.DataFrame  # what the points do for these
     calibrated: pd.DataFrame
     subgroups: pd.DataFrame
     data_sets: pd.DataFrame
 
 
 def state_facts(evaluated: Evaluated) -> dict[str, str]:
-    """What a run can say of the items; a fact that it does not know is empty."""
-    predictions, flow, summary, points, measured, calibrated, subgroups, data_sets = evaluated
+    """What a run can say of the items; a fact that it does not know is empty, or unknown.
+
+    Fewer than five patients or photographs are no fact, for they may be known by it.
+    """
+    predictions, flow, summary, points, measured, patients, calibrated, *rest = evaluated
+    subgroups, data_sets = rest
     test = predictions.test
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
+    worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
-    scores = [f"AUC {write_auc(summary.iloc[0])}"]
-    ungradable = [f"excluded {images.get('ungradable', 0)}"]
+    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
+    ungradable = [f"excluded {_write_few(images.get('ungradable', 0))}"]
     thresholds = crossed = outcome = severity = partition = recalibration = ""
     if len(points):
         usual = measured[measured["ungradable"] == "excluded"]
-        scores += _list_scores(usual, ["point"], ["sensitivity", "specificity", "ppv", "npv"])
-        ungradable.append(f"in a second row counted as referred {len(predictions.ungradable)}")
+        by_patient = patients[patients["ungradable"] == "excluded"].assign(unit="by patient")
+        tables = [usual.assign(unit="by photograph"), by_patient]
+        names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
+        scores += _list_scores(pd.concat(tables), ["unit", "point"], names)
+        number = _write_few(len(predictions.ungradable))
+        ungradable.append(f"in a second row counted as referred {number}")
         crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
         frozen = [
             f"{p.point} {write_number(p.threshold)} ({p.source})" for p in points.itertuples()
@@ -63,15 +88,14 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         if "chosen_on" in points:
             thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
     if {"learned from", "validation"} <= set(counts.index):
-        sides = counts.loc[["learned from", "validation", "test"], "num_patients"]
+        # not those of test: who was left out there may be few
+        sides = counts.loc[["learned from", "validation", "evaluated"], "num_patients"]
         words = "{} patients learned from, {} of validation, {} of test; none on two sides"
         partition = words.format(*sides)
     if "grade" in test and test["grade"].notna().all():
-        grades = (
-            test.loc[test["referable"] == 1, "grade"].astype(int).value_counts().sort_index()
-        )
+        grades = worse.loc[worse["referable"] == 1, "grade"].astype(int).value_counts()
         outcome = "referable: grade 2 or worse"
-        severity = f"true grade {_list_counts(grades)}"
+        severity = f"patients by worst grade {_list_counts(hide_few(grades.sort_index()))}"
     if len(calibrated) > 1:
         slopes = [f"slope {write_span(row, 'slope')}" for _, row in calibrated.iterrows()]
         recalibration = " → ".join(slopes)
@@ -86,23 +110,29 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     places = elsewhere.assign(where=elsewhere["trained_on"] + " → " + elsewhere["tested_on"])
     if elsewhere["point"].notna().any():
         places["where"] += ", " + places["point"]
+    kinds = set(predictions.table.get("data_kind", ()))
+    real = "none: photographs" if "photographs" in kinds else UNKNOWN
     return {
-        "model": predictions.name,
-        "version": predictions.version,
-        "synthetic": (
-            "synthetic sample, not photographs"
-            if predictions.is_synthetic
-            else "none: photographs"
+        "model": f"{predictions.name}, version {predictions.version or UNKNOWN}",
+        "version": predictions.version or UNKNOWN,
+        "synthetic": "synthetic sample, not photographs" if predictions.is_synthetic else real,
+        "tested_on": predictions.dataset if names_data else UNKNOWN,
+        "trained_on": data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
+        "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
+        "flow": (
+            f"{counts.loc['offered', 'num_patients']} patients offered, {images['offered']}"
+            f" photographs; {len(worse)} evaluated, {len(test)} photographs"
         ),
-        "tested_on": predictions.dataset if names_data else "",
-        "trained_on": data_sets["trained_on"].iloc[0] if names_data else "",
-        "methods": METHODS,
-        "flow": f"{images['offered']} photographs offered, {images['evaluated']} evaluated",
         "events": (
-            f"{len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
+            f"{len(worse)} patients, {_write_few((worse['referable'] == 1).sum())} with disease;"
+            f" {len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
         ),
-        "missing": f"{images['test'] - len(test)} photographs without a usable answer",
-        "ungradable": "; ".join([*ungradable, f"not usable {images.get('not usable', 0)}"]),
+        "missing": (
+            f"{_write_few(images['test'] - len(test))} photographs without a usable answer"
+        ),
+        "ungradable": "; ".join(
+            [*ungradable, f"not usable {_write_few(images.get('not usable', 0))}"]
+        ),
         "partition": partition,
         "outcome": outcome,
         "severity": severity,
@@ -118,14 +148,6 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     }
 
 
-def write_auc(row: pd.Series, lang: str = "en", no_interval: str = NO_INTERVAL) -> str:
-    """An AUC with its interval, or of how many patients it is and why there is none."""
-    text = write_span(row, "auc", lang)
-    return (
-        text if np.isfinite(row["auc_low"]) else no_interval.format(text, row["num_patients"])
-    )
-
-
 def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
     """Fill what a run knows, and name what its author has to.
 
@@ -133,16 +155,37 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
         facts: by the names in the column `fact` of checklist.csv.
 
     Returns:
-        A row per item: `guideline`, `item` (its number, where it is known), `topic`, `status`
-        (FILLED, OPEN or NOT_APPLICABLE), `text`.
+        A row per item: `guideline`, `item` (its number), `topic`, `status` (FILLED where a number
+        stands in the fact, else OPEN), `text`.
     """
     items = pd.read_csv(
         Path(__file__).with_name("checklist.csv"), dtype=str, keep_default_na=False
     )
     text = items["fact"].map(lambda fact: facts.get(fact, ""))
-    status = text.ne("").map({True: FILLED, False: OPEN})
-    status = status.mask(items["fact"] == "-", NOT_APPLICABLE)
-    return items[["guideline", "item", "topic"]].assign(status=status, text=text)
+    is_filled = text.str.contains(r"\d")
+    return items[["guideline", "item", "topic"]].assign(
+        status=is_filled.map({True: FILLED, False: OPEN}), text=text.where(is_filled, "")
+    )
+
+
+def write_readme(sources: Sequence[Source], made_by: str) -> str:
+    """What stands beside the tables: the files that they are of, the methods of the intervals.
+
+    Args:
+        sources: of the predictions.
+        made_by: date, version and commit.
+    """
+    files = [f"- {escape(' '.join(map(str, row)))}" for row in sources]
+    methods = [f"- {names}: {method}" for names, method in METHODS.items()]
+    parts = [
+        "# Tables of an evaluation",
+        f"Made on {made_by}. `x_low` and `x_high` are the bounds of the 95 % interval of `x`.",
+        "Files, rows, SHA-256:",
+        "\n".join(files),
+        "Methods of the intervals:",
+        "\n".join(methods),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def write_card(facts: Mapping[str, str]) -> str:
@@ -158,11 +201,14 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
     for _, row in table.iterrows():
         scores = []
         for name in names:
-            text = write_auc(row) if name == "auc" else write_span(row, name)
-            scores.append(f"{NAMES.get(name, name)} {text}")
+            scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
         texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
     return texts
 
 
 def _list_counts(counts: pd.Series) -> str:
-    return ", ".join(f"{level}: {count}" for level, count in counts.items() if count)
+    return ", ".join(f"{level}: {count}" for level, count in counts.items() if count != "0")
+
+
+def _write_few(count: int) -> str:
+    return hide_few(pd.Series([count]))[0]

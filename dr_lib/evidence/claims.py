@@ -24,8 +24,8 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
-ONE_SIDED = ("mean", "sum", "share", "score")
-WHOLE_DESIGN = ("sum", "ratio_of_sums", "share")  # mean nothing where cells are missing
+ONE_SIDED = ("mean", "sum", "bill", "score")
+WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are missing
 
 
 class Condition(NamedTuple):
@@ -87,16 +87,15 @@ class Claim(BaseModel):
     statistic: Literal[
         "mean",
         "sum",
+        "bill",  # one number of all runs and machines
         "ratio",
         "increase",
         "saving",
         "difference",
         "ratio_of_sums",
         "sd_ratio",
-        "share",  # of the variation, allocated to `factor`
         "score",  # of a model; its interval is over patients
     ] = "mean"
-    factor: str = ""
     numerator: Conditions
     denominator: Conditions = ()
     conditions: Conditions = ()  # the work of both sides
@@ -108,7 +107,6 @@ class Claim(BaseModel):
     counted: bool = False  # one count is all there is to know
     by_seed: bool = False  # no matter of the machine: n counts runs, whatever their session
     priced: bool = False  # money, at the price of the machine that was used
-    of_the_study: bool = False  # a bill: one number for all of its runs and machines
     undisturbed: bool = False  # how busy others kept the machine is no matter of the claim
 
     relation: Literal["within", ">=", "<="] = "within"
@@ -127,11 +125,6 @@ class Claim(BaseModel):
     def paper(self) -> str:
         """Its paper, a key of PAPERS."""
         return self.id[0]
-
-    @property
-    def is_by_run(self) -> bool:
-        """Whether sessions are no matter: of a seed's doing, and of bills."""
-        return self.by_seed or self.of_the_study
 
     @property
     def is_anywhere(self) -> bool:
@@ -154,8 +147,6 @@ class Claim(BaseModel):
     def _check(self) -> "Claim":
         if (self.statistic in ONE_SIDED) == bool(self.denominator):
             raise ValueError(f"denominator: {self.statistic} has one side or two")
-        if (self.statistic == "share") != bool(self.factor):
-            raise ValueError("factor: that of a share, and of nothing else")
         if bool(self.never) != bool(self.reason):
             raise ValueError("reason: why no row can judge it")
         return self

@@ -13,26 +13,28 @@ import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.predictions import SUBGROUPS, Predictions
+from dr_lib.evidence.predictions import SUBGROUPS, Predictions, fold_name
 from dr_lib.statistics.bootstrap import (
     Score,
     bootstrap_patients,
-    score_auc,
-    score_average_precision,
     score_kappa,
     score_roc,
     score_shares,
 )
 from dr_lib.statistics.calibration import (
-    bin_probabilities,
     fit_recalibration,
     fit_slope,
+    smooth_calibration,
     to_logit,
 )
 from dr_lib.statistics.clustered import (
+    MIN_PATIENTS,
     at_prevalence,
+    auc_difference,
+    auc_interval,
+    average_precision_interval,
+    brier_interval,
     choose_threshold,
-    delong_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -42,10 +44,13 @@ POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
 AGES = (40, 60)  # years, where bands begin
-MIN_PATIENTS = 10  # with and without disease; smaller subgroups are counted and not scored
+FEW = 5  # patients; a smaller count may name one
+MAX_LEVELS = 20  # of a subgroup: names of people have more
+SEVERE_FROM = 3  # the first grade that threatens sight
 # of the decision curve: a miss is 19 to 1 times a needless referral
 THRESHOLDS = np.linspace(0.05, 0.5, 46).round(2)
 SPECIFICITIES = np.linspace(1, 0, 101)
+CELLS = np.linspace(0, 1, 26)  # of probabilities, from edge to edge
 ABSTAINED = np.linspace(0, 0.5, 11)
 STAGES = {  # of the flow: the side of the split
     "offered": "",
@@ -59,13 +64,7 @@ STAGES = {  # of the flow: the side of the split
 }
 CALIBRATED = ("as predicted", "recalibrated")
 ERRORS = ("missed", "false alarm")
-UNKNOWN = Interval(np.nan, np.nan, np.nan, 0)
-NO_POINT = {
-    "point": np.nan,
-    "threshold": np.nan,
-    "sensitivity": UNKNOWN,
-    "specificity": UNKNOWN,
-}
+AT = ("point", "threshold", "sensitivity", "specificity")
 
 
 class Eyes(NamedTuple):
@@ -80,11 +79,11 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
     """Count photographs and patients from what was offered to what is evaluated.
 
     Returns:
-        A row per stage of STAGES with `stage`, `reason`, `num_images`, `num_patients`; those of
+        A row per stage of STAGES with `stage`, `reason`, `num_patients`, `num_images`; those of
         `not usable`, `excluded` and `ungradable` once for each reason.
     """
     table = predictions.table
-    is_evaluated = table.index.isin(predictions.test.index)
+    is_evaluated = table["image_id"].isin(predictions.test["image_id"])
     rows = []
     for stage, side in STAGES.items():
         part = table[table["split"] == side] if side else table
@@ -94,37 +93,38 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
         reasons = part["reason"] if has_reasons else pd.Series("", part.index)
         for reason, photographs in part.groupby(reasons):
             patients = set(photographs["patient_id"]) - {""}
-            rows.append((stage, reason, len(photographs), len(patients)))
-    return pd.DataFrame(rows, columns=["stage", "reason", "num_images", "num_patients"])
+            rows.append((stage, reason, len(patients), len(photographs)))
+    return pd.DataFrame(rows, columns=["stage", "reason", "num_patients", "num_images"])
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
     """One row: photographs, patients, prevalence, and what each score of the whole range is.
 
     Returns:
-        `model`, `num_images`, `num_patients`, `num_referable`, `prevalence`, `auc` (bootstrap),
-        `auc_delong`, `average_precision`, `brier`; with grades `kappa` (quadratic weights) and
-        `grade_accuracy`. Bounds are NaN where all draws of patients have the same score, as of a
-        perfect model.
+        `model`, `num_images`, `num_patients`, `num_referable`, `rarer_patients` (with or
+        without the disease), `prevalence`, `auc`, `average_precision`, `brier`; with grades `kappa`
+        (quadratic weights) and `grade_accuracy`. Bounds of kappa are NaN where all draws of
+        patients have the same, as of a perfect model.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
     kappa = accuracy = None
-    if predictions.has_grades:
-        grade = test["grade"]
-        predicted = test["predicted_grade"]
-        kappa = bootstrap_patients(score_kappa(grade, predicted), patient)
-        accuracy = proportion_interval(grade == predicted, patient)
+    graded = predictions.graded
+    if len(graded):
+        grade = graded["grade"]
+        predicted = graded["predicted_grade"]
+        kappa = bootstrap_patients(score_kappa(grade, predicted), graded["patient_id"])
+        accuracy = proportion_interval(grade == predicted, graded["patient_id"])
     summary = {
         "model": predictions.name,
         "num_images": len(test),
         "num_patients": test["patient_id"].nunique(),
         "num_referable": int(y.sum()),
+        "rarer_patients": min(len(np.unique(patient[kind])) for kind in (y, ~y)),
         "prevalence": proportion_interval(y, patient),
-        "auc": bootstrap_patients(score_auc(y, p), patient),
-        "auc_delong": delong_interval(y, p, patient),
-        "average_precision": bootstrap_patients(score_average_precision(y, p), patient),
-        "brier": bootstrap_patients(score_shares((p - y) ** 2), patient),
+        "auc": auc_interval(y, p, patient),
+        "average_precision": average_precision_interval(y, p, patient),
+        "brier": brier_interval(y, p, patient),
         "kappa": kappa,
         "grade_accuracy": accuracy,
     }
@@ -148,10 +148,11 @@ def choose_points(
             nothing is chosen.
 
     Returns:
-        A row per point: `point` of POINTS, `threshold`, `source` of SOURCES and, where it was
-        chosen here, `chosen_on` (the data set), the `validation_patients` that it rests on, and
-        what it reaches there, `validation_sensitivity` and `validation_specificity`. Without those
-        that no threshold reaches; empty without validation photographs and without thresholds.
+        A row per point, and `fold` of pooled folds: `point` of POINTS, `threshold`, `source` of
+        SOURCES and, where it was chosen here, `chosen_on` (the data set), the `validation_patients`
+        that it rests on, `validation_diseased` of them with a referable eye, and what it reaches
+        there, `validation_sensitivity` and `validation_specificity`. Without those that no
+        threshold reaches, of one fold; empty without validation photographs and without thresholds.
         Where every threshold between the two reaches both, as of a very good model, the lower one
         is the point of high sensitivity all the same.
 
@@ -170,27 +171,36 @@ def choose_points(
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     if predictions.validation.empty:
         return pd.DataFrame(columns=["point", "threshold", "source"])
-    y, p, patient = _unpack(predictions.validation)
+    points = [_choose(part, sensitivity, specificity) for part in _part(predictions.validation)]
+    points = pd.concat(points).assign(source=SOURCES[0], chosen_on=predictions.dataset)
+    is_reached = np.isfinite(points["threshold"]).groupby(points["point"]).transform("all")
+    return points[is_reached].sort_values("point", kind="stable", ignore_index=True)
+
+
+def _choose(validation: pd.DataFrame, sensitivity: float, specificity: float) -> pd.DataFrame:
+    """The points of one model on its validation photographs."""
+    y, p, patient = _unpack(validation)
     if y.all() or not y.any():
         raise DrError(
             "the validation split has one class only: no operating point can be chosen on it"
         )
-    chosen = [
-        choose_threshold(y, p, sensitivity=sensitivity),
-        choose_threshold(y, p, specificity=specificity),
-    ]
-    points = pd.DataFrame(
+    chosen = sorted(
+        [
+            choose_threshold(y, p, sensitivity=sensitivity),
+            choose_threshold(y, p, specificity=specificity),
+        ]
+    )
+    return pd.DataFrame(
         {
             "point": POINTS,
-            "threshold": sorted(chosen),
-            "source": SOURCES[0],
-            "chosen_on": predictions.dataset,
+            **({"fold": validation["fold"].iloc[0]} if "fold" in validation else {}),
+            "threshold": chosen,
             "validation_patients": len(np.unique(patient)),
-            "validation_sensitivity": [(p[y] >= t).mean() for t in sorted(chosen)],
-            "validation_specificity": [(p[~y] < t).mean() for t in sorted(chosen)],
+            "validation_diseased": len(np.unique(patient[y])),
+            "validation_sensitivity": [(p[y] >= t).mean() for t in chosen],
+            "validation_specificity": [(p[~y] < t).mean() for t in chosen],
         }
     )
-    return points[np.isfinite(points["threshold"])]
 
 
 def freeze_points(models: Sequence[Predictions], **choice) -> list[pd.DataFrame]:
@@ -225,9 +235,9 @@ def compare_data_sets(
     homes[""] = ""  # no version says which model it is
     rows = []
     for model, own, home in zip(models, points, is_home, strict=True):
-        y, p, patient = eyes = _unpack(model.test)
-        auc = bootstrap_patients(score_auc(y, p), patient)
-        for at in [_measure(eyes, point) for point in own.itertuples()] or [NO_POINT]:
+        y, p, patient = _unpack(model.test)
+        auc = auc_interval(y, p, patient)
+        for at in _measure(model.test, own) or [dict.fromkeys(AT, np.nan)]:
             row = {
                 "model": model.name,
                 "trained_on": model.dataset if home else homes.get(model.version, ""),
@@ -236,22 +246,29 @@ def compare_data_sets(
                 "num_images": len(y),
                 "num_patients": len(np.unique(patient)),
                 "auc": auc,
-                "point": at["point"],
-                "threshold": at["threshold"],
-                "sensitivity": at["sensitivity"],
-                "specificity": at["specificity"],
+                **{name: at[name] for name in AT},
             }
             rows.append(row)
     return _tabulate(rows)
 
 
-def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
+def measure_points(
+    predictions: Predictions, points: pd.DataFrame, *, by_patient: bool = False
+) -> pd.DataFrame:
     """What each operating point does on the test split.
+
+    Args:
+        predictions: whose test split it is.
+        points: of `choose_points`.
+        by_patient: patients are counted, at each visit, by the worse eye, where there is one eye by
+            that: who has an eye that is called is referred, who has an eye that is referable has
+            the disease.
 
     Returns:
         A row per point, and once more with ungradable eyes counted as referred where there are any
         (`ungradable`, of HANDLING): `point`, `threshold`, counts `tp`, `fn`, `fp`, `tn`, and
-        `sensitivity`, `specificity`, `ppv`, `npv`, `lr_plus`, `lr_minus`.
+        `sensitivity`, `specificity`, `ppv`, `npv`, `lr_plus`, `lr_minus`; where grades are known
+        `sensitivity_severe`, of grades 3 and 4.
     """
     tables = [predictions.test]
     if len(predictions.ungradable):
@@ -259,8 +276,23 @@ def measure_points(predictions: Predictions, points: pd.DataFrame) -> pd.DataFra
         tables.append(pd.concat([predictions.test, referred]))
     rows = []
     for table, handling in zip(tables, HANDLING, strict=False):
-        rows += [_measure(_unpack(table), point, handling) for point in points.itertuples()]
+        rows += _measure(find_worse_eyes(table) if by_patient else table, points, handling)
     return _tabulate(rows)
+
+
+def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
+    """A row per patient, at each visit where these are known: the highest label and probability."""
+    keys = [name for name in ("patient_id", "visit") if name in table]
+    worst = ("fold", "grade", "referable", "probability_referable")
+    return table.groupby(keys, as_index=False)[[name for name in worst if name in table]].max()
+
+
+def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str) -> np.ndarray:
+    """The threshold of each photograph at a point, (n,): of pooled folds that of its own."""
+    at = points[points["point"] == name]
+    if "fold" in at:
+        return table["fold"].map(at.set_index("fold")["threshold"]).to_numpy()
+    return np.full(len(table), at["threshold"].iloc[0])
 
 
 def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.DataFrame:
@@ -313,18 +345,17 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
     Returns:
         A row for `as predicted` and, where the validation split allows it, `recalibrated`
         (`probabilities`): `predicted` and `observed` shares of referable eyes, `intercept`,
-        `slope`, `brier`; and the bins of `bin_probabilities` for each.
+        `slope`, `brier`; and for each a curve, a row per CELLS: `predicted` (its middle),
+        `observed` of `smooth_calibration`, and `num_referable` and `num_others` photographs in it.
     """
     y, p, patient = _unpack(predictions.test)
     versions = {CALIBRATED[0]: p}
-    if len(predictions.validation):
-        validation = _unpack(predictions.validation)
-        recalibrate = fit_recalibration(validation.y, validation.p)
-        if recalibrate:
-            versions[CALIBRATED[1]] = recalibrate(p)
-    num_bins = min(10, len(y) // 20 or 1)
+    recalibrated = recalibrate(predictions)
+    if recalibrated is not None:
+        versions[CALIBRATED[1]] = recalibrated
     rows = []
-    bins = {}
+    curves = {}
+    middle = (CELLS[1:] + CELLS[:-1]) / 2
     for name, probability in versions.items():
         intercept, slope = fit_slope(y, probability, patient)
         row = {
@@ -333,11 +364,34 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
             "observed": y.mean(),
             "intercept": intercept,
             "slope": slope,
-            "brier": bootstrap_patients(score_shares((probability - y) ** 2), patient),
+            "brier": brier_interval(y, probability, patient),
         }
         rows.append(row)
-        bins[name] = pd.DataFrame(bin_probabilities(y, probability, patient, num_bins=num_bins))
-    return _tabulate(rows), bins
+        curve = smooth_calibration(y, probability, patient, middle)
+        curves[name] = pd.DataFrame(
+            {
+                "predicted": middle,
+                **curve.columns("observed"),
+                "num_referable": np.histogram(probability[y], CELLS)[0],
+                "num_others": np.histogram(probability[~y], CELLS)[0],
+            }
+        )
+    return _tabulate(rows), curves
+
+
+def recalibrate(predictions: Predictions) -> np.ndarray | None:
+    """The test probabilities, (n,), recalibrated on the validation split, of folds on their own;
+    None where it does not allow it.
+    """
+    p = predictions.test["probability_referable"].to_numpy().copy()
+    fold = _name_fold(predictions.test)
+    for number in np.unique(fold):
+        learned = predictions.validation[_name_fold(predictions.validation) == number]
+        change = fit_recalibration(*_unpack(learned)[:2])
+        if change is None:
+            return None
+        p[fold == number] = change(p[fold == number])
+    return p
 
 
 def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
@@ -347,14 +401,21 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     threshold.
 
     Returns:
-        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, `refer_all` (referring none
-        is 0), and with bounds `gain`, the model's net benefit less that of the better of the two,
-        in the same draws.
+        A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, that of the `recalibrated`
+        probabilities where there are any, `refer_all` (referring none is 0), and with bounds
+        `gain`, the model's net benefit less that of the better of the two, in the same draws.
     """
     y, p, patient = _unpack(predictions.test)
-    value = np.where(y[:, None], 1, -THRESHOLDS / (1 - THRESHOLDS))
+    odds = THRESHOLDS / (1 - THRESHOLDS)
+    value = np.where(y[:, None], 1, -odds)
     benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
-    everybody = score_shares(value)
+    recalibrated = recalibrate(predictions)
+    if recalibrated is not None:
+        recalibrated = ((recalibrated[:, None] >= THRESHOLDS) * value).mean(axis=0)
+    referable = score_shares(y)
+
+    def everybody(weights: np.ndarray) -> np.ndarray:
+        return np.multiply.outer(referable(weights), 1 + odds) - odds
 
     def gain(weights: np.ndarray) -> np.ndarray:
         return benefit(weights) - np.maximum(everybody(weights), 0)
@@ -363,6 +424,7 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     curve = {
         "threshold": THRESHOLDS,
         "net_benefit": benefit(once),
+        "recalibrated": recalibrated,
         "refer_all": everybody(once),
     }
     return pd.DataFrame(curve | bootstrap_patients(gain, patient).columns("gain"))
@@ -371,44 +433,88 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
 def count_grades(predictions: Predictions) -> pd.DataFrame:
     """The confusion matrix of the test split: true grades in rows, predicted ones in columns."""
     names = ["grade", "predicted_grade"]
-    grades = [pd.Categorical(predictions.test[name], range(5)) for name in names]
+    grades = [pd.Categorical(predictions.graded[name], range(5)) for name in names]
     return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
 
 
-def split_subgroups(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, sex and age.
+def split_subgroups(
+    predictions: Predictions, points: pd.DataFrame, further: Sequence[str] = ()
+) -> pd.DataFrame:
+    """Score subgroups by camera, eye, quality, sex and age, and by further columns of the file.
 
     Returns:
-        A row per `factor` and `level`: `num_images`, `num_patients`, `num_referable`, `auc` and,
-        where there are operating points, `sensitivity` and `specificity` at the one of high
-        sensitivity. Without scores where fewer than MIN_PATIENTS patients have the disease or have
-        an eye without it.
+        A row per `factor` and `level`: `num_patients`, `num_diseased` of them with a referable eye,
+        `num_images`, `auc` and, where there are operating points, `sensitivity` and `specificity`
+        at the one of high sensitivity. Without scores where fewer than MIN_PATIENTS patients have
+        the disease or have an eye without it.
+
+    Raises:
+        DrError: a further column is not there, or has more levels than MAX_LEVELS.
     """
     test = predictions.test
+    names = [fold_name(name) for name in further]
+    for name in names:
+        if name not in test or test[name].nunique() > MAX_LEVELS:
+            raise DrError(
+                f"subgroups: {name} is no column of 2 to {MAX_LEVELS} groups in the predictions"
+            )
     rows = []
-    for factor in [name for name in SUBGROUPS if name in test]:
-        levels = band_ages(test[factor]) if factor == "age" else test[factor].str.strip()
+    for factor in [name for name in dict.fromkeys([*SUBGROUPS, *names]) if name in test]:
+        levels = band_ages(test[factor]) if factor == "age" else test[factor].astype(str)
         for level, part in test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             auc = sensitivity = specificity = None
-            if min(len(np.unique(patient[y])), len(np.unique(patient[~y]))) >= MIN_PATIENTS:
-                auc = bootstrap_patients(score_auc(y, p), patient)
+            num_diseased = len(np.unique(patient[y]))
+            if min(num_diseased, len(np.unique(patient[~y]))) >= MIN_PATIENTS:
+                auc = auc_interval(y, p, patient)
                 if len(points):
-                    called = p >= points["threshold"].iloc[0]
+                    called = p >= find_thresholds(part, points, points["point"].iloc[0])
                     sensitivity = proportion_interval(called[y], patient[y])
                     specificity = proportion_interval(~called[~y], patient[~y])
             row = {
                 "factor": factor,
                 "level": level,
-                "num_images": len(part),
                 "num_patients": len(np.unique(patient)),
-                "num_referable": int(y.sum()),
+                "num_diseased": num_diseased,
+                "num_images": len(part),
                 "auc": auc,
                 "sensitivity": sensitivity,
                 "specificity": specificity,
             }
             rows.append(row)
     return _tabulate(rows)
+
+
+def hide_few(counts: pd.Series) -> pd.Series:
+    """Counts of the levels of one factor as text, those below FEW as < 5.
+
+    Where they could be found by subtraction from the sum, because they are one alone or add up to
+    fewer than FEW, the next smallest counts are hidden too, as ≥ 5.
+    """
+    shown = counts.astype(str)
+    ascending = counts[counts > 0].sort_values()
+    num_hidden = (ascending < FEW).sum()
+    shown[ascending.index[:num_hidden]] = f"< {FEW}"
+    while 0 < num_hidden < len(ascending) and (
+        num_hidden < 2 or ascending.iloc[:num_hidden].sum() < FEW
+    ):
+        shown[ascending.index[num_hidden]] = f"≥ {FEW}"
+        num_hidden += 1
+    return shown
+
+
+def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
+    """The table of `split_subgroups` with the counts of each factor as `hide_few` shows them."""
+    if subgroups.empty:
+        return subgroups
+    by_factor = subgroups.groupby("factor", sort=False)
+    people = by_factor[["num_patients", "num_diseased"]].transform(hide_few)
+    images = subgroups["num_images"].astype(str)
+    return subgroups.assign(
+        num_patients=people["num_patients"],
+        num_diseased=people["num_diseased"],
+        num_images=images.where(people["num_patients"].str.isdigit(), "–"),
+    )
 
 
 def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
@@ -420,13 +526,15 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
         A row per share of ABSTAINED: `abstained`, `num_images` left, `sensitivity` and
         `specificity` of these.
     """
-    y, p, patient = _unpack(predictions.test)
-    threshold = points["threshold"].iloc[0]
+    # photographs as near as each other go in random order, not in that of the file
+    test = predictions.test.sample(frac=1, random_state=0)
+    y, p, patient = _unpack(test)
+    threshold = find_thresholds(test, points, points["point"].iloc[0])
     surest = np.argsort(-np.abs(to_logit(p) - to_logit(threshold)), kind="stable")
     rows = []
     for share in ABSTAINED:
         left = surest[: len(surest) - round(share * len(surest))]
-        called = p[left] >= threshold
+        called = p[left] >= threshold[left]
         truth = y[left]
         people = patient[left]
         row = {
@@ -443,14 +551,15 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     """The worst errors at the point of high sensitivity: the highest grades missed come first.
 
     Returns:
-        At most `number` of each: `error` (missed or false alarm), `line` in the file (of an
-        ensemble, the first one), `image_id`, `grade`, or `referable` where no grade is known, and
-        `probability_referable`.
+        At most `number` of each: `error` (missed or false alarm), `fold` and `line` in the file
+        (of an ensemble, the first one), `image_id`, `grade`, or `referable` where no grade is
+        known, and `probability_referable`.
     """
     test = predictions.test
     label = "grade" if "grade" in test else "referable"
     is_referable = test["referable"] == 1
-    is_called = test["probability_referable"] >= points["threshold"].iloc[0]
+    threshold = find_thresholds(test, points, points["point"].iloc[0])
+    is_called = test["probability_referable"] >= threshold
     missed = test[~is_called & is_referable].sort_values(
         [label, "probability_referable"], ascending=[False, True]
     )
@@ -459,8 +568,9 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     )
     parts = [missed.head(number), alarms.head(number)]
     errors = pd.concat(part.assign(error=e) for part, e in zip(parts, ERRORS, strict=True))
-    columns = ["error", "line", "image_id", label, "probability_referable"]
-    return errors.reset_index(names="line")[columns]
+    columns = ["error", "fold", "line", "image_id", label, "probability_referable"]
+    errors = errors.reset_index(names="line")
+    return errors[[column for column in columns if column in errors]]
 
 
 def compare_models(
@@ -474,16 +584,16 @@ def compare_models(
         points: of each, its own.
 
     Returns:
-        A row per further `model`: `reference`, and the differences `delta_auc` (bootstrap),
-        `delta_auc_delong`, at each one's own point of high sensitivity `delta_sensitivity` and
+        A row per further `model`: `reference`, and the differences `delta_auc`, at each one's
+        own point of high sensitivity `delta_sensitivity` and
         `delta_specificity`, and with grades `delta_kappa`.
     """
     reference = models[0]
     ours = reference.test.set_index("image_id")
     y, p, patient = _unpack(ours)
 
-    def subtract(a: Score, b: Score) -> Interval:
-        return bootstrap_patients(lambda weights: a(weights) - b(weights), patient)
+    def subtract(a: Score, b: Score, whose: np.ndarray = patient) -> Interval:
+        return bootstrap_patients(lambda weights: a(weights) - b(weights), whose)
 
     rows = []
     for other, theirs_at in zip(models[1:], points[1:], strict=True):
@@ -491,23 +601,26 @@ def compare_models(
             continue
         theirs = other.test.set_index("image_id").loc[ours.index]
         q = _unpack(theirs).p
-        delong = delong_interval(y, [p, q], patient)
-        auc = subtract(score_auc(y, q), score_auc(y, p))
-        if np.isnan(delong.low):  # one of the AUCs is 0 or 1, or a kind has a single patient
-            auc = auc._replace(low=np.nan, high=np.nan)
         sensitivity = specificity = kappa = None
         if len(theirs_at) and len(points[0]):
-            called = (q >= theirs_at["threshold"].iloc[0], p >= points[0]["threshold"].iloc[0])
+            called = [
+                score >= find_thresholds(ours, at, at["point"].iloc[0])
+                for score, at in ((q, theirs_at), (p, points[0]))
+            ]
             sensitivity = subtract(*(score_shares(c & y, y) for c in called))
             specificity = subtract(*(score_shares(~c & ~y, ~y) for c in called))
-        if reference.has_grades and other.has_grades:
-            grades = [table["predicted_grade"] for table in (theirs, ours)]
-            kappa = subtract(*(score_kappa(ours["grade"], graded) for graded in grades))
+        graded = [m.graded.set_index("image_id") for m in (other, reference)]
+        both = graded[0].index.intersection(graded[1].index)
+        if len(both):
+            true = graded[1].loc[both]
+            scores = [
+                score_kappa(true["grade"], g.loc[both, "predicted_grade"]) for g in graded
+            ]
+            kappa = subtract(*scores, true["patient_id"])
         row = {
             "model": other.name,
             "reference": reference.name,
-            "delta_auc": auc,
-            "delta_auc_delong": delong,
+            "delta_auc": auc_difference(y, [p, q], patient),
             "delta_sensitivity": sensitivity,
             "delta_specificity": specificity,
             "delta_kappa": kappa,
@@ -524,33 +637,67 @@ def band_ages(levels: pd.Series) -> pd.Series:
     return bands.cat.add_categories("").fillna("")
 
 
+def read_shares(name: str, text: str) -> list[float]:
+    """Shares as people write them: 0.05,0.2; or, between semicolons, 0,05;0,2; or 5%.
+
+    Raises:
+        DrError: one is no number.
+    """
+    text = str(text).replace(" ", "")
+    cells = text.replace(",", ".").split(";") if ";" in text else text.split(",")
+    try:
+        return [float(cell.rstrip("%")) / 10 ** (2 * ("%" in cell)) for cell in cells if cell]
+    except ValueError as error:
+        raise DrError(f"{name} {text}: give numbers with points, as 0.05,0.2") from error
+
+
 def _check_share(name: str, share: float) -> None:
     if not 0 < share < 1:
         raise DrError(f"{name} has to lie between 0 and 1: {share:g} does not")
 
 
-def _measure(eyes: Eyes, point, handling: str = HANDLING[0]) -> dict:
-    """What an operating point does: a row of `measure_points`."""
-    y, p, patient = eyes
-    called = p >= point.threshold
-    sensitivity = proportion_interval(called[y], patient[y])
-    specificity = proportion_interval(~called[~y], patient[~y])
-    lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
-    return {
-        "point": point.point,
-        "ungradable": handling,
-        "threshold": point.threshold,
-        "tp": (called & y).sum(),
-        "fn": (~called & y).sum(),
-        "fp": (called & ~y).sum(),
-        "tn": (~called & ~y).sum(),
-        "sensitivity": sensitivity,
-        "specificity": specificity,
-        "ppv": proportion_interval(y[called], patient[called]),
-        "npv": proportion_interval(~y[~called], patient[~called]),
-        "lr_plus": lr_plus,
-        "lr_minus": lr_minus,
-    }
+def _measure(
+    table: pd.DataFrame, points: pd.DataFrame, handling: str = HANDLING[0]
+) -> list[dict]:
+    """What the operating points do: rows of `measure_points`."""
+    y, p, patient = _unpack(table)
+    rows = []
+    for name in points["point"].unique():
+        thresholds = find_thresholds(table, points, name)
+        called = p >= thresholds
+        sensitivity = proportion_interval(called[y], patient[y])
+        specificity = proportion_interval(~called[~y], patient[~y])
+        lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
+        severe = None
+        if "grade" in table:
+            is_severe = (table["grade"] >= SEVERE_FROM).to_numpy()
+            severe = proportion_interval(called[is_severe], patient[is_severe])
+        row = {
+            "point": name,
+            "ungradable": handling,
+            "threshold": thresholds[0] if np.ptp(thresholds) == 0 else np.nan,
+            "tp": (called & y).sum(),
+            "fn": (~called & y).sum(),
+            "fp": (called & ~y).sum(),
+            "tn": (~called & ~y).sum(),
+            "sensitivity": sensitivity,
+            "sensitivity_severe": severe,
+            "specificity": specificity,
+            "ppv": proportion_interval(y[called], patient[called]),
+            "npv": proportion_interval(~y[~called], patient[~called]),
+            "lr_plus": lr_plus,
+            "lr_minus": lr_minus,
+        }
+        rows.append(row)
+    return rows
+
+
+def _name_fold(table: pd.DataFrame) -> np.ndarray:
+    return table.get("fold", pd.Series(0, table.index)).to_numpy()
+
+
+def _part(table: pd.DataFrame) -> list[pd.DataFrame]:
+    return [part for _, part in table.groupby(_name_fold(table))]
 
 
 def _unpack(table: pd.DataFrame) -> Eyes:
@@ -564,7 +711,7 @@ def _unpack(table: pd.DataFrame) -> Eyes:
 def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
     """A table of rows: three columns for an interval, none for None.
 
-    Where no draw of patients changes a score, it has no bounds: an AUC of 1 would be 1 [1, 1], of
+    Where no draw of patients changes a score, it has no bounds: a kappa of 1 would be 1 [1, 1], of
     three patients too.
     """
     lines = []

@@ -1,11 +1,15 @@
 """predictions.csv: read anybody's, and refuse what would make an evaluation false."""
 
 import csv
+import hashlib
 import io
 import itertools
 import re
+import unicodedata
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +19,8 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.schema import (
     EXCLUDED,
-    FACTS,
-    KNOWN,
     OF_GRADES,
     OF_REFERABLE,
-    ORIGIN,
     REJECTED,
     SIDES,
 )
@@ -29,9 +30,56 @@ from dr_lib.files import read_csv
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
 NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
-READ = {*KNOWN, *FACTS, *ORIGIN, *NUMBERS, "visit"}
-ROUNDING = 0.02  # of five probabilities that add up to 1: int8 networks round each to 1/256
+ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 MAX_ROWS = 5  # named in a sentence
+EMPTY = ("nan", "na", "n/a", "none", "null", "nd", "-", "–")  # cells that say nothing
+COLUMNS = {  # what people call them, folded
+    "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
+    "patient_id": "patient patientid id_patient paciente id_paciente prontuario",
+    "split": "set particao divisao",
+    "eye": "olho laterality lateralidade",
+    "grade": "grau",
+    "referable": "encaminhavel",
+    OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
+    **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},
+    "gradable": "gradavel",
+    "reason": "motivo",
+    "visit": "visita",
+    "dataset": "base",
+    "model": "modelo",
+    "age": "idade",
+    "sex": "sexo gender genero",
+    "quality": "qualidade",
+}
+TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
+WORDS = {  # what people write in cells, folded, for what is read
+    "split": {
+        "train": "train training treino treinamento",
+        "validation": "validation valid val validacao",
+        "test": "test testing teste",
+        EXCLUDED: "excluded excluido excluida",
+        REJECTED: "rejected rejeitado rejeitada",
+    },
+    "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
+    "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
+    "grade": {
+        "0": "none no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
+        "1": "mild mild_npdr leve rdnp_leve",
+        "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
+        "3": "severe severe_npdr grave rdnp_grave",
+        "4": "proliferative pdr proliferativa rdp",
+    },
+    "referable": TRUTH,
+    "gradable": TRUTH,
+}
+
+
+class Source(NamedTuple):
+    """A file that predictions are from."""
+
+    file: str  # its name
+    rows: int
+    sha256: str
 
 
 class Predictions(NamedTuple):
@@ -48,6 +96,7 @@ class Predictions(NamedTuple):
     # of the model: the same on several data sets; empty where the file does not say
     version: str = ""
     dataset: str = ""  # what the photographs are from
+    sources: tuple[Source, ...] = ()
 
     @property
     def photographs(self) -> frozenset[str]:
@@ -55,12 +104,11 @@ class Predictions(NamedTuple):
         return frozenset(self.test["image_id"])
 
     @property
-    def has_grades(self) -> bool:
-        """Whether every test photograph has a true grade and probabilities of all five."""
+    def graded(self) -> pd.DataFrame:
+        """The test photographs that have a true grade and probabilities of all five."""
         columns = ["grade", "predicted_grade"]
-        return set(columns) <= set(self.test) and bool(
-            self.test[columns].notna().all(axis=None)
-        )
+        is_there = set(columns) <= set(self.test)
+        return self.test.dropna(subset=columns) if is_there else self.test[:0]
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
@@ -72,10 +120,11 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
-    subgroups.
+    subgroups. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
+    case, with or without accents.
 
     Args:
-        paths: CSV files, each of one model on one data set.
+        paths: CSV or XLSX files, each of one model on one data set.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -147,6 +196,7 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
         ensemble = same[0]._replace(
             name=f"ensemble of {len(same)}: {', '.join(networks)}",
             version=" ".join(sorted(p.version for p in same)).strip(),
+            sources=_list_sources(same),
             validation=_average([p.validation for p in same], "validation"),
             test=_average([p.test for p in same], "test"),
         )
@@ -158,25 +208,22 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     return averaged
 
 
-def pool_folds(paths: Sequence[Path], out: Path) -> Path:
-    """Write the test photographs of all folds as one table, each by the model that had not seen it.
+def pool_folds(paths: Sequence[Path]) -> Predictions:
+    """Pool the test photographs of all folds, each as predicted by the model that had not seen it.
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of
-    several models: more than the mean of the folds' AUCs does. There are no validation rows, for
-    each photograph is some model's test. Columns that no evaluation reads stay behind: they may
-    name people.
+    several models: more than the mean of the folds' AUCs does. A column `fold` says whose each
+    photograph is; the validation rows are those of every fold, so a photograph is there in several
+    of them.
 
     Args:
         paths: predictions.csv of each fold, of one recipe.
-        out: folder to write.
-
-    Returns:
-        The path of its predictions.csv.
 
     Raises:
         DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    tables = [_read_one(Path(path)).table for path in paths]
+    folds = [_read_one(Path(path)) for path in paths]
+    tables = [fold.table for fold in folds]
     tested = [table[table["split"] == "test"] for table in tables]
     files = zip(paths, tested, strict=True)
     for (path, rows), (later, others) in itertools.combinations(files, 2):
@@ -184,35 +231,48 @@ def pool_folds(paths: Sequence[Path], out: Path) -> Path:
             raise DrError(
                 f"{later} and {path} test the same patients: they are no folds of one split"
             )
-    pooled = pd.concat(tested)
     used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
-    if missing := set(used) - set(pooled["image_id"]):
+    if missing := set(used) - set(pd.concat(tested)["image_id"]):
         raise DrError(
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
-    table = pd.concat([pooled, tables[0][~tables[0]["split"].isin(SIDES)]])
-    out.mkdir(parents=True, exist_ok=True)
-    path = out / "predictions.csv"
-    table[[column for column in table if column in READ]].to_csv(path, index=False)
-    return path
+    if len({fold.is_synthetic for fold in folds}) > 1:
+        raise DrError("synthetic photographs and real ones are not pooled")
+    table = _number(tested)
+    return folds[0]._replace(
+        table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
+        validation=_number([fold.validation for fold in folds]),
+        test=_number([fold.test for fold in folds]),
+        ungradable=_number([fold.ungradable for fold in folds]),
+        version=_find_only(table, "model_version"),
+        sources=_list_sources(folds),
+    )
+
+
+def _list_sources(found: Sequence[Predictions]) -> tuple[Source, ...]:
+    return tuple(source for predictions in found for source in predictions.sources)
+
+
+def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
 def _read_one(path: Path) -> Predictions:
     name = path.name
     table = _read_table(path)
     for column in [column for column in NUMBERS if column in table]:
-        numbers = pd.to_numeric(table[column], errors="coerce")
-        is_bad = (table[column] != "") & ~np.isfinite(numbers)
-        _refuse(name, is_bad, f"{column} is no finite number, such as 0.93")
+        cells = table[column].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
+        numbers = pd.to_numeric(cells, errors="coerce")
+        is_bad = (cells != "") & ~np.isfinite(numbers)
+        words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
+        _refuse(name, is_bad, f"{column} has to be {words}")
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
             _refuse(name, is_bad, f"{column} has to be {words}")
-    for rule in RULES:
-        if set(rule.columns) <= set(table):
-            _refuse(name, rule.is_bad(table), rule.words)
+    _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
     test = table[is_test & is_usable]
@@ -235,21 +295,18 @@ def _read_one(path: Path) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
+        sources=(Source(name, len(table), hashlib.sha256(path.read_bytes()).hexdigest()),),
     )
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """The cells of a file as text, by their line in it."""
-    if not path.is_file():
-        raise DrError(f"there is no file {path}")
-    try:
-        rows = read_csv(path, NUMBERS)
-    except (OSError, ValueError) as error:
-        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
-    header = rows.pop(min(rows)) if rows else []
-    repeated = [column for column, count in Counter(filter(None, header)).items() if count > 1]
-    if repeated:
-        raise DrError(f"{path.name} has more than one column {repeated[0]}")
+    """The cells of a file as text, by their line in it, under our names and in our words."""
+    rows = _read_cells(path)
+    while len(rows) > 1 and sum(map(bool, rows[min(rows)])) < 4:  # a title
+        rows.pop(min(rows))
+    if not rows:
+        raise DrError(f"{path.name} is empty: it needs a header and a row for each photograph")
+    header = _name_columns(path.name, rows.pop(min(rows)))
     for line, row in rows.items():
         if len(row) > len(header):
             raise DrError(
@@ -264,10 +321,68 @@ def _read_table(path: Path) -> pd.DataFrame:
     if OF_REFERABLE not in table and not set(OF_GRADES) <= set(table):
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
-        raise DrError(f"{path.name} has no column {' and no column '.join(missing)}")
+        columns = " and no column ".join(missing)
+        raise DrError(f"{path.name} has no column {columns}: name it so in the header")
     if table.empty:
-        raise DrError(f"{path.name} has no rows")
+        raise DrError(f"{path.name} has no rows below the header: one for each photograph")
+    for column in table:
+        words = _list_words(WORDS.get(column, {}))
+        meant = {
+            cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
+            for cell in table[column].unique()
+        }
+        table[column] = table[column].map(meant)
+    if "age" in table:  # 64 anos
+        table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
     return table
+
+
+def _read_cells(path: Path) -> dict[int, list[str]]:
+    """The cells of each line that has any, by its number."""
+    if str(path).startswith(("http:/", "https:/")):
+        raise DrError(f"{path} is an address: download the file, and give its path")
+    if path.is_dir():
+        raise DrError(f"{path} is a folder: give the predictions.csv in it")
+    if not path.is_file():
+        raise DrError(f"there is no file {path}")
+    try:
+        if path.suffix.lower() != ".xlsx":
+            return read_csv(path)
+        sheet = pd.read_excel(path, header=None, dtype=str, na_filter=False)
+    except ImportError as error:
+        raise DrError(
+            f"{path} needs the package openpyxl: add it, or save it as CSV"
+        ) from error
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
+    rows = enumerate(sheet.apply(lambda cells: cells.str.strip()).to_numpy().tolist(), 1)
+    return {line: row for line, row in rows if any(row)}
+
+
+def fold_name(text: str) -> str:
+    """A name in small letters without accents, _ between its words: grau_de_rd."""
+    letters = unicodedata.normalize("NFKD", text.casefold())
+    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    return re.sub(r"[\W_]+", "_", plain).strip("_")
+
+
+def _name_columns(name: str, header: Sequence[str]) -> list[str]:
+    """Our names of the columns; one of ours goes before what people call it."""
+    words = _list_words(COLUMNS)
+    folded = [fold_name(column) for column in header]
+    named = [
+        column if words.get(column) in folded else words.get(column, column)
+        for column in folded
+    ]
+    for column, count in Counter(filter(None, named)).items():
+        if count > 1:
+            raise DrError(f"{name} has more than one column {column}: keep one of them")
+    return named
+
+
+def _list_words(words: Mapping[str, str]) -> dict[str, str]:
+    """Our word for each of people's."""
+    return {other: word for word, others in words.items() for other in others.split()}
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:
@@ -316,7 +431,7 @@ def _check_external(files: Sequence[Predictions]) -> None:
     for home, other in itertools.permutations(files, 2):
         learned = home.table[home.table["split"].isin(["train", "validation"])]
         for column in ("image_id", "patient_id"):
-            both = set(learned[column]) & set(other.test[column])
+            both = {*map(_fold_id, learned[column])} & {*map(_fold_id, other.test[column])}
             if both:
                 raise DrError(
                     f"{other.dataset}: {len(both)} {column} of its test rows stand among the"
@@ -368,14 +483,6 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-class Rule(NamedTuple):
-    """What no row may be: a mask over a table that has these columns, and the words."""
-
-    columns: tuple[str, ...]
-    is_bad: Callable[[pd.DataFrame], pd.Series]
-    words: str
-
-
 def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
     """A DrError that names the first rows for which something is wrong."""
     rows = [str(row) for row in is_bad.index[is_bad]]
@@ -385,43 +492,91 @@ def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
         raise DrError(f"{name}, row{'s' if rows[1:] else ''} {named}{more}: {words}")
 
 
+def _fold_id(name: str) -> str:
+    """An id as 7, 07, 7.0 and pt1, PT1 share it."""
+    return re.sub(r"(?<![\d.])0+(?=\d)|\.0+$", "", name.strip().casefold())
+
+
+def _check_rows(name: str, table: pd.DataFrame) -> None:
+    """Refuse what no row may be, in one sentence each."""
+    refuse = partial(_refuse, name)
+    patient = table["patient_id"]
+    p = table[OF_REFERABLE]
+    side = table["split"]
+    refuse(table["image_id"] == "", "image_id is empty")
+    refuse((patient == "") & (side != REJECTED), "patient_id is empty")
+    refuse(
+        _count_in(table, patient.map(_fold_id), "patient_id") > 1,
+        "a patient_id differs from another in case or leading zeros alone: write one patient in one"
+        " way, and tell two apart by more",
+    )
+    refuse(
+        table["image_id"].duplicated(keep=False),
+        "a photograph stands more than once: augmented copies and padding do not belong here",
+    )
+    is_synthetic = table.get("data_kind", side) == "synthetic"
+    refuse(
+        is_synthetic & ~is_synthetic.all(),
+        "synthetic photographs are not pooled with real ones",
+    )
+    grade = table.get("grade", pd.Series(np.nan, table.index))
+    refuse(
+        grade.notna() & ((grade >= REFERABLE_FROM) != (table["referable"] == 1)),
+        "grade and referable contradict each other: grades 2 to 4 are referable",
+    )
+    five = table.reindex(columns=OF_GRADES)
+    given = five.assign(p=p)
+    refuse(
+        ((given < 0) | (given > 1)).any(axis=1),
+        "a probability lies outside 0 to 1: divide per cent by 100",
+    )
+    refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
+    total = five.sum(axis=1, min_count=1)
+    refuse((total - 1).abs() > ROUNDING, "the five probabilities do not add up to 1")
+    refuse(
+        (five[OF_GRADES[REFERABLE_FROM:]].sum(axis=1, min_count=1) - p).abs() > ROUNDING,
+        "probability_referable is not the sum of probability_2 to probability_4",
+    )
+    is_asked = side.isin(["validation", "test"]) & _is_gradable(table)
+    refuse(
+        is_asked & p.isna() & (table.get("reason", "") == ""),
+        "there is no probability: give one, or why not in the column reason",
+    )
+    refuse(
+        p.notna() & table["referable"].isna(),
+        "there is a probability and no label: give grade or referable, or take the row out",
+    )
+    refuse(
+        (side == "train") & p.notna(),
+        "these are predictions of training photographs, which no evaluation may hold",
+    )
+    used = table[side.isin(SIDES)]
+    leak = "stands in two splits: what was learned leaks into the evaluation"
+    for column, whose in (("patient_id", "a patient"), ("group", GROUP)):
+        if column in used:
+            named = used[used[column] != ""]
+            is_crossing = _count_in(named, named[column], "split") > 1
+            refuse(is_crossing, f"{whose} {leak}")
+    if "eye" in used:
+        eyes = used[(used["eye"] != "") & used["referable"].notna()]
+        keys = [eyes[name] for name in ("patient_id", "eye", "visit") if name in eyes]
+        label = "grade" if "grade" in eyes else "referable"
+        refuse(
+            _count_in(eyes, keys, label) > 1,
+            "an eye of a patient has two labels: name the visits in a column visit, or keep one",
+        )
+
+
+def _count_in(table: pd.DataFrame, keys, column: str) -> pd.Series:
+    """How many values of a column the rows of each group have, by row."""
+    return table.groupby(keys)[column].transform("nunique")
+
+
 def _is_gradable(table: pd.DataFrame) -> pd.Series:
     return table.get("gradable", pd.Series(1, table.index)) != 0
 
 
-def _is_outside(table: pd.DataFrame) -> pd.Series:
-    given = table[[column for column in (OF_REFERABLE, *OF_GRADES) if column in table]]
-    return ((given < 0) | (given > 1)).any(axis=1)
-
-
-def _misses_sum(table: pd.DataFrame) -> pd.Series:
-    summed = table[OF_GRADES[REFERABLE_FROM:]].sum(axis=1)
-    is_known = table[OF_GRADES].notna().any(axis=1)
-    return is_known & ((summed - table[OF_REFERABLE]).abs() > ROUNDING)
-
-
-def _is_bare(table: pd.DataFrame) -> pd.Series:
-    is_asked = table["split"].isin(["validation", "test"]) & table[OF_REFERABLE].isna()
-    return is_asked & (table.get("reason", "") == "") & _is_gradable(table)
-
-
-def _is_on_two_sides(column: str) -> Callable[[pd.DataFrame], pd.Series]:
-    def is_bad(table: pd.DataFrame) -> pd.Series:
-        used = table[table["split"].isin(SIDES) & (table[column] != "")]
-        is_crossing = used.groupby(column)["split"].transform("nunique") > 1
-        return is_crossing.reindex(table.index, fill_value=False)
-
-    return is_bad
-
-
-def _has_two_labels(table: pd.DataFrame) -> pd.Series:
-    label = "grade" if "grade" in table else "referable"
-    eyes = table[table["eye"].ne("") & table[label].notna() & table["split"].isin(SIDES)]
-    keys = [column for column in ("patient_id", "eye", "visit") if column in table]
-    is_double = eyes.groupby(keys)[label].transform("nunique") > 1
-    return is_double.reindex(table.index, fill_value=False)
-
-
+GROUP = "a group of patients who share a picture"
 ALLOWED = {  # the values of a column where it is not empty, and their words
     "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
     "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),
@@ -429,74 +584,3 @@ ALLOWED = {  # the values of a column where it is not empty, and their words
     "referable": ((0, 1), "0 or 1"),
     "gradable": ((0, 1), "0 or 1"),
 }
-RULES = (
-    Rule(("image_id",), lambda table: table["image_id"] == "", "image_id is empty"),
-    Rule(
-        ("patient_id",),
-        lambda table: (table["patient_id"] == "") & (table["split"] != REJECTED),
-        "patient_id is empty",
-    ),
-    Rule(
-        ("image_id",),
-        lambda table: table["image_id"].duplicated(keep=False),
-        "a photograph stands more than once: augmented copies and padding do not belong here",
-    ),
-    Rule(
-        ("data_kind",),
-        lambda table: (
-            (table["data_kind"] == "synthetic") & (table["data_kind"] != "synthetic").any()
-        ),
-        "synthetic photographs are not pooled with real ones",
-    ),
-    Rule(
-        ("grade", "referable"),
-        lambda table: (
-            table["grade"].notna()
-            & ((table["grade"] >= REFERABLE_FROM) != (table["referable"] == 1))
-        ),
-        "grade and referable contradict each other: grades 2 to 4 are referable",
-    ),
-    Rule((), _is_outside, "a probability lies outside 0 to 1"),
-    Rule(
-        tuple(OF_GRADES),
-        lambda table: table[OF_GRADES].isna().sum(axis=1).between(1, 4),
-        "one of the five probabilities is missing",
-    ),
-    Rule(
-        tuple(OF_GRADES),
-        lambda table: (table[OF_GRADES].sum(axis=1, min_count=1) - 1).abs() > ROUNDING,
-        "the five probabilities do not add up to 1",
-    ),
-    Rule(
-        tuple(OF_GRADES),
-        _misses_sum,
-        "probability_referable is not the sum of probability_2 to probability_4",
-    ),
-    Rule((), _is_bare, "there is no probability: give one, or why not in the column reason"),
-    Rule(
-        (),
-        lambda table: table[OF_REFERABLE].notna() & table["referable"].isna(),
-        "there is a probability and no label",
-    ),
-    Rule(
-        (),
-        lambda table: (table["split"] == "train") & table[OF_REFERABLE].notna(),
-        "these are predictions of training photographs, which no evaluation may hold",
-    ),
-    Rule(
-        ("patient_id",),
-        _is_on_two_sides("patient_id"),
-        "a patient stands in two splits: what was learned leaks into the evaluation",
-    ),
-    Rule(
-        ("group",),
-        _is_on_two_sides("group"),
-        "a group of patients who share a picture stands in two splits: what was learned leaks into"
-        " the evaluation",
-    ),
-    Rule(
-        ("eye",),
-        _has_two_labels,
-        "an eye of a patient has two labels: name the visits in a column visit, or keep one",
-    ),
-)

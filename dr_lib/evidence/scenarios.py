@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ import pandas as pd
 
 from dr_lib.evidence.select import Selection
 from dr_lib.runs.prices import PriceError, price_seconds
-from dr_lib.runs.row import read_rows
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
@@ -45,42 +43,30 @@ def fit_overhead(
     return max(0.0, 3600 * (bill_usd - measured_usd) / usd_per_hour.sum())
 
 
-def add_bills(
-    selection: Selection, bills_usd: Sequence[float], folders: Sequence[Path]
-) -> pd.DataFrame:
-    """Put bills beside the timed runs that they were for.
+def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
+    """Put bills beside the timed runs.
 
     Args:
         selection: runs with their prices; a bill is for those that are not timed, too.
-        bills_usd: one for all runs, or one for those of each folder.
-        folders: where the rows are.
+        bills_usd: one for all runs, or several, each for as many of them: of studies that were
+            repeated.
 
     Returns:
-        The timed runs that a bill is for, with `study_bill_usd`, of five runs of every scenario as
-        the paper's was, and `formula_share_of_bill`.
+        The timed runs, on each one of the bills: `study_bill_usd`, as of five runs of every
+        scenario, which the paper's was of, and `formula_share_of_bill`.
 
     Raises:
-        PriceError: so many bills are for so many folders, no run has a price, or a bill is less
-            than what the runs cost by their prices.
+        PriceError: no run has a price, or they cost more by their prices.
     """
-    groups = [folders] if len(bills_usd) == 1 else [[folder] for folder in folders]
-    if len(groups) != len(bills_usd):
-        raise PriceError(
-            f"{len(bills_usd)} bills for {len(groups)} folders: give one for all, or one for each"
-        )
-    billed = []
-    for bill_usd, group in zip(bills_usd, groups, strict=True):
-        runs = {(row["study"], row["run_id"]) for row in read_rows(*group)}
-        timed, finished = (
-            table[[run in runs for run in zip(table["study"], table["run_id"], strict=True)]]
-            for table in (selection.timed, selection.finished)
-        )
-        paid = finished[finished["usd_per_hour"] > 0]
-        fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd)
-        five_usd = bill_usd * 5 * timed["scenario"].nunique() / len(paid)
-        share = paid["formula_usd"].sum() / bill_usd
-        billed.append(timed.assign(study_bill_usd=five_usd, formula_share_of_bill=share))
-    return pd.concat(billed, ignore_index=True)
+    paid = selection.finished[selection.finished["usd_per_hour"] > 0]
+    fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], sum(bills_usd))
+    timed = selection.timed
+    bill_usd = np.resize(bills_usd, len(timed))
+    runs_of_a_bill = len(paid) / len(bills_usd)
+    return timed.assign(
+        study_bill_usd=bill_usd * 5 * timed["scenario"].nunique() / runs_of_a_bill,
+        formula_share_of_bill=paid["formula_usd"].mean() * runs_of_a_bill / bill_usd,
+    )
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.papers import FACTORS
 from dr_lib.evidence.select import MIN_RUNS, Selection
 from dr_lib.statistics.equivalence import repetitions_for_equivalence
 from dr_lib.statistics.intervals import (
@@ -34,7 +33,7 @@ METRICS = tuple(
 )
 # columns that tell apart what more machines are compared in; a table has those that differ
 MACHINE = ("platform", "instance_type", "cpu", "accelerator", "threads", "batch_size")
-SCALED = (*FACTORS, *MACHINE, "rehearsed")
+SCALED = ("model", "image_size", "mode", *MACHINE, "rehearsed")
 
 
 def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:

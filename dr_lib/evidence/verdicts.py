@@ -38,9 +38,7 @@ from dr_lib.statistics.cells import (
     RATIO_OF_SUMS,
     SUM,
     Design,
-    Statistic,
     divide_deviations,
-    share_of_variation,
 )
 from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
 
@@ -48,6 +46,7 @@ VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measur
 STATISTICS = {
     "mean": AVERAGE,
     "sum": SUM,
+    "bill": AVERAGE,
     "ratio": RATIO,
     "increase": RATIO,
     "saving": RATIO,
@@ -364,8 +363,9 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         values = {value for side in runs for cell in side for value in cell}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
-        if claim.of_the_study:
-            runs = [[sorted(values)]]  # a bill is one, of however many runs
+        if claim.statistic == "bill":  # one, of however many runs and sessions
+            runs = [[sorted(values)]]
+            sessions = [[sorted(values)]]
         is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
         name = ", ".join(filter(None, [column, machine]))
         if claim.counted and len(values) == 1:
@@ -377,8 +377,8 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
             ours = divide_deviations(*units)
             parts.append(Part(name, ours, ours))
         else:
-            design = Design(*runs, sessions=None if claim.is_by_run else sessions)
-            statistic = _choose_statistic(claim, cells.keys, list(rows))
+            design = Design(*runs, sessions=None if claim.by_seed else sessions)
+            statistic = STATISTICS[claim.statistic]
             statistics = {name: statistic}
             if claim.every_cell:
                 names = [", ".join(map(str, key)) for key in rows]
@@ -465,8 +465,6 @@ def _scale(claim: Claim, found: Interval) -> Interval:
         return Interval(100 * value - 100, 100 * low - 100, 100 * high - 100, n)
     if claim.statistic == "saving":
         return Interval(100 - 100 * value, 100 - 100 * high, 100 - 100 * low, n)
-    if claim.statistic == "share":
-        return Interval(100 * value, 100 * low, 100 * high, n)
     return found
 
 
@@ -480,7 +478,7 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
 
     A machine that a claim names is one whatever processor it had: a cloud gives several for a type.
     """
-    if "environment" not in cells.keys or claim.is_of_design or claim.of_the_study:
+    if "environment" not in cells.keys or claim.is_of_design:
         return {"": cells.rows}
     machines = {}
     place = cells.keys.index("environment")
@@ -488,15 +486,6 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
         name = key[place] if claim.is_anywhere else str(sides[0].iloc[0].get("instance_type"))
         machines.setdefault(name, {})[key] = sides
     return machines
-
-
-def _choose_statistic(claim: Claim, keys: list[str], levels: Sequence[tuple]) -> Statistic:
-    if claim.statistic != "share":
-        return STATISTICS[claim.statistic]
-    if claim.factor not in keys:
-        raise BadSampleError(f"{claim.factor} has one level: there is nothing to allocate")
-    place = keys.index(claim.factor)
-    return share_of_variation([key[place] for key in levels])
 
 
 def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:

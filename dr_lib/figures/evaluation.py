@@ -25,6 +25,7 @@ from dr_lib.figures.style import (
 )
 from dr_lib.numbers import write_number
 
+MAX_POINTS = 1000  # more photographs are drawn as their density alone
 MARKERS = ("o", "s")  # of the operating points
 BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
@@ -45,9 +46,9 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
 
     def count(row) -> str:
         words = (
-            say("{} photographs, {} patients") if row.num_patients else say("{} photographs")
+            say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
         )
-        numbers = (row.num_images, row.num_patients)
+        numbers = [count for count in (row.num_patients, row.num_images) if count]
         return words.format(*(write_number(float(number), lang) for number in numbers))
 
     for row in flow[flow["stage"].isin(TRUNK)].itertuples():
@@ -76,7 +77,7 @@ def plot_curves(
     roc = curves["roc"]
     band = curves["band"]
     precision = curves["precision_recall"]
-    figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=4.2)
+    figure, (left, right) = open_panels(2, width=3.6, heights=4.2)
     alarms = 1 - band["specificity"]
     left.fill_between(
         alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
@@ -112,20 +113,27 @@ def plot_curves(
     return figure
 
 
-def plot_calibration(bins: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
-    """Draw what came true against what was predicted: the bins of `calibrate`."""
+def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
+    """Draw what came true against what was predicted, above how often it was: `calibrate`."""
     say = choose_words(lang)
-    figure, axes = open_panels(len(bins), columns=2, width=4.2, heights=4.2)
-    for ax, (words, table) in zip(axes, bins.items(), strict=True):
-        reach = find_reach(table, "observed")
+    heights = [3.6, 1.1] * len(curves)
+    figure, axes = open_panels(len(heights), width=3.6, heights=heights, share="x")
+    for ax, below, (words, table) in zip(axes[::2], axes[1::2], curves.items(), strict=True):
         x = table["predicted"]
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        ax.errorbar(x, table["observed"], reach, marker="o", ms=4, color=OURS, lw=1)
-        ax.set(xlabel=say("predicted probability"), ylabel=say("observed share"))
+        ax.fill_between(x, table["observed_low"], table["observed_high"], alpha=0.2, lw=0)
+        ax.plot(x, table["observed"], color=OURS)
+        ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         ax.set_title(say(words), loc="left")
-    _square(axes, lang)
+        for name, sign, colour in (("num_referable", 1, LINES[1]), ("num_others", -1, OURS)):
+            below.bar(x, sign * table[name], 1 / len(x), color=colour)
+        # a few photographs are seen beside many
+        below.set_yscale("symlog", linthresh=10)
+        below.set(xlabel=say("predicted probability"), ylabel=say("photographs"), yticks=[0])
+        use_commas(ax, lang)
+        use_commas(below, lang, "x")
     figure.suptitle(say("Calibration"))
-    words = "point: bin of equally many photographs; bar: 95 % over patients"
+    words = "band: 95 %, over patients; bars: referable up, others down (log)"
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
@@ -136,9 +144,12 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     The table is that of `weigh_decisions`.
     """
     say = choose_words(lang)
-    figure, (left, right) = open_panels(2, columns=2, width=4.2, heights=3.6)
+    figure, (left, right) = open_panels(2, width=4, heights=[3.6, 2.6])
     threshold = curve["threshold"]
     left.plot(threshold, curve["net_benefit"], color=OURS, label=say("refer by the model"))
+    if curve["recalibrated"].notna().all():
+        words = say("refer by the model, recalibrated")
+        left.plot(threshold, curve["recalibrated"], ls="-.", color=LINES[2], label=words)
     left.plot(threshold, curve["refer_all"], "--", color=LINES[1], label=say("refer all"))
     left.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
@@ -173,12 +184,22 @@ def plot_distributions(
     names = [f"{level} (n = {(label == level).sum()})" for level in order]
     figure, (ax,) = open_panels(1, width=6, heights=0.8 + 0.6 * len(order))
     x = test["probability_referable"]
-    sns.boxplot(x=x, y=label, order=order, ax=ax, color="white", fliersize=0, linewidth=1)
-    sns.stripplot(
-        x=x, y=label, order=order, ax=ax, color=OURS, size=2.5, alpha=0.5, jitter=0.25
+    sns.violinplot(
+        x=x,
+        y=label,
+        order=order,
+        ax=ax,
+        color="#a9cfe8",
+        cut=0,
+        density_norm="width",
+        inner="box",
     )
-    for row, style in zip(points.itertuples(), ("--", ":"), strict=False):
-        ax.axvline(row.threshold, ls=style, color="black", lw=1, label=say(row.point))
+    if len(x) <= MAX_POINTS:
+        sns.stripplot(x=x, y=label, order=order, ax=ax, color=OURS, size=2.5, alpha=0.5)
+    for (name, at), style in zip(points.groupby("point"), ("--", ":"), strict=False):
+        for number, threshold in enumerate(at["threshold"]):  # of folds several
+            words = "" if number else say(name)
+            ax.axvline(threshold, ls=style, color="black", lw=1, label=words)
     if len(points):
         figure.legend(loc="outside lower center", ncols=2, frameon=False)
     ax.set_yticks(range(len(order)), names)
@@ -192,12 +213,12 @@ def plot_distributions(
 def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the photographs by true and predicted grade (`count_grades`), shaded by row."""
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=3, heights=3.6)
+    figure, (ax,) = open_panels(1, width=3.6, heights=4.2)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
     sns.heatmap(
         shares,
-        annot=counts,
-        fmt="d",
+        annot=counts.astype(str) + "\n" + (100 * shares).round().astype(int).astype(str) + " %",
+        fmt="",
         cmap="Blues",
         vmin=0,
         vmax=1,
@@ -206,6 +227,7 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
         ax=ax,
     )
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
+    ax.tick_params(axis="y", labelrotation=0)
     figure.suptitle(say("Grades, true and predicted"))
     return figure
 
@@ -264,8 +286,8 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
         )
         ax.plot(x, table[name], marker=marker, ms=4, color=colour, label=say(name))
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="")
-    ax.set_ylim(min(0.5, table.min().min()), 1.01)
-    ax.legend(frameon=False, loc="center right")
+    ax.set_ylim(table[["sensitivity_low", "specificity_low"]].min(axis=None) - 0.02, 1.01)
+    ax.legend(frameon=False, loc="best")
     use_commas(ax, lang)
     figure.suptitle(say("Abstention"))
     return figure

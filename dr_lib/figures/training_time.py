@@ -1,16 +1,13 @@
-"""Draw paper A: training time by hardware (its figure 1); and the history of one training."""
-
-from collections.abc import Mapping, Sequence
+"""Draw paper A: training time by hardware (its figure 1)."""
 
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.figures.means import Mean, plot_means
-from dr_lib.figures.style import ACCELERATOR_COLOURS, LINES, choose_words, open_panels
+from dr_lib.figures.style import ACCELERATOR_COLOURS, choose_words
 from dr_lib.statistics.intervals import Interval, mean_interval
 
 
@@ -50,38 +47,6 @@ def plot_training_time(
     ]
     panels = {say("our runs"): ours, say(PAPERS["A"].authors): theirs}
     return plot_means(panels, say("Training time by hardware"), "min", lang)
-
-
-def plot_history(history: Sequence[Mapping[str, float]], data: str) -> Figure:
-    """Draw the loss and the AUC of referable disease after each epoch.
-
-    Args:
-        history: of each epoch loss, auc and, with a validation split, val_loss and val_auc.
-        data: what was trained on, in words.
-    """
-    history = pd.DataFrame(history)
-    figure, axes = open_panels(2, columns=2, width=4, heights=2.4)
-    for ax, metric, words in zip(
-        axes, ("loss", "auc"), ("loss", "AUC of referable disease"), strict=True
-    ):
-        for column, label, colour in (
-            (metric, "training", LINES[0]),
-            (f"val_{metric}", "validation", LINES[1]),
-        ):
-            if column in history:
-                ax.plot(
-                    range(1, len(history[column]) + 1),
-                    history[column],
-                    ".-",
-                    color=colour,
-                    label=label,
-                )
-        ax.set(xlabel="epoch", ylabel=words)
-        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.legend(frameon=False)
-    axes[1].set_ylim(0, 1.02)
-    figure.suptitle(f"Training history: {data}")
-    return figure
 
 
 def _find_colour(accelerator: str) -> str:

@@ -62,6 +62,21 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     return answer.strip().rpartition("/")[2].removeprefix(AZURE)
 
 
+@cache
+def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tuple[int, int]:
+    """This machine's number, and how many there are, in a slice of Cloud TPU; (0, 1) elsewhere."""
+    if _find_cloud(system) != "google":
+        return 0, 1
+    path = "/computeMetadata/v1/instance/attributes/"
+    headers = {"Metadata-Flavor": "Google"}
+    try:
+        number = int(_ask(address, "GET", f"{path}agent-worker-number", headers))
+        workers = _ask(address, "GET", f"{path}worker-network-endpoints", headers)
+    except (OSError, http.client.HTTPException, ValueError):
+        return 0, 1
+    return number, len(workers.split(","))
+
+
 def _find_cloud(system: Path) -> str | None:
     named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
     return next((cloud for name, cloud in CLOUDS.items() if name in named), None)

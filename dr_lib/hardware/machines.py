@@ -13,13 +13,22 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from dr_lib.command import write_command
+from dr_lib.hardware.cloud import find_tpu_worker
 from dr_lib.hardware.facts import HardwareError
 
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
 RANK = "DR_LIB_MACHINE"
-# by the names of JAX's own detection of clusters: a step of Slurm
+# by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
+TPU_HOSTS = (
+    "TPU_PROCESS_ADDRESSES",
+    "TPU_WORKER_HOSTNAMES",
+)  # the first goes before the second
+TPU_RANK = "TPU_WORKER_ID"
+NUM_SLICES = "MEGASCALE_NUM_SLICES"
+PORT = "JAX_COORDINATOR_PORT"  # which JAX takes for the one that it would choose
+PORTS = range(61440, 65536)  # of which JAX chooses one by the job alone
 MEET_S = (
     300  # until all have to be there: machines boot, and kernels start, at different speeds
 )
@@ -42,7 +51,7 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm; without any, this is the only machine.
+    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; else this is the only one.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.
@@ -59,7 +68,19 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
         return Place(int(rank), int(count), coordinator)
     if all(name in environment for name in SLURM):
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
-    return Place()
+    # on Kaggle a warning may stand in place of the hosts
+    named = [environment.get(name, "") for name in TPU_HOSTS]
+    hosts = next((text for text in named if text and " " not in text), "")
+    if hosts and TPU_RANK in environment:
+        rank = environment[TPU_RANK]
+        if not rank.isdigit() or environment.get(NUM_SLICES, "1") != "1":
+            slices = environment.get(NUM_SLICES, "1")
+            raise HardwareError(
+                f"these are {slices} slices of TPUs, and machine {rank!r} of one: set"
+                f" {COORDINATOR}, {COUNT} and {RANK}, which count the machines of all slices"
+            )
+        return Place(int(rank), len(hosts.split(",")))
+    return Place(*find_tpu_worker())
 
 
 def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
@@ -77,6 +98,8 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
             "machines are rehearsed on CPUs, for all would take the same GPUs: ask for"
             " accelerator='cpu'"
         )
+    if all(name in os.environ for name in SLURM):
+        os.environ.setdefault(PORT, str(find_port(os.environ)))
     import jax
 
     if jax.distributed.is_initialized():
@@ -94,9 +117,12 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
             initialization_timeout=MEET_S,
             heartbeat_timeout_seconds=HEARTBEAT_S,
         )
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, OSError) as error:
         is_late = "before any JAX" in str(error)  # or after the machines have parted
         why = "restart the kernel" if is_late else f"they wait {MEET_S} s for each other"
+        proxies = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy")]
+        if proxies and not is_late:
+            why += f", and {' and '.join(proxies)} may keep them apart: unset it"
         raise HardwareError(
             f"machine {place.rank} of {place.count} does not meet the others: {why}"
             f" ({first_line(error)})"
@@ -107,6 +133,12 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
             f" {jax.process_count()}: set {COORDINATOR}, {COUNT} and {RANK}"
         )
     return place
+
+
+def find_port(environment: Mapping[str, str]) -> int:
+    """Find the port at which the machines of a step of Slurm meet, another for each of a job."""
+    number = int(environment["SLURM_JOB_ID"]) + 257 * int(environment.get("SLURM_STEP_ID", 0))
+    return PORTS[number % len(PORTS)]
 
 
 def say_how(place: Place) -> str:

@@ -13,33 +13,23 @@ import yaml
 from dr_lib.errors import DrError
 from dr_lib.files import write_bytes, write_json, write_text
 from dr_lib.markdown import escape
-from dr_lib.notebook.report import LISTING, write_report
+from dr_lib.notebook.report import write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import read_row
 
 README = """\
 # {title}
 
-| file | what it is |
-| --- | --- |
-| report.html | the report: figures, tables, verdicts, every run; needs no other file |
-| *.png, *.pdf | the figures |
-| *.csv, *.tex | the tables, and all rows as runs.csv |
-| rows/ | the rows, a JSON file each, the tables that they name, the study files |
-| CITATION.cff | what to cite |
-| SHA256SUMS | SHA-256 of each file |
-
-The rows were made by the notebooks of commit {commit}; one that ends in -dirty had files that were
-not committed. In that repository, with what its README.md installs, and with DEPOSIT in place of
-this folder's path:
+report.html needs no other file; its figures and tables lie beside it, the rows that it rests on in
+rows/. They were made by the notebooks of commit {commit}; one that ends in -dirty had files that
+were not committed. There, with DEPOSIT in place of this folder's path:
 
 ```sh
 {command}
 ```
 
-`sha256sum --check SHA256SUMS` says whether a file was changed since. Cite what CITATION.cff names.
-Of an error the rows keep its kind, of a path in a study file its last part. Look at the report's
-pictures and words before you publish them.
+`sha256sum --check SHA256SUMS` says whether a file was changed since. Look at the report's pictures
+and words before you publish them.
 """
 
 
@@ -67,7 +57,6 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         copies = [out / "rows" / folder.resolve().name for folder in folders]
         # of what is deposited, not of what it was made from
         page = write_report(copies, out, root, **choice)
-        (out / LISTING).unlink()  # SHA256SUMS says it
         shutil.copy(root / "CITATION.cff", out)
         readme = README.format(
             title=re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))[1],

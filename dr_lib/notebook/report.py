@@ -1,11 +1,9 @@
 """Run an analysis notebook, and render it without its code to one HTML file."""
 
-import hashlib
-import json
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import yaml
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
-from dr_lib.files import write_json, write_text
+from dr_lib.files import write_text
 from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
 
@@ -29,9 +27,6 @@ tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }"""
-LISTING = (
-    ".report.json"  # in a report's folder: SHA-256 of each file that it wrote, by its name
-)
 
 
 def write_report(
@@ -77,8 +72,7 @@ def run_analysis(
 ) -> Path:
     """Run an analysis notebook and write `report.html` with its figures and tables.
 
-    A notebook that stops writes nothing. What an earlier report wrote here and this one does not
-    is deleted, unless somebody changed it or this report is of it.
+    A notebook that stops writes nothing.
 
     Args:
         path: of the notebook.
@@ -118,7 +112,6 @@ def run_analysis(
             write_text(written / "report.html", page)
             for file in beside:
                 shutil.copy(file, written)
-            sums = {file.name: _digest(file) for file in written.iterdir()}
             for file in written.iterdir():
                 file.replace(out / file.name)
     except papermill.PapermillExecutionError as error:
@@ -126,8 +119,6 @@ def run_analysis(
             out.rmdir()
         is_told = error.ename in ("SystemExit", "DrError")
         raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
-    _delete_earlier(out, sums, [str(value) for value in parameters.values()])
-    write_json(out / LISTING, sums)
     return out / "report.html"
 
 
@@ -163,23 +154,6 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'
     head = f'<meta charset="utf-8">{maker}{head}'
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
-
-
-def _delete_earlier(out: Path, sums: Mapping[str, str], inputs: Sequence[str]) -> None:
-    """Delete what the report before wrote and nobody changed, if the new one, `sums`, lacks it."""
-    try:
-        earlier = json.loads((out / LISTING).read_bytes())
-    except (OSError, ValueError):
-        return
-    for name in set(earlier) - set(sums):
-        file = out / Path(name).name
-        is_input = any(str(file.resolve()) in text for text in inputs)
-        if file.is_file() and not is_input and _digest(file) == earlier[name]:
-            file.unlink()
-
-
-def _digest(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _find_analysis(folder: Path, notebooks: set[str]) -> str:

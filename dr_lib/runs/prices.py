@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PRICES = Path(__file__).with_name("prices.csv")
 # names a table of the user's own, which goes before this library's
 PRICES_VARIABLE = "DR_LIB_PRICES"
-OLD_DAYS = 365
 
 
 class PriceError(DrError):
@@ -40,11 +39,6 @@ class Price(NamedTuple):
     usd_per_hour: float
     date: str  # 2026-11-21; empty where the source does not say
     source: str
-
-    def is_old(self) -> bool:
-        """Whether the price is more than a year old, or of an unknown day."""
-        day = datetime.date.fromisoformat(self.date) if self.date else datetime.date.min
-        return (datetime.date.today() - day).days > OLD_DAYS
 
 
 def read_prices(path: Path | None = None) -> list[Price]:
@@ -126,11 +120,10 @@ def price_runs(
             `bill.fit_overhead`.
 
     Returns:
-        The runs with usd_per_hour of a machine, price_as_of, price_is_old (false where there is no
-        price), formula_usd of the run (machines x price x train_s), cost_usd (with set-up and
-        overhead), cost_per_epoch_usd of one more epoch (by steady_epoch_s),
-        cost_per_1000_images_usd of so many more (by images_per_s). NaN where the label has no price
-        or a time is missing.
+        The runs with usd_per_hour of a machine, price_as_of, formula_usd of the run (machines x
+        price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch
+        (by steady_epoch_s), cost_per_1000_images_usd of so many more (by images_per_s). NaN where
+        the label has no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
     found = [_find_price_of(row, table, keep=prices is None) for row in runs.to_dict("records")]
@@ -150,7 +143,6 @@ def price_runs(
     return runs.assign(
         usd_per_hour=usd_per_hour,
         price_as_of=[price.date if price else "" for price in found],
-        price_is_old=[bool(price and price.is_old()) for price in found],
         formula_usd=price_seconds(paid, number["train_s"]),
         cost_usd=price_seconds(
             paid, number["train_s"], number["setup_s"].fillna(0.0), overhead_s

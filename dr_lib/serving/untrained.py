@@ -37,11 +37,10 @@ def export_untrained(
     import_tensorflow()
     import keras
 
-    from dr_lib.training.graders import build_grader
-    from dr_lib.training.models import save_model
+    from dr_lib.training.models import build_model, save_model
 
     keras.utils.set_random_seed(seed)
-    network = build_grader(model, image_size, seed=seed)
+    network = build_model(model, image_size, task="grades", seed=seed)
     folder.mkdir(parents=True, exist_ok=True)
     if format_name == "keras":
         artifact = folder / "model.keras"

@@ -1,7 +1,7 @@
 """How sure a number is, and what the factors of an experiment do.
 
-bootstrap    resamples patients: bounds of AUC, kappa and paired differences
-clustered    AUC, proportions, likelihood ratios where a patient has several photographs; thresholds
+bootstrap    resamples patients: bounds of kappa, ROC bands and paired differences
+clustered    AUC, average precision, Brier, proportions where a patient has several photographs
 calibration  whether probabilities are what they say
 intervals    intervals of means, their ratios and differences
 effects      allocation of variation, effects with intervals, repetitions needed

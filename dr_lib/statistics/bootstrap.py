@@ -12,18 +12,21 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
 
 from dr_lib.statistics.intervals import Interval
 
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
 NUM_WEIGHTS = 2_000_000  # in memory at once
+MAX_DRAWS = 2000
+MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose bounds are near
 # (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it
 # is not defined
 Score = Callable[[np.ndarray], np.ndarray]
 
 
 def bootstrap_patients(
-    score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = 2000
+    score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = MAX_DRAWS
 ) -> Interval:
     """Estimate a score, with the bounds of the percentile bootstrap over patients.
 
@@ -33,7 +36,7 @@ def bootstrap_patients(
             draw, (draws, ...).
         patient_id: (n,) whose photograph it is.
         seed: of the draws; the same seed draws the same patients, whatever the score.
-        resamples: number of draws.
+        resamples: number of draws, at most; no more than MAX_WEIGHTS photographs are drawn in all.
 
     Returns:
         The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with
@@ -45,10 +48,12 @@ def bootstrap_patients(
     rng = np.random.default_rng(seed)
     shares = np.full(num_patients, 1 / num_patients)
     step = max(1, NUM_WEIGHTS // len(patient))
+    resamples = min(resamples, max(1, MAX_WEIGHTS // len(patient)))
     drawn = []
-    for first in range(0, resamples, step):
-        times = rng.multinomial(num_patients, shares, size=min(step, resamples - first))
-        drawn.append(np.asarray(score(times[:, patient].astype(float)), dtype=float))
+    with threadpool_limits(1):  # more threads wait for each other: these products are small
+        for first in range(0, resamples, step):
+            times = rng.multinomial(num_patients, shares, size=min(step, resamples - first))
+            drawn.append(np.asarray(score(times[:, patient].astype(float)), dtype=float))
     drawn = np.concatenate(drawn) if num_patients > 1 else np.full_like(drawn[0][:1], np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no draw defines the score
@@ -56,62 +61,24 @@ def bootstrap_patients(
     return Interval(score(np.ones(len(patient))), low, high, num_patients)
 
 
-def score_auc(positive: ArrayLike, probability: ArrayLike) -> Score:
-    """The area under the ROC curve as a function of weights.
-
-    It is the share of (positive, negative) pairs in the right order, ties counting half (Mann and
-    Whitney 1947).
-
-    Args:
-        positive: (n,) whether the condition is present.
-        probability: (n,) finite, larger where the condition is likelier.
-    """
-    count = _count_by_probability(positive, probability)
-
-    def score(weights: np.ndarray) -> np.ndarray:
-        positives, negatives = count(weights)
-        below = np.cumsum(negatives, axis=-1) - negatives / 2
-        return _divide(
-            (positives * below).sum(axis=-1), positives.sum(axis=-1) * negatives.sum(axis=-1)
-        )
-
-    return score
-
-
-def score_average_precision(positive: ArrayLike, probability: ArrayLike) -> Score:
-    """The mean over positives of the precision at the threshold that just finds them, as a function
-    of weights.
-
-    The area under the precision-recall curve without interpolation, as scikit-learn has it. Args as
-    for `score_auc`.
-    """
-    count = _count_by_probability(positive, probability)
-
-    def score(weights: np.ndarray) -> np.ndarray:
-        positives, negatives = (counts[..., ::-1] for counts in count(weights))
-        found = np.cumsum(positives, axis=-1)
-        precision = np.nan_to_num(_divide(found, found + np.cumsum(negatives, axis=-1)))
-        return _divide((positives * precision).sum(axis=-1), positives.sum(axis=-1))
-
-    return score
-
-
 def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
     """The sensitivity at each specificity, (draws, specificities), on the straight lines between
     thresholds.
 
-    Args as for `score_auc`; specificity: (k,) descending from 1.
+    Args:
+        positive: (n,) whether the condition is present.
+        probability: (n,) finite, larger where the condition is likelier.
+        specificity: (k,) descending from 1.
     """
-    count = _count_by_probability(positive, probability)
+    order = np.argsort(probability, kind="stable")[::-1]
+    ends = np.append(np.flatnonzero(np.diff(np.asarray(probability)[order])), len(order) - 1)
+    positive = np.asarray(positive, dtype=bool)[order]
     false_alarms = 1 - np.asarray(specificity)
 
     def score(weights: np.ndarray) -> np.ndarray:
-        found, alarms = (
-            np.cumsum(counts[..., ::-1], axis=-1) for counts in count(np.atleast_2d(weights))
-        )
-        found, alarms = (
-            np.insert(_divide(x, x[:, -1:]), 0, 0, axis=-1) for x in (found, alarms)
-        )
+        weights = np.atleast_2d(weights)[:, order]
+        found = _count_share(weights * positive, ends)
+        alarms = _count_share(weights * ~positive, ends)
         return np.array(
             [np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)]
         )
@@ -124,11 +91,11 @@ def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
 
     Args:
         part: (n,) or (n, k) truth values, or numbers whose mean is meant.
-        whole: truth values of the same shape; by default all photographs.
+        whole: (n,) truth values; by default all photographs.
     """
-    part = np.asarray(part, dtype=float)
-    whole = np.broadcast_to(np.asarray(whole, dtype=float), part.shape)
-    return lambda weights: _divide(weights @ (part * whole), weights @ whole)
+    whole = np.array(np.broadcast_to(whole, len(part)), dtype=float)
+    part = (np.asarray(part, dtype=float).T * whole).T
+    return lambda weights: _divide((weights @ part).T, weights @ whole).T
 
 
 def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
@@ -156,23 +123,10 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
     return score
 
 
-def _count_by_probability(
-    positive: ArrayLike, probability: ArrayLike
-) -> Callable[[np.ndarray], tuple]:
-    """Weights of the positives and of the negatives at each distinct probability, in ascending
-    order.
-    """
-    order = np.argsort(probability, kind="stable")
-    starts = np.flatnonzero(np.diff(np.asarray(probability)[order], prepend=-np.inf))
-    positive = np.asarray(positive, dtype=bool)[order]
-
-    def count(weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        weights = weights[..., order]
-        return tuple(
-            np.add.reduceat(weights * kind, starts, axis=-1) for kind in (positive, ~positive)
-        )
-
-    return count
+def _count_share(weights: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """The share of the weights up to each end, from 0 on."""
+    shares = np.cumsum(weights, axis=-1)[:, ends]
+    return np.insert(_divide(shares, shares[:, -1:]), 0, 0, axis=-1)
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:

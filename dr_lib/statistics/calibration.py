@@ -8,10 +8,12 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from dr_lib.statistics.clustered import Z, proportion_interval
+from dr_lib.statistics.bootstrap import bootstrap_patients
+from dr_lib.statistics.clustered import Z
 from dr_lib.statistics.intervals import Interval
 
 NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
+SPAN = 0.75  # of the photographs, which a point of the smooth curve rests on
 
 
 def fit_slope(
@@ -57,28 +59,36 @@ def fit_recalibration(
     return lambda probability: expit(intercept + slope * to_logit(probability))
 
 
-def bin_probabilities(
-    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, num_bins: int = 10
-) -> dict[str, np.ndarray]:
-    """Compare probabilities with what came true, in bins of equally many photographs.
+def smooth_calibration(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, grid: ArrayLike
+) -> Interval:
+    """The smoothed share of positives at each probability of a grid, (k,) and bounds.
 
-    Returns:
-        For each bin `predicted` (mean), `observed` (share), its bounds `observed_low` and
-        `observed_high` (95 %, see `proportion_interval`), `n` photographs. Equal probabilities
-        share a bin.
+    Straight lines fitted by tricube weights to the nearest three quarters of the photographs
+    (Cleveland 1979, as Austin and Steyerberg 2014 do), with the bounds of the bootstrap over
+    patients, at the bandwidth of all. NaN outside the probabilities that there are.
     """
-    positive, probability, patient_id = map(np.asarray, (positive, probability, patient_id))
-    edges = np.unique(np.quantile(probability, np.linspace(0, 1, num_bins + 1)[1:-1]))
-    bins = np.searchsorted(edges, probability)
-    inside = [bins == number for number in np.unique(bins)]
-    observed = [proportion_interval(positive[x], patient_id[x]) for x in inside]
-    return {
-        "predicted": np.array([probability[x].mean() for x in inside]),
-        "observed": np.array([share.value for share in observed]),
-        "observed_low": np.array([share.low for share in observed]),
-        "observed_high": np.array([share.high for share in observed]),
-        "n": np.sum(inside, axis=1),
-    }
+    positive, probability, grid = map(np.asarray, (positive, probability, grid))
+    patient = np.unique(patient_id, return_inverse=True)[1]
+    is_inside = (probability.min() <= grid) & (grid <= probability.max())
+    sums = np.empty((5, patient.max() + 1, len(grid)))
+    for place, middle in enumerate(grid):
+        away = probability - middle
+        nearest = int(SPAN * len(away) + 1e-10) - 1
+        width = max(np.partition(np.abs(away), nearest)[nearest], NEAR)
+        near = np.clip(1 - np.abs(away / width) ** 3, 0, None) ** 3
+        terms = (near, near * away, near * away**2, near * positive, near * away * positive)
+        sums[:, :, place] = [np.bincount(patient, term) for term in terms]
+
+    def score(weights: np.ndarray) -> np.ndarray:
+        s0, s1, s2, t0, t1 = weights @ sums
+        spread = s0 * s2 - s1**2
+        with np.errstate(invalid="ignore", divide="ignore"):
+            line = (s2 * t0 - s1 * t1) / spread
+            share = np.where(spread > NEAR * s0**2, line, t0 / s0)
+        return np.where(is_inside, np.clip(share, 0, 1), np.nan)
+
+    return bootstrap_patients(score, np.arange(patient.max() + 1))
 
 
 def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:

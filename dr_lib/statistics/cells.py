@@ -1,5 +1,5 @@
-"""Bound what is computed from the cells of a design: means over cells, ratios, differences, sums,
-shares of variation.
+"""Bound what is computed from the cells of a design: means over cells, ratios, differences,
+sums.
 
 What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal: a cell's
 logarithms have a mean m and a variance v of its own, and its arithmetic mean is exp(m + v / 2). All
@@ -33,61 +33,28 @@ MAX_OUTLIERS = 0.4  # of the runs of a cell
 MIN_RUNS_TOLD = 5  # of a cell: among fewer no outlier can be told
 
 
-class Cells(NamedTuple):
-    """The cells of one side of a comparison; each field is (..., cells)."""
-
-    mean: np.ndarray  # arithmetic, of the times
-    median: np.ndarray  # the geometric mean
-    variance: np.ndarray  # of the logarithms
-
-
 class Statistic(NamedTuple):
-    """What is computed from the cells of one side or of two."""
+    """What is computed from the mean time of each cell, of one side or of two."""
 
-    compute: Callable[..., np.ndarray]  # Cells of each side -> (...) numbers
+    compute: Callable[..., np.ndarray]  # (..., cells) of each side -> (...)
     is_positive: bool = True  # its interval is that of its logarithm
 
     def of_cell(self, k: int) -> "Statistic":
         """The same of one cell of each side."""
-
-        def compute(*sides: Cells) -> np.ndarray:
-            return self.compute(
-                *(Cells(*(field[..., [k]] for field in side)) for side in sides)
-            )
-
-        return Statistic(compute, self.is_positive)
+        return Statistic(
+            lambda *sides: self.compute(*(side[..., [k]] for side in sides)), self.is_positive
+        )
 
 
 # over cells, of the mean within each, however often it was repeated
-AVERAGE = Statistic(lambda side: side.mean.mean(axis=-1))
+AVERAGE = Statistic(lambda side: side.mean(axis=-1))
 # what one run of every cell takes together
-SUM = Statistic(lambda side: side.mean.sum(axis=-1))
+SUM = Statistic(lambda side: side.sum(axis=-1))
 # the geometric mean over cells of the ratio of means within each
-RATIO = Statistic(lambda a, b: np.exp(np.log(a.mean / b.mean).mean(axis=-1)))
-RATIO_OF_SUMS = Statistic(lambda a, b: a.mean.sum(axis=-1) / b.mean.sum(axis=-1))
+RATIO = Statistic(lambda a, b: np.exp(np.log(a / b).mean(axis=-1)))
+RATIO_OF_SUMS = Statistic(lambda a, b: a.sum(axis=-1) / b.sum(axis=-1))
 # the mean over cells of the difference within each
-DIFFERENCE = Statistic(lambda a, b: (a.mean - b.mean).mean(axis=-1), is_positive=False)
-
-
-def share_of_variation(levels: Sequence) -> Statistic:
-    """The share of the variation of log times that a factor explains alone, in a design with every
-    cell once.
-
-    Args:
-        levels: of the factor, one for each cell.
-    """
-    _, level = np.unique(np.asarray(levels).astype(str), return_inverse=True)
-    member = np.eye(level.max() + 1)[level]  # (cells, levels)
-
-    def share(side: Cells) -> np.ndarray:
-        logs = np.log(side.median)
-        logs = logs - logs.mean(axis=-1, keepdims=True)
-        explained = ((logs @ (member / member.sum(axis=0))) ** 2 @ member.sum(axis=0)) / len(
-            level
-        )
-        return explained / ((logs**2).mean(axis=-1) + side.variance.mean(axis=-1))
-
-    return Statistic(share, is_positive=False)
+DIFFERENCE = Statistic(lambda a, b: (a - b).mean(axis=-1), is_positive=False)
 
 
 class Estimate(NamedTuple):
@@ -133,9 +100,9 @@ class Design:
             BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
                 finite.
         """
-        self.num_cells = [len(side) for side in sides]
+        self.ends = np.cumsum([len(side) for side in sides])[:-1]  # of each side's cells
         runs = [check_times(cell) for side in sides for cell in side]
-        if not all(self.num_cells) or not all(map(len, runs)):
+        if not all(map(len, sides)) or not all(map(len, runs)):
             raise BadSampleError("each side has to have a cell, and each cell a run")
         self.times = np.concatenate(runs)
         self.cell = np.repeat(np.arange(len(runs)), list(map(len, runs)))  # (N,) places
@@ -179,28 +146,28 @@ class Design:
 
     def estimate(self, statistic: Statistic) -> Estimate:
         """Estimate a statistic of the cells of each side."""
-        slopes, _ = self._find_slopes(statistic, self.variance)
+        slopes = self._find_slopes(statistic)
         session_slopes, parts = self._weigh_sessions(slopes)
         variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
         times = self.times
         if len(self.effects) and not parts:  # sessions cancel
             variance, dof = self.noise, self.dof
             times = times / np.exp(self.effects[self.session])
-        slopes, variance_slopes = self._find_slopes(statistic, variance)
 
-        n = [int(dof) + 1 for _, dof in parts]
-        n = n or self.num_runs[(slopes != 0) | (variance_slopes != 0)]
+        n = [int(dof) + 1 for _, dof in parts] or self.num_runs[slopes != 0]
         weights = np.concatenate([slopes, session_slopes]) @ self.inverse  # of the runs
         if parts:  # without what the spread between sessions holds already
             weights -= (session_slopes / np.bincount(self.session))[self.session]
         squares = np.bincount(self.cell, weights**2, len(slopes))
         is_weighed = squares > ROUNDING * (slopes**2).max()
         parts += zip(np.where(is_weighed, squares * self.noise, 0.0), self.dof, strict=True)
-        parts += zip(2 * (variance_slopes * variance) ** 2 / dof, dof, strict=True)
+        # half of the variance lies between the mean of the logarithms and that of the times
+        parts += zip((slopes * variance) ** 2 / (2 * dof), dof, strict=True)
+
         means = np.bincount(self.cell, times) / self.num_runs
         return Estimate(
-            value=float(self._compute(statistic, np.log(means), variance, means)),
-            centre=float(self._compute(statistic, self.mean, variance)),
+            value=float(self._compute(statistic, np.log(means))),
+            centre=float(self._compute(statistic, self.mean + variance / 2)),
             parts=np.array(parts),
             n=int(min(n)),
             is_log=statistic.is_positive,
@@ -230,29 +197,17 @@ class Design:
                 parts.append((slope**2 * between / num_sessions, num_sessions - 1))
         return session_slopes, parts
 
-    def _find_slopes(self, statistic: Statistic, variance: np.ndarray) -> list[np.ndarray]:
-        """By each cell's log mean, and by its variance: (K,) both."""
-        centre = np.concatenate([self.mean, variance])
+    def _find_slopes(self, statistic: Statistic) -> np.ndarray:
+        """By the logarithm of each cell's mean: (K,)."""
+        centre = self.mean + self.variance / 2
         steps = STEP * np.eye(len(centre))
-        up, down = (
-            self._compute(statistic, *np.split(centre + step, 2, axis=-1))
-            for step in (steps, -steps)
-        )
-        return np.split((up - down) / (2 * STEP), 2)
+        up = self._compute(statistic, centre + steps)
+        down = self._compute(statistic, centre - steps)
+        return (up - down) / (2 * STEP)
 
-    def _compute(
-        self,
-        statistic: Statistic,
-        logs: np.ndarray,
-        variance: np.ndarray,
-        mean: np.ndarray | None = None,
-    ) -> np.ndarray:
-        """The statistic, or its logarithm; each argument is (..., K)."""
-        if mean is None:
-            mean = np.exp(logs + variance / 2)
-        ends = np.cumsum(self.num_cells)[:-1]
-        fields = [np.split(field, ends, axis=-1) for field in (mean, np.exp(logs), variance)]
-        found = statistic.compute(*(Cells(*side) for side in zip(*fields, strict=True)))
+    def _compute(self, statistic: Statistic, logs: np.ndarray) -> np.ndarray:
+        """The statistic of cells' means, or its logarithm, by the logarithms of these: (..., K)."""
+        found = statistic.compute(*np.split(np.exp(logs), self.ends, axis=-1))
         return np.log(found) if statistic.is_positive else found
 
 

@@ -1,20 +1,25 @@
-"""Accuracy of a test on photographs of which a patient has several: AUC, proportions, likelihood
-ratios.
+"""Accuracy of a test on photographs of which a patient has several: AUC, average precision, Brier
+score, proportions, likelihood ratios.
 
-Closed forms beside the bootstrap. The eyes of a patient are alike, so the spread is that between
+Closed forms. The eyes of a patient are alike, so the spread is that between
 patients.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
+from scipy.optimize import brentq
+from scipy.special import expit, logit, rel_entr
 from sklearn.metrics import roc_curve
 
 from dr_lib.statistics.intervals import UPPER, BadSampleError, Interval
 
 Z = float(stats.norm.ppf(UPPER))
+MIN_PATIENTS = 10  # with and without the condition; with fewer a score has the widest bounds
+TINY = 1e-14  # a variance that is rounding
 
 
 def choose_threshold(
@@ -41,11 +46,41 @@ def choose_threshold(
     return float(thresholds[found >= sensitivity][0])
 
 
-def estimate_aucs(
-    positive: ArrayLike, probabilities: ArrayLike, patient_id: ArrayLike
-) -> tuple[np.ndarray, ...]:
-    """Estimate AUCs of several tests on the same photographs, and their covariance, without
-    resampling.
+class Aucs(NamedTuple):
+    """AUCs of several tests on the same photographs, and what their spread rests on."""
+
+    values: np.ndarray  # (tests,)
+    covariance: np.ndarray  # (tests, tests); NaN with one patient of a kind
+    placements: (
+        np.ndarray
+    )  # (tests, n), the share of the other kind that a photograph is right of
+    deviations: np.ndarray  # (tests, patients), the part of each in the error
+    patients_with: int  # who have a photograph with the condition
+    patients_without: int
+    independent_pairs: float  # of a photograph with the condition and one without
+
+    def bound(self, test: int) -> Interval:
+        """The AUC of a test as `auc_interval` bounds it."""
+        value = float(self.values[test])
+        num_patients = self.deviations.shape[1]
+        rarer = min(self.patients_with, self.patients_without)
+        variance = self.covariance[test, test]
+        if rarer < MIN_PATIENTS or not variance > TINY or value in (0, 1):
+            return Interval(
+                value, *bound_mean_exactly(value, self.independent_pairs), num_patients
+            )
+
+        # Hanley and McNeil 1982: exponential scores, a patient of each kind counting once
+        usual = value * (1 - value)
+        usual += (self.patients_with - 1) * (value / (2 - value) - value**2)
+        usual += (self.patients_without - 1) * (2 * value**2 / (1 + value) - value**2)
+        usual /= self.patients_with * self.patients_without
+        low, high = _bound_on_logit(value, variance, self.deviations[test], usual, rarer - 1)
+        return Interval(value, low, high, num_patients)
+
+
+def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: ArrayLike) -> Aucs:
+    """Estimate AUCs of several tests on the same photographs, and their covariance.
 
     The method of DeLong et al. (1988) for clustered data (Obuchowski 1997, Biometrics 53): the
     placements of a patient's photographs are added up, and the spread is that of the sums.
@@ -55,63 +90,190 @@ def estimate_aucs(
         probabilities: (tests, n) larger where the condition is likelier.
         patient_id: (n,) whose photograph it is.
 
-    Returns:
-        The AUCs, (tests,), and their covariance, (tests, tests); NaN with one patient of a kind.
-
     Raises:
         BadSampleError: one class only.
     """
     positive = np.asarray(positive, dtype=bool)
     probabilities = np.atleast_2d(probabilities)
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+    num_patients = int(patient.max()) + 1
     if positive.all() or not positive.any():
         raise BadSampleError("an AUC needs photographs with and without the condition")
     ranks = stats.rankdata(probabilities, axis=1)
-    sums = []
-    sizes = []
+    placements = np.empty(probabilities.shape)
     for kind in (positive, ~positive):
-        beaten = (ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)) / (
-            ~kind
-        ).sum()
-        placement = beaten if kind is positive else 1 - beaten
-        aucs = placement.mean(axis=1)
-        sums.append(
-            [
-                np.bincount(patient[kind], row, patient.max() + 1)
-                for row in placement - aucs[:, None]
-            ]
-        )
-        sizes.append((kind.sum(), len(np.unique(patient[kind]))))
-    with_it, without = map(np.array, sums)
-    (m, patients_with), (n, patients_without) = sizes
-    num_patients = patient.max() + 1
-    if min(patients_with, patients_without) < 2:
-        return aucs, np.full((len(aucs), len(aucs)), np.nan)
-    covariance = patients_with / (patients_with - 1) * with_it @ with_it.T / m**2
-    covariance += patients_without / (patients_without - 1) * without @ without.T / n**2
-    crossed = with_it @ without.T
-    covariance += num_patients / (num_patients - 1) * (crossed + crossed.T) / (m * n)
-    return aucs, covariance
+        beaten = ranks[:, kind] - stats.rankdata(probabilities[:, kind], axis=1)
+        placements[:, kind] = beaten / (~kind).sum()
+    placements[:, ~positive] = 1 - placements[:, ~positive]
+    aucs = placements[:, positive].mean(axis=1)
+    with_it, without = (
+        _add_by_patient((placements - aucs[:, None])[:, kind], patient[kind], num_patients)
+        / kind.sum()
+        for kind in (positive, ~positive)
+    )
+    shares = [
+        np.bincount(patient[kind], minlength=num_patients) / kind.sum()
+        for kind in (positive, ~positive)
+    ]
+    patients_with, patients_without = ((share > 0).sum() for share in shares)
+    covariance = np.full((len(aucs), len(aucs)), np.nan)
+    if min(patients_with, patients_without) > 1:
+        covariance = patients_with / (patients_with - 1) * with_it @ with_it.T
+        covariance += patients_without / (patients_without - 1) * without @ without.T
+        crossed = with_it @ without.T
+        covariance += num_patients / (num_patients - 1) * (crossed + crossed.T)
+    return Aucs(
+        values=aucs,
+        covariance=covariance,
+        placements=placements,
+        deviations=with_it + without,
+        patients_with=int(patients_with),
+        patients_without=int(patients_without),
+        independent_pairs=float(1 / np.sum(shares, axis=0).max()),
+    )
 
 
-def delong_interval(
-    positive: ArrayLike, probabilities: Sequence[ArrayLike] | ArrayLike, patient_id: ArrayLike
+def auc_interval(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
 ) -> Interval:
-    """The AUC of one test, or the difference of the second's from the first's, by `estimate_aucs`;
-    n is patients.
+    """Estimate the AUC of a test, with bounds over patients on the logit scale.
 
-    The bounds are NaN where an AUC is 0 or 1: there the method sees no spread, which is no
-    certainty.
+    The variance is that of `estimate_aucs`, the quantile that of t with the patients of the rarer
+    kind less one. The AUC of a good test rests on few errors, and their spread says little: where
+    few patients carry it, the variance is drawn towards that of Hanley and McNeil (1982), if that
+    is larger. tests/bench_intervals.py has its error rates.
+
+    With fewer than MIN_PATIENTS patients of a kind, and where no patient's error is seen (a perfect
+    or a constant score), the bounds are Hoeffding's (1963): they hold for any score.
+
+    Args:
+        positive: (n,) whether the condition is present.
+        probability: (n,) larger where the condition is likelier.
+        patient_id: (n,) whose photograph it is.
+
+    Returns:
+        `n` counts patients.
+
+    Raises:
+        BadSampleError: one class only.
     """
-    aucs, covariance = estimate_aucs(positive, probabilities, patient_id)
-    if np.isin(aucs, (0, 1)).any():
-        covariance = np.full_like(covariance, np.nan)
-    contrast = np.array([1.0] if len(aucs) == 1 else [-1.0, 1.0])
-    value = contrast @ aucs
-    half = Z * np.sqrt(np.maximum(contrast @ covariance @ contrast, 0.0))
-    limit = -1.0 if len(aucs) > 1 else 0.0
-    low, high = np.clip([value - half, value + half], limit, 1.0)
-    return Interval(float(value), float(low), float(high), len(np.unique(patient_id)))
+    return estimate_aucs(positive, probability, patient_id).bound(0)
+
+
+def auc_difference(
+    positive: ArrayLike, probabilities: Sequence[ArrayLike], patient_id: ArrayLike
+) -> Interval:
+    """Estimate by how much the AUC of the second test differs from that of the first.
+
+    As `auc_interval`, on the plain scale: where few patients carry the difference, its variance is
+    drawn towards that of patients who change from all right to all wrong. Args and Raises as for
+    `estimate_aucs`, of two tests.
+
+    Returns:
+        NaN bounds with fewer than MIN_PATIENTS patients of a kind.
+    """
+    aucs = estimate_aucs(positive, probabilities, patient_id)
+    positive = np.asarray(positive, dtype=bool)
+    moved = np.abs(aucs.placements[1] - aucs.placements[0])
+    deviations = aucs.deviations[1] - aucs.deviations[0]
+    difference = float(aucs.values[1] - aucs.values[0])
+    rarer = min(aucs.patients_with, aucs.patients_without)
+    half = np.nan
+    if not moved.any():
+        half = 0.0
+    elif rarer >= MIN_PATIENTS:
+        variance = aucs.covariance[0, 0] + aucs.covariance[1, 1] - 2 * aucs.covariance[0, 1]
+        usual = max(
+            moved[positive].mean() / aucs.patients_with,
+            moved[~positive].mean() / aucs.patients_without,
+        )
+        half = stats.t.ppf(UPPER, rarer - 1) * np.sqrt(_steady(variance, deviations, usual))
+    return Interval(difference, difference - half, difference + half, len(deviations))
+
+
+def average_precision_interval(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
+) -> Interval:
+    """Estimate the average precision, with bounds over patients on the logit scale.
+
+    It is the mean over positives of the precision at the threshold that just finds them, the area
+    under the precision-recall curve without interpolation. Its variance is that of the patients'
+    influences, drawn towards that of as many findings as patients have the condition.
+
+    Args and Raises as for `auc_interval`.
+
+    Returns:
+        NaN bounds with fewer than MIN_PATIENTS patients of a kind, and for a value of 1.
+    """
+    positive = np.asarray(positive, dtype=bool)
+    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+    num_patients = int(patient.max()) + 1
+    if positive.all() or not positive.any():
+        raise BadSampleError(
+            "an average precision needs photographs with the condition, and others"
+        )
+    place = np.unique(-np.asarray(probability, dtype=float), return_inverse=True)[1]
+    found_here = np.bincount(place, positive)
+    found = np.cumsum(found_here)
+    called = np.cumsum(np.bincount(place))
+    precision = found / called
+    value = float(found_here @ precision / found[-1])
+    rarer = min(len(np.unique(patient[kind])) for kind in (positive, ~positive))
+    if rarer < MIN_PATIENTS or value == 1:
+        return Interval(value, np.nan, np.nan, num_patients)
+
+    # one more photograph at a threshold moves the precision there and at all lower ones
+    with_one_more = _sum_from_here(found_here * (called - found) / called**2)
+    without_one_more = -_sum_from_here(found_here * found / called**2)
+    influence = np.where(
+        positive, precision[place] - value + with_one_more[place], without_one_more[place]
+    )
+    deviations = _add_by_patient(influence / found[-1], patient, num_patients)
+    variance = num_patients / (num_patients - 1) * (deviations**2).sum()
+    usual = value * (1 - value) / len(np.unique(patient[positive]))
+    low, high = _bound_on_logit(value, variance, deviations, usual, rarer - 1)
+    return Interval(value, low, high, num_patients)
+
+
+def brier_interval(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
+) -> Interval:
+    """Estimate the Brier score, the mean squared error of probabilities, with bounds over patients.
+
+    On the logit scale, its variance drawn towards that of errors that are 0 or 1, the largest that
+    a mean allows; Hoeffding's bounds with fewer than MIN_PATIENTS patients, or where all have one
+    error. Args as for `auc_interval`, probabilities of the condition.
+    """
+    error = (np.asarray(probability, dtype=float) - np.asarray(positive, dtype=float)) ** 2
+    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+    num_patients = int(patient.max()) + 1
+    value = float(error.mean())
+    deviations = _add_by_patient((error - value) / len(error), patient, num_patients)
+    spread = (deviations**2).sum()
+    if num_patients < MIN_PATIENTS or spread <= TINY:
+        largest_share = np.bincount(patient).max() / len(error)
+        return Interval(value, *bound_mean_exactly(value, 1 / largest_share), num_patients)
+    variance = num_patients / (num_patients - 1) * spread
+    usual = value * (1 - value) / num_patients
+    low, high = _bound_on_logit(value, variance, deviations, usual, num_patients - 1)
+    return Interval(value, low, high, num_patients)
+
+
+def bound_mean_exactly(value: float, n: float) -> tuple[float, float]:
+    """Bounds (95 %) of the mean of n independent numbers between 0 and 1, whatever they are.
+
+    Hoeffding's inequality (1963, J. Am. Stat. Assoc. 58): the means whose relative entropy is at
+    most log(40) / n. It holds for an AUC of n independent pairs of photographs, too (his section
+    5b): a perfect one is at least 0.025^(1/n), which no method can raise for all scores.
+    """
+
+    def excess(mean: float) -> float:
+        entropy = rel_entr(value, mean) + rel_entr(1 - value, 1 - mean)
+        return float(entropy - np.log(2 / (2 - 2 * UPPER)) / n)
+
+    low = brentq(excess, 0, value) if value > 0 else 0.0
+    high = brentq(excess, value, 1) if value < 1 else 1.0
+    return float(low), float(high)
 
 
 def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
@@ -120,7 +282,7 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
 
     That number is n over the design effect, the variance between patients over the binomial one
     (Rao and Scott 1992, Biometrics 48); it is never above n. Where all are alike, which says
-    nothing of the variance, each patient is one.
+    nothing of the variance, each patient is one, as where each has one photograph.
 
     Args:
         success: (n,) truth values.
@@ -139,7 +301,7 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
         return Interval(np.nan, np.nan, np.nan, 0)
     share = success.mean()
     spread = (np.bincount(patient, success - share) ** 2).sum()
-    if spread > 1e-12 and num_patients > 1:
+    if spread > 1e-12 and 1 < num_patients < n:
         variance = num_patients / (num_patients - 1) * spread / n**2
         effective = min(n, share * (1 - share) / variance)
     else:
@@ -184,6 +346,43 @@ def at_prevalence(
     ]
     npv = [1 / (1 + ratio * odds) for ratio in (negative.value, negative.high, negative.low)]
     return Interval(*ppv, positive.n), Interval(*npv, negative.n)
+
+
+def _bound_on_logit(
+    value: float, variance: float, deviations: np.ndarray, usual: float, dof: int
+) -> tuple[float, float]:
+    """Bounds of a score between 0 and 1.
+
+    Args:
+        value: above 0 and below 1.
+        variance: estimated from the deviations.
+        deviations: (patients,) the part of each in the error.
+        usual: variance that such a score has.
+        dof: degrees of freedom.
+    """
+    variance = _steady(variance, deviations, usual)
+    half = stats.t.ppf(UPPER, dof) * np.sqrt(variance) / (value * (1 - value))
+    low, high = expit(logit(value) + half * np.array([-1, 1]))
+    return float(low), float(high)
+
+
+def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
+    """A variance drawn towards a larger usual one, as if two more patients had that.
+
+    An estimated variance is worth as many patients as carry it: all, where their deviations are of
+    one size, and one, where a single patient's is left.
+    """
+    carriers = (deviations**2).sum() ** 2 / (deviations**4).sum()
+    return variance + 2 / (2 + carriers) * max(usual - variance, 0)
+
+
+def _add_by_patient(values: np.ndarray, patient: np.ndarray, num_patients: int) -> np.ndarray:
+    """(..., n) numbers of photographs -> (..., patients) sums."""
+    return np.apply_along_axis(lambda row: np.bincount(patient, row, num_patients), -1, values)
+
+
+def _sum_from_here(values: np.ndarray) -> np.ndarray:
+    return np.cumsum(values[::-1])[::-1]
 
 
 def _divide(a: Interval, b: Interval) -> Interval:

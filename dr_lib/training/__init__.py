@@ -2,8 +2,7 @@
 
 config      what a training is asked for
 train_once  a training from the prepared folder to scores on its test split
-models      builds the networks, their augmentation and preprocessing
-graders     builds the networks that grade, and their loss
+models      builds the networks, their augmentation, preprocessing and loss
 frozen      trains only the upper blocks, on cached outputs of the lower ones
 resident    keeps photographs on the device
 fit         trains and times

@@ -28,7 +28,7 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
     2018): show none without that of `randomise`.
 
     Args:
-        network: of `build_model` or `build_grader`.
+        network: of `build_model`.
         images: (n, side, side, 3) uint8.
 
     Returns:

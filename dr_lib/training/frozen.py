@@ -8,8 +8,7 @@ from typing import NamedTuple
 import keras
 import numpy as np
 import psutil
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeClassifier
-from sklearn.metrics import roc_auc_score
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
@@ -27,13 +26,12 @@ from dr_lib.training.models import split_network
 
 
 class Frozen(NamedTuple):
-    """What is left to train, what to train it on, and what it has to beat."""
+    """What is left to train, and what to train it on."""
 
     upper: keras.Model
     # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
     inputs: dict[str, np.ndarray]
     targets: dict[str, np.ndarray]  # per split, (2 n,) float32
-    linear_probe_auc: float  # of the test split
 
 
 def freeze(
@@ -49,8 +47,7 @@ def freeze(
 
     A head that starts at random distorts good features while it learns (Kumar et al. 2022,
     "Fine-tuning can distort pretrained features"): it starts as logistic regression on the frozen
-    features. Ridge regression on those of the photographs of training and validation is what the
-    fine-tuning has to beat.
+    features.
 
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
@@ -82,45 +79,30 @@ def freeze(
         )
     inputs = {}
     targets = {}
-    features = {}
     for name, side in splits.items():
         views = [side.images, Mirrored(side.images)]
         outputs = [predict(lower, view, batch_size).astype(np.float16) for view in views]
         inputs[name] = np.concatenate(outputs)
         targets[name] = np.tile(side.referable, 2)
-        features[name] = predict(extract, inputs[name], batch_size)
+    features = predict(extract, inputs["train"], batch_size)
 
     train = splits["train"]
     patients = np.tile(train.patient_id, 2)
     if probe_grades:
         grades = np.tile(train.grade, 2)
-        kernel, bias = fit_grades(features["train"], grades, targets["train"], patients)
+        kernel, bias = fit_grades(features, grades, targets["train"], patients)
     else:
         logistic = fit_by_patient(
             LogisticRegression(max_iter=2000),
             "C",
             np.logspace(-5, -1, 9),
-            features["train"],
+            features,
             targets["train"],
             patients,
         )
         kernel, bias = read_line(logistic)
     network.get_layer("referable").set_weights([kernel[:, None], np.array([bias])])
-
-    test = splits["test"]
-    learned_from = [name for name in splits if name != "test"]
-    ridge = fit_by_patient(
-        RidgeClassifier(),
-        "alpha",
-        np.logspace(0, 6, 13),
-        np.concatenate(
-            [features[name][: len(splits[name].referable)] for name in learned_from]
-        ),
-        np.concatenate([splits[name].referable for name in learned_from]),
-        np.concatenate([splits[name].patient_id for name in learned_from]),
-    )
-    scores = ridge.decision_function(features["test"][: len(test.referable)])
-    return Frozen(upper, inputs, targets, float(roc_auc_score(test.referable, scores)))
+    return Frozen(upper, inputs, targets)
 
 
 def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:

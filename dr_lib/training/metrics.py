@@ -1,12 +1,43 @@
 """Score predictions of grades and of referable disease."""
 
+from collections.abc import Mapping
+
 import numpy as np
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
+from dr_lib.data.prepared.folder import Photographs
 from dr_lib.statistics import clustered
+from dr_lib.statistics.clustered import auc_interval
+from dr_lib.statistics.intervals import Interval
 
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
+
+
+def score_sides(
+    splits: Mapping[str, Photographs],
+    probabilities: Mapping[str, np.ndarray],
+    *,
+    task: str,
+) -> tuple[dict[str, float], Interval]:
+    """Scores of the test split at a threshold from the validation split, and its AUC with an
+    interval.
+    """
+    is_grades = task == "grades"
+    test = splits["test"]
+    referable = {
+        name: sum_referable(values) if is_grades else values[:, 0]
+        for name, values in probabilities.items()
+    }
+    threshold = 0.5
+    if "validation" in splits:
+        validation = splits["validation"].referable
+        threshold = choose_threshold(validation, referable["validation"])
+    if is_grades:
+        scores = score_grades(test.grade, probabilities["test"], threshold)
+    else:
+        scores = score(test.referable, referable["test"], threshold)
+    return scores, auc_interval(test.referable, referable["test"], test.patient_id)
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:

@@ -1,4 +1,5 @@
-"""The networks: uint8 pixels in, the probability of referable disease out.
+"""The networks: uint8 pixels in, the probability of referable disease or of grades out; the loss
+and the metric of those that grade.
 
 To add one of your own: write what builds it without its top, and list it in NETWORKS.
 """
@@ -13,8 +14,10 @@ from typing import NamedTuple
 import keras
 import numpy as np
 from keras import layers, ops
+from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.errors import DrError
 from dr_lib.parameters import CHOICES
 
@@ -35,7 +38,6 @@ class Network(NamedTuple):
     preprocessing: tuple[float | list[float], float | list[float], bool]
     pool: type[layers.Layer] = layers.GlobalAveragePooling2D
     has_imagenet: bool = True  # Keras has weights to download
-    grades: bool = False  # trained to grade, exported and served
     least_size: int = 32  # side [px]
 
 
@@ -111,6 +113,7 @@ def build_model(
     model: str,
     image_size: int,
     *,
+    task: str = "referable",
     weights: str = "none",
     augmentation: str = "flip",
     dropout: float = 0.0,
@@ -118,15 +121,20 @@ def build_model(
     seed: int = 0,
     synchronised: bool = False,
 ) -> keras.Model:
-    """Build a network: uint8 photographs in, the probability of referable disease out.
+    """Build a network: uint8 photographs in, the probability of referable disease or of grades out.
+
+    Those of grades end as in Camargo, Künas and Navaux, in layers of 128, 128 and 5: at 224 px
+    mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike there, each
+    base gets the preprocessing that its ImageNet weights were trained with.
 
     Args:
         model: one of NETWORKS, or any of keras.applications by its name there, such as inception_v3
             (Szegedy et al. 2016, the network of Voets et al. 2019) or EfficientNetV2B0.
         image_size: side of the square input [px].
+        task: referable, one sigmoid output, or grades, five of softmax; always float32.
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
-        dropout: share of the pooled features dropped in training.
+        dropout: share of the pooled features dropped in training, of task referable.
         last_layer: layer of the base whose outputs are pooled, such as conv_pw_7_relu of mobilenet,
             which ends there: lesions are small, and so is what the middle blocks see. Empty for the
             whole base.
@@ -136,37 +144,11 @@ def build_model(
             alone.
 
     Returns:
-        A model with layers "augment" and "base" (a model of its own) and one sigmoid output, always
-        float32.
+        A model with layers "augment" and "base" (a model of its own).
 
     Raises:
         DrError: an unknown name, a side too small, or weights that cannot be had or do not fit.
     """
-    inputs, x = build_features(
-        model,
-        image_size,
-        weights=weights,
-        augmentation=augmentation,
-        last_layer=last_layer,
-        seed=seed,
-        synchronised=synchronised,
-    )
-    x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
-    outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")(x)
-    return keras.Model(inputs, outputs, name=f"{model}_{image_size}")
-
-
-def build_features(
-    model: str,
-    image_size: int,
-    *,
-    weights: str,
-    augmentation: str,
-    seed: int,
-    synchronised: bool,
-    last_layer: str = "",
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """What comes before the head, see `build_model`: the input, and the base's pooled features."""
     if augmentation not in CHOICES["augmentation"]:
         choices = ", ".join(CHOICES["augmentation"])
         raise DrError(f"augmentation {augmentation!r}: choose from {choices}")
@@ -177,6 +159,7 @@ def build_features(
             layer.synchronized = synchronised
     if last_layer:
         base = keras.Model(base.input, find_layer(base, last_layer).output, name="base")
+
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
     scale, offset, is_bgr = network.preprocessing
@@ -185,7 +168,53 @@ def build_features(
     # photograph's bytes
     if is_bgr:
         x = ops.flip(x, axis=-1)
-    return inputs, network.pool(name="pool")(base(x))
+    x = network.pool(name="pool")(base(x))
+    if task == "grades":
+        x = layers.Dense(128, activation="relu")(x)
+        x = layers.Dense(128, activation="relu")(x)
+        head = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")
+        return keras.Model(inputs, head(x), name=f"{model}_{image_size}_grades")
+    x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
+    head = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")
+    return keras.Model(inputs, head(x), name=f"{model}_{image_size}")
+
+
+class ReferableAUC(keras.metrics.AUC):
+    """AUC of referable disease: whether the grade is 2 or worse, against the sum of those
+    grades' probabilities.
+    """
+
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        """Take (batch,) grades and (batch, 5) probabilities."""
+        referable = ops.cast(ops.reshape(y_true, (-1, 1)) >= REFERABLE_FROM, "float32")
+        probability = ops.clip(
+            ops.sum(y_pred[:, REFERABLE_FROM:], axis=-1, keepdims=True), 0, 1
+        )
+        return super().update_state(referable, probability, sample_weight)
+
+
+def weigh_grades(grade: np.ndarray) -> np.ndarray:
+    """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
+
+    From (n,) grades of the training split, n / (number of grades that occur x photographs of it)
+    for each grade; 1 where there is none.
+    """
+    weights = np.ones(len(GRADES))
+    occurring = np.unique(grade)
+    weights[occurring] = compute_class_weight("balanced", classes=occurring, y=grade)
+    return weights
+
+
+def weighted_loss(weights: np.ndarray) -> Callable:
+    """Make a loss of (batch,) grades and their probabilities: cross-entropy times the weight."""
+
+    def loss(y_true, y_pred):
+        grade = ops.reshape(y_true, (-1,))
+        weight = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(grade, "int32"))
+        crossentropy = keras.losses.sparse_categorical_crossentropy
+        return weight * crossentropy(ops.reshape(grade, (-1, 1)), y_pred)
+
+    return loss
 
 
 def find_network(model: str) -> Network:
@@ -247,7 +276,7 @@ def find_layer(base: keras.Model, name: str) -> layers.Layer:
 def split_network(
     network: keras.Model, last: str, dtype: str = "float32"
 ) -> tuple[keras.Model, keras.KerasTensor, keras.Model]:
-    """Split a network of `build_model` or `build_grader` behind a layer of its base.
+    """Split a network of `build_model` behind a layer of its base.
 
     Returns:
         A model from photographs to that layer's outputs; an input that takes these, of `dtype`; and
@@ -316,7 +345,7 @@ def _build_small_cnn(image_size: int, weights: None) -> keras.Model:
     return keras.Model(inputs, layers.Concatenate()(scales))
 
 
-def _find_application(name: str, *, grades: bool = False) -> Network:
+def _find_application(name: str) -> Network:
     """A network of keras.applications, with the preprocessing of its ImageNet weights.
 
     Its `preprocess_input` is linear in each channel, so black and red tell all of it. Networks that
@@ -332,7 +361,6 @@ def _find_application(name: str, *, grades: bool = False) -> Network:
     return Network(
         build=partial(_build_application, build),
         preprocessing=(steps.sum(axis=1).tolist(), offset.tolist(), is_bgr),
-        grades=grades,
         least_size=1,  # Keras says what it takes
     )
 
@@ -347,8 +375,7 @@ NETWORKS = {
         preprocessing=(2.0, -1.0, False),
         pool=layers.GlobalMaxPooling2D,
         has_imagenet=False,
-        grades=True,
     ),
-    "mobilenet": _find_application("MobileNet", grades=True),  # Howard et al. 2017
-    "vgg19": _find_application("VGG19", grades=True),  # Simonyan and Zisserman 2015
+    "mobilenet": _find_application("MobileNet"),  # Howard et al. 2017
+    "vgg19": _find_application("VGG19"),  # Simonyan and Zisserman 2015
 }

@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.hardware import Device, Plan, activate, machines, probe
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.config import TrainingConfig
@@ -41,8 +39,6 @@ class Setup(NamedTuple):
     model: keras.Model
     train_batches: Batches
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
-    # of the test split, on the frozen features; not a number where nothing is frozen
-    linear_probe_auc: float
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ class Trained:
     # of test and, where there is one, validation: (n, 1) or (n, 5)
     probabilities: dict[str, np.ndarray]
     scores: dict[str, float]  # of the test split
-    # of referable disease on the test split, bootstrapped over patients: fellow eyes are dependent
+    # of referable disease on the test split, over patients: fellow eyes are dependent
     auc: Interval
 
     @property
@@ -96,7 +92,6 @@ class Trained:
             **{f"metric_{name}_test": value for name, value in self.scores.items()},
             "metric_auc_test_low": self.auc.low,
             "metric_auc_test_high": self.auc.high,
-            "metric_linear_probe_auc_test": self.setup.linear_probe_auc,
             **timing.done_by,
         }
 
@@ -139,14 +134,20 @@ def train_once(
         DrError: the network cannot be built, or the checkpoint in the folder is damaged, or of
             another training.
     """
+    asked = config.describe()
     if not splits:
         prepared = prepared or Prepared(config.data_dir, config.split)
     data = prepared.describe() if prepared else {}
-    work = config.describe() | data
+    work = {**asked, **data}
     device = activate(plan)
     if plan.num_machines > 1:
         device.check_alike({**work, "commit": commit})
-    setup = set_up(config, device, splits or load_splits(config, plan, prepared))
+    if not splits:
+        is_streamed = plan.input == "stream"
+        splits = {
+            name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
+        }
+    setup = set_up(config, device, splits)
 
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
@@ -202,7 +203,7 @@ def train_once(
         ]
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
-    scores, auc = evaluate(config, setup.splits, probabilities)
+    scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
     return Trained(
         config=config,
         setup=setup,
@@ -217,20 +218,12 @@ def train_once(
     )
 
 
-def load_splits(
-    config: TrainingConfig, plan: Plan, prepared: Prepared
-) -> dict[str, Photographs]:
-    """Read the sides of a split, into memory or to be streamed, as the plan says."""
-    stream = plan.input == "stream"
-    return {name: prepared.load(name, config.image_size, stream=stream) for name in SIDES}
-
-
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:
     """Build and compile the network, and make the batches; see `train_once`."""
     import keras
 
     from dr_lib.data.prepared.batches import Batches
-    from dr_lib.training import fit, frozen, graders, models, resident
+    from dr_lib.training import fit, frozen, models, resident
 
     plan = device.plan
     batch_size = config.schedule.batch_size
@@ -240,40 +233,31 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     targets = {
         name: side.grade if is_grades else side.referable for name, side in splits.items()
     }
-    linear_probe_auc = float("nan")
 
     keras.utils.set_random_seed(config.run_seed)
     with device.scope():
+        network = models.build_model(
+            config.model,
+            config.image_size,
+            task=config.task,
+            weights=config.weights,
+            augmentation=config.augmentation,
+            dropout=config.parts.dropout,
+            last_layer=config.parts.last_layer,
+            seed=config.run_seed,
+            synchronised=device.synchronised,
+        )
+        loss = "binary_crossentropy"
+        auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
         if is_grades:
-            network = graders.build_grader(
-                config.model,
-                config.image_size,
-                weights=config.weights,
-                augmentation=config.augmentation,
-                seed=config.run_seed,
-                synchronised=device.synchronised,
-            )
-            weights = (
-                graders.weigh_grades(targets["train"]) if config.weigh_grades else np.ones(5)
-            )
-            loss = graders.weighted_loss(weights)
-            auc = graders.ReferableAUC(1000, name="auc")
-        else:
-            network = models.build_model(
-                config.model,
-                config.image_size,
-                weights=config.weights,
-                augmentation=config.augmentation,
-                dropout=config.parts.dropout,
-                last_layer=config.parts.last_layer,
-                seed=config.run_seed,
-                synchronised=device.synchronised,
-            )
-            loss = "binary_crossentropy"
-            auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
+            weights = np.ones(5)
+            if config.weigh_grades:
+                weights = models.weigh_grades(targets["train"])
+            loss = models.weighted_loss(weights)
+            auc = models.ReferableAUC(1000, name="auc")
         model = network
         if config.parts.last_frozen:
-            model, inputs, targets, linear_probe_auc = frozen.freeze(
+            model, inputs, targets = frozen.freeze(
                 network,
                 config.parts.last_frozen,
                 splits,
@@ -310,31 +294,4 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
         model=model,
         train_batches=batches["train"],
         validation_batches=batches.get("validation"),
-        linear_probe_auc=linear_probe_auc,
     )
-
-
-def evaluate(
-    config: TrainingConfig,
-    splits: Mapping[str, Photographs],
-    probabilities: Mapping[str, np.ndarray],
-) -> tuple[dict[str, float], Interval]:
-    """Scores of the test split at a threshold from the validation split, and its AUC with an
-    interval.
-    """
-    is_grades = config.task == "grades"
-    test = splits["test"]
-    referable = {
-        name: sum_referable(values) if is_grades else values[:, 0]
-        for name, values in probabilities.items()
-    }
-    threshold = 0.5
-    if "validation" in splits:
-        validation = splits["validation"].referable
-        threshold = metrics.choose_threshold(validation, referable["validation"])
-    if is_grades:
-        scores = metrics.score_grades(test.grade, probabilities["test"], threshold)
-    else:
-        scores = metrics.score(test.referable, referable["test"], threshold)
-    auc = score_auc(test.referable, referable["test"])
-    return scores, bootstrap_patients(auc, test.patient_id, seed=config.run_seed)

@@ -17,7 +17,6 @@ from dr_lib.evidence.verdicts import (
     list_judged_rows,
 )
 from dr_lib.runs.row import write_row
-from dr_lib.statistics.effects import allocate_variation
 from tests.evidence.real_rows import (
     CPU,
     F4S,
@@ -224,19 +223,6 @@ def test_a_price_label_is_no_hardware():
         "vs instance_type=*F4s_v2"
     )
     assert judge(claim("C4"), laptop.assign(instance_type="F4s_v2")).verdict == "holds"
-
-
-def test_the_allocation_of_variation_judges_a_large_impact():
-    """The image side's share of the variation of log time is that of statsmodels' table."""
-    runs = run_scenarios()
-    table = allocate_variation(
-        runs, ["framework", "dataset", "image_size", "network"], "steady_epoch_s"
-    )
-    found = judge(claim("C50"), runs)
-    assert found.ours.value == pytest.approx(
-        100 * table.set_index("term")["share"]["image_size"], rel=0.01
-    )
-    assert found.verdict == "holds"
 
 
 def test_several_columns_all_have_to_agree():

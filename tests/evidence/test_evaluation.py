@@ -1,5 +1,6 @@
 """An evaluation against counts by hand, scikit-learn, and dcurves."""
 
+import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +46,6 @@ def test_scores_are_those_of_scikit_learn(model):
     grades = test["grade"], test["predicted_grade"]
     expected = {
         "auc": roc_auc_score(y, p),
-        "auc_delong": roc_auc_score(y, p),
         "brier": brier_score_loss(y, p),
     }
     expected |= {
@@ -68,24 +68,23 @@ def test_scores_are_those_of_scikit_learn(model):
 
 
 @pytest.mark.parametrize("probability", ["referable", 0.5])
-def test_a_score_that_no_draw_changes_has_no_interval(model, points, probability):
-    """A perfect model and a constant one: no bounds, in no table."""
+def test_a_perfect_and_a_constant_score_are_not_certain(model, points, probability):
+    """Their AUC has bounds in every table, and so has what they differ by from another model."""
     same = model.test["referable"] if probability == "referable" else probability
     sure = model._replace(name="sure", test=model.test.assign(probability_referable=same))
     row = evaluation.summarise(sure).iloc[0]
-    names = ["auc", "auc_delong"]
-    if probability == "referable":
-        names += ["average_precision", "brier"]
-    assert row[[f"{name}_{end}" for name in names for end in ("low", "high")]].isna().all()
-    assert (
-        np.isfinite(row[names].astype(float)).all()
-        and row["prevalence_low"] < row["prevalence"]
-    )
-    assert evaluation.compare_data_sets([sure], [points])["auc_low"].isna().all()
-    assert evaluation.split_subgroups(sure, points)["auc_low"].isna().all()
+    assert np.isnan(row["average_precision_low"]) == (probability == "referable")
+    assert row["prevalence_low"] < row["prevalence"]
+    tables = [
+        evaluation.summarise(sure),
+        evaluation.compare_data_sets([sure], [points]),
+        evaluation.split_subgroups(sure, points),
+    ]
+    for table in tables:
+        widths = (table["auc_high"] - table["auc_low"]).dropna()
+        assert len(widths) and widths.min() > 0.05
     compared = evaluation.compare_models([model, sure], [points, points]).iloc[0]
-    assert np.isnan(compared["delta_auc_low"]) == np.isnan(compared["delta_auc_delong_low"])
-    assert np.isnan(compared["delta_auc_low"]) == (probability == "referable")
+    assert compared["delta_auc_low"] < compared["delta_auc"] < compared["delta_auc_high"]
 
 
 def test_operating_points_come_from_the_validation_split(model, points):
@@ -273,9 +272,87 @@ def test_the_decision_curve_is_that_of_dcurves():
     assert rows["refer_all"].tolist() == pytest.approx(
         [0.351852, 0.222222, -0.166667], abs=1e-6
     )
-    assert (rows["gain_low"] <= rows["gain"]).all() and rows["gain"].iloc[2] == pytest.approx(
-        0.166667, abs=1e-6
+    assert (rows["gain_low"] <= rows["gain"] + 1e-12).all() and rows["gain"].iloc[
+        2
+    ] == pytest.approx(0.166667, abs=1e-6)
+
+
+def test_a_patient_is_referred_by_the_worse_eye(model, points):
+    """By hand: A has a missed and a found eye, B a false alarm, C one missed eye, D is two healthy
+    eyes, E an ungradable referable one beside a healthy one; grades 3 and 4 apart.
+    """
+    columns = ["patient_id", "grade", "probability_referable"]
+    rows = [("A", 4, 0.1), ("A", 2, 0.9), ("B", 0, 0.9), ("B", 1, 0.1), ("C", 3, 0.1)]
+    rows += [("D", 0, 0.1), ("D", 1, 0.2), ("E", 0, 0.1)]
+    test = pd.DataFrame(rows, columns=columns).assign(
+        referable=lambda t: (t["grade"] >= 2) * 1.0
     )
+    dark = test[:1].assign(patient_id="E", grade=3, probability_referable=np.nan)
+    few = model._replace(test=test, ungradable=dark)
+    at = points.assign(threshold=0.5)[:1]
+    table = evaluation.measure_points(few, at, by_patient=True).set_index("ungradable")
+    counts = table[["tp", "fn", "fp", "tn"]].to_numpy().tolist()
+    assert counts == [[1, 1, 1, 2], [2, 1, 1, 1]]
+    usual = table.loc["excluded"]
+    assert (usual["sensitivity"], usual["ppv"], usual["sensitivity_severe"]) == (0.5, 0.5, 0.5)
+    assert usual["npv"] == pytest.approx(2 / 3)
+    # Wilson's interval of 1 of 2, by hand
+    assert usual["sensitivity_low"] == pytest.approx(0.0945, abs=1e-4)
+    eyes = evaluation.measure_points(few, at).iloc[0]
+    assert (eyes["tp"], eyes["fn"], eyes["sensitivity_severe"]) == (1, 2, 0)
+    # at two visits it is two referrals
+    twice = few._replace(test=test.assign(visit=[1, 2, 1, 1, 1, 1, 1, 1]))
+    assert evaluation.measure_points(twice, at, by_patient=True)["fn"][0] == 2
+
+
+@pytest.mark.parametrize(
+    ("counts", "shown"),
+    [
+        ([20, 3], ["≥ 5", "< 5"]),
+        ([20, 3, 9], ["20", "< 5", "≥ 5"]),
+        ([20, 2, 4], ["20", "< 5", "< 5"]),
+        ([20, 1, 1, 7], ["20", "< 5", "< 5", "≥ 5"]),
+        ([20, 0, 9], ["20", "0", "9"]),
+        ([4], ["< 5"]),
+    ],
+)
+def test_few_patients_are_no_number(counts, shown):
+    """Nor is the number that would give them away by subtraction."""
+    assert evaluation.hide_few(pd.Series(counts)).tolist() == shown
+
+
+def test_few_patients_of_a_subgroup_are_hidden(model, points):
+    """In every count of it; columns of the user's own are groups, if they are few."""
+    site = np.where(model.test["patient_id"].isin(model.test["patient_id"][:4]), "b", "a")
+    own = model._replace(test=model.test.assign(site_1=site, name=model.test["image_id"]))
+    groups = evaluation.split_subgroups(own, points, ["Site 1"]).query("factor == 'site_1'")
+    assert groups["num_patients"].tolist() == [118, 2]
+    hidden = evaluation.hide_subgroups(groups)
+    assert hidden["num_patients"].tolist() == ["≥ 5", "< 5"]
+    assert hidden["num_images"].tolist() == ["–", "–"] and hidden["auc"].equals(groups["auc"])
+    for column in ("name", "nowhere"):
+        with pytest.raises(
+            DrError, match=f"subgroups: {column} is no column of 2 to 20 groups"
+        ):
+            evaluation.split_subgroups(own, points, [column])
+
+
+def test_shares_are_read_as_people_write_them():
+    """Points, per cent, decimal commas between semicolons; words are refused in a sentence."""
+    for text in ("0.05,0.2", "5%, 20 %", "0,05;0,2"):
+        assert evaluation.read_shares("prevalence", text) == pytest.approx([0.05, 0.2])
+    with pytest.raises(DrError, match="prevalence few: give numbers with points, as 0.05,0.2"):
+        evaluation.read_shares("prevalence", "few")
+
+
+def test_equally_sure_photographs_are_left_out_at_random(model, points):
+    """All are as near to the threshold: not those that come last in the file."""
+    same = model.test.sort_values("referable").assign(probability_referable=0.9)
+    table = evaluation.abstain(model._replace(test=same), points)
+    share = same["referable"].mean()
+    kept = pd.DataFrame(table)["num_images"].iloc[-1]
+    assert kept == 120 and 0.1 < share < 0.9
+    assert table["specificity"].notna().all() and table["sensitivity"].notna().all()
 
 
 def test_small_subgroups_are_counted_and_not_scored(model, points):
@@ -317,15 +394,14 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
-    """Three times the noise, rows in another order: both intervals lie below 0; to itself none."""
-    worse = draw_predictions(noise=3.0).sample(frac=1, random_state=1)
+    """Five times the noise, rows in another order: the interval lies below 0; to itself none."""
+    worse = draw_predictions(noise=5.0).sample(frac=1, random_state=1)
     found = read_predictions(
         write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two")
     )
     row = evaluation.compare_models(found, [points, points]).iloc[0]
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
-    assert row["delta_auc_delong_high"] == pytest.approx(row["delta_auc_high"], abs=0.02)
     same = evaluation.compare_models([found[0], found[0]], [points, points]).iloc[0]
     assert (same["delta_auc"], same["delta_sensitivity"], same["delta_kappa"]) == (0, 0, 0)
     assert same.filter(regex="_low$|_high$").isna().all()
@@ -341,7 +417,7 @@ def test_recalibration_is_learned_on_the_validation_split(model):
         return table.assign(probability_referable=1 / (1 + odds**3))
 
     pushed = model._replace(test=push(model.test), validation=push(model.validation))
-    table, bins = evaluation.calibrate(pushed)
+    table, curves = evaluation.calibrate(pushed)
     raw, recalibrated = table["slope"]
     assert (
         raw < 1
@@ -349,8 +425,8 @@ def test_recalibration_is_learned_on_the_validation_split(model):
         and table["brier"][1] < table["brier"][0]
     )
     assert (
-        list(bins) == ["as predicted", "recalibrated"]
-        and bins["recalibrated"]["n"].sum() == 240
+        list(curves) == ["as predicted", "recalibrated"]
+        and curves["recalibrated"][["num_referable", "num_others"]].sum(axis=None) == 240
     )
     turned = model.validation.assign(
         probability_referable=1 - model.validation["probability_referable"]
@@ -379,14 +455,14 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
         stage: tuple(row) for (stage, _), row in zip(flow.index, flow.to_numpy(), strict=True)
     }
     assert counts == {
-        "offered": (242, 120),
-        "not usable": (2, 0),
+        "offered": (120, 242),
+        "not usable": (0, 2),
         "excluded": (1, 1),
-        "learned from": (71, 36),
-        "validation": (72, 36),
-        "test": (96, 48),
+        "learned from": (36, 71),
+        "validation": (36, 72),
+        "test": (48, 96),
         "ungradable": (1, 1),
-        "evaluated": (95, 48),
+        "evaluated": (48, 95),
     }
     assert ("ungradable", "too dark") in flow.index and (
         "not usable",
@@ -414,41 +490,47 @@ def evaluate(model: Predictions) -> checklist.Evaluated:
         evaluation.summarise(model),
         points,
         evaluation.measure_points(model, points),
+        evaluation.measure_points(model, points, by_patient=True),
         evaluation.calibrate(model)[0],
-        evaluation.split_subgroups(model, points),
+        evaluation.hide_subgroups(evaluation.split_subgroups(model, points)),
         evaluation.compare_data_sets([model], [points]),
     )
 
 
 def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
-    """Patients by known sex and band of age, whole grades of the referable, subgroups with a
-    score.
+    """Patients by known sex and band of age, by worst grade, subgroups with a score; few of them
+    are no number.
     """
     model = evaluated.predictions
     subgroups = evaluated.subgroups
     measured = evaluated.measured
     facts = checklist.state_facts(evaluated)
     assert (
-        facts["ungradable"] == "excluded 1; in a second row counted as referred 1; not usable 0"
+        facts["ungradable"]
+        == "excluded < 5; in a second row counted as referred < 5; not usable 0"
     )
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
-    assert f"sex F: {(people['sex'] == 'F').sum()}; age < 40: " in facts["characteristics"]
-    grades = model.test["grade"].value_counts()
-    assert facts["severity"] == f"true grade 2: {grades[2]}, 3: {grades[3]}, 4: {grades[4]}"
+    assert (
+        f"sex female: {(people['sex'] == 'female').sum()}; age < 40: "
+        in facts["characteristics"]
+    )
+    grades = model.test.groupby("patient_id")["grade"].max().value_counts()
+    assert grades[4] >= 5 and facts["severity"].endswith(f", 4: {grades[4]}")
+    assert facts["synthetic"] == facts["version"] == facts["tested_on"] == "unknown"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
     bare = model._replace(test=model.test.drop(columns="grade"))
     assert not checklist.state_facts(evaluated._replace(predictions=bare))["outcome"]
     assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
-    assert "; high sensitivity: sensitivity " in facts["points"]
+    assert "; by photograph high sensitivity: sensitivity " in facts["points"]
     assert facts["crossed"].startswith("high sensitivity: TP ")
     for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
-        assert all(f"{value:.3g} [" in facts["points"] for value in measured[name][:2])
+        assert all(f"{value:.3f} [" in facts["points"] for value in measured[name][:2])
     items = pd.read_csv(ROOT / "dr_lib/evidence/checklist.csv")["fact"].dropna()
-    assert set(items) - {"-"} <= set(facts)
+    assert set(items) <= set(facts)
 
 
-def test_an_auc_without_an_interval_says_why(evaluated):
-    """In the facts, of which model card and checklist are made: of how many patients it is."""
+def test_a_perfect_auc_has_its_bound_in_the_facts(evaluated):
+    """Of which model card and checklist are made: what the patients of the rarer kind tell."""
     test = evaluated.predictions.test
     sure = evaluate(
         evaluated.predictions._replace(
@@ -456,19 +538,54 @@ def test_an_auc_without_an_interval_says_why(evaluated):
         )
     )
     facts = checklist.state_facts(sure)
-    said = "AUC 1 (48 patients; no interval: drawn again, they always give the same AUC)"
-    assert facts["points"].startswith(said)
-    assert "(24 patients; no interval" in facts["subgroups"]
+    rarer = test["referable"].value_counts().min() / 2  # patients of two such eyes
+    assert facts["points"].startswith(f"AUC 1.000 [{0.025 ** (1 / rarer):.3f}, 1.000]")
+    assert "A: AUC 1.000 [0." in facts["subgroups"]
 
 
 def test_the_checklist_fills_what_a_run_knows_and_no_more():
-    """With nothing known all is the author's, but for what cannot apply; a fact fills its items."""
-    empty = checklist.fill_checklist({})
+    """With nothing known all is the author's; a fact fills its items if a number stands in it.
+
+    The numbers are those of TRIPOD+AI's Table 2, and of a public self-assessment by STARD-AI.
+    """
+    empty = checklist.fill_checklist({"recalibration": "slope – → slope –"})
+    assert set(empty["status"]) == {checklist.OPEN} and not (empty["text"] != "").any()
     filled = checklist.fill_checklist({"flow": "610 offered"})
-    assert set(empty["status"]) == {checklist.OPEN, checklist.NOT_APPLICABLE}
-    assert not (empty["text"] != "").any()
     rows = filled[filled["status"] == checklist.FILLED]
-    assert rows["item"].tolist() == ["19", "20a"] and set(rows["text"]) == {"610 offered"}
+    assert rows["item"].tolist() == ["24", "20a"] and set(rows["text"]) == {"610 offered"}
+    tripod = (
+        "1 2 3a 3b 3c 4 5a 5b 6a 6b 6c 7 8a 8b 8c 9a 9b 9c 10 11 12a 12b 12c 12d 12e 12f 12g 13"
+    )
+    tripod += (
+        " 14 15 16 17 18a 18b 18c 18d 18e 18f 19 20a 20b 20c 21 22 23a 23b 24 25 26 27a 27b 27c"
+    )
+    stard = [*map(str, range(1, 41))]
+    for item, parts in (
+        ("15", "abcd"),
+        ("16", "abc"),
+        ("17", "ab"),
+        ("26", "ab"),
+        ("40", "ab"),
+    ):
+        at = stard.index(item)
+        stard[at : at + 1] = [item + part for part in parts]
+    numbers = filled.groupby("guideline")["item"].agg(list)
+    assert (numbers["TRIPOD+AI"], numbers["STARD-AI"]) == (tripod.split(), stard)
+
+
+def test_where_it_comes_from_stands_beside_the_tables(tmp_path):
+    """SHA-256 as of the standard library, rows, date and version, draws and seed."""
+    path = write(tmp_path, draw_predictions())
+    text = checklist.write_readme(
+        read_predictions(path)[0].sources, "2026-01-02, dr_lib 1, abc"
+    )
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    for words in (
+        f"mine.csv 240 {digest}",
+        "2026-01-02, dr_lib 1, abc",
+        "seed 0: 2000, of",
+    ):
+        assert words in text
 
 
 def test_the_model_card_says_what_is_known_and_names_what_is_not(evaluated):

@@ -4,13 +4,12 @@ the rows.
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from dr_lib.__main__ import main
 from dr_lib.errors import DrError
-from dr_lib.evidence.evaluation import count_flow
+from dr_lib.evidence.evaluation import choose_points, count_flow, measure_points, recalibrate
 from dr_lib.evidence.predictions import (
     average_sets,
     join_paths,
@@ -51,7 +50,7 @@ def test_a_table_with_five_probabilities_is_read(tmp_path):
     )
     assert (
         read.name == "mine"
-        and read.has_grades
+        and len(read.graded) == len(TEST)
         and not read.is_synthetic
         and read.ungradable.empty
     )
@@ -86,7 +85,10 @@ def test_ungradable_eyes_stand_apart(tmp_path):
 @pytest.mark.parametrize(
     ("change_table", "message"),
     [
-        (lambda t: t.drop(columns="patient_id"), "mine.csv has no column patient_id$"),
+        (
+            lambda t: t.drop(columns="patient_id"),
+            "mine.csv has no column patient_id: name it so",
+        ),
         (
             lambda t: t.drop(columns="probability_3"),
             "no column probability_referable, or probability_0 to",
@@ -102,8 +104,8 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             f"rows {TEST[0]}, .* and 1 more: the five .* add up",
         ),
         (
-            lambda t: change(t, [TEST[3]], "probability_0", "NaN"),
-            f"row {TEST[3]}: probability_0 is no finite number",
+            lambda t: change(t, [TEST[3]], "probability_0", "inf"),
+            f"row {TEST[3]}: probability_0 has to be a finite number",
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", ""),
@@ -153,7 +155,21 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: t.rename(columns={"camera": "grade"}),
-            "mine.csv has more than one column grade$",
+            "mine.csv has more than one column grade: keep one",
+        ),
+        (
+            lambda t: t.rename(columns={"camera": "Imagem", "image_id": "Foto"}),
+            "mine.csv has more than one column image_id: keep one",
+        ),
+        (
+            lambda t: change(t, TEST[:1], "patient_id", "P003"),
+            f"{TEST[0]}.*: a patient_id differs from another in case or leading zeros alone: write",
+        ),
+        (
+            lambda t: change(
+                t.assign(patient_id="00" + t["patient_id"].str[1:]), [2], "patient_id", "0.0"
+            ),
+            "rows 2, 3: a patient_id differs",
         ),
         (
             lambda t: change(
@@ -221,7 +237,7 @@ HOME = TABLE.assign(model_version="v1", dataset="home")
             "1 image_id",
         ),
         (
-            lambda t: change(t, [t.index[0] + 2], "patient_id", "p001"),
+            lambda t: change(t, [t.index[0] + 2], "patient_id", "P001"),
             "abroad: 1 patient_id .* of home",
         ),
         (
@@ -309,7 +325,7 @@ def test_an_ensemble_is_the_mean_photograph_by_photograph(tmp_path):
     bare["probability_referable"] = TABLE["probability_0"] * 0 + 0.25
     found = read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, bare, "b"))
     (both,) = average_sets(found)
-    assert found[0].has_grades and not both.has_grades
+    assert len(found[0].graded) and not len(both.graded)
     expected = (found[0].test["probability_referable"] + 0.25) / 2
     assert both.test["probability_referable"].tolist() == pytest.approx(expected.tolist())
 
@@ -361,68 +377,177 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     )
     assert b";0,1" in path.read_bytes()
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
-    # between commas nobody knows what it means
-    path.write_text(TABLE.to_csv(index=False, decimal=","))
-    with pytest.raises(DrError, match="probability_0 is no finite number"):
-        read_predictions(path)
+    # in quotes between commas it is a decimal comma too
+    path.write_text(table.to_csv(index=False, decimal=","))
+    pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
 
 
-def test_what_is_no_table_is_said(tmp_path):
-    """A picture in place of a CSV, and a file that is not there, with its path as given."""
-    (tmp_path / "eye.csv").write_bytes(b"\xff\xd8\xff\xe0" * 9)
-    with pytest.raises(DrError, match="eye.csv cannot be read: save it as a CSV in UTF-8$"):
-        read_predictions(tmp_path / "eye.csv")
-    with pytest.raises(DrError, match="^there is no file runs/.*/predictions.csv$"):
-        read_predictions(Path("runs/*/predictions.csv"))
+PEOPLES = TABLE.rename(
+    columns={
+        "image_id": "Retinografia",
+        "patient_id": "Prontuário",
+        "split": "PARTIÇÃO",
+        "eye": " Olho ",
+        "grade": "Grau",
+        "age": "Idade",
+        **{f"probability_{g}": f"Probabilidade {g}" for g in range(5)},
+    }
+).replace(
+    {
+        "PARTIÇÃO": {"train": "Treino", "validation": "validação", "test": "TESTE"},
+        " Olho ": {"left": "OE", "right": "Direito"},
+        "Grau": dict(enumerate(["ausente", "1,0", "2.0", "RDNP grave", "Proliferativa"])),
+    }
+)
+PEOPLES["Idade"] = PEOPLES["Idade"].map("{} anos".format)
+
+
+@pytest.mark.parametrize(
+    "write_people",
+    [
+        lambda table, path: table.to_csv(path, index=False, sep="\t"),
+        lambda table, path: table.to_csv(path, index=False, sep=";", decimal=","),
+        lambda table, path: table.to_csv(path, index=False, sep="|", na_rep="NA"),
+        lambda table, path: path.write_text("sep=;\n" + table.to_csv(index=False, sep=";")),
+        lambda table, path: path.write_text("Dr. A, 2026\n\n" + table.to_csv(index=False)),
+        lambda table, path: table.round(6).to_excel(path.with_suffix(".xlsx"), index=False),
+    ],
+    ids=["tabs", "Brazil", "bars", "sep", "title", "xlsx"],
+)
+def test_what_people_write_is_what_they_mean(tmp_path, write_people):
+    """Portuguese headers with accents, grades and eyes in words, 64 anos, between whatever."""
+    if "to_excel" in write_people.__code__.co_names:
+        pytest.importorskip("openpyxl")
+    write_people(PEOPLES, tmp_path / "mine.csv")
+    (path,) = tmp_path.iterdir()
+    (expected,) = read_predictions(write(tmp_path, TABLE, "expected"))
+    (read,) = read_predictions(path)
+    columns = ["image_id", "patient_id", "eye", "age", "grade", "predicted_grade", "referable"]
+    for mine, theirs in ((read.test, expected.test), (read.validation, expected.validation)):
+        assert mine[columns].to_numpy().tolist() == theirs[columns].to_numpy().tolist()
+        assert mine["probability_referable"].tolist() == pytest.approx(
+            theirs["probability_referable"].tolist()
+        )
+
+
+def test_probabilities_of_two_decimals_are_read(tmp_path):
+    """By hand: five thirds of a hundredth cut off, 0.125 + 0.125 + 0.125 + 0.125 + 0.5, add up to
+    0.98; a missing grade takes its photograph from kappa alone.
+    """
+    table = TABLE.assign(referable=(TABLE["grade"] >= 2).astype(int))
+    of_grades = [f"probability_{g}" for g in range(5)]
+    table.loc[TEST[0] - 2, of_grades] = [0.12, 0.12, 0.12, 0.12, 0.5]
+    (read,) = read_predictions(write(tmp_path, change(table, TEST[1:3], "grade", "N/A")))
+    assert len(read.test) == len(TEST) and len(read.graded) == len(TEST) - 2
+
+
+def test_subgroups_keep_what_people_call_themselves(tmp_path):
+    """F, feminino and Female are one level; nan and NA are none."""
+    sex = ["F", "feminino", "Female", "M", "male", "nan", "NA", ""] * 30
+    (read,) = read_predictions(write(tmp_path, TABLE.assign(sex=sex)))
+    assert set(read.table["sex"]) == {"female", "male", ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "eye.csv",
+            b"\xff\xd8\xff\xe0" * 9,
+            "eye.csv cannot be read: save it as a CSV in UTF-8$",
+        ),
+        (
+            "eye.xlsx",
+            b"PK no sheet",
+            "eye.xlsx cannot be read: save it as|needs the package openpyxl",
+        ),
+        (
+            "none.csv",
+            b"",
+            "none.csv is empty: it needs a header and a row for each photograph$",
+        ),
+        (
+            "title.csv",
+            b"Results\n",
+            "title.csv has no column image_id and no column patient_id",
+        ),
+        (
+            "per.csv",
+            TABLE.assign(probability_referable=93.0, split="test").to_csv().encode(),
+            "outside 0 to 1: divide per cent by 100$",
+        ),
+        (
+            "words.csv",
+            TABLE.assign(grade="R2").to_csv().encode(),
+            "rows 2, 3, .* more: grade has to be 0, 1, 2, 3 or 4$",
+        ),
+    ],
+)
+def test_what_is_no_such_table_is_said(tmp_path, name, content, message):
+    """One sentence each: a picture, an archive, nothing, a title alone, per cent, other words."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DrError, match=message) as error:
+        read_predictions(tmp_path / name)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("runs/*/predictions.csv", r"^there is no file runs/\*/predictions.csv$"),
+        ("https://example.org/a.csv", "is an address: download the file, and give its path$"),
+        (".", "^. is a folder: give the predictions.csv in it$"),
+    ],
+)
+def test_what_is_no_file_is_said(path, message):
+    """With its path as given, and what to do."""
+    with pytest.raises(DrError, match=message):
+        read_predictions(Path(path))
 
 
 def test_folds_are_pooled_into_one_test_split(tmp_path):
-    """Each photograph once, with what the model said that had not seen it, and no names of people.
+    """Each photograph once, with what the model said that had not seen it, at the thresholds that
+    this model was frozen at on its own validation patients.
 
     A fold twice, or not at all, is an error.
     """
     sides = {
         "train": ["train", "validation", "test"],
         "validation": ["test", "train", "validation"],
+        "test": ["validation", "test", "train"],
     }
-    sides["test"] = ["validation", "test", "train"]
-    given = draw_predictions().fillna({f"probability_{g}": float(g == 0) for g in range(5)})
+    of_grades = [f"probability_{g}" for g in range(5)]
+    given = draw_predictions().drop(columns=of_grades)
+    p = np.random.default_rng(0).uniform(size=len(given)) * 0.6 + 0.1 * given["grade"]
     paths = []
-    given = given.assign(sex="F", visit="1", name="João Silva", date_of_birth="1951-03-02")
     for fold in range(3):
-        table = given.assign(split=[sides[side][fold] for side in given["split"]])
-        table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = None
-        table.loc[table["split"] == "validation", [f"probability_{g}" for g in range(5)]] = [
-            0,
-            0,
-            0,
-            0,
-            1.0,
-        ]
+        table = given.assign(
+            split=[sides[side][fold] for side in given["split"]],
+            probability_referable=(p / (fold + 1)).round(6),
+        )
+        table.loc[table["split"] == "train", "probability_referable"] = None
         paths.append(write(tmp_path, table, f"fold{fold}"))
-    (pooled,) = read_predictions(pool_folds(paths, tmp_path / "pooled"))
-    assert {"camera", "sex", "visit"} < set(pooled.table)
-    assert not {"name", "date_of_birth"} & set(pooled.table)
-    test = pooled.test.set_index("image_id").loc[given["image_id"]]
-    assert len(pooled.table) == len(given) and pooled.validation.empty
-    assert test["probability_4"].to_numpy(float) == pytest.approx(
-        given["probability_4"].to_numpy()
-    )
+    pooled = pool_folds(paths)
+    assert pooled.test["image_id"].is_unique and len(pooled.test) == len(given)
+    points = choose_points(pooled, sensitivity=0.9, specificity=0.9)
+    assert points["fold"].tolist() == [1, 2, 3, 1, 2, 3]
+    tp = fn = 0
+    for path, threshold in zip(paths, points["threshold"][:3], strict=True):
+        own = pd.read_csv(path)
+        (alone,) = read_predictions(path)
+        own_points = choose_points(alone, sensitivity=0.9, specificity=0.9)
+        assert own_points["threshold"][0] == threshold
+        diseased = own[(own["split"] == "test") & (own["grade"] >= 2)]
+        tp += (diseased["probability_referable"] >= threshold).sum()
+        fn += (diseased["probability_referable"] < threshold).sum()
+    measured = measure_points(pooled, points)
+    assert (measured["tp"][0], measured["fn"][0]) == (tp, fn) and fn
+    assert measured["threshold"].isna().all()  # one of each fold
+    assert len(recalibrate(pooled)) == len(given)
     with pytest.raises(DrError, match="96 photographs are in no fold's test split"):
-        pool_folds([path for path in paths if path.stem != "fold1"], tmp_path)
+        pool_folds([path for path in paths if path.stem != "fold1"])
     with pytest.raises(DrError, match="fold0.csv and .*fold0.csv test the same patients"):
-        pool_folds([*paths, paths[0]], tmp_path)
-
-
-def test_folds_are_not_pooled_over_one_of_them(tmp_path):
-    """A run's own predictions stay, which name the photographs that its model learned from."""
-    (tmp_path / "run").mkdir()
-    paths = [write(tmp_path, TABLE, "other"), write(tmp_path / "run", TABLE, "predictions")]
-    before = paths[1].read_bytes()
-    command = ["evaluate", *map(str, paths), "--folds", "--out", str(tmp_path / "run")]
-    said = CliRunner().invoke(main, command)
-    assert said.exit_code == 1 and "is one of the folds: choose another --out" in said.output
-    assert paths[1].read_bytes() == before
+        pool_folds([*paths, paths[0]])
 
 
 def test_a_file_without_a_suffix_names_no_public_data_set(tmp_path):

@@ -27,11 +27,11 @@ def test_the_flow_names_every_loss(model):
     figure = figures.plot_flow(evaluation.count_flow(model))
     text = words(figure)
     for line in (
-        "offered\n240 photographs, 120 patients",
-        "ungradable (too dark, $5 of $6): 1 photographs, 1 patients",
+        "offered\n120 patients, 240 photographs",
+        "ungradable (too dark, $5 of $6): 1 patients, 1 photographs",
     ):
         assert line in text
-    assert "evaluated\n95 photographs, 48 patients" in text and is_whole(figure)
+    assert "evaluated\n48 patients, 95 photographs" in text and is_whole(figure)
 
 
 def test_curves_pass_through_the_operating_points(model):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import checklist, evaluation
+from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
@@ -42,7 +42,7 @@ def find_sentences() -> set[str]:
     }
     sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
-    sentences |= {*page.WORDINGS.values(), *page.VERDICTS, checklist.NO_INTERVAL}
+    sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
     sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
     sentences |= {*evaluation.ERRORS, *EXCLUSIONS.values(), "sensitivity", "specificity"}
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
@@ -96,7 +96,8 @@ def test_a_language_without_words_is_refused():
         ((0.9996, 0.99955, 0.99999), "0.9996 [0.99955, 0.99999]"),
         ((0.9996, 0.9, 1), "0.9996 [0.9, 1]"),
         ((1.0004, 1.0002, 1.0006), "1.0004 [1.0002, 1.0006]"),
-        ((1 - 1e-12, 0.9, 1), "1 [0.9, 1]"),
+        ((1 - 1e-12, 0.9, 1), "1.000 [0.900, 1.000]"),
+        ((0.85, 0.8, 0.896), "0.850 [0.800, 0.896]"),
         ((np.nan, 0, np.inf), "– [0, ∞]"),
         ((np.inf, np.nan, np.nan), "–"),
     ],

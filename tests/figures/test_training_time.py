@@ -6,7 +6,7 @@ from matplotlib.colors import to_hex
 
 from dr_lib.evidence.select import select_runs
 from dr_lib.figures.style import ACCELERATOR_COLOURS
-from dr_lib.figures.training_time import plot_history, plot_training_time
+from dr_lib.figures.training_time import plot_training_time
 from tests.figures.reading import is_whole, words
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -118,18 +118,3 @@ def test_without_runs_the_paper_stands_alone():
     """Before anything has been measured the figure holds the paper's two means, in minutes."""
     (axes,) = plot(pd.DataFrame()).axes
     assert [minutes for minutes, _ in means(axes)] == pytest.approx([51.33, 33.24])
-
-
-def test_a_history_is_drawn_epoch_by_epoch():
-    """Both splits on whole epochs from 1 on; without a validation split the training alone."""
-    history = [
-        {"loss": 0.7, "auc": 0.5, "val_loss": 0.8, "val_auc": 0.6},
-        {"loss": 0.6, "auc": 0.7, "val_loss": 0.7},
-    ]
-    loss, auc = plot_history(history, "photographs").axes
-    assert [line.get_xydata().tolist() for line in loss.lines] == [
-        [[1, 0.7], [2, 0.6]],
-        [[1, 0.8], [2, 0.7]],
-    ]
-    assert all(tick == int(tick) for tick in auc.get_xticks()) and len(auc.lines) == 2
-    assert len(plot_history([{"loss": 0.7, "auc": 0.5}], "photographs").axes[0].lines) == 1

@@ -11,13 +11,21 @@ from pathlib import Path
 import pytest
 
 from dr_lib.hardware import cloud
-from dr_lib.hardware.cloud import find_instance_type
+from dr_lib.hardware.cloud import find_instance_type, find_tpu_worker
 
 ANSWERS = {  # path: the header that a service wants, its answer
     "/latest/meta-data/instance-type": (("X-aws-ec2-metadata-token", "a-token"), "m5.xlarge"),
     "/computeMetadata/v1/instance/machine-type": (
         ("Metadata-Flavor", "Google"),
         "projects/1/machineTypes/n1-small",
+    ),
+    "/computeMetadata/v1/instance/attributes/agent-worker-number": (
+        ("Metadata-Flavor", "Google"),
+        "2",
+    ),
+    "/computeMetadata/v1/instance/attributes/worker-network-endpoints": (
+        ("Metadata-Flavor", "Google"),
+        "unknown:unknown:10.0.0.2,unknown:unknown:10.0.0.3,unknown:unknown:10.0.0.4",
     ),
     "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (
         ("Metadata", "true"),
@@ -98,6 +106,18 @@ def test_the_cloud_that_is_named_is_asked_in_its_own_way(
     address, asked = service
     assert find_instance_type(write_system(tmp_path, files), address) == instance_type
     assert len(asked) == num_asked
+
+
+def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
+    """The third of three, by the names of the TPU's metadata; elsewhere there is one machine,
+    and nobody is asked.
+    """
+    address, asked = service
+    assert (
+        find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
+    )
+    system = write_system(tmp_path / "google", {f"{DMI}/product_name": "Google Compute Engine"})
+    assert find_tpu_worker(system, address) == (2, 3)
 
 
 def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):

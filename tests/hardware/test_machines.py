@@ -26,6 +26,17 @@ STEP["SLURM_LOCALID"] = "0"
         (STEP, Place(1, 2, "")),
         # a job, not a step
         ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1, "")),
+        (POD, Place(2, 4, "")),
+        (
+            {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"},
+            Place(0, 1, ""),
+        ),  # Kaggle's
+        # Kaggle's at times, to which the rest of this environment is no slice
+        (POD | {"TPU_WORKER_HOSTNAMES": "WARNING: could not determine"}, Place(0, 1, "")),
+        (
+            POD | {"TPU_PROCESS_ADDRESSES": "a:8476,b:8476,c:8476"},
+            Place(2, 3, ""),
+        ),  # JAX's first
     ],
 )
 def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, place):
@@ -49,6 +60,48 @@ def test_a_place_that_is_half_given_is_an_error(changes):
         match="set DR_LIB_COORDINATOR=HOST:PORT of machine 0, DR_LIB_NUM_MACHINES and",
     ):
         find_place(GIVEN | changes)
+
+
+@pytest.mark.parametrize("changes", [{"TPU_WORKER_ID": "w-2"}, {"MEGASCALE_NUM_SLICES": "2"}])
+def test_slices_and_numbers_that_are_none_are_told(changes):
+    """JAX counts the machines of all slices, and these names one slice's."""
+    with pytest.raises(
+        HardwareError, match="slices of TPUs, and machine '.*2' of one: set DR_"
+    ):
+        find_place(POD | changes)
+
+
+def test_two_steps_of_a_job_meet_at_ports_of_their_own():
+    """That of the first step is JAX's own: the job's number modulo 4096 above 61440."""
+    job = {"SLURM_JOB_ID": "123456"}
+    assert machines.find_port(job) == 123456 % 4096 + 61440
+    ports = {machines.find_port(job | {"SLURM_STEP_ID": str(step)}) for step in range(9)}
+    assert len(ports) == 9 and max(ports) <= 65535
+
+
+@pytest.mark.parametrize(
+    ("error", "proxy", "said"),
+    [
+        (OSError("metadata.google.internal: no route"), "", "wait 300 s .*metadata.google"),
+        (RuntimeError("DEADLINE_EXCEEDED"), "http://proxy:8080", "https_proxy may keep them"),
+    ],
+)
+def test_machines_that_do_not_meet_are_one_sentence(monkeypatch, error, proxy, said):
+    """JAX's errors, and those of the metadata server that it asks; a proxy is named."""
+    jax = pytest.importorskip("jax")
+
+    def fail(**options):
+        raise error
+
+    monkeypatch.setattr(jax.distributed, "initialize", fail)
+    for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    if proxy:
+        monkeypatch.setenv("https_proxy", proxy)
+    for name, value in GIVEN.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(HardwareError, match=said):
+        machines.join(4, "gpu")
 
 
 def test_machines_that_were_not_started_are_said(monkeypatch):

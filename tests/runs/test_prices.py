@@ -36,17 +36,6 @@ def test_the_table_holds_the_papers_prices():
     }
 
 
-@pytest.mark.parametrize(
-    ("days", "is_old"), [(1, False), (365, False), (366, True), (None, True)]
-)
-def test_a_price_is_old_after_a_year(days, is_old):
-    """So is one whose day nobody knows."""
-    assert (
-        make_price(0.169, str(TODAY - datetime.timedelta(days)) if days else "").is_old()
-        == is_old
-    )
-
-
 def test_the_price_of_the_day_is_found():
     """The youngest one that is not of a later day; one of an unknown day comes before all
     others.
@@ -136,7 +125,6 @@ def test_runs_are_priced_by_hand_computed_numbers():
     assert priced["cost_per_epoch_usd"].tolist() == pytest.approx([0.0036, 0.036])
     assert priced["cost_per_1000_images_usd"].tolist() == pytest.approx([0.002, 0.02])
     assert priced["price_as_of"].tolist() == [str(TODAY), "2024-01-01"]
-    assert priced["price_is_old"].tolist() == [False, True]
     assert priced["train_s"].tolist() == [1800, 600] and "cost_usd" not in runs
 
 
@@ -146,7 +134,7 @@ def test_a_run_without_a_price_costs_nan(instance):
     priced = price_runs(pd.DataFrame([RUN, RUN | {"priced_as": instance}]), [make_price(0.36)])
     money = ["usd_per_hour", "cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
     assert priced[money].iloc[0].notna().all() and priced[money].iloc[1].isna().all()
-    assert not priced["price_is_old"][1] and priced["price_as_of"][1] == ""
+    assert priced["price_as_of"][1] == ""
     assert price_runs(pd.DataFrame([RUN | {"priced_as": "local"}]))["cost_usd"].tolist() == [0]
 
 
@@ -164,7 +152,6 @@ def test_a_run_keeps_the_price_that_its_row_was_written_with():
     kept = price_runs(runs)
     assert kept["usd_per_hour"].tolist() == [0.36, 0.169]
     assert kept["cost_usd"].tolist() == pytest.approx([0.24, 0.169 * 2400 / 3600])
-    assert kept["price_is_old"].tolist() == [False, True]
     anew = price_runs(runs, read_prices())
     assert anew["usd_per_hour"].tolist() == [0.169, 0.169] and anew["price_as_of"].tolist() == [
         "",

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 
 from dr_lib.serving.grader.folder import write_folder
-from dr_lib.training.graders import build_grader
+from dr_lib.training.models import build_model
 from tests.serving.grader.test_folder import FACTS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ def build_network(seed: int = 0) -> keras.Model:
     one to all.
     """
     keras.utils.set_random_seed(seed)
-    network = build_grader("small_cnn", 32)
+    network = build_model("small_cnn", 32, task="grades")
     top = network.get_layer("grades")
     kernel, _ = top.get_weights()
     logits = (

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, cohen_kappa_score, roc_auc_score, roc_curve
+from sklearn.metrics import cohen_kappa_score, roc_curve
 
 from dr_lib.statistics.bootstrap import (
     bootstrap_patients,
-    score_auc,
-    score_average_precision,
     score_kappa,
     score_roc,
     score_shares,
@@ -16,19 +14,11 @@ from dr_lib.statistics.bootstrap import (
 
 @pytest.mark.parametrize("seed", range(3))
 def test_weighted_scores_are_those_of_scikit_learn(seed):
-    """With weights of 0 to 4 and tied probabilities, two draws at once: AUC, average precision,
-    ROC curve, kappa.
-    """
+    """With weights of 0 to 4 and tied probabilities, two draws at once: ROC curve, kappa."""
     rng = np.random.default_rng(seed)
     grade, predicted, *weights = rng.integers(0, 5, (4, 200))
     probability = (grade + rng.normal(0, 2, 200)).round()
     weights = np.array(weights)
-    for library, ours in (
-        (roc_auc_score, score_auc),
-        (average_precision_score, score_average_precision),
-    ):
-        wanted = [library(grade >= 2, probability, sample_weight=draw) for draw in weights]
-        assert ours(grade >= 2, probability)(weights) == pytest.approx(wanted, abs=1e-12)
     for draw, found in zip(
         weights, score_roc(grade >= 2, probability, [0.9, 0.5])(weights), strict=True
     ):
@@ -42,8 +32,7 @@ def test_weighted_scores_are_those_of_scikit_learn(seed):
 
 
 def test_what_is_not_defined_is_nan():
-    """An AUC of one class, and the kappa of two graders who know one grade."""
-    assert np.isnan(score_auc([True, True, False], [0.1, 0.2, 0.3])(np.array([1, 2, 0])))
+    """The kappa of two graders who know one grade."""
     assert np.isnan(score_kappa([3, 3, 3], [3, 3, 3])(np.ones(3)))
 
 
@@ -69,14 +58,14 @@ def test_a_difference_is_paired():
 
 
 def test_draws_that_define_nothing_do_not_count():
-    """One positive patient of five is missing from a third of the draws; with none at all there
-    are no bounds.
+    """One of five patients is a share's whole, and missing from a third of the draws; with none at
+    all there are no bounds.
     """
     assert bootstrap_patients(
-        score_auc([1, 0, 0, 0, 0], [5, 4, 3, 2, 1]), range(5), resamples=100
+        score_shares([1, 1, 1, 1, 1], [1, 0, 0, 0, 0]), range(5), resamples=100
     ) == (1, 1, 1, 5)
     assert np.isnan(
-        bootstrap_patients(score_auc([0, 0], [1, 2]), ["a", "b"], resamples=10)[:3]
+        bootstrap_patients(score_shares([0, 0], [0, 0]), ["a", "b"], resamples=10)[:3]
     ).all()
     value, low, high, n = bootstrap_patients(score_shares([1, 0]), ["a", "a"])
     assert (value, n) == (0.5, 1) and np.isnan([low, high]).all()

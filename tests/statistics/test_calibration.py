@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 from scipy.special import expit, logit
-from sklearn.calibration import calibration_curve
+from statsmodels.nonparametric.smoothers_lowess import lowess
 
 from dr_lib.statistics.calibration import (
     NEAR,
-    bin_probabilities,
     fit_recalibration,
     fit_slope,
+    smooth_calibration,
     to_logit,
 )
 
@@ -70,12 +70,19 @@ def test_classes_without_an_overlap_have_no_slope():
         assert fit_recalibration([0, 0, 1, 1], probability) is None
 
 
-def test_bins_are_those_of_scikit_learn():
-    """Ten bins of equally many photographs, with bounds about what was observed."""
-    observed, predicted = calibration_curve(POSITIVE, TRUE, n_bins=10, strategy="quantile")
-    bins = bin_probabilities(POSITIVE, TRUE, np.arange(4000))
-    assert bins["observed"] == pytest.approx(observed) and bins["predicted"] == pytest.approx(
-        predicted
+def test_the_smooth_curve_is_that_of_statsmodels():
+    """Local lines through the nearest three quarters, without its steps; bounds about it, and
+    wider the fewer patients there are; NaN where there are no photographs.
+    """
+    p = TRUE[:400]
+    y = POSITIVE[:400]
+    grid = np.linspace(p.min(), p.max(), 9)
+    expected = lowess(y.astype(float), p, frac=0.75, it=0, delta=0, xvals=grid)
+    curve = smooth_calibration(y, p, np.arange(400), grid)
+    assert curve.value == pytest.approx(np.clip(expected, 0, 1), abs=0.002)
+    assert (curve.low <= curve.value).all() and (curve.value <= curve.high).all()
+    paired = smooth_calibration(
+        np.tile(y[:200], 2), np.tile(p[:200], 2), np.arange(400) % 200, grid
     )
-    assert (bins["observed_low"] < TRUE.mean() * 2).all() and (bins["n"] == 400).all()
-    assert (bins["observed_low"] < observed).all() and (observed < bins["observed_high"]).all()
+    assert np.nanmean(paired.high - paired.low) > 1.2 * np.nanmean(curve.high - curve.low)
+    assert np.isnan(smooth_calibration(y, p / 2, np.arange(400), [0.9]).value).all()

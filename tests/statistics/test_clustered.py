@@ -4,13 +4,16 @@ other sources.
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
 from statsmodels.stats.proportion import proportion_confint
 
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_auc
 from dr_lib.statistics.clustered import (
     at_prevalence,
+    auc_difference,
+    auc_interval,
+    average_precision_interval,
+    brier_interval,
     choose_threshold,
-    delong_interval,
     estimate_aucs,
     likelihood_ratios,
     proportion_interval,
@@ -20,6 +23,66 @@ from dr_lib.statistics.intervals import Interval
 POSITIVE = [1, 1, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0]  # of two eyes each of six patients
 PROBABILITY = [0.9, 0.8, 0.7, 0.65, 0.6, 0.55, 0.4, 0.35, 0.3, 0.2, 0.15, 0.1]
 PATIENT = np.arange(12) // 2
+KNOWN = [1] * 14 + [0] * 26  # of one eye each of 40 patients, with two scores in tenths
+FIRST = np.array(
+    [
+        22,
+        21,
+        13,
+        20,
+        6,
+        -5,
+        30,
+        18,
+        -8,
+        2,
+        7,
+        16,
+        26,
+        16,
+        -4,
+        5,
+        -2,
+        2,
+        -7,
+        -12,
+        13,
+        -3,
+        1,
+        -6,
+        -5,
+    ]
+    + [-4, 7, 12, 5, -6, 28, 8, 9, -5, -2, 6, -17, -8, 4, 24]
+)
+SECOND = np.array(
+    [
+        25,
+        13,
+        3,
+        28,
+        0,
+        -8,
+        46,
+        18,
+        -11,
+        -4,
+        18,
+        27,
+        21,
+        5,
+        -5,
+        16,
+        2,
+        -8,
+        -4,
+        -6,
+        13,
+        -2,
+        1,
+        -10,
+    ]
+    + [-10, -15, -3, -2, 8, -2, 28, 11, 9, -11, -1, 3, -19, -25, -1, 27]
+)
 
 
 def draw_eyes(num_patients: int, seed: int = 0, alike: float = 0.7) -> tuple[np.ndarray, ...]:
@@ -32,13 +95,16 @@ def draw_eyes(num_patients: int, seed: int = 0, alike: float = 0.7) -> tuple[np.
 
 
 def test_one_photograph_a_patient_is_the_method_of_delong():
-    """Nine independent scores whose variance pROC gives, in R: AUC 0.8, 95 % from 0.4677 to 1."""
-    positive = [0, 1, 0, 0, 1, 1, 0, 1, 0]
-    scores = [0.21, 0.32, 0.63, 0.35, 0.92, 0.79, 0.82, 0.99, 0.04]
-    aucs, covariance = estimate_aucs(positive, scores, range(9))
-    assert (aucs[0], covariance[0, 0]) == pytest.approx((0.8, 0.02875))
-    assert delong_interval(positive, scores, range(9))[1:3] == pytest.approx(
-        (0.4677, 1), abs=1e-4
+    """Two tests of 14 patients with the condition and 26 without, as pROC 1.18 gives them in R:
+    AUC, var(), cov(), and plogis(qlogis(auc) +- qt(0.975, 13) * sqrt(var) / (auc * (1 - auc))).
+    """
+    aucs = estimate_aucs(KNOWN, [FIRST, SECOND], range(40))
+    variances = [0.007447899733402694, 0.007928401902408665]
+    assert aucs.values == pytest.approx([0.7706043956044, 0.7348901098901])
+    assert np.diag(aucs.covariance) == pytest.approx(variances, rel=1e-12)
+    assert aucs.covariance[0, 1] == pytest.approx(0.007076486488997055, rel=1e-12)
+    assert auc_interval(KNOWN, FIRST, range(40))[1:] == pytest.approx(
+        (0.5391767545148036, 0.9060579609781793, 40), rel=1e-12
     )
 
 
@@ -46,38 +112,52 @@ def test_two_photographs_a_patient_as_obuchowski_adds_them_up():
     """The paper's sums S10, S01 and S11 in fractions: 30 of 35 pairs in order, variance 23819 /
     1800750.
     """
-    aucs, covariance = estimate_aucs(POSITIVE, PROBABILITY, PATIENT)
-    assert (aucs[0], covariance[0, 0]) == pytest.approx((30 / 35, 23819 / 1800750))
+    aucs = estimate_aucs(POSITIVE, PROBABILITY, PATIENT)
+    assert (aucs.values[0], aucs.covariance[0, 0]) == pytest.approx((30 / 35, 23819 / 1800750))
 
 
 def test_the_same_picture_twice_tells_nothing_new():
     """Each photograph copied within its patient: AUC, proportion and their bounds stay as they
     were.
     """
+    eyes = draw_eyes(40)
+    for estimate in (auc_interval, average_precision_interval, brier_interval):
+        assert estimate(*(np.repeat(x, 2) for x in eyes)) == pytest.approx(estimate(*eyes))
     twice = [np.repeat(x, 2) for x in (POSITIVE, PROBABILITY, PATIENT)]
-    assert delong_interval(*twice) == pytest.approx(
-        delong_interval(POSITIVE, PROBABILITY, PATIENT)
-    )
     once = proportion_interval(POSITIVE, range(12))
     copied = proportion_interval(twice[0], np.arange(24) // 2)
     assert copied[:3] == pytest.approx(once[:3], abs=0.01)
 
 
-def test_bootstrap_and_delong_agree_where_patients_are_many():
-    """400 patients: the bounds of an AUC and of a paired difference are the same within a few
-    thousandths.
+def test_bounds_are_those_of_a_bootstrap_where_patients_are_many():
+    """600 patients, 1,000 draws of them scored by scikit-learn: bounds of AUC, of the difference of
+    two, of average precision and of the Brier score.
     """
-    positive, first, patient = draw_eyes(400)
-    second = first + np.random.default_rng(1).normal(0, 0.1, len(first))
-    scores = [score_auc(positive, x) for x in (first, second)]
-    bounds = bootstrap_patients(scores[0], patient)[1:3]
-    assert delong_interval(positive, first, patient)[1:3] == pytest.approx(bounds, abs=0.004)
-    bounds = bootstrap_patients(
-        lambda weights: scores[1](weights) - scores[0](weights), patient
-    )[1:3]
-    assert delong_interval(positive, [first, second], patient)[1:3] == pytest.approx(
-        bounds, abs=0.003
-    )
+    positive, first, patient = draw_eyes(600)
+    second = np.clip(first + np.random.default_rng(1).normal(0, 0.1, len(first)), 0, 1)
+    rng = np.random.default_rng(2)
+    draws = []
+    for _ in range(1000):
+        eyes = (2 * rng.integers(0, 600, 600)[:, None] + [0, 1]).ravel()
+        y, p, q = positive[eyes], first[eyes], second[eyes]
+        auc = roc_auc_score(y, p)
+        difference = roc_auc_score(y, q) - auc
+        draws.append((auc, difference, average_precision_score(y, p), brier_score_loss(y, p)))
+    bounds = np.quantile(draws, [0.025, 0.975], axis=0).T
+    found = [
+        auc_interval(positive, first, patient),
+        auc_difference(positive, [first, second], patient),
+        average_precision_interval(positive, first, patient),
+        brier_interval(positive, first, patient),
+    ]
+    wanted = [
+        roc_auc_score(positive, first),
+        roc_auc_score(positive, second) - roc_auc_score(positive, first),
+        average_precision_score(positive, first),
+        brier_score_loss(positive, first),
+    ]
+    assert [each.value for each in found] == pytest.approx(wanted)
+    assert np.array([each[1:3] for each in found]) == pytest.approx(bounds, abs=0.006)
 
 
 def test_a_proportion_of_single_photographs_has_wilsons_interval():
@@ -97,12 +177,43 @@ def test_a_proportion_of_single_photographs_has_wilsons_interval():
     assert (none.low, every.high) == (0, 1) and none.high == pytest.approx(1 - every.low)
 
 
-def test_a_perfect_auc_has_no_interval_of_delong():
-    """The two classes are parted without an error: the variance that the method sees is 0, at
-    any number of eyes.
+@pytest.mark.parametrize("copies", [1, 2])
+def test_few_patients_and_perfect_scores_have_exact_bounds(copies):
+    """2 and 30 patients of each kind, one or two eyes, all in order: as Clopper and Pearson bound 2
+    of 2 and 30 of 30 pairs. A constant score of 30 has the entropies log(40) / 30 around a half.
     """
-    perfect = delong_interval([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], range(4))
-    assert perfect.value == 1 and np.isnan(perfect[1:3]).all()
+    for n in (2, 30):
+        positive = np.repeat([0, 1], n * copies)
+        patient = np.arange(2 * n * copies) // copies
+        low, high = proportion_confint(n, n, method="beta")
+        assert auc_interval(positive, positive, patient)[:3] == pytest.approx((1, low, high))
+        assert auc_interval(positive, -positive, patient)[:3] == pytest.approx((0, 0, 1 - low))
+        error = brier_interval(positive, positive, patient)
+        assert error[:3] == pytest.approx((0, 0, 1 - 0.025 ** (1 / (2 * n))))
+    low, high = auc_interval(positive, np.zeros(len(positive)), patient)[1:3]
+    entropy = 0.5 * np.log(0.25 / (low * (1 - low)))
+    assert (low + high, entropy) == pytest.approx((1, np.log(40) / 30))
+    assert np.isnan(average_precision_interval(positive, positive, patient)[1:3]).all()
+
+
+def test_an_auc_that_few_errors_lower_has_a_wide_interval():
+    """One of 20 patients with the condition lies below half of the others: AUC 0.975. The bound of
+    DeLong's plain variance on the logit scale is too high, that of 19 in 20 patients right a fair
+    one.
+    """
+    positive = np.repeat([1, 0], 20)
+    score = np.r_[np.full(19, 2.0), 0.5, np.arange(20) > 9]
+    value, low, high, _ = auc_interval(positive, score, range(40))
+    assert (
+        value == pytest.approx(0.975)
+        and proportion_confint(19, 20, method="beta")[0] < low < 0.88
+    )
+    assert high < 1
+
+
+def test_the_same_score_in_other_units_differs_by_nothing():
+    """A difference of a score and its cube is 0, without width."""
+    assert auc_difference(KNOWN, [FIRST, np.power(FIRST, 3)], range(40))[:3] == (0, 0, 0)
 
 
 def test_likelihood_ratios_and_another_prevalence_by_hand():

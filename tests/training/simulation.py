@@ -127,26 +127,6 @@ def train(
     (folder / "result.json").write_text(json.dumps(result))
 
 
-def train_framework(folder: Path, num_machines: int) -> None:
-    """Keras on JAX in the loop of the comparison of frameworks; leaves its losses, weights and
-    logits.
-    """
-    from dr_lib.training.frameworks import architecture, batches, factory
-
-    images, labels = draw(48)
-    layers = architecture.build_layers(1, SIZE, 3)
-    losses = []
-    weights = architecture.draw_weights(layers, 7)
-    how = {"learning_rate": 0.001, "num_machines": num_machines}
-    network = factory.open_network("keras_jax", layers, weights, **how)
-    fed = batches.FixedBatches(images, labels.astype(int), 16, seed=3)
-    network.fit(fed, 3, lambda epoch, loss, seconds: losses.append(loss))
-    flat = np.concatenate([array.ravel() for array in network.model.get_weights()])
-    np.savez(
-        folder / "framework.npz", losses=losses, weights=flat, logits=network.forward(images)
-    )
-
-
 def train_all(folder: Path, runs: Mapping[str, dict[str, Any]]) -> None:
     """Several trainings of one backend, each in a folder of its name."""
     for name, arguments in runs.items():
@@ -270,6 +250,5 @@ if __name__ == "__main__":
     {
         "train": train,
         "train_all": train_all,
-        "framework": train_framework,
         "kill": kill_at_random,
     }[what](where, **given)

@@ -13,7 +13,6 @@ from dr_lib.training.checkpoint import (
     write_checkpoint,
 )
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.graders import build_grader
 from dr_lib.training.models import build_model
 from dr_lib.training.recorder import Recorder
 
@@ -37,7 +36,7 @@ def test_a_damaged_file_is_named(tmp_path, keep):
 
 def test_another_network_is_refused():
     """Arrays of other shapes do not enter half."""
-    grader = build_grader("small_cnn", 32)
+    grader = build_model("small_cnn", 32, task="grades")
     compile_model(grader)
     with pytest.raises(DrError, match="another model"):
         assign_variables(build(), read_variables(grader))

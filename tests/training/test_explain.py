@@ -9,7 +9,7 @@ from keras import layers
 
 from dr_lib.errors import DrError
 from dr_lib.training.explain import grad_cam, measure_overlap, randomise
-from dr_lib.training.graders import build_grader, weighted_loss
+from dr_lib.training.models import build_model, weighted_loss
 
 
 def stack(side: int, convolution: layers.Layer, *head: layers.Layer) -> keras.Model:
@@ -76,7 +76,7 @@ def test_a_control_has_no_weight_of_the_network():
     it keeps its own.
     """
     keras.utils.set_random_seed(1)
-    network = build_grader("small_cnn", 32)
+    network = build_model("small_cnn", 32, task="grades")
     network.compile(loss=weighted_loss(np.ones(5)))
     before = network.get_weights()
     other = randomise(network, 1)

@@ -51,7 +51,7 @@ def test_the_cached_way_is_the_network(frozen, splits):
     """Upper on cached outputs predicts what the whole network predicts, mirrored photographs
     too.
     """
-    network, upper, inputs, targets, _ = frozen
+    network, upper, inputs, targets = frozen
     images = splits["test"].images
     whole = network.predict(np.concatenate([images, images[:, :, ::-1]]), verbose=0)
     # outputs are kept as float16
@@ -73,7 +73,7 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
     for layer in base.layers:
         layer.momentum = 0.0
     network(splits["train"].images, training=True)
-    upper, inputs, targets, _ = freeze(network, "conv_pw_12_relu", splits)
+    upper, inputs, targets = freeze(network, "conv_pw_12_relu", splits)
     before = {weight.path: weight.numpy() for weight in base.weights}
     compile_model(upper, optimizer="adam", learning_rate=0.01)
     train(
@@ -93,11 +93,10 @@ def test_only_what_lies_behind_the_layer_learns(splits, tmp_path):
 
 def test_the_head_starts_as_a_linear_probe(frozen):
     """Before any training the network already separates what its frozen features separate."""
-    _, upper, inputs, targets, probe_auc = frozen
+    _, upper, inputs, targets = frozen
     assert (
         roc_auc_score(targets["train"], upper.predict(inputs["train"], verbose=0)[:, 0]) > 0.9
     )
-    assert 0.5 < probe_auc <= 1
 
 
 def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
@@ -126,7 +125,7 @@ def test_a_frozen_base_leaves_the_head_alone(splits):
     """
     network = build_model("small_cnn", 64, augmentation="none")
     last = network.get_layer("base").layers[-1].name
-    upper, inputs, targets, _ = freeze(network, last, splits, probe_grades=True)
+    upper, inputs, targets = freeze(network, last, splits, probe_grades=True)
     assert [weight.path for weight in upper.trainable_weights] == [
         "referable/kernel",
         "referable/bias",

@@ -6,8 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.errors import DrError
-from dr_lib.training import graders
-from dr_lib.training.models import save_model
+from dr_lib.training.models import ReferableAUC, build_model, save_model
 
 
 @pytest.mark.parametrize(
@@ -15,7 +14,7 @@ from dr_lib.training.models import save_model
 )
 def test_has_the_papers_parameters(model, parameters):
     """Exactly as many as Camargo, Künas and Navaux print."""
-    network = graders.build_grader(model, 224)
+    network = build_model(model, 224, task="grades")
     assert network.count_params() == parameters
     assert network.input.dtype == "uint8" and network.output_shape == (None, 5)
 
@@ -24,7 +23,7 @@ def test_scales_as_the_weights_were_trained():
     """What reaches the base is what Keras's own preprocess_input makes of the pixels: BGR less
     ImageNet's mean.
     """
-    network = graders.build_grader("vgg19", 32)
+    network = build_model("vgg19", 32, task="grades")
     steps = network.operations
     scaled = keras.Model(
         network.input, steps[steps.index(network.get_layer("base")) - 1].output
@@ -36,7 +35,7 @@ def test_scales_as_the_weights_were_trained():
 
 def test_a_grader_is_saved_and_loaded(tmp_path):
     """The saved file gives the same probabilities, scaling included."""
-    network = graders.build_grader("small_cnn", 32)
+    network = build_model("small_cnn", 32, task="grades")
     images = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     network.compile("adam", "sparse_categorical_crossentropy")
     network.optimizer.build(network.trainable_variables)  # as training would
@@ -52,7 +51,7 @@ def test_the_metric_is_the_auc_of_referable_disease():
     rng = np.random.default_rng(1)
     grade = rng.integers(0, 5, 400)
     probabilities = rng.dirichlet(np.ones(5), 400).astype("float32")
-    metric = graders.ReferableAUC(num_thresholds=1000, name="auc")
+    metric = ReferableAUC(num_thresholds=1000, name="auc")
     metric.update_state(grade, probabilities)
     wanted = roc_auc_score(grade >= 2, probabilities[:, 2:].sum(axis=1))
     assert float(metric.result()) == pytest.approx(wanted, abs=2e-3)
@@ -61,4 +60,4 @@ def test_the_metric_is_the_auc_of_referable_disease():
 def test_refuses_an_unknown_name():
     """The names that there are stand in the message."""
     with pytest.raises(DrError, match="small_cnn, mobilenet, vgg19"):
-        graders.build_grader("resnet", 224)
+        build_model("resnet", 224, task="grades")

@@ -87,21 +87,6 @@ def test_four_machines_train_what_one_does(tmp_path):
         assert found[name] == pytest.approx(expected[name], abs=1e-5)
 
 
-def test_the_comparison_of_frameworks_is_the_same_on_two_machines(tmp_path):
-    """Losses, weights and logits; each machine has the whole network when they have parted."""
-    for count in (1, 2):
-        wait(start_machines("framework", tmp_path / str(count), count, num_machines=count))
-    one, *two = (
-        np.load(tmp_path / str(count) / f"machine-{rank}" / "framework.npz")
-        for count, rank in ((1, 0), (2, 0), (2, 1))
-    )
-    for found in two:
-        for name in ("losses", "weights", "logits"):
-            np.testing.assert_allclose(
-                found[name], one[name], rtol=1e-5, atol=1e-5, err_msg=name
-            )
-
-
 def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     """With one sentence; one machine then finishes what two began, as if it had never been
     otherwise.

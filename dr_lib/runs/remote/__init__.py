@@ -1,9 +1,10 @@
 """Makes the runs of a study on a machine of Colab or Kaggle, by the services' own command lines.
 
-session   one session: what is uploaded, allocated, run, fetched, and stopped whatever happens
-colab     Colab: one run after another, its row fetched after each
-kaggle    Kaggle: all runs in one session that needs nobody, their rows fetched at its end
-client    a call of a service's command line, and its error in one sentence
+session   one session: what is uploaded, started, watched, fetched and closed, the same for both
+record    how far it is: asked, up, running, fetched, closed; on disk before the next call
+colab     Colab's machine: the far side is started there, and each row comes back at once
+kaggle    Kaggle's script: the far side needs nobody, and its rows come back at the end
+client    a call of a service's command line, its error in one sentence, and patience
 pack      what is uploaded: code, study file, prepared data
 far_side  what is done there
 """

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,9 @@ TOKEN = re.compile(r"((?:token|signature)=)[^\s&'\"]+", re.IGNORECASE)
 # of every call: Kaggle's warning of an old version stands before an answer
 OPTIONS = {"colab": (), "kaggle": ("-W",)}
 EXTRA = ("-e", ".[remote]")  # of this library: what pip installs the clients with
-LIMIT_S = 3600.0  # of a call that nothing else limits: an upload
+LIMIT_S = 1800.0  # of a call that nothing else limits, such as an upload
+PATIENCE_S = 900.0  # with a service that does not answer: a laptop's network comes back
+PAUSE_S = 15.0  # between two questions
 VERSIONS = {  # how a client says its version, and the oldest that will do, as in pyproject.toml
     "colab": ("version", (0, 7, 5)),
     "kaggle": ("--version", (2, 2, 1)),
@@ -31,20 +32,33 @@ NO_CREDENTIALS = {  # what a client says without credentials, and its words that
     "colab": ("authorize colab-cli", "usage"),
     "kaggle": ("Authentication required", "auth login"),
 }
-Answer = TypeVar("Answer")
+# what a service says of what is not there; Kaggle at times of a session that runs, or a lapsed
+# token
+MISSING = re.compile(r"\b40[34] Client Error|not found|was denied", re.IGNORECASE)
+OFFLINE = re.compile(r"HTTPS?ConnectionPool|Failed to resolve|Connection ?(Error|refused)")
 ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+Answer = TypeVar("Answer")
+Say = Callable[[str], object]
 
 
 class RemoteError(DrError):
     """A service, or its client, did not do what was asked; the message says what, in one sentence.
 
-    `output` is all that the client printed.
+    `outputs` are what the client printed, of each call.
     """
 
-    def __init__(self, sentence: str, output: str = ""):
+    def __init__(self, sentence: str, *outputs: str):
         """Take the sentence, and what it was taken from."""
         super().__init__(sentence)
-        self.output = output
+        self.outputs = outputs
+
+    def is_missing(self) -> bool:
+        """Whether each answer was that there is no such thing."""
+        return bool(self.outputs) and all(map(MISSING.search, self.outputs))
+
+
+class OverError(RemoteError):
+    """Nothing more can come of the session."""
 
 
 class Quota(NamedTuple):
@@ -57,12 +71,18 @@ class Quota(NamedTuple):
     session_hours: float = math.inf  # that a session can make runs for
 
 
-def call(
-    name: str,
-    *arguments: str,
-    limit_s: float = LIMIT_S,
-    say: Callable[[str], object] | None = None,
-) -> str:
+RUNNING = "running"
+
+
+class Look(NamedTuple):
+    """How the far side is."""
+
+    status: str  # RUNNING, complete, or a word for its failure
+    lines: list[str]  # that it printed since the last look
+    why: str = ""  # it failed, where the service says that
+
+
+def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
     """Call a client, which nobody answers and which ends with this process, and return what it
     prints.
 
@@ -71,62 +91,67 @@ def call(
     Args:
         name: colab or kaggle.
         arguments: of its command line.
-        limit_s: seconds until it is ended.
-        say: gets each line as it comes.
+        limit_s: seconds until it is ended, LIMIT_S by default.
 
     Raises:
         RemoteError: it is not installed, has no credentials, failed, or took too long.
     """
-    lines: list[str] = []
-    process = subprocess.Popen(
-        bind_to_parent([find_client(name), *OPTIONS[name], *arguments]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        env={**os.environ, "COLUMNS": "10000"},  # so that a sentence stays one line
-    )
-    with process:
-        timer = threading.Timer(limit_s, process.kill)
-        timer.daemon = (
-            True  # Ctrl-C may come at any moment, and nobody waits for the timer then
+    limit_s = limit_s or LIMIT_S
+    late = None
+    try:
+        ran = subprocess.run(
+            bind_to_parent([find_client(name), *OPTIONS[name], *arguments]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "COLUMNS": "10000"},  # so that a sentence stays one line
+            timeout=limit_s,
         )
-        try:
-            timer.start()
-            for line in process.stdout:
-                lines.append(TOKEN.sub(r"\1***", COLOURS.sub("", line)))
-                if say:
-                    say(lines[-1].rstrip())
-            process.wait()
-        finally:
-            in_time = timer.is_alive()
-            timer.cancel()
-            process.kill()
-    text = "".join(lines)
-    what = " ".join([name, *(word for word in arguments[:2] if word[0] != "-")])
+    except subprocess.TimeoutExpired as error:
+        late = error
+    printed = ((late or ran).stdout or b"").decode(errors="replace")
+    text = TOKEN.sub(r"\1***", COLOURS.sub("", printed))
+    what = " ".join([name, *(word for word in arguments if word.isalpha())][:3])
     if NO_CREDENTIALS[name][0] in text:
         login = write_login(name)
-        raise RemoteError(f"{name} has no credentials: log in once with {login} in a terminal")
-    if not in_time:
+        fault = f"{name} has no credentials, or cannot renew them offline"
+        raise RemoteError(f"{fault}: log in once with {login} in a terminal")
+    if late:
         raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
-    if process.returncode:
+    if ran.returncode:
         # behind the first paragraph of kaggle's comes a hint
-        sentence = text.strip().partition("\n\n")[0] if name == "kaggle" else text
-        raise RemoteError(f"{what} failed: {find_sentence(sentence)}", text)
+        fault = find_sentence(text.strip().partition("\n\n")[0] if name == "kaggle" else text)
+        if OFFLINE.search(fault):
+            fault = "no connection to the service: see whether this machine is online"
+        raise RemoteError(f"{what} failed: {fault}", text)
     return text
 
 
-def insist(ask: Callable[[], Answer], tries: int, pause_s: float) -> Answer:
-    """Ask a service again while it fails, so many times in all."""
-    for tries_left in reversed(range(tries)):
+def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None) -> Answer:
+    """Ask a service again while it fails, for a quarter of an hour or as long as is said.
+
+    Raises:
+        OverError: it was raised, and is believed at once.
+        RemoteError: it failed for so long; with all that was printed.
+    """
+    patience_s = PATIENCE_S if patience_s is None else patience_s
+    start = time.monotonic()
+    outputs: list[str] = []
+    while True:
         try:
             return ask()
-        except RemoteError:
-            if not tries_left:
-                raise
-        time.sleep(pause_s)
+        except OverError:
+            raise
+        except RemoteError as error:
+            fault = str(error).partition(". ")[0]  # advice follows
+            outputs += error.outputs or [fault]
+        if time.monotonic() - start >= patience_s:
+            silence = f"no answer for {patience_s / 60:.0f} min ({fault})"
+            raise RemoteError(f"{silence}: the same command goes on", *outputs)
+        if len(outputs) == 1:
+            say(f"{fault}: trying again")
+        time.sleep(PAUSE_S)
 
 
 def check_client(name: str) -> None:
@@ -142,13 +167,12 @@ def check_client(name: str) -> None:
         errors="replace",
     )
     version = re.search(r"(\d+)\.(\d+)\.(\d+)", started.stdout)
-    fault = ""
-    if started.returncode or not version:
-        fault = f"does not start ({find_sentence(started.stdout)})"
-    elif tuple(map(int, version.groups())) < oldest:
+    fault = f"does not start ({find_sentence(started.stdout)})"
+    if version and not started.returncode:
+        if tuple(map(int, version.groups())) >= oldest:
+            return
         fault = f"is {version[0]}, older than {'.'.join(map(str, oldest))}"
-    if fault:
-        raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
+    raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
 
 
 def find_client(name: str) -> str:

@@ -1,42 +1,40 @@
-"""Colab: a machine with a kernel, on which one run is made after another; the row of each comes
-back at once.
+"""Colab: a machine with a kernel, which starts the far side, and looks how far it is.
 
 google-colab-cli 0.7.5. Its `exec` ends with 0 after an error too, and takes 30 s for the limit
-unless it is told another: the row that comes back is believed, nothing else. Its `new` takes an
+unless it is told another: what the far side prints is believed, nothing else. Its `new` takes an
 unknown device for another one, so names are checked before. A machine outlives the client, so it is
 stopped in every case; where `new` was ended before it had noted its machine, `stop` says that there
-is none, and ends with 0: the list of the account's machines is believed.
+is none, and ends with 0: the list of the account's machines is believed. At a connection error in
+whose text stands 404 or 401 the client forgets its machine: what it noted is kept.
 """
 
+import hashlib
 import re
+import shutil
 import tempfile
-import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from dr_lib.runs.remote import far_side
 from dr_lib.runs.remote.client import (
+    Look,
+    OverError,
     Quota,
     RemoteError,
+    Say,
     call,
     find_sentence,
     insist,
     undisturbed,
 )
-from dr_lib.runs.remote.pack import NAME, Pack
+from dr_lib.runs.remote.pack import Pack
+from dr_lib.runs.remote.record import FILE, Record
 
-UPLOADS = "content"
-HOME = "/content/dr-lib"  # the first as upload and download have it, without its slash
-SET_UP_S = 900.0  # to unpack, and to install what is missing
-WATCHED_S = (
-    600.0  # by one call, for a run of any length; in between the client takes a new token
-)
-UPLOAD_S = 1800.0  # of one part, which the client itself does not limit
-FAILED_CALLS = 3
-RETRY_S = 60.0  # in a row, until a machine that may still be there is given up
+UPLOADS = "/content"
+NOTES = ".config/colab-cli"  # where the client has its own, below the user's home
+# by one call: a client that falls silent is called again, and a kernel at work is not idle
+WATCHED_S = 120.0
 # option and value of `colab new`, and a pattern of what the device, or else the machine, is called
 DEVICES = {
     "T4": (("--gpu", "T4"), r"\bt4\b"),
@@ -48,7 +46,15 @@ DEVICES = {
     "v6e1": (("--tpu", "v6e1"), r"v6 ?(lite|e)|\dx-tpu\b"),
     "cpu": ((), r"^(?!.*-\dx-).*-cpus-"),
 }
-TERMS = "Colab's terms forbid bulk computing on the free tier: keep studies there small"
+PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
+HASH = "import hashlib\nprint(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())\n"
+DO = "import sys\nsys.path.insert(0, {!r})\nimport far_side\nfar_side.{}\n"
+FATE = """\
+you alone see it, on a machine that is given back, with all that is on it, at the end, on errors
+and on Ctrl-C; after a kill it goes on until the same command is called, or you end it at
+{page}
+it takes all of the {left} at most; Colab's terms forbid bulk computing on the free tier: keep
+studies there small"""
 
 
 class Colab:
@@ -56,139 +62,146 @@ class Colab:
 
     platform = "colab"
     name = "Colab"
-    terms = TERMS
-    needs_client = True  # while it makes runs
+    goes_on_alone = False  # a machine is paid for until it is given back
 
-    def __init__(self, device: str, say: Callable[[str], object]):
+    def __init__(self, device: str, say: Say):
         """Take a device of DEVICES, and a way to say what goes on."""
         (self._options, self.pattern), self.asked, self._say = DEVICES[device], device, say
+        self.uploads = self.results = UPLOADS
+        self.home = f"{UPLOADS}/dr-lib"
 
     def read_quota(self) -> Quota:
         """The account's compute units; the first call, so it is here that missing credentials
         are found.
         """
-        text = call("colab", "usage")
-        left, per_hour = (
-            re.search(rf"{label}: (-?[\d.]+)", text)
-            for label in ("Current balance", "Usage rate")
-        )
-        if not (left and per_hour):
-            raise RemoteError(
-                f"colab usage does not say how many units are left, but: {text.strip()[:200]!r}"
-            )
-        return Quota(float(left[1]), float(per_hour[1]), "compute units")
+        try:
+            told = call("colab", "usage")
+        except RemoteError as error:
+            if not error.outputs:
+                raise
+            told = str(error)
+        numbers = re.findall(r"(?:Current balance|Usage rate): (-?[\d.]+)", told)
+        if len(numbers) == 2:
+            return Quota(float(numbers[0]), float(numbers[1]), "compute units")
+        self._say(f"what is left of your compute units is not known: {find_sentence(told)}")
+        return Quota(0.0, 0.0, "")
 
-    def start(self, session: str, pack: Pack) -> None:
-        """Allocate a machine, see that the service gives the device, upload, unpack."""
-        with undisturbed():
-            call("colab", "new", "-s", session, *self._options)
-        given = {name: device for name, _, device in _list_machines()}.get(session, self.asked)
-        if given.lower() != self.asked.lower():
-            raise RemoteError(
-                f"Colab gave {given} where {self.asked} was asked for; nothing was run on it"
-            )
-        for path in (Path(far_side.__file__), *pack.parts):
-            there = f"{UPLOADS}/{path.name}"
-            words = ("upload", "-s", session, str(path), there)
-            insist(partial(call, "colab", *words, limit_s=UPLOAD_S), FAILED_CALLS, RETRY_S)
-        told = self._execute(
-            session, f"far_side.set_up({HOME!r}, '/{UPLOADS}', {NAME!r})", SET_UP_S
-        )
-        if far_side.READY not in told:
-            raise RemoteError(f"Colab's machine could not be set up: {find_sentence(told)}")
-
-    def make(
-        self,
-        session: str,
-        job: dict[str, Any],
-        runs: list[str],
-        hours: float,
-        take_in: Callable[[Path], Any],
-    ) -> Iterator[Any]:
-        """Make the runs, and yield what taking in the archive of each gives, as soon as it has
-        ended.
-        """
-        start = time.monotonic()
-        job = job | {"home": HOME}
-        for run in runs:
-            left = hours and hours - (time.monotonic() - start) / 3600
-            if hours and left < far_side.LEAST_HOURS:
-                return
-            until = start + 3600 * hours + SET_UP_S if hours else float("inf")
-            with tempfile.TemporaryDirectory() as scratch:
-                yield take_in(
-                    self._make_one(session, job, run, left, until, Path(scratch, f"{run}.zip"))
-                )
-
-    def _make_one(
-        self, session: str, job: dict, run: str, hours: float, until: float, results: Path
-    ) -> Path:
-        """Watch a run in calls of ten minutes, each of which may fail, until what it left is
-        here.
-        """
-        there = f"/{UPLOADS}/{results.name}"
-        failed = 0
-        code = f"if far_side.make({job!r}, {run!r}, {hours!r}, wait_s={WATCHED_S!r}):\n"
-        code += f"    far_side.collect({job!r}, [{run!r}], {there!r})"
-        while failed < FAILED_CALLS:
-            began = time.monotonic()
-            with suppress(RemoteError):
-                self._execute(session, code, WATCHED_S + 60)
-                call("colab", "download", "-s", session, there[1:], str(results))
-                return results
-            if time.monotonic() > until:
-                raise RemoteError(f"{run} did not end within max_hours")
-            # else it is still under way
-            failed = 0 if time.monotonic() - began >= WATCHED_S else failed + 1
-            if failed and self._is_lost(session):
-                raise RemoteError(
-                    f"Colab took the machine away during {run}; the rows before it are here"
-                )
-            time.sleep(RETRY_S if failed else 0.0)
-        raise RemoteError(f"{run} left nothing, {failed} calls in a row ended too early")
-
-    def _is_lost(self, session: str) -> bool:
-        """Whether the service knows the machine no more; false where nobody answers."""
-        with suppress(RemoteError):
-            return "not found" in call("colab", "status", "-s", session)
-        return False
-
-    def _execute(self, session: str, code: str, limit_s: float) -> str:
-        """Run code on the machine and return what it prints; its errors are no error here."""
-        program = f"import sys\nsys.path.insert(0, '/{UPLOADS}')\nimport far_side\n{code}\n"
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-            file.write(program)
-            file.flush()
-            options = ("-s", session, "-f", file.name, "--timeout", f"{limit_s:.0f}")
-            return call("colab", "exec", *options, limit_s=limit_s + 120, say=self._say)
-
-    def resume(self, session: str, take_in: Callable[[Path], Any]) -> Iterator[Any]:
-        """What a session whose client died has yet to give: nothing, every row came back at
-        once.
-        """
-        return iter(())
+    def describe(self, pack: Pack, quota: Quota, hours: float) -> str:
+        """What becomes of an upload, and what a session takes."""
+        left = f"{quota.left:.2f} compute units left" if quota.unit else "compute units left"
+        return FATE.format(page=PAGE, left=left)
 
     def list_others(self) -> list[str]:
         """The account's machines, before one is allocated."""
-        return [machine for _, machine, _ in _list_machines()]
+        return [machine for _, machine, _ in self._list_machines()]
 
-    def stop(self, session: str, others: list[str], is_interrupted: bool) -> bool:
+    def upload(self, record: Record, pack: Pack) -> None:
+        """Allocate a machine, see that the service gives the device, and upload in parts."""
+        notes = find_notes(record)
+        notes.parent.mkdir(parents=True, exist_ok=True)
+        with undisturbed():
+            self._call(record, "new", *self._options)
+        if notes.exists():
+            shutil.copy(notes, f"{notes}.kept")
+        devices = {name: device for name, _, device in self._list_machines(record)}
+        given = devices.get(record.session, self.asked)
+        if given.lower() != self.asked.lower():
+            fault = f"Colab gave {given} where {self.asked} was asked for"
+            raise OverError(f"{fault}; nothing was run on it")
+        for path in pack.parts:
+            insist(partial(self._send, record, path), self._say)
+
+    def start(self, record: Record, script: str) -> None:
+        """Start a script that makes the runs."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "far_side.py")
+            path.write_text(script, encoding="utf-8")
+            insist(partial(self._send, record, path), self._say)
+        insist(
+            partial(self._execute, record, DO.format(UPLOADS, f"start({UPLOADS!r})")), self._say
+        )
+
+    def _send(self, record: Record, path: Path) -> None:
+        """Upload a part, and have the machine, which its code keeps alive, hash what came."""
+        there = f"{UPLOADS}/{path.name}"
+        fault = f"{path.name} did not arrive whole"
+        try:
+            self._call(record, "upload", str(path), there[1:])
+        except RemoteError as error:  # it may be there nevertheless
+            fault = str(error)
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        if digest not in self._execute(record, HASH.format(there)):
+            raise RemoteError(fault)
+
+    def look(self, record: Record, shown: int) -> Look:
+        """How the far side is, and what it has printed since so many lines, after a while."""
+        code = DO.format(UPLOADS, f"look({UPLOADS!r}, {shown}, {WATCHED_S})")
+        try:
+            *lines, last = self._execute(record, code).splitlines() or [""]
+        except RemoteError:
+            if "not found" in self._call(record, "status"):
+                self._find_again(record)
+            raise
+        if not last.startswith(far_side.STATUS):
+            raise RemoteError(f"the far side does not say how it is ({last})")
+        return Look(last.removeprefix(far_side.STATUS), lines)
+
+    def _find_again(self, record: Record) -> None:
+        """Have the client know the machine again that it forgot, if the account has it still."""
+        notes = find_notes(record)
+        machines = {machine for name, machine, _ in self._list_machines(record) if name == "?"}
+        if machines <= set(record.others):
+            raise OverError("Colab took the machine away; the rows that were fetched are here")
+        shutil.copy(f"{notes}.kept", notes)
+
+    def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:
+        """Fetch what runs have left."""
+        for run in ended:
+            path = folder / f"{run}.zip"
+            self._call(record, "download", f"{UPLOADS[1:]}/{run}.zip", str(path))
+            yield path
+
+    def close(self, record: Record, keep: str) -> str:
         """Give the machine back; one that is gone is no error, one that nobody knows and is none
         of the others is.
         """
-        is_known = "not found" not in call("colab", "stop", "-s", session)
-        for name, machine, _ in _list_machines():
-            if name == session or (name == "?" and not is_known and machine not in others):
-                raise RemoteError(
-                    f"{machine} runs on Colab still: end it at https://colab.research.google.com"
-                )
-        return True
+        told = self._call(record, "stop")
+        for name, machine, _ in self._list_machines(record):
+            is_lost = name == "?" and "not found" in told and machine not in record.others
+            if name == record.session or is_lost:
+                raise RemoteError(f"{machine} runs on Colab still: end it at {PAGE}")
+        shutil.rmtree(find_notes(record).parent, ignore_errors=True)
+        return "is stopped"
+
+    def _execute(self, record: Record, code: str) -> str:
+        """Run code on the machine and return what it prints; its errors are no error here."""
+        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
+            file.write(code)
+            file.flush()
+            words = ("-f", file.name, "--timeout", f"{WATCHED_S + 60:.0f}")
+            return self._call(record, "exec", *words, limit_s=WATCHED_S + 90)
+
+    def _call(
+        self, record: Record, command: str, *words: str, limit_s: float | None = None
+    ) -> str:
+        known = ("--config", str(find_notes(record)), command, "-s", record.session)
+        return call("colab", *known, *words, limit_s=limit_s)
+
+    def _list_machines(self, record: Record | None = None) -> list[list[str]]:
+        """Name, machine and device of each that the account has; the name of one that the client
+        did not note is ?.
+        """
+        known = ("--config", str(find_notes(record))) if record else ()
+        try:
+            told = call("colab", *known, "sessions")
+        except RemoteError as error:
+            if "validation error" not in "".join(error.outputs):
+                raise
+            self._say(f"{error}: the account has a machine that this client does not know")
+            told = ""
+        return re.findall(r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", told, re.MULTILINE)
 
 
-def _list_machines() -> list[list[str]]:
-    """Name, machine and device of each that the account has; the name of one that the client did
-    not note is ?.
-    """
-    return re.findall(
-        r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", call("colab", "sessions"), re.MULTILINE
-    )
+def find_notes(record: Record) -> Path:
+    """The client's notes of this session alone, which no other call of it changes."""
+    return Path.home() / NOTES / record.session / FILE

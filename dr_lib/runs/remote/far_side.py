@@ -1,13 +1,13 @@
 """What is done on the far machine: unpack what was uploaded, make runs of the study by its own
 runner, zip what came.
 
-It is sent alone, before anything else is there: Python 3.9, the standard library, nothing else.
+It is sent alone, before anything else is there: Python 3.9, the standard library, nothing else. It
+needs nobody while it runs; a notebook's kernel may start it, and look how far it is.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -23,11 +23,32 @@ BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
 LEAST_HOURS = 1 / 60  # in less no run is begun
-# in what is brought back: the exit status of each run's runner, and the files left out
+# in what is brought back: the exit status of the runner, and the files left out
 ENDED = "ended.json"
-READY = "the far side is ready"
+HAS_ENDED = " ended with "  # printed between a run and its exit status
+STATUS = "far side: "  # printed before how it is
 INSTALL = "from dr_lib.notebook import setup; print(*setup.install_missing(*setup.RUNNER))"
-_runners: dict[str, subprocess.Popen] = {}  # of this process, by run
+
+
+def start(folder: str) -> None:
+    """Start this file alone, once, in its folder."""
+    if not Path(folder, "log").exists():
+        run = f'"{sys.executable}" -u far_side.py > log 2>&1; echo $? > status'
+        subprocess.Popen(run, shell=True, cwd=folder, start_new_session=True)
+
+
+def look(folder: str, shown: int, wait_s: float) -> None:
+    """Wait for more lines than were shown, print them, and say how it is."""
+    until = time.monotonic() + wait_s
+    while True:
+        status = Path(folder, "status")
+        ended = status.read_text().strip() if status.exists() else ""
+        lines = Path(folder, "log").read_text(errors="replace").splitlines()[shown:]
+        if ended or lines or time.monotonic() > until:
+            break
+        time.sleep(WATCHED_S)
+    word = {"": "running", "0": "complete"}.get(ended, "error")
+    print(*lines, STATUS + word, sep="\n", flush=True)
 
 
 def set_up(home: str, uploads: str, name: str) -> None:
@@ -43,82 +64,84 @@ def set_up(home: str, uploads: str, name: str) -> None:
     with tarfile.open(whole) as archive:
         archive.extractall(home)
     whole.unlink()
-    install = subprocess.run([sys.executable, "-c", INSTALL], cwd=home, stderr=subprocess.PIPE)
-    if install.returncode:
-        lines = install.stderr.decode(errors="replace").strip().splitlines()
-        print(*lines, sep="\n", file=sys.stderr)
-        raise RuntimeError(lines[-1] if lines else f"pip ended with {install.returncode}")
-    print(READY, flush=True)
-
-
-def make(job: dict[str, Any], run: str, hours: float, *, wait_s: float = math.inf) -> bool:
-    """Start a run unless it is under way, watch it for so long, and say whether it has ended.
-
-    Args:
-        job: home (folder of the repository), study (its file there), session, options (of the
-            command run), prices (a table of prices, or empty); for `make_all` platform, device and
-            on_cpu, see `is_on`.
-        run: scenario and repetition, such as C3-r02.
-        hours: until the session has to end; 0 for no limit.
-        wait_s: seconds to watch.
-    """
-    home = Path(job["home"])
-    until = time.monotonic() + wait_s
-    shown = ""
-    folder = (home / job["study"]).with_suffix("")
-    if run not in _runners:
-        _runners[run] = _start(job, run, hours)
-    while (status := _runners[run].poll()) is None:
-        if time.monotonic() > until:
-            return False
-        for path in folder.glob(f"progress/{run}-*.json"):
-            if shown != (
-                text := "epoch {done} of {total}".format(**json.loads(path.read_bytes()))
-            ):
-                print(f"{run}: {text}", flush=True)
-                shown = text
-        time.sleep(WATCHED_S)
-    print(f"{run} ended with {status}", flush=True)
-    return True
+    # the last error in the session's log is its own
+    if status := subprocess.call([sys.executable, "-c", INSTALL], cwd=home):
+        sys.exit(status)
+    print("the far side is ready", flush=True)
 
 
 def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -> None:
-    """Make the runs one after another while the hours last, and keep what came in one archive after
-    each.
+    """Make the runs one after another while the hours last, and keep what each left in an archive.
 
     It ends at the first row of another device than `job["device"]`.
+
+    Args:
+        job: home (folder of the repository), study (its file there), session, instance and prices
+            (to price by, or empty); platform, device and on_cpu, see `is_on`.
+        runs: scenario and repetition, such as C3-r02.
+        hours: of the session; 0 for no limit.
+        results: folder of the archives.
     """
     start = time.monotonic()
+    folder = Path(job["home"], job["study"]).with_suffix("")
     for run in runs:
         left = hours - (time.monotonic() - start) / 3600
-        if left < LEAST_HOURS:
-            collect(job, runs, results)  # so that something is there
+        if hours and left < LEAST_HOURS:
             break
-        make(job, run, left)
-        collect(job, runs, results)
-        rows = (Path(job["home"]) / job["study"]).with_suffix("").glob(f"rows/{run}-*.json")
-        about = (job["platform"], job["device"], job["on_cpu"])
-        if not all(is_on(json.loads(path.read_bytes()), *about) for path in rows):
+        status = _make(job, run, left if hours else 0.0, folder)
+        _collect(folder, run, status, Path(results, f"{run}.zip"))
+        print(f"{run}{HAS_ENDED}{status}", flush=True)
+        rows = [json.loads(path.read_bytes()) for path in folder.glob(f"rows/{run}-*.json")]
+        if not all(is_on(row, job["platform"], job["device"], job["on_cpu"]) for row in rows):
             break
 
 
-def collect(job: dict[str, Any], runs: list[str], results: str) -> None:
-    """Zip what the runs left, those files that are not too large to bring back, in one step."""
-    folder = (Path(job["home"]) / job["study"]).with_suffix("")
-    left_out = []
-    with zipfile.ZipFile(f"{results}.tmp", "w", zipfile.ZIP_DEFLATED) as archive:
+def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
+    """Make a run, say how far it is, and return the exit status of its runner."""
+    home = job["home"]
+    environment = {**os.environ, "DR_LIB_SESSION": job["session"]}
+    # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
+    if " " in environment.get("TPU_WORKER_HOSTNAMES", ""):
+        del environment["TPU_WORKER_HOSTNAMES"]
+    command = [sys.executable, "-m", "dr_lib", "run", job["study"], "--only", run]
+    if job["prices"]:
+        Path(home, "prices.csv").write_text(job["prices"], encoding="utf-8")
+        environment["DR_LIB_PRICES"] = f"{home}/prices.csv"
+        command += ["--instance", job["instance"]]
+    if hours:
+        command += ["--max-hours", f"{hours:.4f}"]
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    begun = time.monotonic()
+    shown = 0
+    with (folder / "logs" / f"{run}.log").open("wb") as log:
+        runner = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
+    while runner.poll() is None:
+        for path in folder.glob(f"progress/{run}-*.json"):
+            progress = json.loads(path.read_bytes())
+            done, total = progress["done"], progress["total"]
+            if done > shown:
+                left_min = (time.monotonic() - begun) * (total - done) / done / 60
+                print(f"{run}: epoch {done} of {total}, {left_min:.0f} min left", flush=True)
+                shown = done
+        time.sleep(WATCHED_S)
+    return runner.returncode
+
+
+def _collect(folder: Path, run: str, status: int, results: Path) -> None:
+    """Zip what a run left, those files that are not too large to bring back, in one step."""
+    ended = {"run": run, "status": status, "left_out": []}
+    part = results.with_suffix(".tmp")
+    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
-            parts = path.relative_to(folder).parts
-            is_of_run = (
-                len(parts) > 1 and parts[0] in BROUGHT_BACK and parts[1].startswith(tuple(runs))
-            )
-            if is_of_run and path.is_file() and path.stat().st_size > MAX_MIB * 2**20:
-                left_out.append(str(path.relative_to(folder)))
-            elif is_of_run and path.is_file():
-                archive.write(path, path.relative_to(folder))
-        status = {run: _runners[run].poll() for run in runs if run in _runners}
-        archive.writestr(ENDED, json.dumps({"status": status, "left_out": left_out}))
-    os.replace(f"{results}.tmp", results)
+            name = str(path.relative_to(folder))
+            kind, _, rest = name.partition("/")
+            if kind in BROUGHT_BACK and rest.startswith(run) and path.is_file():
+                if path.stat().st_size > MAX_MIB * 2**20:
+                    ended["left_out"].append(name)
+                else:
+                    archive.write(path, name)
+        archive.writestr(ENDED, json.dumps(ended))
+    os.replace(part, results)
 
 
 def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) -> bool:
@@ -138,28 +161,3 @@ def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) ->
     elif count:
         used = f"{count[1]} {used}"
     return f"-{platform}-" in machine and bool(re.search(device, used, re.IGNORECASE))
-
-
-def _start(job: dict[str, Any], run: str, hours: float) -> subprocess.Popen:
-    home = Path(job["home"])
-    environment = {**os.environ, "DR_LIB_SESSION": job["session"]}
-    if job["prices"]:
-        (home / "prices.csv").write_text(job["prices"], encoding="utf-8")
-        environment["DR_LIB_PRICES"] = str(home / "prices.csv")
-    command = [
-        sys.executable,
-        "-m",
-        "dr_lib",
-        "run",
-        job["study"],
-        "--only",
-        run,
-        *job["options"],
-    ]
-    command += ["--max-hours", f"{hours:.4f}"] if hours else []
-    log = (home / job["study"]).with_suffix("") / "logs" / f"{run}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("wb") as file:
-        return subprocess.Popen(
-            command, cwd=home, env=environment, stdout=file, stderr=subprocess.STDOUT
-        )

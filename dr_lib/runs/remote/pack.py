@@ -1,6 +1,7 @@
 """What is uploaded: the code, the study file and the inputs that it names, an archive in parts."""
 
 import gzip
+import hashlib
 import io
 import json
 import subprocess
@@ -26,13 +27,18 @@ class Pack(NamedTuple):
     study: str  # the study file in it
     contents: list[str]  # in words, what it holds
 
+    def hash(self) -> str:
+        """The SHA-256 of all parts, which is the same for the same content."""
+        digest = hashlib.sha256()
+        for part in self.parts:
+            digest.update(part.read_bytes())
+        return digest.hexdigest()
+
     def describe(self) -> str:
         """What would be uploaded, in one sentence."""
         mib = sum(part.stat().st_size for part in self.parts) / 2**20
-        files = (
-            f"{len(self.parts)} file" if len(self.parts) == 1 else f"{len(self.parts)} files"
-        )
-        return f"{mib:.1f} MiB in {files}: {'; '.join(self.contents)}"
+        files = "file" if len(self.parts) == 1 else "files"
+        return f"{mib:.1f} MiB in {len(self.parts)} {files}: {'; '.join(self.contents)}"
 
 
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
@@ -116,7 +122,7 @@ def _write_parts(files: dict[str, Path | bytes], folder: Path) -> list[Path]:
     whole = folder / "whole"
     parts = []
     with (
-        gzip.open(whole, "wb", compresslevel=3) as stream,
+        gzip.GzipFile(whole, "wb", compresslevel=3, mtime=0) as stream,
         tarfile.open(fileobj=stream, mode="w") as archive,
     ):
         for name, source in files.items():

@@ -1,17 +1,17 @@
-"""One session on a cloud service: say what is uploaded, allocate, run, fetch, and stop.
+"""One session on a cloud service: say what is uploaded, upload, run, fetch, and close.
 
-A session stands in the study's sessions.json before it is allocated, and is open there until it has
-been stopped: what a client that was killed left is found by the next call, which takes up or stops
-these sessions alone.
+Its record is in the study's sessions.json before the service is asked, and says how far it is: what
+a client that was killed left is taken up, or closed, by the next call, and no session besides.
 """
 
 import csv
 import io
 import json
 import math
-import os
 import platform
+import re
 import secrets
+import signal
 import tempfile
 import time
 import zipfile
@@ -21,32 +21,46 @@ from contextlib import contextmanager, nullcontext, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
-from dr_lib.files import write_bytes, write_json
+from dr_lib.files import write_bytes, write_text
 from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
-from dr_lib.runs.prices import PRICES_VARIABLE, Price, PriceError, find_price, read_prices
+from dr_lib.runs.prices import Price, PriceError, find_price
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import (
+    RUNNING,
+    Look,
+    OverError,
+    Quota,
     RemoteError,
+    Say,
     check_client,
     handle_ends,
     insist,
     undisturbed,
 )
-from dr_lib.runs.remote.pack import pack_up
-from dr_lib.runs.row import RowError, check_row, read_rows, write_row
+from dr_lib.runs.remote.pack import NAME, Pack, pack_up
+from dr_lib.runs.remote.record import Record, read_records
+from dr_lib.runs.row import Row, RowError, check_row, read_rows, write_row
 from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
 # the one session of each; every error is a RemoteError of one sentence
 Service = colab.Colab | kaggle.Kaggle
-Say = Callable[[str], object]
-RECORD = "sessions.json"  # in the study's folder
-STOPS = 3  # tries to stop a session
-RETRY_S = 10.0
+HURRY_S = 20.0  # of patience after Ctrl-C
+SHOWN_LINES = 20  # at once, of what the far side printed
+ERROR = re.compile(r"[\w.]*(Error|Exception|Exit)\b")
+
+
+class Plan(NamedTuple):
+    """What a session is for."""
+
+    made: dict[str, Row]  # by run
+    left: list[str]
+    on_cpu: list[str]  # runs that are to use the processor alone
+    hours: float  # of the session, infinite without a limit
 
 
 def run_on_service(
@@ -75,88 +89,118 @@ def run_on_service(
     Raises:
         DrError: the study is not valid, or no such device can be asked for.
         RemoteError: the service did not do what was asked; what came back until then is here, and
-            nothing runs on.
+            what runs on was said.
     """
     service = find_service(on, say)
     folder = Path(path).with_suffix("")
-    if not _read_records(
-        folder
-    ):  # else what was left is stopped first, whatever the study is now
+    if not read_records(folder):  # else what was left goes first, whatever the study is now
         load_study(path, root, instance=instance)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
-        _close_left_over(folder, say)
+        kept = _take_up(folder, say)
         study = load_study(path, root, instance=instance)
         keep_for(folder, study)
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
-
-        every = plan_runs(study, "any")
-        planned = {run.name: run for run in find_runs(every, only, path)}
-        on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
-        made = _find_made(folder, service, on_cpu)
-        made = {run: row for run, row in made.items() if run in planned}
-        rows = {planned[run].run_id: row for run, row in made.items()}
-        check_data(folder, planned.values(), rows, root)
-        left = [run for run in planned if run not in made]
-        if not left:
-            say(f"all {len(planned)} runs have been made on {on}")
+        plan = _plan(service, study, path, root, only, quota, max_hours)
+        if not plan.left:
+            for session in kept:
+                session.close()
+            say(f"all {len(plan.made)} runs have been made on {on}")
             return []
-
-        if quota.refusal:
-            raise RemoteError(quota.refusal)
-        runs = list(planned.values())
-        backlog = Backlog(study, folder, runs, every, rows)
-        paid_s = backlog.measure_paid_s()
-        if refusal := backlog.refuse(paid_s, math.nan):
-            raise DrError(f"{path}: {refusal}")
-        wanted_hours = max_hours or study.max_hours or math.inf
-        hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
-        shortest_s = min(backlog.predict_s([planned[run] for run in left]))
-        if shortest_s > 3600 * hours:
-            fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
-            raise DrError(
-                f"{path}: {fault}, and a session on {on} has {60 * hours:.0f} min now"
-            )
 
         upload = Path(scratch, "upload")
         upload.mkdir()
         pack = pack_up(Path(path), study, root, upload)
-        where = f"to {service.name}, for {len(left)} runs on {service.asked}; {service.terms}"
-        confirm(f"{pack.describe()}\n{where}")
+        where = f"to {service.name}, for {len(plan.left)} runs on {service.asked}"
+        becomes = service.describe(pack, quota, plan.hours)
+        confirm(f"{pack.describe()}; no table of prices\n{where}\n{becomes}")
+        for session in kept:
+            session.close(keep=pack.hash())
 
-        session = Session.begin(service, folder, on, left, say)
-        with (
-            handle_ends(_interrupt) if service.needs_client else nullcontext(),
-            session.closing(),
-        ):
-            service.start(session.name, pack)
-            options, prices = session.price(study)
-            job = {
+        now = datetime.now(UTC)
+        name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        record = Record(
+            session=name,
+            on=on,
+            runs=plan.left,
+            host=platform.node(),
+            started=now.isoformat(timespec="seconds"),
+            others=service.list_others(),
+            pack=pack.hash(),
+            hours=plan.hours if math.isfinite(plan.hours) else 0.0,
+            unit=quota.unit,
+            units_before=quota.left,
+            job={
+                "home": service.home,
                 "study": pack.study,
-                "session": session.name,
+                "session": name,
                 "platform": service.platform,
                 "device": service.pattern,
-                "on_cpu": on_cpu,
-                "options": options,
-                "prices": prices,
-            }
-            return session.make(job, hours if math.isfinite(hours) else 0.0)
+                "on_cpu": plan.on_cpu,
+            },
+        )
+        session = Session(service, folder, record, say)
+        session.reach("asked")
+        say(f"{name} begins")
+        with (
+            nullcontext() if service.goes_on_alone else handle_ends(signal.default_int_handler)
+        ):
+            return session.make(pack, study)
 
 
 def find_service(on: str, say: Say) -> Service:
     """The service of a name such as colab:T4; other names and old clients are refused."""
+    known = [f"{name}:{device}" for name in SERVICES for device in SERVICES[name][1]]
+    if on not in known:
+        raise DrError(f"there is no {on!r}: choose from {', '.join(known)}")
     name, _, device = on.partition(":")
-    if name not in SERVICES or device not in SERVICES[name][1]:
-        names = [
-            f"{name}:{device}" for name, (_, devices) in SERVICES.items() for device in devices
-        ]
-        raise DrError(f"there is no {on!r}: choose from {', '.join(names)}")
     check_client(name)
     return SERVICES[name][0](device, say)
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
+def _plan(
+    service: Service,
+    study: Study,
+    path: Path,
+    root: Path,
+    only: str,
+    quota: Quota,
+    max_hours: float | None,
+) -> Plan:
+    """Find the runs that are left to this device, and the hours that a session may have.
+
+    Raises:
+        DrError: quota, max_hours or max_usd hold no run.
+    """
+    folder = Path(path).with_suffix("")
+    every = plan_runs(study, "any")
+    planned = {run.name: run for run in find_runs(every, only, path)}
+    on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
+    made = {}  # or cannot be made there
+    for row in read_rows(folder):
+        run = name_run(row["scenario"], row["repetition"])
+        is_on = far_side.is_on(row, service.platform, service.pattern, on_cpu)
+        if row["status"] in ("ok", "skipped") and is_on and run in planned:
+            made[run] = row
+    rows = {planned[run].run_id: row for run, row in made.items()}
+    check_data(folder, planned.values(), rows, root)
+    left = [run for run in planned if run not in made]
+    if not left:
+        return Plan(made, left, on_cpu, 0.0)
+    if quota.refusal:
+        raise RemoteError(quota.refusal)
+    backlog = Backlog(study, folder, list(planned.values()), every, rows)
+    paid_s = backlog.measure_paid_s()
+    if refusal := backlog.refuse(paid_s, math.nan):
+        raise DrError(f"{path}: {refusal}")
+    wanted_hours = max_hours or study.max_hours or math.inf
+    hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
+    shortest_s = min(backlog.predict_s([planned[run] for run in left]))
+    if shortest_s > 3600 * hours:
+        fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
+        where = f"{service.platform}:{service.asked}"
+        raise DrError(f"{path}: {fault}, and a session on {where} has {60 * hours:.0f} min now")
+    return Plan(made, left, on_cpu, hours)
 
 
 def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
@@ -165,245 +209,275 @@ def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
     return is_keras or "cpu" in parameters.values()
 
 
-def _find_made(folder: Path, service: Service, on_cpu: list[str]) -> dict[str, dict[str, Any]]:
-    """The rows, by run, that a device has completed, or cannot make."""
-    return {
-        name_run(row["scenario"], row["repetition"]): row
-        for row in read_rows(folder)
-        if row["status"] in ("ok", "skipped")
-        and far_side.is_on(row, service.platform, service.pattern, on_cpu)
-    }
-
-
-def _close_left_over(folder: Path, say: Say) -> None:
-    """Take in and stop what sessions left that were opened here and never closed.
+def _take_up(folder: Path, say: Say) -> list["Session"]:
+    """Go on with the sessions that were begun here and are not closed; return those of which
+    nothing but the upload is left.
 
     Raises:
-        RemoteError: one cannot be stopped, so that no other is to be allocated.
+        RemoteError: one cannot be closed, so that no other is to be begun.
     """
-    for record in [record for record in _read_records(folder) if not record["ended"]]:
-        if record["host"] != platform.node():
-            where = f"was opened on {record['host']} and not closed"
-            say(f"{record['session']} {where}: the same command there does that")
+    kept = []
+    for record in [record for record in read_records(folder) if record.state != "closed"]:
+        if record.host != platform.node():
+            where = f"was opened on {record.host} and not closed"
+            say(f"{record.session} {where}: the same command there does that")
             continue
-        say(f"{record['session']} was left by a client that ended early")
-        service = find_service(record["on"], say)
-        service.read_quota()
-        session = Session(service, folder, record, say)
-        with session.closing():
-            for rows, _ in service.resume(session.name, session.take_in):
-                say(f"{len(rows)} rows of it are here now")
-
-
-def _read_records(folder: Path) -> list[dict[str, Any]]:
-    path = folder / RECORD
-    return json.loads(path.read_bytes()) if path.exists() else []
+        session = Session(find_service(record.on, say), folder, record, say)
+        if record.state == "fetched" and session.service.goes_on_alone:
+            kept.append(session)
+            continue
+        say(f"{record.session} was left {record.state} by a client that ended early")
+        for failure in session.make():
+            say(failure)
+    return kept
 
 
 class Session:
-    """A session of a study on a service, with its record in sessions.json."""
+    """A session of a study on a service, with its record."""
 
-    def __init__(self, service: Service, folder: Path, record: dict[str, Any], say: Say):
+    def __init__(self, service: Service, folder: Path, record: Record, say: Say):
         """Take a record of the study's folder, and a way to say what goes on."""
         self.service = service
         self.folder = folder
         self.record = record
-        self.name: str = record["session"]
-        self.runs: list[str] = record["runs"]
         self._say = say
 
-    @classmethod
-    def begin(
-        cls, service: Service, folder: Path, on: str, runs: list[str], say: Say
-    ) -> "Session":
-        """Record a session that is about to be allocated, and say what the account has left."""
-        before = service.read_quota()
-        now = datetime.now(UTC)
-        suffix = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        record = {
-            "session": f"dr-{on.replace(':', '-').lower()}-{suffix}",
-            "on": on,
-            "runs": runs,
-            "others": service.list_others(),
-            "host": platform.node(),
-            "started": now.isoformat(timespec="seconds"),
-            "ended": "",
-            "unit": before.unit,
-            "units_before": before.left,
-        }
-        session = cls(service, folder, record, say)
-        session.save()
-        left = f"; {before.left:.2f} {before.unit} are left" if before.unit else ""
-        say(f"{session.name} begins{left}")
-        return session
+    def reach(self, state: str) -> None:
+        """Note how far the session is."""
+        self.record.state = state
+        self.record.save(self.folder)
 
-    def save(self) -> None:
-        """Write the record among those of the study's other sessions."""
-        records = [one for one in _read_records(self.folder) if one["session"] != self.name]
-        write_json(self.folder / RECORD, [*records, self.record])
+    def make(self, pack: Pack | None = None, study: Study | None = None) -> list[str]:
+        """Go on from where the record is until the session is closed, or has to be left open.
+
+        Args:
+            pack: what a new session uploads.
+            study: whose runs it makes.
+
+        Returns:
+            A sentence for each run that failed.
+        """
+        failures = []
+        with self._closing():
+            if pack and study:
+                self.service.upload(self.record, pack)
+                self.reach("up")
+                self._add_price(study)
+                self.record.begun = time.time()
+                self.reach("running")
+                self.service.start(self.record, self._write_script())
+            if self.record.state == "running":
+                failures = self._watch()
+                self.reach("fetched")
+        return failures
 
     @contextmanager
-    def closing(self) -> Iterator[None]:
-        """Close the session at the end; where that fails after another error, that is raised."""
+    def _closing(self) -> Iterator[None]:
+        """Close the session at the end; where that fails after another error, that is raised.
+
+        Errors leave a session open that goes on alone.
+        """
+        record = self.record
         try:
             yield
         except BaseException as error:
             try:
                 with undisturbed():
-                    self._close(isinstance(error, KeyboardInterrupt))
-            except RemoteError as unstopped:
-                self._say(str(unstopped))
+                    self._close_after(error)
+            except RemoteError as unclosed:
+                self._say(str(unclosed))
             raise
-        with undisturbed():
-            self._close()
-
-    def _close(self, is_interrupted: bool = False) -> None:
-        """Stop the session, again while that fails, and write what it took; else it stays open."""
-        stop = partial(self.service.stop, self.name, self.record["others"], is_interrupted)
-        try:
-            is_stopped = insist(stop, STOPS, RETRY_S)
-        except RemoteError as error:
-            fault = f"{self.name} is not stopped ({error})"
-            raise RemoteError(f"{fault}: the next call on this study tries again") from error
-        if not is_stopped:
-            where = f"stays open on {self.service.name}"
-            self._say(f"{self.name} {where}: the same command takes it up again")
+        if self.service.goes_on_alone and len(record.made) < len(record.runs):
+            self._say(f"{record.session} keeps what was uploaded, for the next call")
             return
-        self.record["ended"] = datetime.now(UTC).isoformat(timespec="seconds")
-        rows = [row for row in read_rows(self.folder) if row.get("session") == self.name]
-        self.record["devices"] = sorted(
-            {row.get("accelerator") or row["run_id"] for row in rows}
-        )
+        with undisturbed():
+            self.close()
+
+    def _close_after(self, error: BaseException) -> None:
+        record = self.record
+        is_interrupted = isinstance(error, KeyboardInterrupt)
+        may_hold_rows = record.state == "running" and self.service.goes_on_alone
+        if isinstance(error, OverError) or (is_interrupted and may_hold_rows):
+            may_hold_rows = is_interrupted and not self.service.is_running(record)
+        if may_hold_rows:
+            where = f"stays open on {self.service.name}"
+            self._say(f"{record.session} {where}: the same command takes it up again")
+            return
+        self.close(patience_s=HURRY_S if is_interrupted else None)
+
+    def close(self, keep: str = "", patience_s: float | None = None) -> None:
+        """Close the session at the service, and write what it took; where that fails it stays open.
+
+        Args:
+            keep: hash of the upload that the next session needs.
+            patience_s: with a service that does not answer.
+        """
+        record = self.record
+        try:
+            said = insist(partial(self.service.close, record, keep), self._say, patience_s)
+        except RemoteError as error:
+            fault = f"{record.session} is not closed ({error})"
+            raise RemoteError(f"{fault}: the next call on this study tries again") from error
+        record.ended = datetime.now(UTC).isoformat(timespec="seconds")
+        rows = [row for row in read_rows(self.folder) if row.get("session") == record.session]
+        record.devices = sorted({row.get("accelerator") or row["run_id"] for row in rows})
         with suppress(RemoteError):
-            self._say(f"{self.name} is stopped{self._record_cost()}")
-        self.save()
+            said += self._record_cost()
+        self._say(f"{record.session} {said}")
+        self.reach("closed")
 
     def _record_cost(self) -> str:
         """Read what the session took from the account, and say it; empty if nothing is counted."""
+        record = self.record
         after = self.service.read_quota()
-        self.record["units_after"] = after.left
-        self.record.setdefault("units_per_hour", after.per_hour)
-        spent = self.record["units_before"] - after.left
+        if not (record.unit and after.unit):
+            return ""
+        record.units_after = after.left
+        spent = record.units_before - after.left
         cost = ""
         with suppress(PriceError):
-            unit_usd = find_price(f"{self.service.platform} unit").usd_per_hour
-            self.record["usd"] = round(spent * unit_usd, 4)
-            cost = f", {self.record['usd']:.2f} USD"
-        unit = self.record["unit"]
-        return f": {spent:.2f} {unit} spent{cost}, {after.left:.2f} left" if unit else ""
+            price = find_price(f"{self.service.platform} unit")
+            record.usd = round(spent * price.usd_per_hour, 4)
+            cost = f", {record.usd:.2f} USD"
+        return f"; {spent:.2f} {record.unit} spent{cost}, {after.left:.2f} left"
 
-    def make(self, job: dict[str, Any], hours: float) -> list[str]:
-        """Make the runs, take in what each left, and stop at the first row of another device.
+    def _add_price(self, study: Study) -> None:
+        """Have the far side price its rows by the study's machine, or by the units that this one
+        takes an hour: that price is all of the user's table that is sent.
+        """
+        record = self.record
+        record.units_per_hour = insist(self.service.read_quota, self._say).per_hour
+        record.job |= {"instance": "", "prices": ""}
+        with suppress(PriceError):
+            price = find_price(study.instance or f"{self.service.platform} unit")
+            if not study.instance:
+                hourly = f"{record.units_per_hour} {record.unit} an hour"
+                price = price._replace(
+                    instance=record.on,
+                    usd_per_hour=record.units_per_hour * price.usd_per_hour,
+                    source=f"{hourly} at {price.usd_per_hour} USD: {price.source}",
+                )
+            if price.usd_per_hour:
+                text = io.StringIO()
+                csv.writer(text, lineterminator="\n").writerows([Price._fields, price])
+                record.job |= {"instance": price.instance, "prices": text.getvalue()}
 
-        Args:
-            job: see `far_side.make`.
-            hours: that the session has, 0 for no limit.
+    def _write_script(self) -> str:
+        """The far side's own source, with what it has to do."""
+        service = self.service
+        record = self.record
+        set_up = f"set_up({service.home!r}, {service.uploads!r}, {NAME!r})"
+        what = f"{record.job!r}, {record.runs!r}, {record.hours!r}, {service.results!r}"
+        source = Path(far_side.__file__).read_text(encoding="utf-8")
+        return f"{source}\n\nif __name__ == '__main__':\n    {set_up}\n    make_all({what})\n"
+
+    def _watch(self) -> list[str]:
+        """Say what the far side prints, and take in what its runs leave, until it has ended.
 
         Returns:
             A sentence for each run that failed.
         """
-        failures = {}
-        seen = set()
-        start = time.monotonic()
-        for rows, ended in self.service.make(self.name, job, self.runs, hours, self.take_in):
-            for row in rows:
-                run = name_run(row["scenario"], row["repetition"])
-                seen.add(run)
-                self._say(
-                    f"{run}: {row['status']}{', ' + row['error'] if row['error'] else ''}"
-                )
-                if row["status"] == "failed":
-                    failures[run] = f"{row['run_id']}: {row['error']}"
-                self._check_device(row, job["on_cpu"], run)
-            for run in ended.keys() - seen:
-                if ended[run]:
-                    log = self.folder / "logs" / f"{run}.log"
-                    failures[run] = f"{run}: left no row, see {log}"
-        if len(seen | failures.keys()) < len(self.runs):
-            hours = (time.monotonic() - start) / 3600
-            self._say(f"the session is over after {hours:.1f} h; start again to go on")
-        return list(failures.values())
-
-    def _check_device(self, row: dict[str, Any], on_cpu: list[str], run: str) -> None:
-        """Refuse to go on with another device than the one that was asked for."""
+        record = self.record
         service = self.service
-        if not far_side.is_on(row, service.platform, service.pattern, on_cpu):
-            device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
-            fault = f"{service.name} gave {device} where {service.asked} was asked for"
-            raise RemoteError(f"{fault}: {run} is kept")
+        log: list[str] = []
+        failures: list[str] = []
+        status = RUNNING
+        while status == RUNNING:
+            status, lines, why = self._look(len(log))
+            log += lines
+            for line in lines[-SHOWN_LINES:]:
+                self._say(line)
+            write_text(self.folder / "logs" / f"{record.session}.log", "\n".join(log))
+            if status != RUNNING or not service.goes_on_alone:
+                ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
+                new = [run for run in record.runs if run in ended and run not in record.made]
+                insist(partial(self._fetch, new, status, failures), self._say)
+        if status != "complete":
+            raised = [line for line in log if ERROR.match(line)] or log
+            why = "; ".join([*filter(None, [why]), *raised[-1:]]) or "it does not say why"
+            fault = f"{record.session} ended as {status} on {service.name}"
+            if not record.made:
+                raise OverError(f"{fault} and left no row: {why[:300]}")
+            self._say(f"{fault}: {why[:300]}")
+        if len(record.made) < len(record.runs):
+            hours = (time.time() - record.begun) / 3600
+            self._say(f"the session is over after {hours:.1f} h; start again to go on")
+        return failures
 
-    def take_in(self, results: Path) -> tuple[list[dict[str, Any]], dict[str, int]]:
-        """Put what came back into the study's folder.
+    def _look(self, shown: int) -> Look:
+        """How the far side is, and what it printed since so many lines.
 
-        A file that is no row of these runs is none; one of a run that failed never takes the place
-        of a completed one.
-
-        Returns:
-            Its rows, and the exit status of each run's runner.
+        Raises:
+            OverError: the service knows this account, and no such session, for long.
         """
-        rows = []
-        ended = {}
+        try:
+            return insist(partial(self.service.look, self.record, shown), self._say)
+        except RemoteError as error:
+            if not error.is_missing():
+                raise
+            self.service.read_quota()
+            self.reach("gone")
+            fault = f"{self.record.session} is gone from {self.service.name}"
+            raise OverError(f"{fault}, and left nothing") from error
+
+    def _fetch(self, ended: list[str], status: str, failures: list[str]) -> None:
+        """Take in what the runs that have ended left.
+
+        Raises:
+            OverError: a row is of another device than the one that was asked for.
+            RemoteError: something is missing, or broken.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            for results in self.service.fetch(self.record, ended, Path(folder)):
+                if failure := self.take_in(results):
+                    failures.append(failure)
+        missing = sorted(set(ended) - set(self.record.made))
+        if missing and status in (RUNNING, "complete"):
+            raise RemoteError(f"{self.service.name} gave nothing of {', '.join(missing)}")
+
+    def take_in(self, results: Path) -> str:
+        """Put what a run left into the study's folder; return a sentence if the run failed.
+
+        A row of another run or study is none; one that failed never takes the place of a completed
+        one.
+        """
+        record = self.record
+        row: Row = {}
         try:
             with zipfile.ZipFile(results) as archive:
-                if broken := archive.testzip():
-                    raise zipfile.BadZipFile(broken)
-                for name in archive.namelist():
-                    kind, _, rest = name.partition("/")
-                    if kind == "rows":
-                        with suppress(ValueError, RowError):
-                            row = check_row(json.loads(archive.read(name)))
-                            rows += [row] if self._is_ours(row, rest) else []
-                    elif (
-                        kind in far_side.BROUGHT_BACK and rest and ".." not in Path(rest).parts
-                    ):
-                        write_bytes(self.folder / name, archive.read(name))
-                with suppress(KeyError, ValueError, TypeError):
-                    ended = dict(json.loads(archive.read(far_side.ENDED)))
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+                files = {name: archive.read(name) for name in archive.namelist()}
+            ended = json.loads(files.pop(far_side.ENDED))
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
             fault = f"{type(error).__name__}: {error}"
             raise RemoteError(f"what came back cannot be taken in: {fault}") from error
-        for name in ended.get("left_out", []):
+        run = ended["run"]
+        for name, content in files.items():
+            kind, _, rest = name.partition("/")
+            if kind not in far_side.BROUGHT_BACK or not rest or ".." in Path(rest).parts:
+                continue
+            if kind != "rows":
+                write_bytes(self.folder / name, content)
+                continue
+            with suppress(ValueError, RowError):
+                found = check_row(json.loads(content))
+                about = (found["study"], name_run(found["scenario"], found["repetition"]))
+                is_ours = about == (self.folder.name, run) and run in record.runs
+                if is_ours and rest == f"{found['run_id']}.json":
+                    row = found
+        for name in ended["left_out"]:
             self._say(f"{name} is left out: it has more than {far_side.MAX_MIB} MiB")
-        completed = {row["run_id"] for row in read_rows(self.folder) if row["status"] == "ok"}
-        for row in rows:
-            if row["status"] == "ok" or row["run_id"] not in completed:
-                write_row(self.folder, row)
-        return rows, ended.get("status", {})
-
-    def _is_ours(self, row: dict[str, Any], file: str) -> bool:
-        """Whether a row is of one of these runs of the study, in the file that it belongs in."""
-        run = name_run(row["scenario"], row["repetition"])
-        run_id = row["run_id"]
-        is_named = file == f"{run_id}.json" and run_id == Path(run_id).name
-        is_of_run = run in self.runs and run_id.startswith(f"{run}-")
-        return is_named and is_of_run and row["study"] == self.folder.name
-
-    def price(self, study: Study) -> tuple[list[str], str]:
-        """What the far side prices its rows by: options of its runner, and a table of prices.
-
-        The table is this machine's own, and holds the machine by the units that it takes an hour.
-        """
-        own = os.environ.get(PRICES_VARIABLE)
-        prices = read_prices(Path(own)) if own else []
-        options = ["--instance", study.instance] if study.instance else []
-        quota = insist(self.service.read_quota, STOPS, RETRY_S)
-        self.record["units_per_hour"] = quota.per_hour
-        with suppress(PriceError):
-            unit = find_price(f"{self.service.platform} unit")
-            if not study.instance and quota.per_hour:
-                instance = self.record["on"]
-                rate = f"{quota.per_hour} {quota.unit} an hour at {unit.usd_per_hour} USD"
-                machine = Price(
-                    provider=self.service.name,
-                    instance=instance,
-                    region="",
-                    currency="USD",
-                    usd_per_hour=quota.per_hour * unit.usd_per_hour,
-                    date=unit.date,
-                    source=f"{rate}: {unit.source}",
-                )
-                prices.append(machine)
-                options = ["--instance", instance]
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows([Price._fields, *prices])
-        return options, text.getvalue()
+        completed = {old["run_id"] for old in read_rows(self.folder) if old["status"] == "ok"}
+        if row and (row["status"] == "ok" or row["run_id"] not in completed):
+            write_row(self.folder, row)
+        record.made.append(run)
+        record.save(self.folder)
+        if not row:
+            log = self.folder / "logs" / f"{run}.log"
+            return f"{run}: left no row, see {log}" if ended["status"] else ""
+        self._say(f"{run}: {', '.join(filter(None, [row['status'], row['error']]))}")
+        service = self.service
+        if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
+            device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
+            fault = f"{service.name} gave {device} where {service.asked} was asked for"
+            raise OverError(f"{fault}: {run} is kept")
+        return f"{row['run_id']}: {row['error']}" if row["status"] == "failed" else ""

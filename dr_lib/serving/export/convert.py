@@ -132,7 +132,7 @@ def load_network(path: Path) -> "keras.Model":
     """
     import keras
 
-    import dr_lib.training.graders  # noqa: F401  registers the layers that Keras does not have
+    import dr_lib.training.models  # noqa: F401  registers the layers that Keras does not have
 
     try:
         network = keras.saving.load_model(path, compile=False)

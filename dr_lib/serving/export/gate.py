@@ -1,6 +1,5 @@
 """Decide whether an artifact may be served: what conversion cost in AUC, kappa and agreement."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -8,16 +7,13 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.errors import DrError
-from dr_lib.statistics.bootstrap import Score, bootstrap_patients, score_auc, score_kappa
-from dr_lib.statistics.equivalence import observations_for_non_inferiority
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_kappa
+from dr_lib.statistics.clustered import auc_interval, estimate_aucs
+from dr_lib.statistics.equivalence import bound_changes, patients_for_non_inferiority
+from dr_lib.statistics.intervals import NOTHING, Interval
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
-# what happened to none of n happens, with 95 % confidence, in 3 / n at most (Hanley and others
-# 1983)
-NONE_OF_N = 3
 ROUNDING = 0.01  # of a probability: an artifact that changes less has lost nothing
-HALF_WIDTH = 1.96  # standard errors on each side of a 95 % interval
 SHOWN = [  # of the gate's row in the row of a run, with gate_ before the name
     "passes",
     *(f"auc_difference{bound}" for bound in ("", "_low", "_high")),
@@ -42,26 +38,23 @@ def compare(
     *,
     threshold: float = 0.5,
     margin: float = 0.02,
-    resamples: int = 1000,
 ) -> dict[str, Any]:
     """Compare a network's predictions of graded photographs before and after its conversion.
 
     A test of non-inferiority: the artifact passes where the photographs show that the AUC of
     referable disease and the quadratic weighted kappa drop by less than the margin, that is, where
-    the lower bounds of the 95 % intervals of both differences lie above -margin. Both predictions
-    are scored on the same draws of patients, for they err on the same photographs. Photographs too
-    few to show it refuse what may be good.
+    the lower bounds of the 95 % intervals of both changes (`measure_changes`) lie above -margin.
+    Photographs too few to show it refuse what may be good.
 
     Args:
         grade: (n,) 0-4, as graded by people.
-        patient_id: (n,) whose photograph it is, for the bootstrap.
+        patient_id: (n,) whose photograph it is.
         before, after: (n, 5) probabilities of the network and of the artifact.
         threshold: of the probability of referable disease.
         margin: non-inferiority margin of AUC and kappa, above 0.
-        resamples: of the bootstrap.
 
     Returns:
-        num_images, num_patients, rarer_patients (of the rarer of referable and other eyes); for auc
+        num_images, num_patients, worse_patients (whose grades are further from the truth); for auc
         and kappa _before with _before_low and _high, _after, and _difference with _low and _high;
         agreement of the most probable grade and agreement_referable at the threshold;
         max_abs_difference of a probability; needed_patients for the margin at this spread (0: not
@@ -82,33 +75,103 @@ def compare(
     is_referable = grade >= REFERABLE_FROM
     referable = [sum_referable(rows) for rows in (before, after)]
     called = [rows.argmax(axis=1) for rows in (before, after)]
-    aucs = [score_auc(is_referable, probability) for probability in referable]
-    kappas = [score_kappa(grade, grades) for grades in called]
-    auc = _compare_scores(aucs, patient_id, resamples)
-    kappa = _compare_scores(kappas, patient_id, resamples)
-    num_patients = len(np.unique(patient_id))
-    width = max(changed.difference.high - changed.difference.low for changed in (auc, kappa))
-    needed = 0
-    if np.isfinite([*auc.difference[1:3], *kappa.difference[1:3]]).all():
-        spread = width / (2 * HALF_WIDTH) * num_patients**0.5
-        needed = observations_for_non_inferiority(spread, margin)
     is_referred = [probability >= threshold for probability in referable]
+    max_abs_difference = float(np.abs(before - after).max())
+    auc_before = kappa_before = NOTHING
+    changes = Changes(NOTHING, NOTHING, 0, 0)
+    if is_referable.any() and not is_referable.all():
+        auc_before = auc_interval(is_referable, referable[0], patient_id)
+        kappa_before = bootstrap_patients(score_kappa(grade, called[0]), patient_id)
+        changes = measure_changes(
+            grade,
+            patient_id,
+            referable,
+            called,
+            margin=margin,
+            is_rounded=max_abs_difference <= ROUNDING,
+        )
     row = {
         "num_images": len(grade),
-        "num_patients": num_patients,
-        "rarer_patients": min(
-            len(np.unique(patient_id[kind])) for kind in (is_referable, ~is_referable)
-        ),
-        **auc.columns("auc"),
-        **kappa.columns("kappa"),
+        "num_patients": len(np.unique(patient_id)),
+        "worse_patients": changes.worse_patients,
+        **auc_before.columns("auc_before"),
+        "auc_after": auc_before.value + changes.auc.value,
+        **changes.auc.columns("auc_difference"),
+        **kappa_before.columns("kappa_before"),
+        "kappa_after": float(kappa_before.value + changes.kappa.value),
+        **changes.kappa.columns("kappa_difference"),
         "agreement": float((called[0] == called[1]).mean()),
         "agreement_referable": float((is_referred[0] == is_referred[1]).mean()),
-        "max_abs_difference": float(np.abs(before - after).max()),
-        "needed_patients": needed,
+        "max_abs_difference": max_abs_difference,
+        "needed_patients": changes.needed_patients,
         "margin": margin,
     }
     reason = _find_reason(row, margin)
-    return {**row, "passes": not reason, "reason": reason, "warning": _find_warning(auc, kappa)}
+    warning = _find_warning(auc_before, kappa_before)
+    return {**row, "passes": not reason, "reason": reason, "warning": warning}
+
+
+class Changes(NamedTuple):
+    """What a conversion did to AUC and kappa, and how many patients would tell."""
+
+    auc: Interval
+    kappa: Interval
+    worse_patients: int
+    needed_patients: int
+
+
+def measure_changes(
+    grade: np.ndarray,
+    patient_id: np.ndarray,
+    referable: Sequence[np.ndarray],
+    called: Sequence[np.ndarray],
+    *,
+    margin: float,
+    is_rounded: bool = False,
+) -> Changes:
+    """The changes of AUC and kappa as sums over the patients whose answers change.
+
+    Their bounds (`bound_changes`) allow for patients lost of whom none was seen: of those who would
+    be answered worse if all got one same grade, or who rank behind all others, what one costs.
+
+    Args:
+        grade: (n,) 0-4, referable and other grades among them.
+        patient_id: (n,) whose photograph it is.
+        referable: (n,) probabilities of the network and of the artifact.
+        called: (n,) grades of the two.
+        margin: non-inferiority margin.
+        is_rounded: the artifact gives the network's probabilities but for rounding, so it loses no
+            patient.
+    """
+    patient = np.unique(patient_id, return_inverse=True)[1]
+    aucs = estimate_aucs(grade >= REFERABLE_FROM, referable, patient)
+    auc_parts = np.zeros(patient.max() + 1)
+    auc_unseen = 0.0
+    for kind in (grade >= REFERABLE_FROM, grade < REFERABLE_FROM):
+        moved = aucs.placements[1, kind] - aucs.placements[0, kind]
+        # where others lose their place, all of a kind move a little
+        parts = np.bincount(patient[kind], moved - np.median(moved), len(auc_parts))
+        auc_parts += parts / kind.sum()
+        lost = np.bincount(patient[kind], aucs.placements[0, kind]) / kind.sum()
+        auc_unseen = max(auc_unseen, _weigh_losses(-lost))
+    was, now = (grades.astype(float) for grades in called)
+    kappa_parts = _split_kappa(grade, was, now, patient) / _disagree_by_chance(grade, now)
+    of_one_grade = [
+        _split_kappa(grade, was, np.full_like(was, same), patient)
+        for same in range(len(GRADES))
+    ]
+    kappa_unseen = max(map(_weigh_losses, of_one_grade)) / _disagree_by_chance(grade, was)
+    if is_rounded:
+        auc_unseen = kappa_unseen = 0.0
+    return Changes(
+        auc=_add_reach(aucs.values[1] - aucs.values[0], auc_parts, auc_unseen),
+        kappa=_add_reach(kappa_parts.sum(), kappa_parts, kappa_unseen),
+        worse_patients=int((kappa_parts < 0).sum()),
+        needed_patients=max(
+            patients_for_non_inferiority(parts, unseen, margin)
+            for parts, unseen in ((auc_parts, auc_unseen), (kappa_parts, kappa_unseen))
+        ),
+    )
 
 
 def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,31 +180,34 @@ def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {f"gate_{name}": gate.get(name) for name in SHOWN}
 
 
-class _Change(NamedTuple):
-    """A score of the network, and of the artifact on the same draws of patients."""
+def _split_kappa(
+    grade: np.ndarray, before: np.ndarray, after: np.ndarray, patient: np.ndarray
+) -> np.ndarray:
+    """The part of each patient in the change of kappa, (patients,), times e after.
 
-    before: Interval
-    after: float
-    difference: Interval
-
-    def columns(self, name: str) -> dict[str, float]:
-        return {
-            **self.before.columns(f"{name}_before"),
-            f"{name}_after": self.after,
-            **self.difference.columns(f"{name}_difference"),
-        }
+    Kappa is 1 - o / e, mean squared disagreement over that by chance. Its change is exactly
+    ((1 - kappa before) * change of e - change of o) / e after.
+    """
+    disagreement = (grade - before) ** 2
+    share = disagreement.mean() / _disagree_by_chance(grade, before)
+    more_by_chance = after**2 - before**2 - 2 * grade.mean() * (after - before)
+    parts = share * more_by_chance - (grade - after) ** 2 + disagreement
+    return np.bincount(patient, parts) / len(grade)
 
 
-def _compare_scores(scores: Sequence[Score], patient_id: np.ndarray, resamples: int) -> _Change:
-    def score(weights: np.ndarray) -> np.ndarray:
-        was, now = (each(weights) for each in scores)
-        return np.stack([was, now, now - was], axis=-1)
+def _disagree_by_chance(grade: np.ndarray, called: np.ndarray) -> float:
+    return (grade**2).mean() + (called**2).mean() - 2 * grade.mean() * called.mean()
 
-    value, low, high, n = bootstrap_patients(score, patient_id, resamples=resamples)
-    before, _, difference = (
-        Interval(float(value[k]), float(low[k]), float(high[k]), n) for k in range(3)
-    )
-    return _Change(before, float(value[1]), difference)
+
+def _weigh_losses(parts: np.ndarray) -> float:
+    """The mean size of losses, each weighed by its size: few large ones count."""
+    losses = parts[parts < 0]
+    return float((losses**2).sum() / -losses.sum()) if len(losses) else 0.0
+
+
+def _add_reach(value: float, parts: np.ndarray, unseen: float) -> Interval:
+    down, up = bound_changes(parts, unseen)
+    return Interval(float(value), float(value - down), float(value + up), len(parts))
 
 
 def _find_reason(row: Mapping[str, Any], margin: float) -> str:
@@ -155,19 +221,14 @@ def _find_reason(row: Mapping[str, Any], margin: float) -> str:
     if not np.isfinite([*changes.values(), *lows.values()]).all():
         return "the labelled photographs are all of one kind: give referable and other eyes"
     large = [name for name in changes if lows[name] <= -margin]
-    is_rounded = row["max_abs_difference"] <= ROUNDING
-    if not large and not is_rounded and row["rarer_patients"] * margin < NONE_OF_N:
-        return (
-            f"{row['rarer_patients']} patients with referable or with other eyes: a loss of"
-            f" {margin:g} may not show; give {math.ceil(NONE_OF_N / margin)} of either kind"
-        )
     if not large:
         return ""
     losses = " and ".join(
         f"{name} changes by {changes[name]:+.3f} and may drop by {-lows[name]:.3f}"
         for name in large
     )
-    reason = f"{losses}, margin {margin:g}"
+    worse = f"{row['worse_patients']} of {row['num_patients']} patients are answered worse"
+    reason = f"{losses}, margin {margin:g}: {worse}"
     if any(changes[name] <= -margin for name in large):
         return reason
     return (
@@ -176,12 +237,12 @@ def _find_reason(row: Mapping[str, Any], margin: float) -> str:
     )
 
 
-def _find_warning(auc: _Change, kappa: _Change) -> str:
+def _find_warning(auc: Interval, kappa: Interval) -> str:
     """That the network itself may be guessing; empty where it was shown to grade."""
-    if auc.before.low > 0.5 and kappa.before.low > 0:
+    if auc.low > 0.5 and kappa.low > 0:
         return ""
     return (
         "the network itself has not been shown to grade:"
-        f" AUC {auc.before.value:.2f} [{auc.before.low:.2f}, {auc.before.high:.2f}],"
-        f" kappa {kappa.before.value:.2f} [{kappa.before.low:.2f}, {kappa.before.high:.2f}]"
+        f" AUC {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}],"
+        f" kappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
     )

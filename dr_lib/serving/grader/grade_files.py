@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
-from dr_lib.data.prepared.folder import Prepared, find_split, write_table
+from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.hardware import Request, activate, choose, probe
@@ -23,6 +24,11 @@ from dr_lib.serving.grader.predict import Predictor
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LEARNED = ("train", "validation")  # sides that a model learns from
+ENCODINGS = {
+    ",": "utf-8",
+    ";": "utf-8-sig",
+}  # Excel takes UTF-8 without a mark for something else
+ANSWERS = ("no referral", "grade by hand", "refer")  # the later one goes before
 
 
 def grade_files(
@@ -31,6 +37,7 @@ def grade_files(
     out: Path,
     *,
     workers: int | None = None,
+    sep: str = ",",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Counter[str]:
     """Grade photographs and write a CSV that names the files: it belongs in a private folder.
@@ -44,6 +51,8 @@ def grade_files(
             which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
             \\udcff.
         workers: processes; by default one per core where there are many photographs.
+        sep: between cells; with a semicolon numbers have decimal commas, as Excel in Brazil opens
+            them.
         progress: called with the numbers done and in all.
 
     Returns:
@@ -72,8 +81,47 @@ def grade_files(
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
-    write_table(out, table)
+    decimal = "," if sep == ";" else "."
+    table.to_csv(out, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
     return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
+
+
+def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
+    """Write one answer per person beside a table of grades, as NAME.patients.csv.
+
+    A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg; a photograph
+    of another name is a person of its own.
+
+    Returns:
+        A row per `patient` (with the folder): `num_photographs`, `num_not_graded`, the largest
+        `probability_referable`, the `threshold`, and the `answer`: refer if one photograph reaches
+        it, else grade by hand if one could not be graded, else no referral.
+    """
+    decimal = "," if sep == ";" else "."
+    table = pd.read_csv(grades, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    names = read_names(table["file"])["patient"]
+    folders = table["file"].map(os.path.dirname)
+    answers = table["referable_at_threshold"].map({True: 2, False: 0, "True": 2, "False": 0})
+    patients = (
+        table.assign(
+            patient=(folders + "/" + names).where(names != "", table["file"]),
+            answer=answers.fillna(1).astype(int),
+            is_not_graded=answers.isna(),
+        )
+        .groupby("patient", sort=False)
+        .agg(
+            num_photographs=("file", "size"),
+            num_not_graded=("is_not_graded", "sum"),
+            probability_referable=("probability_referable", "max"),
+            threshold=("threshold", "max"),
+            answer=("answer", "max"),
+        )
+        .reset_index()
+    )
+    patients["answer"] = patients["answer"].map(dict(enumerate(ANSWERS)))
+    path = grades.with_name(f"{grades.stem}.patients.csv")
+    patients.to_csv(path, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    return patients
 
 
 def grade_prepared(

@@ -13,7 +13,6 @@ import numpy as np
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware import import_tensorflow
-from dr_lib.hardware.machines import Place, join
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
@@ -36,7 +35,6 @@ def open_network(
     *,
     learning_rate: float = 0.01,
     accelerator: str = "cpu",
-    num_machines: int = 1,
 ) -> Network:
     """Build a network in a framework, with these weights, ready to train.
 
@@ -46,7 +44,6 @@ def open_network(
         weights: that it begins with, from `draw_weights`.
         learning_rate: of stochastic gradient descent with momentum 0.9, positive.
         accelerator: cpu, never a GPU; or gpu, the framework's first.
-        num_machines: that train as one, each with its part of every batch: keras_jax alone.
 
     Raises:
         FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
@@ -56,18 +53,8 @@ def open_network(
         raise DrError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
     if not learning_rate > 0:
         raise DrError(f"learning_rate {learning_rate}: must be positive")
-    place = Place()
-    if num_machines > 1:
-        if framework != "keras_jax":
-            raise DrError(
-                f"framework {framework!r}: on several machines keras_jax alone trains"
-            )
-        place = join(num_machines, accelerator, num_gpus=int(accelerator == "gpu"))
-
     packages = PACKAGES[framework]
     module = import_network(packages, accelerator)
-    if packages[0] == "keras":
-        return module.KerasNetwork(layers, weights, learning_rate, accelerator, place)
     network = getattr(module, f"{packages[0].title()}Network")
     return network(layers, weights, learning_rate, accelerator)
 

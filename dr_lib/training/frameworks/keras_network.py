@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from keras import layers as keras_layers
 
-from dr_lib.hardware import machines
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import MOMENTUM, Network, OnEpochEnd
 from dr_lib.training.frameworks.batches import FixedBatches
@@ -22,63 +21,44 @@ class KerasNetwork(Network):
         weights: list[np.ndarray],
         learning_rate: float,
         accelerator: str,
-        place: machines.Place,
     ):
-        """Build the network on the CPU or the first GPU, of each of several machines."""
+        """Build the network on the CPU or the first GPU."""
         backend = keras.config.backend()
         choose_device(backend, accelerator)
         self.layers = layers
         self.packages = ("keras", backend)
-        self.place = place
-        self.learning_rate = learning_rate
-        if place.count > 1:
-            import jax
-
-            devices = machines.take_evenly(jax.devices(), 1)
-            keras.distribution.set_distribution(machines.distribute(devices))
-        self._compile(weights)
-
-    def _compile(self, weights: list[np.ndarray]) -> None:
         inputs = keras.Input(self.layers[0].input_shape)
         self.model = keras.Sequential([inputs, *map(_build, self.layers)])
         self.model.set_weights(weights)
         self.model.compile(
-            optimizer=keras.optimizers.SGD(self.learning_rate, momentum=MOMENTUM),
+            optimizer=keras.optimizers.SGD(learning_rate, momentum=MOMENTUM),
             loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             # XLA makes TensorFlow's steps 4 times as long on a CPU
-            jit_compile=keras.config.backend() == "jax",
+            jit_compile=backend == "jax",
             run_eagerly=False,
         )
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train and time as `Network.fit` does, in Keras's own loop; several machines then part."""
-        feed = _Feed(batches, self.place)
-        with machines.losing_one(self.place.count):
-            fit_timed(
-                self.model,
-                feed,
-                epochs=epochs,
-                on_epoch_begin=feed.start_epoch,
-                on_epoch_end=on_epoch_end,
-            )
-        if self.place.count > 1:
-            weights = self.model.get_weights()
-            machines.leave(self.place.count)
-            keras.distribution.set_distribution(None)
-            self._compile(weights)
+        """Train and time as `Network.fit` does, in Keras's own loop."""
+        feed = _Feed(batches)
+        fit_timed(
+            self.model,
+            feed,
+            epochs=epochs,
+            on_epoch_begin=feed.start_epoch,
+            on_epoch_end=on_epoch_end,
+        )
 
     def _forward(self, images: np.ndarray) -> np.ndarray:
         return np.asarray(self.model.predict_on_batch(images))
 
 
 class _Feed(keras.utils.PyDataset):
-    """The batches of an epoch, or this machine's part of each, as Keras asks for them."""
+    """The batches of an epoch, as Keras asks for them."""
 
-    def __init__(self, batches: FixedBatches, place: machines.Place):
+    def __init__(self, batches: FixedBatches):
         super().__init__()
         self.batches = batches
-        size = batches.batch_size // place.count
-        self.part = slice(place.rank * size, (place.rank + 1) * size)
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
@@ -89,7 +69,7 @@ class _Feed(keras.utils.PyDataset):
         return len(self.batches)
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return self.batches.take(self.order[index][self.part])
+        return self.batches.take(self.order[index])
 
 
 def _build(layer: Layer) -> keras.Layer:

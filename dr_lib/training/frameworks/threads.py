@@ -18,7 +18,7 @@ VARIABLES = (
 )
 
 
-def pin(threads: int, rank: int = 0) -> int:
+def pin(threads: int) -> int:
     """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported.
 
     A framework sizes its pools once, when it starts, from these variables or from the CPUs it may
@@ -26,7 +26,6 @@ def pin(threads: int, rank: int = 0) -> int:
 
     Args:
         threads: number of CPUs, or 0 for all that the process may use.
-        rank: of this machine; machines that are rehearsed on one take their CPUs in turn.
 
     Returns:
         The number pinned.
@@ -47,9 +46,7 @@ def pin(threads: int, rank: int = 0) -> int:
     threads = threads or len(cpus)
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit
-        os.sched_setaffinity(
-            0, [cpus[(rank * threads + k) % len(cpus)] for k in range(threads)]
-        )
+        os.sched_setaffinity(0, cpus[:threads])
     os.environ.update({name: str(threads) for name in VARIABLES})
     # operators at a time, each of which has all the threads
     os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"

@@ -35,6 +35,9 @@ for add in (cli.parse_datasets, cli.parse_kernels, cli.parse_config, cli.parse_q
     add(groups)
 for name, *arguments in about["calls"]:
     if name == "colab":
+        if arguments[0] == "--config":
+            assert any("--config" in option.opts for option in colab.params)
+            del arguments[:2]
         given = colab.commands[arguments[0]].make_context(arguments[0], arguments[1:]).params
         assert arguments[0] != "exec" or given["timeout"] > 30, given
     else:
@@ -84,7 +87,7 @@ assert (
     and request.session_timeout_seconds == 3600
 )
 assert slugify(request.new_title) == request.slug.partition("/")[2]
-assert request.dataset_data_sources == [f"{request.slug}-data"]
+assert request.dataset_data_sources == ["somebody/dr-0-data"]
 
 
 def is_unknown(name):

@@ -4,7 +4,10 @@ import json
 import signal
 import subprocess
 import sys
+import tempfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +24,18 @@ NEEDED = (
     "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm"
     " jupyter_server"
 )
+CALLER = """\
+#!{python} -IS
+import json
+import socket
+import sys
+
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect({line!r})
+    socket.send_fds(line, [json.dumps(sys.argv[1:]).encode()], [1, 2])
+    status = line.recv(1)
+sys.exit(status[0] if status else 1)
+"""
 
 
 class Cloud:
@@ -94,14 +109,23 @@ def cloud(house, tmp_path, monkeypatch) -> Cloud:
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     monkeypatch.setattr("sys.executable", str(put_stand_ins(tmp_path / "bin")))
     monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("dr_lib.runs.remote.kaggle.POLL_S", 0.2)
-    for module in ("colab", "kaggle", "session"):
-        monkeypatch.setattr(f"dr_lib.runs.remote.{module}.RETRY_S", 0.0)
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.LISTENED_S", 0.5)
+    monkeypatch.setattr("dr_lib.runs.remote.colab.WATCHED_S", 10.0)
+    monkeypatch.setattr("dr_lib.runs.remote.client.PAUSE_S", 0.1)
+    for name in ("client.PATIENCE_S", "session.HURRY_S", "kaggle.READY_S"):
+        monkeypatch.setattr(f"dr_lib.runs.remote.{name}", 3.0)
     return Cloud(tmp_path / "cloud", house)
 
 
 @pytest.fixture(scope="session")
 def clients() -> Path:
+    """The Python of `make_clients`."""
+    return make_clients()
+
+
+def make_clients() -> Path:
     """A Python 3.12 with both clients, in a folder that is kept; one process of the tests makes
     it.
     """
@@ -134,3 +158,22 @@ def clients() -> Path:
                 pytest.skip("pip could not install the clients: they were not asked")
             ready.touch()
     return home / "bin" / "python"
+
+
+@contextmanager
+def put_kaggle(clients: Path, folder: Path, address: str) -> Iterator[None]:
+    """Put Kaggle's own client, for a service at this address, into a folder of programs."""
+    with tempfile.TemporaryDirectory() as home:
+        command = [
+            clients,
+            Path(__file__).with_name("kaggle_client.py"),
+            address,
+            f"{home}/line",
+        ]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
+            server.stdout.readline()
+            text = CALLER.format(python=sys.executable, line=f"{home}/line")
+            (folder / "kaggle").write_text(text)
+            (folder / "kaggle").chmod(0o755)
+            yield
+            server.terminate()

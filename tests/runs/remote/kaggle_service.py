@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import threading
+import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -60,8 +62,8 @@ class Script:
 
 
 class KaggleService(ThreadingHTTPServer):
-    """The requests that a session makes; `faults` holds by request the statuses that it answers
-    first.
+    """The requests that a session makes; `faults` holds by request what it answers first: a status,
+    hang, cut (no answer), short (half of it), empty, a signal for `caller`, or 0 for a right one.
     """
 
     daemon_threads = True
@@ -74,17 +76,15 @@ class KaggleService(ThreadingHTTPServer):
         self.blobs: dict[str, dict[str, Any]] = {}
         self.data_sets: dict[str, dict[str, Any]] = {}
         self.scripts: dict[str, Script] = {}
-        self.faults: dict[str, list[int]] = {}  # 0 for a right answer
+        self.faults: dict[str, list[int | str]] = {}
+        self.caller = 0  # process
+        self.lost: list[str] = []  # scripts that were deleted unfetched, with how they were
+        self.fetched: set[str] = set()
         self.uploaded: list[dict[str, Any]] = []  # data sets, those that were deleted too
         self.script = ""  # in place of what is pushed
 
     def answer(self, name: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         """The status and the content of an answer."""
-        # whether its name is free
-        is_asked_before = name == "GetDatasetStatus" and not self.data_sets
-        waiting = None if is_asked_before else self.faults.get(name)
-        if waiting and (status := waiting.pop(0)):
-            return status, {"code": status, "message": MESSAGES.get(status, "Server Error")}
         content = self._answer(name, request)
         return (
             (200, content)
@@ -131,7 +131,9 @@ class KaggleService(ThreadingHTTPServer):
                 files = [{"fileName": name, "url": f"{base}/{name}"} for name in names]
                 return {"files": files, "log": script.read_log()}
             case "DeleteKernel" if script:
-                self.scripts.pop(request["kernelSlug"]).end()
+                slug = request["kernelSlug"]
+                self.scripts.pop(slug).end()
+                self.lost += [script.state] if slug not in self.fetched else []
                 return {}
             case "DeleteDataset" if self.data_sets.pop(request["datasetSlug"], None):
                 return {}
@@ -158,21 +160,78 @@ class Handler(BaseHTTPRequestHandler):
     """Requests as Kaggle's client makes them."""
 
     server: KaggleService
+    is_short = False
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:  # noqa: D102
-        status, content = self.server.answer(
-            self.path.rpartition("/")[2], json.loads(self._read() or "{}")
-        )
-        self._send(status, json.dumps(content).encode())
+        name = self.path.rpartition("/")[2]
+        content = self._read()
+        request = json.loads(content or "{}")
+        # whether its name is free
+        is_asked_before = name == "GetDatasetStatus" and not self.server.data_sets
+        if is_asked_before or not self._fail(name):
+            status, content = self.server.answer(name, request)
+            self._send(status, json.dumps(content).encode())
 
     def do_PUT(self) -> None:  # noqa: D102
-        self.server.blobs[self.path.strip("/")]["content"] = self._read()
-        self._send(200, b"{}")
+        content = self._read()
+        if not self._fail("PUT"):
+            self.server.blobs[self.path.strip("/")]["content"] = content
+            self._send(200, b"{}")
+
+    def _fail(self, name: str) -> bool:
+        """Give the next wrong answer to such a request, if there is one."""
+        waiting = self.server.faults.get(name)
+        fault = waiting.pop(0) if waiting else 0
+        message = {"code": fault, "message": MESSAGES.get(fault, "Server Error")}
+        match fault:
+            case 0 | "short":
+                self.is_short = fault == "short"
+                return False
+            case "empty":
+                self._send(200, b"{}")
+            case "hang":
+                time.sleep(20)
+            case "SIGINT" | "SIGKILL":
+                os.kill(self.server.caller, signal.Signals[fault])
+                time.sleep(1)
+            case int():
+                self._send(fault, json.dumps(message).encode())
+        self.close_connection = True
+        return True
 
     def do_GET(self) -> None:  # noqa: D102
+        if self._fail("logs" if "/logs/stream/" in self.path else "GET"):
+            return
+        if "/logs/stream/" in self.path:
+            self._follow(self.server.scripts.get(self.path.rpartition("/")[2]))
+            return
         _, slug, name = self.path.split("/")
-        self._send(200, (self.server.home / slug / "working" / name).read_bytes())
+        content = (self.server.home / slug / "working" / name).read_bytes()
+        self._send(200, content)
+        if not self.is_short:
+            self.server.fetched.add(slug)
+
+    def _follow(self, script: Script | None) -> None:
+        """Send what a script prints as it comes, or the log of one that has ended."""
+        if not script or script.state != "RUNNING":
+            log = script.read_log() if script else '{"code": 404}'
+            self._send(200 if script else 404, log.encode())
+            return
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        sent = 0
+        self.close_connection = True
+        with suppress(OSError):  # the client goes when it wants
+            while script.state == "RUNNING":
+                entries = json.loads(script.read_log())
+                for entry in entries[sent:]:
+                    self.wfile.write(f"data: {json.dumps(entry)}\n\n".encode())
+                sent = len(entries)
+                self.wfile.flush()
+                time.sleep(0.1)
+            self.wfile.write(b"data: END_OF_LOG\n\n")
 
     def log_message(self, *arguments: object) -> None:  # noqa: D102
         pass
@@ -185,4 +244,5 @@ class Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(content)
+        self.wfile.write(content[: len(content) // 2] if self.is_short else content)
+        self.close_connection = self.close_connection or self.is_short

@@ -59,6 +59,7 @@ ANSWERS = {"401": DENIED_STATUS, "403": DENIED_STATUS, "404": MISSING, "503": BR
 def build_colab() -> argparse.ArgumentParser:
     """The options of google-colab-cli that these stand-ins know."""
     parser = argparse.ArgumentParser(prog="colab", allow_abbrev=False)
+    parser.add_argument("--config")  # the client's notes
     commands = parser.add_subparsers(dest="command", required=True)
     for name in (
         "new",
@@ -110,7 +111,10 @@ def build_kaggle() -> argparse.ArgumentParser:
     output.add_argument("-p", dest="path", required=True)
     output.add_argument("-o", dest="force", action="store_true")
     output.add_argument("--file-pattern", default="")
-    for command in (output, kernels.add_parser("status"), datasets.add_parser("status")):
+    logs = kernels.add_parser("logs")
+    logs.add_argument("-f", dest="follow", action="store_true", required=True)
+    status = kernels.add_parser("status")
+    for command in (output, logs, status, datasets.add_parser("status")):
         command.add_argument("id")
     for command in (kernels.add_parser("delete"), datasets.add_parser("delete")):
         command.add_argument("id")
@@ -169,7 +173,10 @@ def stop_machine(folder: Path) -> None:
 def colab(options: argparse.Namespace) -> None:
     """Do what a command of `colab` does."""
     machines = HOME / "colab"
-    machine = machines / (getattr(options, "session", "") or "none")
+    name = getattr(options, "session", "") or "none"
+    machine = machines / name
+    notes = Path(options.config or "/nowhere")
+    noted = notes.read_text() if notes.exists() else ""
     match options.command:
         case "version":
             print(f"Version: {VERSION or '0.7.5'}")
@@ -185,15 +192,16 @@ def colab(options: argparse.Namespace) -> None:
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
             for path in machines.glob("*"):
-                name = path.name if (path / "noted").exists() else "?"
+                name = path.name if path.name == noted else "?"
                 device = (path / "device").read_text()
                 print(
                     f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard |"
                     " Variant: X"
                 )
         case "status" | "stop" | "exec" | "upload" | "download" if not (
-            machine / "noted"
-        ).exists():
+            noted == name and machine.exists()
+        ):
+            notes.unlink(missing_ok=True)
             print(f"[colab] Session '{options.session}' not found.")
             # the client's own status: 0 for these two
             sys.exit(options.command not in ("status", "stop"))
@@ -218,7 +226,8 @@ def colab(options: argparse.Namespace) -> None:
             start_machine(machine, hints, command, machine / "log")
             time.sleep(60 if FAULT == "slow to note" else 0.5)
             # the client writes the name down after the machine is there
-            (machine / "noted").touch()
+            notes.parent.mkdir(parents=True, exist_ok=True)
+            notes.write_text(name)
             print("[colab] Session READY.")
         case "stop":
             if FAULT == "unstoppable":
@@ -241,22 +250,24 @@ def colab(options: argparse.Namespace) -> None:
                 sys.exit(1)
             shutil.copyfile(machine / options.source, options.target)
         case "exec":
-            if FAULT == "no disk" and ".set_up(" in Path(options.file).read_text():
-                # so that the cell fails, and the client ends with 0
-                (machine / "content" / "dr-lib").touch()
             code = Path(options.file).read_text().replace("'/content", f"'{machine}/content")
-            if FAULT == "lost" and ".make(" in code:
-                stop_machine(machine)
-                print(
-                    f"[colab] Session '{options.session}' appears to be lost (404/401)."
-                    " Cleaning up."
-                )
-                sys.exit(1)
-            code = (
-                code.replace("far_side.make(", "far_side.lost(")
-                if FAULT == "failing cell"
-                else code
-            )
+            script = machine / "content" / "far_side.py"
+            if ".start(" in code:
+                text = script.read_text().replace("'/content", f"'{machine}/content")
+                script.write_text(text)
+                # so that the set-up fails
+                if FAULT == "no disk":
+                    (machine / "content" / "dr-lib").touch()
+            if FAULT in ("lost", "forgets") and ".look(" in code:
+                stop_machine(machine) if FAULT == "lost" else None
+                if FAULT == "lost" or not (HOME / "forgot").exists():
+                    (HOME / "forgot").touch()
+                    notes.unlink()
+                    print(
+                        f"[colab] Session '{name}' appears to be lost (404/401). Cleaning up."
+                    )
+                    sys.exit(1)
+            code = code.replace(".look(", ".lost(") if FAULT == "failing cell" else code
             execute(machine / "kernel.json", code, 0.01 if FAULT == "slow" else options.timeout)
 
 
@@ -317,6 +328,8 @@ def kaggle(options: argparse.Namespace) -> None:
                 " https://www.kaggle.com/x"
             )
         case ("datasets", "status"):
+            if not machine.exists():
+                refuse(DENIED.format("GetDatasetStatus"))
             fail_once("dataset", options.id)
             print("ready", end="")
         case ("kernels", "push"):
@@ -335,7 +348,10 @@ def kaggle(options: argparse.Namespace) -> None:
                     (Path(options.path) / path.name).write_bytes(
                         content[:-100] if FAULT == "cut rows" else content
                     )
-            Path(options.path, f"{machine.name}.log").write_text(write_log(machine))
+        case ("kernels", "logs"):
+            for name in ("log", "errors"):
+                print((machine / name).read_text(), end="", flush=True)
+            time.sleep(60 if state.read_text().strip() == "RUNNING" else 0)
         case ("kernels", "delete"):
             if FAULT == "unstoppable":
                 refuse(BROKEN.format("DeleteKernel"))
@@ -346,18 +362,6 @@ def kaggle(options: argparse.Namespace) -> None:
             if not machine.exists():
                 refuse(DENIED.format("DeleteDataset"))
             shutil.rmtree(machine)
-
-
-def write_log(machine: Path) -> str:
-    """A session's log as Kaggle gives it: an array, an object a line."""
-    written = [("stdout", machine / "log"), ("stderr", machine / "errors")]
-    lines = [
-        (name, f"{line}\n") for name, path in written for line in path.read_text().splitlines()
-    ]
-    entries = [
-        json.dumps({"stream_name": name, "time": 1.5, "data": line}) for name, line in lines
-    ]
-    return "[" + "\n,".join(entries) + "\n]"
 
 
 def push(options: argparse.Namespace) -> None:

@@ -2,36 +2,36 @@
 for is waited for.
 """
 
+import os
 import re
+import signal
 import sys
 import threading
+import time
 import tomllib
 
+import psutil
 import pytest
 
 from dr_lib.runs.remote.client import VERSIONS, RemoteError, call, check_client, find_client
 from tests.conftest import ROOT
+from tests.serving.driver import wait_until
 
 
-def test_a_ctrl_c_at_any_moment_leaves_nothing_to_wait_for(cloud, monkeypatch):
-    """The worst one: the clock of the call runs, and nothing is there yet that stops it. The
-    process has to end.
-    """
-    start = threading.Thread.start
-
-    def start_and_be_interrupted(thread: threading.Thread) -> None:
-        start(thread)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", start_and_be_interrupted)
+def test_a_ctrl_c_ends_a_call_and_leaves_nothing(cloud, monkeypatch, tmp_path):
+    """The client does not get it, and is ended; nothing is waited for."""
+    client = put_client(tmp_path / "slow", "x; echo $$ > pid; exec sleep 60")
+    monkeypatch.setattr(sys, "executable", str(client / "python"))
+    monkeypatch.setattr("dr_lib.runs.remote.client.bind_to_parent", list)
+    monkeypatch.chdir(tmp_path)
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         call("kaggle", "quota", "--csv")
-    waiting = [
-        thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)
-    ]
-    for thread in waiting:
-        thread.join(1)
-    assert not [thread for thread in waiting if thread.is_alive()]
+    assert time.monotonic() - start < 10
+    pid = int((tmp_path / "pid").read_text())
+    ended = psutil.STATUS_ZOMBIE
+    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == ended, 10)
 
 
 def put_client(folder, said: str):

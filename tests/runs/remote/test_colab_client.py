@@ -39,8 +39,8 @@ def machine(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     content = tmp_path / "content"
     content.mkdir()
-    monkeypatch.setattr("dr_lib.runs.remote.colab.UPLOADS", str(content).strip("/"))
-    monkeypatch.setattr("dr_lib.runs.remote.colab.HOME", str(content / "dr-lib"))
+    monkeypatch.setattr("dr_lib.runs.remote.colab.UPLOADS", str(content))
+    monkeypatch.setattr("dr_lib.runs.remote.client.PATIENCE_S", 30.0)
     cloud.home.mkdir()
     (tmp_path / "bin" / "colab").write_text(f"#!{clients}\n{PROGRAM.read_text()}")
     options = [

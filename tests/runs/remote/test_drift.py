@@ -3,6 +3,7 @@ passes their own checks.
 """
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from dr_lib.runs.remote.colab import DEVICES as COLAB
 from dr_lib.runs.remote.kaggle import DEVICES as KAGGLE
-from dr_lib.runs.remote.kaggle import describe_kernel
+from dr_lib.runs.remote.kaggle import describe_script
 from tests.runs.conftest import write_study
 
 KAGGLE_CODE = "kaggle.api.kaggle_api_extended"
@@ -19,6 +20,7 @@ SENTENCES = [  # that we read, and where a client says them
     ("colab_cli.common", "' not found."),
     ("colab_cli.commands.session", "' not found."),
     (KAGGLE_CODE, "Authentication required"),
+    (KAGGLE_CODE, "print(data, flush=True"),
     (KAGGLE_CODE, 'f"{message}\\n\\n{hint}"'),
     ("kaggle.cli", '"-W"'),
     (KAGGLE_CODE, "private Dataset is being created"),
@@ -39,22 +41,19 @@ def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatc
     """Every call of a session, every device and both metadata files: the real parsers and checks
     know them all, name each device as we do, and no data set or script is public."""
     path = write_study(cloud.house)
-    for on, fault in (("colab:cpu", "failing cell"), ("kaggle:t4x2", "dies")):
+    for on, fault in (("colab:cpu", "forgets"), ("kaggle:t4x2", "dies")):
         monkeypatch.setenv("STAND_IN_FAULT", fault)
-        assert cloud.run(path, on).exit_code == 1
-    words = {(call[0], *(word for word in call[1:4] if word.isalpha())) for call in cloud.calls}
-    assert {
-        ("colab", "download"),
-        ("colab", "status"),
-        ("kaggle", "kernels", "output"),
-    } <= words
+        assert cloud.run(path, on).exit_code == (fault == "dies")
+    words = {(call[0], *(word for word in call[1:5] if word.isalpha())) for call in cloud.calls}
+    asked = {("colab", "download"), ("colab", "status"), ("kaggle", "kernels", "output")}
+    assert asked | {("kaggle", "kernels", "logs")} <= words
     (tmp_path / "job").mkdir()
-    files = describe_kernel(
-        "somebody/dr-kaggle-v5e8-20261122-070106", KAGGLE["v5e8"][0], {}, ["C1-r00"], 8.5
+    script = describe_script(
+        "somebody/dr-kaggle-v5e8-1", "somebody/dr-0-data", KAGGLE["v5e8"][0]
     )
-    files["dataset-metadata.json"] = (cloud.home / "dataset-metadata.json").read_text()
-    for name, content in files.items():
-        (tmp_path / "job" / name).write_text(content)
+    (tmp_path / "job" / "kernel-metadata.json").write_text(json.dumps(script))
+    (tmp_path / "job" / "far_side.py").touch()
+    shutil.copy(cloud.home / "dataset-metadata.json", tmp_path / "job")
     about = {
         "calls": cloud.calls,
         "colab": [options for options, _ in COLAB.values()],

@@ -9,34 +9,22 @@ import pytest
 
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import write_study
-from tests.runs.remote.conftest import Cloud
+from tests.runs.remote.conftest import Cloud, put_kaggle
 from tests.runs.remote.kaggle_service import KaggleService
 
-CLIENT = """\
-#!{python}
-import os
-import sys
-
-os.environ |= {{"HOME": {home!r}, "KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "none"}}
-from kagglesdk import kaggle_env
-
-kaggle_env._env_to_endpoint[kaggle_env.KaggleEnv.PROD] = {address!r}
-from kaggle.cli import main
-
-sys.argv[0] = "kaggle"
-main()
-"""
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def service(cloud: Cloud, clients: Path, tmp_path: Path) -> KaggleService:
-    """The service, and the real client beside this Python."""
+def service(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> KaggleService:
+    """The service, and the real client beside this Python, which takes its time."""
+    monkeypatch.setattr("dr_lib.runs.remote.kaggle.LISTENED_S", 3.0)
+    for name in ("client.PATIENCE_S", "kaggle.READY_S"):
+        monkeypatch.setattr(f"dr_lib.runs.remote.{name}", 20.0)
     server = KaggleService(tmp_path / "kaggle")
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    text = CLIENT.format(python=clients, home=str(tmp_path), address=server.address)
-    (tmp_path / "bin" / "kaggle").write_text(text)
-    yield server
+    with put_kaggle(clients, tmp_path / "bin", server.address):
+        yield server
     for script in server.scripts.values():
         script.end()
     server.shutdown()
@@ -54,24 +42,24 @@ def test_a_session_loses_nothing_by_single_faults(cloud, service):
     (row,) = read_rows(study)
     assert row["status"] == "ok", result.output
     (data_set,) = service.uploaded
-    assert data_set["isPrivate"] and data_set["slug"] == f"{row['session']}-data"
+    assert data_set["isPrivate"] and data_set["slug"].endswith("-data")
     assert "the far side is ready" in (study / "logs" / f"{row['session']}.log").read_text()
     assert not any(service.faults.values())
     assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
 
 
-def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, monkeypatch):
+def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service):
     """It ends meanwhile; nothing is deleted, and the same command fetches its rows."""
-    monkeypatch.setattr("dr_lib.runs.remote.kaggle.FAILED_POLLS", 3)
     path = write_study(cloud.house, repetitions=1)
-    service.faults["GetKernelSessionStatus"] = [500] * 3
+    service.faults["GetKernelSessionStatus"] = [500] * 99
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
     assert (
         len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
     )
+    service.faults.clear()
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 0 and "1 rows of it are here now" in result.output
+    assert result.exit_code == 0 and "C1-r00: ok" in result.output
     assert not service.scripts and not service.data_sets and len(cloud.sessions) == 1
 
 

@@ -16,7 +16,7 @@ from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.serving.export.convert import FORMATS, convert, load_network
 from dr_lib.serving.export.runtimes import open_runtime
-from dr_lib.training.graders import build_grader
+from dr_lib.training.models import build_model
 from tests.serving.stand_in import ROOT, build_network, draw_crops
 
 # measured 4e-6, 3e-3, 0.06 (dynamic), 0.08 and 0.14 (ONNX) on the stand-in, whose logits are steep;
@@ -169,7 +169,7 @@ def test_another_backend_is_told_what_to_set(tmp_path):
 @pytest.mark.slow
 def test_the_papers_network_stays_within_its_ideal_size(tmp_path):
     """MobileNet's artifacts take at most 1.15 x parameters x bytes, with no allowance, and run."""
-    network = build_grader("mobilenet", 64)
+    network = build_model("mobilenet", 64, task="grades")
     crops = draw_crops(4, side=64)
     for format_name, size in (("onnx_int8", 1), ("savedmodel", 4)):  # ONNX first: never called
         artifact = tmp_path / format_name

@@ -87,6 +87,50 @@ def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_
         assert not {"grade", "referable"} & (set(row) | set(answer))
 
 
+def test_a_person_has_one_answer(served_folder, tmp_path):
+    """Refer if one eye reaches the frozen threshold; else, if one could not be graded, a person
+    grades; in the table that Excel in Brazil opens.
+    """
+    names = ("1_left.jpg", "1_right.jpg", "2_left.jpg", "2_right.jpg", "b/1_left.jpg", "x.jpg")
+    (tmp_path / "eyes" / "b").mkdir(parents=True)
+    for number, name in enumerate(names):
+        (tmp_path / "eyes" / name).write_bytes(encode(draw_photograph(number % 4)))
+    (tmp_path / "eyes" / "2_right.jpg").write_bytes(b"no picture")
+    model = read_folder(served_folder)
+    predictor = Predictor(model, 1)
+    found = {
+        name: predictor.grade(tmp_path / "eyes" / name)["probability_referable"]
+        for name in names
+        if name != "2_right.jpg"
+    }
+    threshold = (found["1_left.jpg"] + found["1_right.jpg"]) / 2
+    copy = shutil.copytree(served_folder, tmp_path / "model")
+    write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
+    out = tmp_path / "grades.csv"
+    command = ["predict", str(copy), str(tmp_path / "eyes"), "--by-patient", "--sep", ";"]
+    said = CliRunner().invoke(main, [*command, "--out", str(out)])
+    assert said.exit_code == 0, said.output
+    assert "4 patients: " in said.output and "not a medical device" in said.output
+    assert "4 pacientes: " in said.output and "não é um dispositivo médico" in said.output
+    assert out.read_bytes().startswith(b"\xef\xbb\xbffile;most_probable_grade;")
+    graded = pd.read_csv(out, sep=";", decimal=",")
+    assert len(graded) == len(names) and graded["probability_0"].dtype == float
+    table = pd.read_csv(tmp_path / "grades.patients.csv", sep=";", decimal=",")
+    table["patient"] = table["patient"].str.rpartition("eyes/")[2]
+    table = table.set_index("patient")
+    expected = {
+        "1": "refer",
+        "2": "refer" if found["2_left.jpg"] >= threshold else "grade by hand",
+        "b/1": "refer" if found["b/1_left.jpg"] >= threshold else "no referral",
+        "x.jpg": "refer" if found["x.jpg"] >= threshold else "no referral",
+    }
+    assert table["answer"].to_dict() == expected and len(set(expected.values())) > 1
+    assert table.loc["1", "probability_referable"] == pytest.approx(
+        max(found["1_left.jpg"], found["1_right.jpg"])
+    )
+    assert table["num_not_graded"].to_dict() == {"1": 0, "2": 1, "b/1": 0, "x.jpg": 0}
+
+
 def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_path):
     """Its photographs are no pictures without a grade: the same command, the disk back, grades
     them.
