@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; else this is the only one.
+    """Find the place that DR_LIB_* give, or Slurm, or a slice of TPUs; else this is the only one.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.

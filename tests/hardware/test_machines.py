@@ -15,6 +15,7 @@ STEP = {
     "SLURM_PROCID": "1",
 }
 STEP["SLURM_LOCALID"] = "0"
+POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
 
 
 @pytest.mark.parametrize(
