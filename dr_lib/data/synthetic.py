@@ -237,15 +237,19 @@ def _colour(canvas, look, rng):
     pale = look.cast * pale
     # of the light, by blood of each density
     passed = 1 - absorbed * ((1 - look.haze) / 255) * np.arange(256)[:, None]
-    disc = cv2.GaussianBlur(_draw_disc(canvas.disc, rng), (0, 0), 2.7)
+    disc = _draw_disc(canvas.disc, rng)
     red = cv2.GaussianBlur(canvas.red, (0, 0), blur)
     colours = cv2.LUT(cv2.merge([red] * 3), np.float32(retina * passed)[:, None])
 
-    at = disc > 0
-    colours[at] += clear * disc[at, None] * np.float32((pale - retina) * passed)[red[at]]
+    left, top = (canvas.disc * RADIUS + SIDE / 2 - 60).astype(int)
+    near = np.s_[top : top + 120, left : left + 120]
+    disc = cv2.GaussianBlur(disc[near], (0, 0), 2.7)[..., None] * clear
+    colours[near] += disc * np.float32((pale - retina) * passed)[red[near]]
 
     yellow = cv2.GaussianBlur(canvas.yellow, (0, 0), blur)
-    yellow = cv2.max(yellow, cv2.GaussianBlur(canvas.soft, (0, 0), 4))
+    soft = cv2.resize(canvas.soft, None, fx=0.25, fy=0.25, interpolation=cv2.INTER_AREA)
+    soft = cv2.resize(cv2.GaussianBlur(soft, (0, 0), 1), (SIDE, SIDE))
+    yellow = cv2.max(yellow, soft)
     at = yellow > 0
     colours[at] += clear * yellow[at, None] * (np.float32(pale) - colours[at])
     return colours

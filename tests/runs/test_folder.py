@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.split import split
+from dr_lib.data.prepared.folder import Prepared, parse_table, read_manifest
+from dr_lib.data.prepared.split import split, write_split
 from dr_lib.errors import DrError
 from dr_lib.runs.folder import check_data
 from dr_lib.runs.row import read_rows
@@ -30,10 +30,9 @@ def study(house, small_sample) -> Path:
 
 def correct_a_grade(data_dir: Path) -> None:
     """Give one photograph another grade, as a reader who looked again does."""
-    known = Prepared(data_dir).photographs[["image_id", "grade"]]
-    known.loc[known["grade"].idxmin(), "grade"] = 1
-    known.to_csv(data_dir.with_name("corrected.csv"), index=False)
-    split(data_dir, labels=data_dir.with_name("corrected.csv"))
+    labels = parse_table(data_dir / "labels.csv")
+    labels.loc[labels["grade"].idxmin(), "grade"] = 1
+    write_split(data_dir, read_manifest(data_dir), labels, data_dir / "split.csv")
 
 
 def test_runs_of_corrected_labels_are_refused_before_one_begins(study, house, monkeypatch):
