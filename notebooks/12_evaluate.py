@@ -418,6 +418,30 @@ if out:
     write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
 
 # %% [markdown] tags=["en"]
+# ## From photographs to patients
+#
+# A person gets one answer: referral, if one of the photographs reaches the threshold of high
+# sensitivity. `predict MODEL FOLDER --by-patient` gives it for new photographs, at the threshold
+# frozen in the model's folder; with `--private` this page lists it for the patients of the test
+# split. This is not a medical device.
+
+# %% [markdown] tags=["pt"]
+# ## Das retinografias aos pacientes
+#
+# Uma pessoa recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
+# alta sensibilidade. `predict MODEL FOLDER --by-patient` a dá para novas retinografias, com o
+# limiar congelado na pasta do modelo; com `--private` esta página a lista para os pacientes do
+# teste. Isto não é um dispositivo médico.
+
+# %% tags=["report"]
+if private and len(own):
+    people = evaluation.find_worse_eyes(model.test)
+    limit = evaluation.find_thresholds(people, own, own["point"].iloc[0])
+    people["referred"] = people["probability_referable"] >= limit
+    shown = people[["patient_id", "probability_referable", "referred"]]
+    page.table(shown, "referrals", "One answer per patient.")
+
+# %% [markdown] tags=["en"]
 # ## Appendix: files and methods
 
 # %% [markdown] tags=["pt"]
