@@ -448,17 +448,18 @@ if private and len(own):
 # ## Apêndice: arquivos e métodos
 
 # %% tags=["report"]
-import tomllib
 from datetime import UTC, datetime
 
 import pandas as pd
 
+from dr_lib.hardware.facts import read_version
 from dr_lib.processes import read_commit, shorten_commit
 
 sources = [source for evaluated in models for source in evaluated.sources]
-version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+packages = ("numpy", "scipy", "sklearn", "statsmodels")
+versions = ", ".join(f"{name} {read_version(name)}" for name in packages)
 commit = shorten_commit(read_commit(root))
-made_by = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {version}, commit {commit}"
+made_by = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {versions}"
 page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
