@@ -145,7 +145,6 @@ points = evaluation.freeze_points(
 own = points[0]
 measured = evaluation.measure_points(model, own)
 patients = evaluation.measure_points(model, own, by_patient=True)
-print("operating points measured")
 
 # %% tags=["report"]
 summary = evaluation.summarise(model)
@@ -244,7 +243,6 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = evaluation.calibrate(model)
-print("calibrated")
 figure = figures.plot_calibration(smoothed, lang)
 page.figure(figure, "calibration", "What came true against the prediction.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
@@ -276,7 +274,6 @@ if num_clipped:
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
-print("decisions weighed")
 page.figure(
     figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold."
 )

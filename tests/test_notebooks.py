@@ -552,7 +552,7 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     """
     paths = [
         write(tmp_path, draw_predictions(noise=noise), name)
-        for noise, name in ((1.0, "one"), (3.0, "two"))
+        for noise, name in ((1.0, "one"), (5.0, "two"))
     ]
     parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
     page = run_analysis(

@@ -4,6 +4,7 @@ import hashlib
 import json
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -108,7 +109,7 @@ def run_analysis(
                 None,
                 {**parameters, "out": str(written)},
                 cwd=root,
-                progress_bar=False,
+                progress_bar=sys.stderr.isatty(),
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel
             )
