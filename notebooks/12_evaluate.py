@@ -481,9 +481,10 @@ if summary.iloc[0]["auc"] < 0.5:
     sentences.append(
         say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
     )
-for row in patients.query("ungradable == 'excluded'").itertuples():
-    words = say("At {} {} of {} patients with the disease would be sent home.")
-    sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
+for row in patients.itertuples():
+    if row.ungradable == "excluded":
+        words = say("At {} {} of {} patients with the disease would be sent home.")
+        sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))

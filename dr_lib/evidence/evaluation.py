@@ -495,16 +495,14 @@ def split_subgroups(
 def hide_few(counts: pd.Series) -> pd.Series:
     """Counts of the levels of one factor as text, those below FEW as < 5.
 
-    Where they could be found by subtraction from the sum, because they are one alone or add up to
-    fewer than FEW, the next smallest counts are hidden too, as ≥ 5.
+    Where they could be found by subtraction from the sum, because they add up to fewer than FEW,
+    as one alone does, the next smallest counts are hidden too, as ≥ 5.
     """
     shown = counts.astype(str)
     ascending = counts[counts > 0].sort_values()
     num_hidden = (ascending < FEW).sum()
     shown[ascending.index[:num_hidden]] = f"< {FEW}"
-    while 0 < num_hidden < len(ascending) and (
-        num_hidden < 2 or ascending.iloc[:num_hidden].sum() < FEW
-    ):
+    while 0 < ascending.iloc[:num_hidden].sum() < FEW and num_hidden < len(ascending):
         shown[ascending.index[num_hidden]] = f"≥ {FEW}"
         num_hidden += 1
     return shown
