@@ -314,7 +314,8 @@ def show(lines: Iterator[dict]) -> pd.DataFrame:
         ]
         if "covered" in line:
             cells += ["conservative"] if line["covered"] > COVERED[1] else []
-            misses = line["covered"] < COVERED[0] or line["above"] > ABOVE
+            error = 200 * (ABOVE / 100 / line["studies"]) ** 0.5  # two standard errors
+            misses = line["covered"] < COVERED[0] - error or line["above"] > ABOVE + error
             cells += ["MISSES"] if misses else []
         if not rows:
             print(*line, sep=" | ")

@@ -65,7 +65,7 @@ def bound_changes(changes: ArrayLike, unseen: float) -> tuple[float, float]:
 
 
 def patients_for_non_inferiority(changes: ArrayLike, unseen: float, margin: float) -> int:
-    """About how many patients show with a power of 80 % that what lost nothing lost less.
+    """About how many patients show with a power of 80 % that what lost nothing lost less than that.
 
     By the lower bound of `bound_changes`, whose args these are, above -margin. The part of chance
     shrinks with the root of the number of patients, that of what was not seen with the number; the

@@ -197,18 +197,14 @@ def test_few_patients_and_perfect_scores_have_exact_bounds(copies):
 
 
 def test_an_auc_that_few_errors_lower_has_a_wide_interval():
-    """One of 20 patients with the condition lies below half of the others: AUC 0.975. The bound of
-    DeLong's plain variance on the logit scale is too high, that of 19 in 20 patients right a fair
-    one.
+    """Two of 30 patients with the condition lie below 6 of 30 others: AUC 74 / 75. The logit bound
+    of DeLong's variance alone is 0.935; that of 28 in 30 patients right, 0.779 (Clopper, Pearson).
     """
-    positive = np.repeat([1, 0], 20)
-    score = np.r_[np.full(19, 2.0), 0.5, np.arange(20) > 9]
-    value, low, high, _ = auc_interval(positive, score, range(40))
-    assert (
-        value == pytest.approx(0.975)
-        and proportion_confint(19, 20, method="beta")[0] < low < 0.88
-    )
-    assert high < 1
+    positive = np.repeat([1, 0], 30)
+    score = np.r_[np.full(28, 2.0), 0.5, 0.5, np.arange(30) > 23]
+    value, low, high, _ = auc_interval(positive, score, range(60))
+    assert value == pytest.approx(74 / 75)
+    assert proportion_confint(28, 30, method="beta")[0] < low < 0.92 and high < 1
 
 
 def test_the_same_score_in_other_units_differs_by_nothing():
