@@ -10,6 +10,7 @@ import csv
 import errno
 import json
 import os
+import sys
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -85,7 +86,9 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
         lines[0] = ""  # lines keep their numbers
     reader = csv.reader(lines, delimiter=delimiter)
     try:
-        rows = dict((reader.line_num, [cell.strip() for cell in row]) for row in reader)
+        rows = dict(
+            (reader.line_num, [sys.intern(cell.strip()) for cell in row]) for row in reader
+        )
     except csv.Error as error:
         raise ValueError(str(error)) from error
     rows = {line: row for line, row in rows.items() if any(row)}

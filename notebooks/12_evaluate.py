@@ -145,7 +145,6 @@ points = evaluation.freeze_points(
 own = points[0]
 measured = evaluation.measure_points(model, own)
 patients = evaluation.measure_points(model, own, by_patient=True)
-print("operating points measured")
 
 # %% tags=["report"]
 summary = evaluation.summarise(model)
@@ -244,7 +243,6 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = evaluation.calibrate(model)
-print("calibrated")
 figure = figures.plot_calibration(smoothed, lang)
 page.figure(figure, "calibration", "What came true against the prediction.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
@@ -276,7 +274,6 @@ if num_clipped:
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
-print("decisions weighed")
 page.figure(
     figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold."
 )
@@ -418,23 +415,48 @@ if out:
     write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
 
 # %% [markdown] tags=["en"]
+# ## From photographs to patients
+#
+# A person gets one answer: referral, if one of the photographs reaches the threshold of high
+# sensitivity. `predict MODEL FOLDER --by-patient` gives it for new photographs, at the threshold
+# frozen in the model's folder; with `--private` this page lists it for the patients of the test
+# split. This is not a medical device.
+
+# %% [markdown] tags=["pt"]
+# ## Das retinografias aos pacientes
+#
+# Uma pessoa recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
+# alta sensibilidade. `predict MODEL FOLDER --by-patient` a dá para novas retinografias, com o
+# limiar congelado na pasta do modelo; com `--private` esta página a lista para os pacientes do
+# teste. Isto não é um dispositivo médico.
+
+# %% tags=["report"]
+if private and len(own):
+    people = evaluation.find_worse_eyes(model.test)
+    limit = evaluation.find_thresholds(people, own, own["point"].iloc[0])
+    people["referred"] = people["probability_referable"] >= limit
+    shown = people[["patient_id", "probability_referable", "referred"]]
+    page.table(shown, "referrals", "One answer per patient.")
+
+# %% [markdown] tags=["en"]
 # ## Appendix: files and methods
 
 # %% [markdown] tags=["pt"]
 # ## Apêndice: arquivos e métodos
 
 # %% tags=["report"]
-import tomllib
 from datetime import UTC, datetime
 
 import pandas as pd
 
+from dr_lib.hardware.facts import read_version
 from dr_lib.processes import read_commit, shorten_commit
 
 sources = [source for evaluated in models for source in evaluated.sources]
-version = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+packages = ("numpy", "scipy", "sklearn", "statsmodels")
+versions = ", ".join(f"{name} {read_version(name)}" for name in packages)
 commit = shorten_commit(read_commit(root))
-made_by = f"{datetime.now(UTC):%Y-%m-%d}, dr_lib {version}, commit {commit}"
+made_by = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {versions}"
 page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
@@ -459,9 +481,10 @@ if summary.iloc[0]["auc"] < 0.5:
     sentences.append(
         say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
     )
-for row in patients.query("ungradable == 'excluded'").itertuples():
-    words = say("At {} {} of {} patients with the disease would be sent home.")
-    sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
+for row in patients.itertuples():
+    if row.ungradable == "excluded":
+        words = say("At {} {} of {} patients with the disease would be sent home.")
+        sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))

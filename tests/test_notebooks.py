@@ -528,7 +528,7 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     """
     paths = [
         write(tmp_path, draw_predictions(noise=noise), name)
-        for noise, name in ((1.0, "one"), (3.0, "two"))
+        for noise, name in ((1.0, "one"), (5.0, "two"))
     ]
     parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
     page = run_analysis(
@@ -545,10 +545,11 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
         "two",
         "one",
     ) and difference["delta_auc_high"][0] < 0
-    items = pd.read_csv(tmp_path / "out" / "checklist.csv").query("guideline == 'STARD'")
-    flow = items.set_index("item").loc["19"]
+    items = pd.read_csv(tmp_path / "out" / "checklist.csv").query("guideline == 'STARD-AI'")
+    flow = items.set_index("item").loc["24"]
     assert flow["status"] == "filled by this run"
-    assert flow["text"] == "240 photographs offered, 96 evaluated"
+    said = "120 patients offered, 240 photographs; 48 evaluated, 96 photographs"
+    assert flow["text"] == said
     card = (tmp_path / "out" / "MODEL_CARD.md").read_text(encoding="utf-8")
     assert card.startswith("# Model card: one") and "*author must fill*" in card
     tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")

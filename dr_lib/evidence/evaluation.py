@@ -407,27 +407,34 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     """
     y, p, patient = _unpack(predictions.test)
     odds = THRESHOLDS / (1 - THRESHOLDS)
-    value = np.where(y[:, None], 1, -odds)
-    benefit = score_shares((p[:, None] >= THRESHOLDS) * value)
-    recalibrated = recalibrate(predictions)
-    if recalibrated is not None:
-        recalibrated = ((recalibrated[:, None] >= THRESHOLDS) * value).mean(axis=0)
-    referable = score_shares(y)
+    whose = np.unique(patient, return_inverse=True)[1]
+    counts = np.bincount(whose)
 
-    def everybody(weights: np.ndarray) -> np.ndarray:
-        return np.multiply.outer(referable(weights), 1 + odds) - odds
+    def weigh(probability: np.ndarray) -> Score:
+        """The net benefit as a function of the weights of patients."""
+        values = [
+            np.bincount(whose, (probability >= threshold) * np.where(y, 1, -at))
+            for threshold, at in zip(THRESHOLDS, odds, strict=True)
+        ]
+        by_patient = np.column_stack(values)
+        return lambda weights: ((weights @ by_patient).T / (weights @ counts)).T
+
+    benefit = weigh(p)
+    recalibrated = recalibrate(predictions)
+    everybody = weigh(np.ones(len(p)))
 
     def gain(weights: np.ndarray) -> np.ndarray:
         return benefit(weights) - np.maximum(everybody(weights), 0)
 
-    once = np.ones(len(y))
+    once = np.ones(len(counts))
     curve = {
         "threshold": THRESHOLDS,
         "net_benefit": benefit(once),
-        "recalibrated": recalibrated,
+        "recalibrated": None if recalibrated is None else weigh(recalibrated)(once),
         "refer_all": everybody(once),
     }
-    return pd.DataFrame(curve | bootstrap_patients(gain, patient).columns("gain"))
+    gained = bootstrap_patients(gain, np.arange(len(counts)))
+    return pd.DataFrame(curve | gained.columns("gain"))
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
@@ -488,16 +495,14 @@ def split_subgroups(
 def hide_few(counts: pd.Series) -> pd.Series:
     """Counts of the levels of one factor as text, those below FEW as < 5.
 
-    Where they could be found by subtraction from the sum, because they are one alone or add up to
-    fewer than FEW, the next smallest counts are hidden too, as ≥ 5.
+    Where they could be found by subtraction from the sum, because they add up to fewer than FEW,
+    as one alone does, the next smallest counts are hidden too, as ≥ 5.
     """
     shown = counts.astype(str)
     ascending = counts[counts > 0].sort_values()
     num_hidden = (ascending < FEW).sum()
     shown[ascending.index[:num_hidden]] = f"< {FEW}"
-    while 0 < num_hidden < len(ascending) and (
-        num_hidden < 2 or ascending.iloc[:num_hidden].sum() < FEW
-    ):
+    while 0 < ascending.iloc[:num_hidden].sum() < FEW and num_hidden < len(ascending):
         shown[ascending.index[num_hidden]] = f"≥ {FEW}"
         num_hidden += 1
     return shown

@@ -128,7 +128,8 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
         for name, sign, colour in (("num_referable", 1, LINES[1]), ("num_others", -1, OURS)):
             below.bar(x, sign * table[name], 1 / len(x), color=colour)
         # a few photographs are seen beside many
-        below.set_yscale("symlog", linthresh=10)
+        most = table[["num_referable", "num_others"]].max(axis=None)
+        below.set_yscale("symlog", linthresh=max(10, most / 10))
         below.set(xlabel=say("predicted probability"), ylabel=say("photographs"), yticks=[0])
         use_commas(ax, lang)
         use_commas(below, lang, "x")

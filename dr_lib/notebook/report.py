@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -102,7 +103,7 @@ def run_analysis(
                 None,
                 {**parameters, "out": str(written)},
                 cwd=root,
-                progress_bar=False,
+                progress_bar=sys.stderr.isatty(),
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel
             )

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from dr_lib.statistics.intervals import Interval
 
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
-NUM_WEIGHTS = 2_000_000  # in memory at once
+NUM_WEIGHTS = 1_000_000  # in memory at once
 MAX_DRAWS = 2000
 MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose bounds are near
 # (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it

@@ -28,7 +28,7 @@ ENCODINGS = {
     ",": "utf-8",
     ";": "utf-8-sig",
 }  # Excel takes UTF-8 without a mark for something else
-ANSWERS = ("no referral", "grade by hand", "refer")  # the later one goes before
+ANSWERS = ("refer", "grade by hand", "no referral")  # the first that is true of a person
 
 
 def grade_files(
@@ -100,25 +100,20 @@ def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
     decimal = "," if sep == ";" else "."
     table = pd.read_csv(grades, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
     names = read_names(table["file"])["patient"]
-    folders = table["file"].map(os.path.dirname)
-    answers = table["referable_at_threshold"].map({True: 2, False: 0, "True": 2, "False": 0})
-    patients = (
-        table.assign(
-            patient=(folders + "/" + names).where(names != "", table["file"]),
-            answer=answers.fillna(1).astype(int),
-            is_not_graded=answers.isna(),
-        )
-        .groupby("patient", sort=False)
-        .agg(
-            num_photographs=("file", "size"),
-            num_not_graded=("is_not_graded", "sum"),
-            probability_referable=("probability_referable", "max"),
-            threshold=("threshold", "max"),
-            answer=("answer", "max"),
-        )
-        .reset_index()
+    people = table["file"].map(os.path.dirname) + "/" + names
+    photographs = table.groupby(people.where(names != "", table["file"]), sort=False)
+    patients = photographs[["probability_referable", "threshold"]].max()
+    patients.insert(0, "num_photographs", photographs.size())
+    patients.insert(1, "num_not_graded", photographs.size() - photographs["threshold"].count())
+    patients["answer"] = np.select(
+        [
+            patients["probability_referable"] >= patients["threshold"],
+            patients["num_not_graded"] > 0,
+        ],
+        ANSWERS[:2],
+        ANSWERS[2],
     )
-    patients["answer"] = patients["answer"].map(dict(enumerate(ANSWERS)))
+    patients = patients.rename_axis("patient").reset_index()
     path = grades.with_name(f"{grades.stem}.patients.csv")
     patients.to_csv(path, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
     return patients
