@@ -1,4 +1,4 @@
-"""What faults of Kaggle cost: python tests/bench_remote.py [NUMBER].
+"""What faults of Kaggle cost: python tests/bench_remote.py [NUMBER [SEED]].
 
 Sessions by Kaggle's own client against a service on this machine, each with one random fault of one
 request, once or lasting; then the same command is called without faults until it has nothing to do.
@@ -114,13 +114,13 @@ def try_fault(request: str, faults: list, house: Path, service: KaggleService) -
 
 def main() -> None:
     """Print the table."""
-    number = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    number, seed = map(int, (sys.argv[1:] + ["100", str(SEED)][len(sys.argv) - 1 :]))
     client.PATIENCE_S = kaggle.READY_S = 3.0
     client.PAUSE_S = kaggle.POLL_S = 0.1
     client.LIMIT_S = 4.0
     kaggle.LISTENED_S = 0.4
     session.HURRY_S = 1.0
-    rng = random.Random(SEED)
+    rng = random.Random(seed)
     rows: dict[tuple, list[dict]] = defaultdict(list)
     start = time.monotonic()
     clients = make_clients()
@@ -155,7 +155,7 @@ def main() -> None:
                 print(request, fault, times, found, file=sys.stderr, flush=True)
             service.shutdown()
             service.server_close()
-    print(f"{number} faults, seed {SEED}, {time.monotonic() - start:.0f} s")
+    print(f"{number} faults, seed {seed}, {time.monotonic() - start:.0f} s")
     print("request, fault, times: n, struck, lost, again, untold, left, trace: said")
     for about, found in sorted(rows.items(), key=str):
         counts = [

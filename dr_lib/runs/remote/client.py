@@ -148,7 +148,7 @@ def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None)
             outputs += error.outputs or [fault]
         if time.monotonic() - start >= patience_s:
             silence = f"no answer for {patience_s / 60:.0f} min ({fault})"
-            raise RemoteError(f"{silence}: the same command goes on", *outputs)
+            raise RemoteError(silence, *outputs)
         if len(outputs) == 1:
             say(f"{fault}: trying again")
         time.sleep(PAUSE_S)

@@ -22,6 +22,7 @@ from typing import Any
 BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
+SHOW_S = 10.0  # until what was printed is shown
 LEAST_HOURS = 1 / 60  # in less no run is begun
 # in what is brought back: the exit status of the runner, and the files left out
 ENDED = "ended.json"
@@ -38,13 +39,14 @@ def start(folder: str) -> None:
 
 
 def look(folder: str, shown: int, wait_s: float) -> None:
-    """Wait for more lines than were shown, print them, and say how it is."""
-    until = time.monotonic() + wait_s
+    """Wait for more lines than were shown, print them, and say how it is: a run's end at once."""
+    start = time.monotonic()
     while True:
         status = Path(folder, "status")
         ended = status.read_text().strip() if status.exists() else ""
         lines = Path(folder, "log").read_text(errors="replace").splitlines()[shown:]
-        if ended or lines or time.monotonic() > until:
+        waited_s = time.monotonic() - start
+        if ended or HAS_ENDED in "".join(lines) or waited_s > (SHOW_S if lines else wait_s):
             break
         time.sleep(WATCHED_S)
     word = {"": "running", "0": "complete"}.get(ended, "error")

@@ -47,6 +47,7 @@ DEVICES = {
     "v5e8": ("TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
     "cpu": ("", r"^(?!.*-\dx-).*-cpus-"),
 }
+PUSHED = "successfully pushed"
 RUNS_ON = (
     "a Kaggle session cannot be stopped from outside: it ends by itself after at most {:.1f} h"
 )
@@ -71,7 +72,8 @@ class Kaggle:
     def __init__(self, device: str, say: Say):
         """Take a device of DEVICES, and a way to say what goes on."""
         (self._accelerator, self.pattern), self.asked, self._say = DEVICES[device], device, say
-        self._is_sent = False
+        self._is_sent = self._is_pushed = False
+        self._is_running = False  # by the last answer
         self._tries = 0  # to delete
 
     @cached_property
@@ -145,31 +147,44 @@ class Kaggle:
             options += ["--accelerator", self._accelerator] if self._accelerator else []
             # a client killed meanwhile may have pushed what a deletion then does not find
             with undisturbed():
-                told = call("kaggle", "kernels", "push", *options)
-        if "successfully pushed" not in told or "not valid dataset sources" in told:
+                told = insist(partial(self._push, record, options), self._say)
+        if PUSHED not in told or "not valid dataset sources" in told:
             raise OverError(f"Kaggle refused the session: {find_sentence(told)}")
         when = f"in {record.hours:.1f} h at the latest"
         self._say(f"https://www.kaggle.com/code/{name}: its rows come at its end, {when}")
 
+    def _push(self, record: Record, options: list[str]) -> str:
+        """Push a script, unless a try that failed has done it: a second would run beside it."""
+        if self._is_pushed:
+            try:
+                self._read_status(record)
+                return PUSHED
+            except RemoteError as error:
+                if not error.is_missing():
+                    raise
+        self._is_pushed = True
+        return call("kaggle", "kernels", "push", *options)
+
     def is_running(self, record: Record) -> bool:
         """Whether a session has not ended."""
-        return self._read_status(record)[0] in UNDER_WAY
+        self._read_status(record)
+        return self._is_running
 
     def look(self, record: Record, shown: int) -> Look:
         """How a session is, and what it has printed since so many lines, after a while."""
         status, why = self._read_status(record)
-        is_running = status in UNDER_WAY
         name = f"{self._owner}/{record.session}"
-        limit_s = LISTENED_S if is_running else None
+        limit_s = LISTENED_S if self._is_running else None
         try:
             log = call("kaggle", "kernels", "logs", "-f", name, limit_s=limit_s)
         except RemoteError as error:
-            if not is_running:
-                raise
+            # the client follows a session that runs until it is ended
             log = "".join(error.outputs) if "did not end" in str(error) else ""
-        if is_running:
+            if not self._is_running:
+                self._say(f"the session's log could not be read ({error})")
+        if self._is_running:
             time.sleep(POLL_S)
-        return Look(RUNNING if is_running else status, log.splitlines()[shown:], why)
+        return Look(RUNNING if self._is_running else status, log.splitlines()[shown:], why)
 
     def _read_status(self, record: Record) -> tuple[str, str]:
         """How a session is, in Kaggle's word, and the message of one that failed."""
@@ -177,6 +192,7 @@ class Kaggle:
         status = re.search(r'has status "(?:\w+\.)?(\w+)"', told)
         if not status:
             raise RemoteError(f"kaggle does not say how {record.session} is", told)
+        self._is_running = status[1].lower() in UNDER_WAY
         message = re.search(r'Failure message: "(.*)"', told)
         return status[1].lower(), message[1] if message else ""
 
@@ -206,7 +222,7 @@ class Kaggle:
         if errors:
             self.read_quota()
         hours = record.hours + SET_UP_S / 3600
-        runs_on = f": {RUNS_ON.format(hours)}" if record.state == "running" else ""
+        runs_on = f": {RUNS_ON.format(hours)}" if self._is_running else ""
         return f"is deleted{runs_on}"
 
     def _name_data(self, sha256: str) -> str:

@@ -113,10 +113,9 @@ def run_on_service(
         pack = pack_up(Path(path), study, root, upload)
         where = f"to {service.name}, for {len(plan.left)} runs on {service.asked}"
         becomes = service.describe(pack, quota, plan.hours)
-        confirm(f"{pack.describe()}; no table of prices\n{where}\n{becomes}")
-        for session in kept:
-            session.close(keep=pack.hash())
-
+        confirm(
+            f"{pack.describe()}; of your prices none but this machine's\n{where}\n{becomes}"
+        )
         now = datetime.now(UTC)
         name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         record = Record(
@@ -142,6 +141,8 @@ def run_on_service(
         session = Session(service, folder, record, say)
         session.reach("asked")
         say(f"{name} begins")
+        for old in kept:
+            old.close(keep=record.pack)
         with (
             nullcontext() if service.goes_on_alone else handle_ends(signal.default_int_handler)
         ):
@@ -390,6 +391,8 @@ class Session:
             write_text(self.folder / "logs" / f"{record.session}.log", "\n".join(log))
             if status != RUNNING or not service.goes_on_alone:
                 ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
+                if status == "complete" and not log:  # it could not be read
+                    ended = set(record.runs[:1])
                 new = [run for run in record.runs if run in ended and run not in record.made]
                 insist(partial(self._fetch, new, status, failures), self._say)
         if status != "complete":

@@ -32,11 +32,22 @@ def service(cloud: Cloud, clients: Path, tmp_path: Path, monkeypatch) -> KaggleS
 
 
 def test_a_session_loses_nothing_by_single_faults(cloud, service):
-    """Whatever a poll is answered, rows and log come; then script and data set, both private,
-    are deleted.
+    """Whatever goes wrong once at each step, rows and log come of one session; then script and data
+    set, both private, are deleted.
     """
-    service.faults["GetDatasetStatus"] = [503, 403]
-    service.faults["GetKernelSessionStatus"] = [0, 401, 403, 404, 500]
+    service.faults = {
+        "GetDatasetStatus": [503, 403],
+        "StartBlobUpload": [503],
+        "PUT": ["cut"],
+        "CreateDataset": [429],
+        "SaveKernel": [500],
+        "GetKernelSessionStatus": [404, 401, 403, "cut", 500],  # the first is of the push
+        "logs": ["cut"],
+        "ListKernelSessionOutput": [503],
+        "GET": ["short"],
+        "DeleteKernel": [500],
+        "DeleteDataset": [403],
+    }
     study = cloud.house / "papermill_runs" / "trial"
     result = cloud.run(write_study(cloud.house, repetitions=1), "kaggle:t4x2")
     (row,) = read_rows(study)
@@ -53,7 +64,7 @@ def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service):
     path = write_study(cloud.house, repetitions=1)
     service.faults["GetKernelSessionStatus"] = [500] * 99
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
+    assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
     assert (
         len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
     )

@@ -224,6 +224,34 @@ def test_single_faults_of_a_service_lose_nothing(cloud, monkeypatch, on, fault):
 
 
 @pytest.mark.slow
+def test_what_is_there_already_is_not_sent_again(cloud, monkeypatch):
+    """A session that ends with runs left keeps its upload, and says so; the next has it, and
+    deletes it at its end.
+    """
+    path = write_study(cloud.house)
+    monkeypatch.setenv("STAND_IN_FAULT", "half")
+    result = cloud.run(path, "kaggle:cpu")
+    assert (
+        result.exit_code == 0 and "keeps what was uploaded, for the next call" in result.output
+    )
+    assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] == "fetched"
+    monkeypatch.delenv("STAND_IN_FAULT")
+    assert cloud.run(path, "kaggle:cpu").exit_code == 0
+    assert len([call for call in cloud.calls if "create" in call]) == 1
+    assert not cloud.list_left() and len(read_rows(path.with_suffix(""))) == 2
+    assert [record["state"] for record in cloud.sessions] == ["closed", "closed"]
+
+
+@pytest.mark.slow
+def test_a_machine_that_the_client_forgot_is_found_again(cloud, monkeypatch):
+    """The account has it still: the client is given back what it knew, and the row comes."""
+    monkeypatch.setenv("STAND_IN_FAULT", "forgets")
+    result = cloud.run(write_study(cloud.house, repetitions=1), "colab:cpu")
+    assert "appears to be lost" in result.output and "C1-r00: ok" in result.output
+    assert not cloud.list_left() and len(cloud.sessions) == 1
+
+
+@pytest.mark.slow
 def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     """Kaggle's errors last longer than the client asks: nothing is deleted, and the same command
     fetches the rows.
@@ -231,7 +259,7 @@ def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     path = write_study(cloud.house, repetitions=1)
     monkeypatch.setenv("STAND_IN_FAULT", "status always")
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 1 and result.output.endswith(": the same command goes on\n")
+    assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
     assert "no answer for 0 min (kaggle kernels status failed: 503 " in result.output
     assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] != "closed"
     monkeypatch.delenv("STAND_IN_FAULT")
@@ -304,6 +332,22 @@ def test_a_session_is_gone_only_where_all_else_is_answered(
     assert client.deleted == [("datasets", "somebody/dr-ab-data")] * is_gone
     assert read_records(tmp_path) == [left.record] * is_gone
     assert left.record.state == ("closed" if is_gone else "running")
+
+
+def test_rows_that_did_not_come_are_not_given_up(tmp_path, monkeypatch):
+    """A log that is denied makes no session gone: it is complete, and stays open until its rows are
+    here.
+    """
+    left, client = open_session(
+        monkeypatch,
+        tmp_path,
+        kernels_status='has status "COMPLETE"',
+        kernels_logs="403 Client Error: Forbidden",
+        kernels_output="",
+    )
+    with pytest.raises(RemoteError, match="Kaggle gave nothing of C1-r00"):
+        left.make()
+    assert left.record.state == "running" and not client.deleted
 
 
 FORBIDDEN = "403 Client Error: Forbidden"
