@@ -48,7 +48,7 @@ for run in {runs!r}:
     shutil.copy(f"{made}/{{run}}.zip", '/kaggle/working')
     print(f"{{run}} ended with 0", flush=True)
 """
-TOLD = re.compile("stays open|keeps what was uploaded|is not closed|ends by itself")
+TOLD = re.compile("stays open|keeps what was uploaded|is not closed")
 
 
 def write_results(house: Path, path: Path) -> None:

@@ -44,21 +44,19 @@ Say = Callable[[str], object]
 class RemoteError(DrError):
     """A service, or its client, did not do what was asked; the message says what, in one sentence.
 
-    `outputs` are what the client printed, of each call.
+    `outputs` are what the client printed, of each call; `is_over` says that nothing more can come
+    of the session.
     """
 
-    def __init__(self, sentence: str, *outputs: str):
+    def __init__(self, sentence: str, *outputs: str, is_over: bool = False):
         """Take the sentence, and what it was taken from."""
         super().__init__(sentence)
         self.outputs = outputs
+        self.is_over = is_over
 
     def is_missing(self) -> bool:
         """Whether each answer was that there is no such thing."""
         return bool(self.outputs) and all(map(MISSING.search, self.outputs))
-
-
-class OverError(RemoteError):
-    """Nothing more can come of the session."""
 
 
 class Quota(NamedTuple):
@@ -132,8 +130,8 @@ def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None)
     """Ask a service again while it fails, for a quarter of an hour or as long as is said.
 
     Raises:
-        OverError: it was raised, and is believed at once.
-        RemoteError: it failed for so long; with all that was printed.
+        RemoteError: it failed for so long, with all that was printed; one that is over is believed
+            at once.
     """
     patience_s = PATIENCE_S if patience_s is None else patience_s
     start = time.monotonic()
@@ -141,9 +139,9 @@ def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None)
     while True:
         try:
             return ask()
-        except OverError:
-            raise
         except RemoteError as error:
+            if error.is_over:
+                raise
             fault = str(error).partition(". ")[0]  # advice follows
             outputs += error.outputs or [fault]
         if time.monotonic() - start >= patience_s:

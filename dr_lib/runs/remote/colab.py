@@ -19,7 +19,6 @@ from pathlib import Path
 from dr_lib.runs.remote import far_side
 from dr_lib.runs.remote.client import (
     Look,
-    OverError,
     Quota,
     RemoteError,
     Say,
@@ -107,7 +106,7 @@ class Colab:
         given = devices.get(record.session, self.asked)
         if given.lower() != self.asked.lower():
             fault = f"Colab gave {given} where {self.asked} was asked for"
-            raise OverError(f"{fault}; nothing was run on it")
+            raise RemoteError(f"{fault}; nothing was run on it", is_over=True)
         for path in pack.parts:
             insist(partial(self._send, record, path), self._say)
 
@@ -151,7 +150,9 @@ class Colab:
         notes = find_notes(record)
         machines = {machine for name, machine, _ in self._list_machines(record) if name == "?"}
         if machines <= set(record.others):
-            raise OverError("Colab took the machine away; the rows that were fetched are here")
+            raise RemoteError(
+                "Colab took the machine away; the rows that were fetched are here", is_over=True
+            )
         shutil.copy(f"{notes}.kept", notes)
 
     def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:

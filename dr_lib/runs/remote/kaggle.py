@@ -21,7 +21,6 @@ from dr_lib.runs.remote import far_side
 from dr_lib.runs.remote.client import (
     RUNNING,
     Look,
-    OverError,
     Quota,
     RemoteError,
     Say,
@@ -130,11 +129,11 @@ class Kaggle:
             status = find_sentence(call("kaggle", "datasets", "create", "-p", str(folder)))
             self._is_sent = "private Dataset is being created" in status
             if not self._is_sent:
-                raise OverError(f"Kaggle made no data set: {status}") from error
+                raise RemoteError(f"Kaggle made no data set: {status}", is_over=True) from error
         if status != "ready":
             is_over = status in ("failed", "deleted")
             fault = f"the data set is not ready: {status}"
-            raise OverError(fault) if is_over else RemoteError(fault)
+            raise RemoteError(fault, is_over=is_over)
 
     def start(self, record: Record, script: str) -> None:
         """Push a script that makes the runs."""
@@ -149,7 +148,9 @@ class Kaggle:
             with undisturbed():
                 told = insist(partial(self._push, record, options), self._say)
         if PUSHED not in told or "not valid dataset sources" in told:
-            raise OverError(f"Kaggle refused the session: {find_sentence(told)}")
+            raise RemoteError(
+                f"Kaggle refused the session: {find_sentence(told)}", is_over=True
+            )
         when = f"in {record.hours:.1f} h at the latest"
         self._say(f"https://www.kaggle.com/code/{name}: its rows come at its end, {when}")
 

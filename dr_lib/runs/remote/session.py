@@ -32,7 +32,6 @@ from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import (
     RUNNING,
     Look,
-    OverError,
     Quota,
     RemoteError,
     Say,
@@ -298,7 +297,7 @@ class Session:
         record = self.record
         is_interrupted = isinstance(error, KeyboardInterrupt)
         may_hold_rows = record.state == "running" and self.service.goes_on_alone
-        if isinstance(error, OverError) or (is_interrupted and may_hold_rows):
+        if getattr(error, "is_over", False) or (is_interrupted and may_hold_rows):
             may_hold_rows = is_interrupted and not self.service.is_running(record)
         if may_hold_rows:
             where = f"stays open on {self.service.name}"
@@ -400,7 +399,7 @@ class Session:
             why = "; ".join([*filter(None, [why]), *raised[-1:]]) or "it does not say why"
             fault = f"{record.session} ended as {status} on {service.name}"
             if not record.made:
-                raise OverError(f"{fault} and left no row: {why[:300]}")
+                raise RemoteError(f"{fault} and left no row: {why[:300]}", is_over=True)
             self._say(f"{fault}: {why[:300]}")
         if len(record.made) < len(record.runs):
             hours = (time.time() - record.begun) / 3600
@@ -411,7 +410,7 @@ class Session:
         """How the far side is, and what it printed since so many lines.
 
         Raises:
-            OverError: the service knows this account, and no such session, for long.
+            RemoteError: the service knows this account, and no such session, for long.
         """
         try:
             return insist(partial(self.service.look, self.record, shown), self._say)
@@ -421,13 +420,13 @@ class Session:
             self.service.read_quota()
             self.reach("gone")
             fault = f"{self.record.session} is gone from {self.service.name}"
-            raise OverError(f"{fault}, and left nothing") from error
+            raise RemoteError(f"{fault}, and left nothing", is_over=True) from error
 
     def _fetch(self, ended: list[str], status: str, failures: list[str]) -> None:
         """Take in what the runs that have ended left.
 
         Raises:
-            OverError: a row is of another device than the one that was asked for.
+            RemoteError: a row is of another device than the one that was asked for.
             RemoteError: something is missing, or broken.
         """
         with tempfile.TemporaryDirectory() as folder:
@@ -482,5 +481,5 @@ class Session:
         if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
             device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
             fault = f"{service.name} gave {device} where {service.asked} was asked for"
-            raise OverError(f"{fault}: {run} is kept")
+            raise RemoteError(f"{fault}: {run} is kept", is_over=True)
         return f"{row['run_id']}: {row['error']}" if row["status"] == "failed" else ""

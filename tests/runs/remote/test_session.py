@@ -20,7 +20,7 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.split import split
 from dr_lib.runs.remote import colab, far_side, kaggle, session
-from dr_lib.runs.remote.client import OverError, RemoteError
+from dr_lib.runs.remote.client import RemoteError
 from dr_lib.runs.remote.record import Record, read_records
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, write_study
@@ -328,7 +328,7 @@ def test_a_session_is_gone_only_where_all_else_is_answered(
     )
     with pytest.raises(RemoteError) as raised:
         left.make()
-    assert isinstance(raised.value, OverError) == is_gone
+    assert raised.value.is_over == is_gone
     assert client.deleted == [("datasets", "somebody/dr-ab-data")] * is_gone
     assert read_records(tmp_path) == [left.record] * is_gone
     assert left.record.state == ("closed" if is_gone else "running")
@@ -413,7 +413,9 @@ def test_the_reason_is_found_in_the_log(tmp_path, monkeypatch, capsys, log, erro
         kernels_logs="\n".join(log),
         kernels_output="",
     )
-    with pytest.raises(OverError, match=f"ended as error on Kaggle and left no row: {error}$"):
+    with pytest.raises(
+        RemoteError, match=f"ended as error on Kaggle and left no row: {error}$"
+    ):
         left.make()
     assert (tmp_path / "logs" / "dr-x.log").read_text().splitlines() == log
     assert len(capsys.readouterr().out.splitlines()) < 30
