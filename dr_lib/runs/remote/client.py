@@ -145,8 +145,7 @@ def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None)
             fault = str(error).partition(". ")[0]  # advice follows
             outputs += error.outputs or [fault]
         if time.monotonic() - start >= patience_s:
-            silence = f"no answer for {patience_s / 60:.0f} min ({fault})"
-            raise RemoteError(silence, *outputs)
+            raise RemoteError(f"{patience_s / 60:.0f} min of tries: {fault}", *outputs)
         if len(outputs) == 1:
             say(f"{fault}: trying again")
         time.sleep(PAUSE_S)

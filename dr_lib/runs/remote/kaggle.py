@@ -39,7 +39,7 @@ SET_UP_S = 1200  # of the session, beside the runs' hours
 POLL_S = 20.0
 LISTENED_S = 10.0  # to what a session prints
 READY_S = 3600.0  # until an upload can be attached
-DELETIONS = 3  # that find nothing, until nothing is there
+DELETIONS = 3  # that are refused, until what has no status was never there
 # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
 DEVICES = {
     "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
@@ -206,25 +206,49 @@ class Kaggle:
     def close(self, record: Record, keep: str) -> str:
         """Delete the script, and the data set unless a next session has it, and say what runs on.
 
-        What several tries do not find is gone, if this account is still known.
+        Raises:
+            RemoteError: something stays, or may stay; with the command that deletes it.
         """
         left = [("kernels", f"{self._owner}/{record.session}")] * (record.state != "gone")
         left += [("datasets", self._name_data(record.pack))] * (record.pack != keep)
-        errors = []
+        self._tries += 1
+        faults = []
         for kind, name in left:
             try:
-                call("kaggle", kind, "delete", name, "--yes")
+                self._delete(kind, name)
             except RemoteError as error:
-                errors.append(error)
-        self._tries += 1
-        lasting = [error for error in errors if not error.is_missing()]
-        if lasting or (errors and self._tries < DELETIONS):
-            raise (lasting or errors)[0]
-        if errors:
-            self.read_quota()
+                command = f"kaggle {kind} delete {name}"
+                faults.append(f"{error}; what stays on Kaggle is deleted by {command}")
+        if faults:
+            raise RemoteError("; ".join(faults))
         hours = record.hours + SET_UP_S / 3600
         runs_on = f": {RUNS_ON.format(hours)}" if self._is_running else ""
         return f"is deleted{runs_on}"
+
+    def _delete(self, kind: str, name: str) -> None:
+        """Delete a script or a data set, and see that it is gone: no answer to a deletion says so.
+
+        Several refusals in a row are those of what was never there.
+        """
+        refusal = None
+        try:
+            call("kaggle", kind, "delete", name, "--yes")
+        except RemoteError as error:
+            refusal = error
+        if self._is_there(kind, name) or (refusal and self._tries < DELETIONS):
+            raise refusal or RemoteError(f"{name} is there after its deletion")
+
+    def _is_there(self, kind: str, name: str) -> bool:
+        """Whether a script or a data set has a status or, as that may be denied for other reasons,
+        is in the list of the account's own.
+        """
+        try:
+            return find_sentence(call("kaggle", kind, "status", name)) != "deleted"
+        except RemoteError as error:
+            if not error.is_missing():
+                raise
+        _, slug = name.split("/")
+        return slug in call("kaggle", kind, "list", "--mine", "--csv", "--search", slug)
 
     def _name_data(self, sha256: str) -> str:
         """Name a data set by what is in it, and otherwise than scripts: Kaggle may refuse a name

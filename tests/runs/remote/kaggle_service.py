@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -59,6 +60,11 @@ class Script:
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
+
+
+def list_refs(slugs: Iterable[str], searched: str) -> list[dict[str, str]]:
+    """The account's own, by a text in their names."""
+    return [{"ref": f"somebody/{slug}"} for slug in slugs if searched in slug]
 
 
 class KaggleService(ThreadingHTTPServer):
@@ -130,6 +136,10 @@ class KaggleService(ThreadingHTTPServer):
                 base = f"{self.address}/{script.folder.name}"
                 files = [{"fileName": name, "url": f"{base}/{name}"} for name in names]
                 return {"files": files, "log": script.read_log()}
+            case "ListDatasets":
+                return {"datasets": list_refs(self.data_sets, request["search"])}
+            case "ListKernels":
+                return {"kernels": list_refs(self.scripts, request["search"])}
             case "DeleteKernel" if script:
                 slug = request["kernelSlug"]
                 self.scripts.pop(slug).end()

@@ -116,6 +116,10 @@ def build_kaggle() -> argparse.ArgumentParser:
     status = kernels.add_parser("status")
     for command in (output, logs, status, datasets.add_parser("status")):
         command.add_argument("id")
+    for command in (kernels.add_parser("list"), datasets.add_parser("list")):
+        for option in ("--mine", "--csv"):
+            command.add_argument(option, action="store_true", required=True)
+        command.add_argument("--search", required=True)
     for command in (kernels.add_parser("delete"), datasets.add_parser("delete")):
         command.add_argument("id")
         command.add_argument("--yes", action="store_true", required=True)
@@ -163,17 +167,24 @@ def start_machine(
 
 
 def stop_machine(folder: Path) -> None:
-    """End all of a machine and forget it."""
-    with suppress(OSError, ValueError):
-        os.killpg(int((folder / "pid").read_text()), signal.SIGKILL)
+    """End all of a machine, what it starts meanwhile too, and forget it in one step."""
     import psutil
 
-    for process in psutil.process_iter():  # the far side is in a group of its own
-        with suppress(psutil.Error):
-            if folder in (cwd := Path(process.cwd()), *cwd.parents):
-                process.kill()
-    while folder.exists():  # what ends with the group may leave a last file
-        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError, ValueError):
+        os.killpg(int((folder / "pid").read_text()), signal.SIGKILL)
+    is_at_work = True
+    while is_at_work:
+        ended = []
+        for process in psutil.process_iter():  # the far side is in a group of its own
+            with suppress(psutil.Error):
+                if folder in (cwd := Path(process.cwd()), *cwd.parents):
+                    process.kill()
+                    ended.append(process)
+        psutil.wait_procs(ended, timeout=5)
+        is_at_work = bool(ended)
+    gone = HOME / f"gone-{folder.name}"
+    folder.rename(gone)
+    shutil.rmtree(gone)
 
 
 def colab(options: argparse.Namespace) -> None:
@@ -187,9 +198,7 @@ def colab(options: argparse.Namespace) -> None:
         case "version":
             print(f"Version: {VERSION or '0.7.5'}")
         case "usage":
-            rates = [
-                HOUR.get((path / "device").read_text(), 1.0) for path in machines.glob("*")
-            ]
+            rates = [HOUR.get(path.read_text(), 1.0) for path in machines.glob("*/device")]
             print(
                 "Current balance:"
                 f" {100 - len((HOME / 'calls').read_text().splitlines()) / 100:.2f} compute"
@@ -197,11 +206,11 @@ def colab(options: argparse.Namespace) -> None:
             )
             print(f"Usage rate: {sum(rates):.2f}/hr\nActive assignments: {len(rates)}")
         case "sessions":
-            for path in machines.glob("*"):
-                name = path.name if path.name == noted else "?"
-                device = (path / "device").read_text()
+            for path in machines.glob("*/device"):
+                machine = path.parent.name
+                name = machine if machine == noted else "?"
                 print(
-                    f"[{name}] m-s-{path.name} | Hardware: {device} | Shape: Standard |"
+                    f"[{name}] m-s-{machine} | Hardware: {path.read_text()} | Shape: Standard |"
                     " Variant: X"
                 )
         case "status" | "stop" | "exec" | "upload" | "download" if not (
@@ -340,6 +349,9 @@ def kaggle(options: argparse.Namespace) -> None:
             print("ready", end="")
         case ("kernels", "push"):
             push(options)
+        case (_, "list"):
+            for path in HOME.glob(f"kaggle/*{options.search}*"):
+                print(f"ref,title\nsomebody/{path.name},{path.name}")
         case ("kernels", "status"):
             if not state.exists():
                 refuse(MISSING.format("GetKernelSessionStatus"))

@@ -74,6 +74,28 @@ def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service):
     assert not service.scripts and not service.data_sets and len(cloud.sessions) == 1
 
 
+@pytest.mark.parametrize(
+    ("fault", "status"), [("empty", 0), (403, 403), (404, 0)], ids=["empty", "denied", "404"]
+)
+def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, service, fault, status):
+    """The script or the crops stay, whatever the deletions are answered: the session is left open,
+    with the commands, and the next call deletes both.
+    """
+    path = write_study(cloud.house)
+    service.script = "raise MemoryError('no room')\n"
+    service.faults = {"DeleteKernel": [fault] * 99, "DeleteDataset": [fault] * 99}
+    service.faults["GetDatasetStatus"] = [0, *[status] * 99]
+    result = cloud.run(path, "kaggle:cpu")
+    (script,) = service.scripts
+    (data_set,) = service.data_sets
+    for name in (f"kernels delete somebody/{script}", f"datasets delete somebody/{data_set}"):
+        assert f"what stays on Kaggle is deleted by kaggle {name}" in result.output
+    assert "is deleted\n" not in result.output and not cloud.sessions[0]["ended"]
+    service.faults.clear()
+    assert "is deleted\n" in cloud.run(path, "kaggle:cpu").output
+    assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
+
+
 def test_a_session_that_fails_says_why(cloud, service):
     """By Kaggle's message and the last error in its log."""
     service.script = "raise MemoryError('no room')\n"

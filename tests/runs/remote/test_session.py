@@ -12,6 +12,7 @@ import subprocess
 import tarfile
 import time
 import zipfile
+from contextlib import nullcontext
 
 import pytest
 from click.testing import CliRunner
@@ -150,7 +151,7 @@ def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, mon
     result = cloud.run(path, "colab:T4")
     assert (
         result.exit_code == 1
-        and "is not closed (no answer for 0 min (colab stop failed: ColabRequestError: Failed"
+        and "is not closed (0 min of tries: colab stop failed: ColabRequestError: Failed"
         in result.output
     )
     assert "token=*** (Service Unavailable)" in result.output and "SECRET" not in result.output
@@ -260,7 +261,7 @@ def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     monkeypatch.setenv("STAND_IN_FAULT", "status always")
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
-    assert "no answer for 0 min (kaggle kernels status failed: 503 " in result.output
+    assert "0 min of tries: kaggle kernels status failed: 503 " in result.output
     assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] != "closed"
     monkeypatch.delenv("STAND_IN_FAULT")
     result = cloud.run(path, "kaggle:cpu")
@@ -268,8 +269,12 @@ def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     assert not cloud.list_left() and len(cloud.sessions) == 1
 
 
+FORBIDDEN = "403 Client Error: Forbidden"
+NOT_FOUND = "404 Client Error: Not Found"
+
+
 class Answers:
-    """Kaggle's client with one answer for each command, and a list of what was deleted."""
+    """Kaggle's client with one answer for each command, until what it is about is deleted."""
 
     def __init__(self, **answers: str):
         """Take the answers by the command's first two words; one that names an error is one."""
@@ -283,12 +288,16 @@ class Answers:
         self.refusals = []  # of the next deletions
 
     def __call__(self, name: str, *words: str, limit_s: float = 0.0) -> str:
-        if words[1] == "delete":
-            if self.refusals:
-                raise RemoteError("it failed", self.refusals.pop(0))
-            self.deleted.append((words[0], words[2]))
-            return ""
-        answer = self.answers["_".join(words[:2])]
+        kind, command, *about = words
+        answer = ""
+        if command == "delete" and self.refusals:
+            answer = self.refusals.pop(0)
+        elif command == "delete":
+            self.deleted.append((kind, about[0]))
+        elif kind in dict(self.deleted):
+            answer = FORBIDDEN if command == "status" else "none found"
+        else:
+            answer = self.answers[f"{kind}_{command}"]
         if re.search("Client Error|Server Error|denied", answer):
             raise RemoteError("it failed", answer)
         return answer
@@ -350,29 +359,53 @@ def test_rows_that_did_not_come_are_not_given_up(tmp_path, monkeypatch):
     assert left.record.state == "running" and not client.deleted
 
 
-FORBIDDEN = "403 Client Error: Forbidden"
-
-
-@pytest.mark.parametrize("quota", ["resource,remaining", "401 Client Error: Unauthorized"])
-def test_one_refused_deletion_leaves_no_photographs_at_kaggle(tmp_path, monkeypatch, quota):
-    """It is tried again; what is refused each time is gone only where the account is still
-    known.
+@pytest.mark.parametrize("status", ["ready", FORBIDDEN, NOT_FOUND])
+@pytest.mark.parametrize("refusal", [FORBIDDEN, NOT_FOUND, "", "503 Server Error"])
+def test_no_photographs_stay_at_kaggle_untold(tmp_path, monkeypatch, refusal, status):
+    """A deletion that is refused, or has no effect, is tried again. Where each one is, the session
+    stays open, with the command for what stays, whatever the status of that.
     """
-    left, client = open_session(monkeypatch, tmp_path, **{"quota_--csv": quota})
+    left, client = open_session(
+        monkeypatch,
+        tmp_path,
+        kernels_status=status,
+        datasets_status=status,
+        kernels_list="ref,title\nsomebody/dr-x,dr-x",
+        datasets_list="ref,title\nsomebody/dr-ab-data,dr-ab-data",
+    )
     monkeypatch.setattr("dr_lib.runs.remote.client.PATIENCE_S", 0.3)
-    client.refusals = [FORBIDDEN]
-    left.close()
-    assert set(client.deleted) == {
-        ("kernels", "somebody/dr-x"),
-        ("datasets", "somebody/dr-ab-data"),
-    }
-    left.service._tries = 0
-    client.refusals = [FORBIDDEN] * 99
-    if quota.startswith("resource"):
+    names = {"kernels": "somebody/dr-x", "datasets": "somebody/dr-ab-data"}
+    client.refusals = [refusal] * 99
+    with pytest.raises(RemoteError, match="^dr-x is not closed .* tries again$") as raised:
         left.close()
-    else:
-        with pytest.raises(RemoteError, match="dr-x is not closed .*: the next call on this"):
-            left.close()
+    for kind, name in names.items():
+        assert f"what stays on Kaggle is deleted by kaggle {kind} delete {name}" in str(
+            raised.value
+        )
+    assert left.record.state == "running" and not client.deleted
+    client.refusals = [refusal]
+    left.close()
+    assert dict(client.deleted) == names and left.record.state == "closed"
+
+
+@pytest.mark.parametrize("listed", ["none found", "401 Client Error: Unauthorized"])
+def test_what_was_never_at_kaggle_is_gone(tmp_path, monkeypatch, listed):
+    """It has no status, and is not in the list of an account that is still known."""
+    left, client = open_session(
+        monkeypatch,
+        tmp_path,
+        kernels_status=NOT_FOUND,
+        datasets_status=FORBIDDEN,
+        kernels_list=listed,
+        datasets_list=listed,
+    )
+    monkeypatch.setattr("dr_lib.runs.remote.client.PATIENCE_S", 0.3)
+    client.refusals = [FORBIDDEN] * 99
+    with (
+        nullcontext() if listed == "none found" else pytest.raises(RemoteError, match="not cl")
+    ):
+        left.close()
+    assert (left.record.state == "closed") == (listed == "none found")
 
 
 @pytest.mark.parametrize("status", ["running", "complete"])
