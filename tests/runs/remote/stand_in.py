@@ -298,7 +298,9 @@ def execute(connection: Path, code: str, timeout_s: float) -> None:
         time.sleep(0.05)
     client = BlockingKernelClient(connection_file=str(connection))
     client.load_connection_file()
-    client.start_channels(hb=False)  # a heart that misses a second on a busy machine is no death
+    client.start_channels(
+        hb=False
+    )  # a heart that misses a second on a busy machine is no death
     client.wait_for_ready(timeout=120)
 
     def show(message: dict) -> None:
