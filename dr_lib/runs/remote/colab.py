@@ -145,6 +145,11 @@ class Colab:
             raise RemoteError(f"the far side does not say how it is ({last})")
         return Look(last.removeprefix(far_side.STATUS), lines)
 
+    def is_listed(self, record: Record) -> bool:
+        """Whether the account has a machine that may be the session's."""
+        machines = {machine for _, machine, _ in self._list_machines(record)}
+        return not machines <= set(record.others)
+
     def _find_again(self, record: Record) -> None:
         """Have the client know the machine again that it forgot, if the account has it still."""
         notes = find_notes(record)

@@ -166,6 +166,10 @@ class Kaggle:
         self._is_pushed = True
         return call("kaggle", "kernels", "push", *options)
 
+    def is_listed(self, record: Record) -> bool:
+        """Whether the account has a session's script, whatever is said of its status."""
+        return is_listed("kernels", record.session)
+
     def is_running(self, record: Record) -> bool:
         """Whether a session has not ended."""
         self._read_status(record)
@@ -247,14 +251,18 @@ class Kaggle:
         except RemoteError as error:
             if not error.is_missing():
                 raise
-        _, slug = name.split("/")
-        return slug in call("kaggle", kind, "list", "--mine", "--csv", "--search", slug)
+        return is_listed(kind, name.partition("/")[2])
 
     def _name_data(self, sha256: str) -> str:
         """Name a data set by what is in it, and otherwise than scripts: Kaggle may refuse a name
         that is taken.
         """
         return f"{self._owner}/dr-{sha256[:24]}-data"
+
+
+def is_listed(kind: str, slug: str) -> bool:
+    """Whether a script or a data set is in the list of the account's own."""
+    return slug in call("kaggle", kind, "list", "--mine", "--csv", "--search", slug)
 
 
 def describe_script(name: str, data: str, accelerator: str) -> dict[str, object]:

@@ -410,14 +410,13 @@ class Session:
         """How the far side is, and what it printed since so many lines.
 
         Raises:
-            RemoteError: the service knows this account, and no such session, for long.
+            RemoteError: no answer for long, or no such session and none in the account's list.
         """
         try:
             return insist(partial(self.service.look, self.record, shown), self._say)
         except RemoteError as error:
-            if not error.is_missing():
+            if not error.is_missing() or self.service.is_listed(self.record):
                 raise
-            self.service.read_quota()
             self.reach("gone")
             fault = f"{self.record.session} is gone from {self.service.name}"
             raise RemoteError(f"{fault}, and left nothing", is_over=True) from error

@@ -59,10 +59,11 @@ def test_a_session_loses_nothing_by_single_faults(cloud, service):
     assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
 
 
-def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service):
+@pytest.mark.parametrize("fault", [500, 404])
+def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, fault):
     """It ends meanwhile; nothing is deleted, and the same command fetches its rows."""
     path = write_study(cloud.house, repetitions=1)
-    service.faults["GetKernelSessionStatus"] = [500] * 99
+    service.faults["GetKernelSessionStatus"] = [fault] * 99
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
     assert (

@@ -314,26 +314,27 @@ def open_session(monkeypatch, folder, **answers) -> tuple[session.Session, Answe
 
 
 @pytest.mark.parametrize(
-    ("status", "quota", "is_gone"),
+    ("status", "listed", "is_gone"),
     [
-        ("404 Client Error: Not Found", "resource,remaining", True),
-        ("Error: (Permission 'kernels.get' was denied)", "resource,remaining", True),
+        (NOT_FOUND, "none found", True),
+        ("Error: (Permission 'kernels.get' was denied)", "none found", True),
+        (NOT_FOUND, "ref,title\nsomebody/dr-x,dr-x", False),
         (
             "Error: (Permission 'kernels.get' was denied)",
             "401 Client Error: Unauthorized",
             False,
         ),
-        ("500 Server Error", "resource,remaining", False),
+        ("500 Server Error", "none found", False),
     ],
 )
 def test_a_session_is_gone_only_where_all_else_is_answered(
-    tmp_path, monkeypatch, status, quota, is_gone
+    tmp_path, monkeypatch, status, listed, is_gone
 ):
-    """A token that has run out is told as a session of somebody else's; a script is never
-    deleted for being gone.
+    """A token that has run out is told as a session of somebody else's; a script that the account
+    has still may hold rows, whatever is said of its status.
     """
     left, client = open_session(
-        monkeypatch, tmp_path, kernels_status=status, **{"quota_--csv": quota}
+        monkeypatch, tmp_path, kernels_status=status, kernels_list=listed
     )
     with pytest.raises(RemoteError) as raised:
         left.make()
