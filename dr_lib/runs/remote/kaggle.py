@@ -74,6 +74,7 @@ class Kaggle:
         self._is_sent = self._is_pushed = False
         self._is_running = False  # by the last answer
         self._tries = 0  # to delete
+        self._gone: set[str] = set()  # kinds that were seen to be deleted
 
     @cached_property
     def _owner(self) -> str:
@@ -218,8 +219,11 @@ class Kaggle:
         self._tries += 1
         faults = []
         for kind, name in left:
+            if kind in self._gone:
+                continue
             try:
                 self._delete(kind, name)
+                self._gone.add(kind)
             except RemoteError as error:
                 command = f"kaggle {kind} delete {name}"
                 faults.append(f"{error}; what stays on Kaggle is deleted by {command}")

@@ -384,7 +384,7 @@ def test_no_photographs_stay_at_kaggle_untold(tmp_path, monkeypatch, refusal, st
             raised.value
         )
     assert left.record.state == "running" and not client.deleted
-    client.refusals = [refusal]
+    client.refusals = ["", refusal]
     left.close()
     assert dict(client.deleted) == names and left.record.state == "closed"
 
