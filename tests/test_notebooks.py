@@ -21,6 +21,7 @@ from sklearn.metrics import roc_auc_score
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
+from dr_lib.numbers import write_interval
 from dr_lib.runs.kernels import find_kernel
 from dr_lib.runs.row import read_runs, write_row
 from dr_lib.serving.grader.folder import read_folder
@@ -707,7 +708,8 @@ def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
     write_row(clone / "papermill_runs" / "mine", row | own)
     choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
     text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
-    assert "uma AUC de teste de 0,492 [0,365; 0,620]." in text
+    auc = write_interval(*(row[f"metric_auc_test{end}"] for end in ("", "_low", "_high")), "pt")
+    assert f"uma AUC de teste de {auc}." in text and "," in auc
     assert "Seus graus concordam com um kappa quadrático de 0." in text
     assert time in text
     assert "Nenhum treinamento foi medido" not in text
