@@ -441,6 +441,7 @@ def evaluate(
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
+@click.option("--out", type=PATH, help="CSV to write, a row per claim")
 @click.option(
     "--bill",
     "bills",
@@ -453,7 +454,9 @@ def evaluate(
     default="",
     help="columns in which pooled rows may differ, such as mode,commit",
 )
-def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> None:
+def claims(
+    folders: tuple[Path, ...], out: Path | None, bills: tuple[float, ...], allow: str
+) -> None:
     """List every claim of the papers with the verdict of the rows below the folders; without
     one, count the claims.
     """
@@ -500,6 +503,8 @@ def claims(folders: tuple[Path, ...], bills: tuple[float, ...], allow: str) -> N
             f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong"
             " by chance"
         )
+    if out:
+        table.to_csv(out, index=False)
     if unlike:
         raise click.ClickException("\n".join(unlike))
 

@@ -9,6 +9,7 @@ table is that of docs/measuring.md.
 """
 
 import argparse
+import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -243,7 +244,7 @@ def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -
 def list_lines(studies: int, only: str) -> Iterator[str]:
     """The rows of the table."""
     yield (
-        '| situation | n | studies | false "holds" | false "does not hold" |'
+        '| situation | runs of a cell | n | false "holds" | false "does not hold" |'
         ' 10 % inside: "holds" |'
     )
     yield "| --- | --- | --- | --- | --- | --- |"
@@ -264,7 +265,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="situations whose names hold this")
     arguments = parser.parse_args()
     for line in list_lines(arguments.studies, arguments.only):
-        print(line, flush=True)
+        print(re.sub(r"(\d)%", r"\1 %", line), flush=True)
     rng = np.random.default_rng(0)
     share = count_false_modes(20 * arguments.studies, rng)
     print(f"modes: an AUC that is the margin lower counts in {share:.1%}; 5 % is the limit")

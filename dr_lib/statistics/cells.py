@@ -73,7 +73,8 @@ class Estimate(NamedTuple):
         Without a repetition of what `n` counts there are no bounds.
         """
         half = widen(self.parts, error)
-        ends = np.array([self.value, self.centre - half, self.centre + half])
+        centre = self.centre if half else self.value  # what never varied is sure to the last digit
+        ends = np.array([self.value, centre - half, centre + half])
         if self.is_log:
             ends = np.exp(ends)
         return Interval(*map(float, ends), self.n)
@@ -122,6 +123,7 @@ class Design:
         logs = np.log(self.times)
         fitted = self.inverse @ logs
         residuals = logs - factors @ fitted
+        residuals[np.abs(residuals) < ROUNDING] = 0.0
         leverage = np.einsum("ij,ji->i", factors, self.inverse)
         self.num_runs = of_cell.sum(axis=0)
         # within a cell and its sessions
@@ -130,6 +132,7 @@ class Design:
         np.divide(of_cell.T @ residuals**2, self.dof, out=self.noise, where=self.dof > 0)
         # within a cell, whatever its session
         deviations = logs - (of_cell.T @ logs / self.num_runs)[self.cell]
+        deviations[np.abs(deviations) < ROUNDING] = 0.0
         self.variance = of_cell.T @ deviations**2 / np.maximum(self.num_runs - 1, 1)
 
         met = factors.T @ factors  # which cells and sessions do
@@ -142,6 +145,7 @@ class Design:
         for one in set(self.session_block):
             level = self.effects[self.session_block == one].mean()
             self.effects[self.session_block == one] -= level
+            self.effects[np.abs(self.effects) < ROUNDING] = 0.0
             self.mean[self.block == one] += level
 
     def estimate(self, statistic: Statistic) -> Estimate:

@@ -15,7 +15,7 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit, rel_entr
 from sklearn.metrics import roc_curve
 
-from dr_lib.statistics.intervals import UPPER, BadSampleError, Interval
+from dr_lib.statistics.intervals import NOTHING, UPPER, BadSampleError, Interval
 
 Z = float(stats.norm.ppf(UPPER))
 MIN_PATIENTS = 10  # with and without the condition; with fewer a score has the widest bounds
@@ -388,9 +388,10 @@ def _sum_from_here(values: np.ndarray) -> np.ndarray:
 def _divide(a: Interval, b: Interval) -> Interval:
     n = min(a.n, b.n)
     if not a.value > 0 or not b.value > 0:  # all or none: the bounds alone
-        value = 0.0 if b.value > 0 else np.inf if a.value > 0 else np.nan
+        if a.value == b.value:
+            return NOTHING._replace(n=n)
         return Interval(
-            value,
+            0.0 if b.value > 0 else np.inf,
             a.low / b.high if b.high > 0 else np.nan,
             a.high / b.low if b.low > 0 else np.inf,
             n,

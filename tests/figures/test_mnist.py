@@ -16,15 +16,17 @@ SPREAD = (0.98, 1.0, 1.02)
 
 
 def make_paper(**columns):
-    """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs."""
+    """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs,
+    three sessions of each machine.
+    """
     rows = []
     for s in SPREAD:
         rows += [
-            make_run("paper", 1, 219 / 40 * s, (FORTY,), **T4),
-            make_run("fused", 1, 0.2 * s, (FORTY,) * 2, **T4),
+            make_run("paper", 1, 219 / 40 * s, (FORTY,), boot=f"T4 {s}", **T4),
+            make_run("fused", 1, 0.2 * s, (FORTY,) * 2, boot=f"T4 {s}", **T4),
         ]
         rows += [
-            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,))
+            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,), boot=f"CPU {s}")
             for batch, epoch_s in ((1, 60), (32, 621 / 40))
         ]
     return pd.DataFrame(rows).assign(epochs=40, **columns)

@@ -108,3 +108,22 @@ def test_what_was_cut_off_is_paid_for(tmp_path):
     assert backlog.measure_paid_s() == 150.0 and not backlog.find_next().refusal
     write_json(spent_path(tmp_path, "C2-r01-here"), 150.0)
     assert "max_usd: 0.01 of 0.01 USD are spent" in backlog.find_next().refusal
+
+
+def test_a_session_has_so_many_repetitions():
+    """After one of each scenario in this boot of the machine the next ones wait for another."""
+    study = STUDY.model_copy(update={"session_repetitions": 1})
+    rows = make_rows({("x", 1): [600.0], ("y", 1): [600.0], ("x", 2): [600.0]})
+    for run in RUNS:
+        if run.run_id in rows:
+            rows[run.run_id].update(boot="first", scenario=run.scenario)
+    offers = {}
+    for boot in ("first", "second"):
+        backlog = Backlog(study, Path("study"), RUNS, RUNS, rows, boot=boot)
+        offers[boot] = backlog.find_next()
+    assert offers["first"].run.parameters["a"] == "y" and not offers["first"].refusal
+    assert offers["second"].run == backlog.list_left()[0] and not offers["second"].refusal
+    rows[offers["first"].run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
+    rows[offers["first"].run.run_id].update(scenario=offers["first"].run.scenario)
+    waiting = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first").find_next()
+    assert waiting.refusal.startswith("this session has its 1 repetitions: restart the machine")

@@ -191,6 +191,7 @@ EFFECTS = {  # of each key of a study, the test that fails without it
     "factors": "test_study.test_plan_holds_every_cell_in_every_block",
     "first_scenario": "test_study.test_plan_holds_every_cell_in_every_block",
     "kernel": "test_runner.test_a_scenario_without_its_kernel_is_skipped",
+    "session_repetitions": "test_backlog.test_a_session_has_so_many_repetitions",
     "order": "test_study.test_plan_holds_every_cell_in_every_block",
     "seed": "test_study.test_plan_holds_every_cell_in_every_block",
     "instance": "test_backlog.test_the_rest_is_priced_by_the_instance",

@@ -69,9 +69,8 @@ def write_run(root, run_id, table, study="serving", **columns):
     """A run of a study below the root, with its requests."""
     name = f"runs/{run_id}/requests.csv"
     write_requests(root / study / name, table)
-    write_row(
-        root / study, RUN | {"run_id": run_id, "study": study, "requests": name} | columns
-    )
+    run = {"run_id": run_id, "study": study, "requests": name, "boot": f"{study} {run_id}"}
+    write_row(root / study, RUN | run | columns)
 
 
 def timed_runs(requests):
