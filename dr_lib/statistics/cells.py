@@ -110,7 +110,11 @@ class Design:
         of_session = np.empty((len(self.times), 0))
         if sessions is not None:  # no matter of a machine has outliers
             labels = np.concatenate([cell for side in sessions for cell in side])
-            is_inlier = ~np.concatenate([find_outliers(np.log(times)) for times in runs])
+            is_outlier = np.concatenate([find_outliers(np.log(times)) for times in runs])
+            # runs of a session that are all far off show how far sessions differ
+            alike = pd.Series(is_outlier).groupby([self.cell, labels])
+            is_level = alike.transform("all") & (alike.transform("size") > 1)
+            is_inlier = ~is_outlier | is_level.to_numpy()
             self.times = self.times[is_inlier]
             self.cell = self.cell[is_inlier]
             self.session, labels = pd.factorize(labels[is_inlier])

@@ -58,6 +58,19 @@ def test_several_runs_of_a_session_are_one_observation():
     assert found.n == 3 and found.value == pytest.approx(levels.mean())
 
 
+def test_a_session_that_differs_is_no_outlier():
+    """Of five runs each: what differs as a whole counts, a doubled run does not."""
+    levels = np.repeat([1.0, 1.01, 0.99, 1.02, 1.4], 5) * np.tile(
+        np.linspace(0.998, 1.002, 5), 5
+    )
+    sessions = [[np.repeat(range(5), 5)]]
+    wanted = estimate(cells.AVERAGE, [levels], sessions=sessions)
+    assert wanted.n == 5 and wanted.value == pytest.approx(levels.mean())
+    levels[2] *= 2
+    found = estimate(cells.AVERAGE, [levels], sessions=sessions)
+    assert found.n == 5 and found[:3] == pytest.approx(wanted[:3], rel=0.01)
+
+
 def test_one_session_has_no_bounds_where_it_matters():
     """Ten runs of one session say nothing of the next one; nor do two machines, a session each."""
     a, b = np.random.default_rng(7).lognormal(0, 0.1, (2, 10))
