@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
     value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
     centre: float  # of the interval
     parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
-    # sessions where their effects do not cancel, else runs of the cell that has fewest
+    # runs of the cell that has fewest, or sessions where their effects do not cancel and are fewer
     n: int
     is_log: bool
 
@@ -158,7 +158,7 @@ class Design:
             variance, dof = self.noise, self.dof
             times = times / np.exp(self.effects[self.session])
 
-        n = [int(dof) + 1 for _, dof in parts] or self.num_runs[slopes != 0]
+        n = [*self.num_runs[slopes != 0], *(dof + 1 for _, dof in parts)]
         weights = np.concatenate([slopes, session_slopes]) @ self.inverse  # of the runs
         if parts:  # without what the spread between sessions holds already
             weights -= (session_slopes / np.bincount(self.session))[self.session]

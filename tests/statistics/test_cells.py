@@ -71,6 +71,14 @@ def test_a_session_that_differs_is_no_outlier():
     assert found.n == 5 and found[:3] == pytest.approx(wanted[:3], rel=0.01)
 
 
+def test_the_cell_that_has_fewest_runs_says_n():
+    """Five sessions of one cell do not stand for two runs of another."""
+    runs = [[1.0, 1.1, 0.9, 1.05, 0.95], [2.0, 2.1]]
+    sessions = [[[0, 1, 2, 3, 4], [0, 1]]]
+    assert estimate(cells.AVERAGE, runs, sessions=sessions).n == 2
+    assert estimate(cells.AVERAGE, runs[:1], sessions=[sessions[0][:1]]).n == 5
+
+
 def test_one_session_has_no_bounds_where_it_matters():
     """Ten runs of one session say nothing of the next one; nor do two machines, a session each."""
     a, b = np.random.default_rng(7).lognormal(0, 0.1, (2, 10))
