@@ -229,7 +229,7 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     a = check_times(a)
     b = check_times(b)
     n = min(a.size, b.size)
-    if n < 2:
+    if n < 2 or not np.ptp(a) or not np.ptp(b):  # times that a clock rounded have no spread
         return Interval(np.nan, np.nan, np.nan, n)
     value = np.log(a.std(ddof=1) / b.std(ddof=1))
     ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))

@@ -186,3 +186,10 @@ def test_losses_of_one_size_have_the_exact_bounds_of_rare_events(events, low, hi
     assert bound_changes(-losses, 0.0) == (above, below)
     both = np.random.default_rng(0).normal(size=4000)
     assert bound_changes(both, 0.0) == pytest.approx([1.96 * 4000**0.5] * 2, rel=0.05)
+
+
+def test_equal_times_have_no_ratio_of_deviations():
+    """Neither nought nor infinity is sure."""
+    spread = [1.0, 1.1, 0.9]
+    for sides in (([1.0] * 3, spread), (spread, [1.0] * 3)):
+        assert np.isnan(cells.divide_deviations(*sides)[:3]).all()
