@@ -356,9 +356,12 @@ def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
         if folder.is_dir() and read_rows(folder):
             rows = list_paper_rows(name, read_runs(folder))
             may_differ = PAPERS[name].may_differ
-            judged = judge_claims(
-                name, select_paper(name, rows, [folder], may_differ=may_differ)
-            )
+            try:
+                selection = select_paper(name, rows, [folder], may_differ=may_differ)
+            except DrError as error:  # what is left to do is planned all the same
+                yield f"claims of paper {name} are not judged: {error}"
+                continue
+            judged = judge_claims(name, selection)
             for row in judged[judged["verdict"] == "undecided"].itertuples():
                 yield f"claim {row.id} is undecided: {row.reason}"
 

@@ -63,7 +63,7 @@ class Estimate(NamedTuple):
     value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
     centre: float  # of the interval
     parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
-    # sessions where their effects do not cancel, else runs of the cell that has fewest
+    # runs of the cell that has fewest, or sessions where their effects do not cancel and are fewer
     n: int
     is_log: bool
 
@@ -111,7 +111,11 @@ class Design:
         of_session = np.empty((len(self.times), 0))
         if sessions is not None:  # no matter of a machine has outliers
             labels = np.concatenate([cell for side in sessions for cell in side])
-            is_inlier = ~np.concatenate([find_outliers(np.log(times)) for times in runs])
+            is_outlier = np.concatenate([find_outliers(np.log(times)) for times in runs])
+            # runs of a session that are all far off show how far sessions differ
+            alike = pd.Series(is_outlier).groupby([self.cell, labels])
+            is_level = alike.transform("all") & (alike.transform("size") > 1)
+            is_inlier = ~is_outlier | is_level.to_numpy()
             self.times = self.times[is_inlier]
             self.cell = self.cell[is_inlier]
             self.session, labels = pd.factorize(labels[is_inlier])
@@ -158,7 +162,7 @@ class Design:
             variance, dof = self.noise, self.dof
             times = times / np.exp(self.effects[self.session])
 
-        n = [int(dof) + 1 for _, dof in parts] or self.num_runs[slopes != 0]
+        n = [*self.num_runs[slopes != 0], *(dof + 1 for _, dof in parts)]
         weights = np.concatenate([slopes, session_slopes]) @ self.inverse  # of the runs
         if parts:  # without what the spread between sessions holds already
             weights -= (session_slopes / np.bincount(self.session))[self.session]
@@ -229,7 +233,7 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     a = check_times(a)
     b = check_times(b)
     n = min(a.size, b.size)
-    if n < 2:
+    if n < 2 or not np.ptp(a) or not np.ptp(b):  # times that a clock rounded have no spread
         return Interval(np.nan, np.nan, np.nan, n)
     value = np.log(a.std(ddof=1) / b.std(ddof=1))
     ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))

@@ -208,3 +208,16 @@ def test_plan_says_what_a_study_is_too_small_for(study, said):
     lines = CliRunner().invoke(main, ["plan", str(path)]).output.splitlines()
     found = [line for line in lines if line.startswith("claim")]
     assert [line.removesuffix(" to be decided") for line in found] == said
+
+
+def test_plan_says_why_rows_judge_no_claim(tmp_path):
+    """Rows of two versions of TensorFlow are not pooled, and the rest of the plan stands."""
+    study = ROOT / "papermill_runs" / "scenarios_cpu.yaml"
+    path = tmp_path / study.name
+    path.write_text(study.read_text())
+    for k, version in enumerate(["2.14.0", "2.15.0"]):
+        row = copy_row("30", tensorflow=version, study=path.stem, run_id=f"r{k}")
+        write_row(path.with_suffix(""), row)
+    ran = CliRunner().invoke(main, ["plan", str(path)])
+    assert ran.exit_code == 0, ran.output
+    assert "paper C are not judged: rows differ in tensorflow (2.14.0, 2.15.0)" in ran.output

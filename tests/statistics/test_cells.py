@@ -58,6 +58,27 @@ def test_several_runs_of_a_session_are_one_observation():
     assert found.n == 3 and found.value == pytest.approx(levels.mean())
 
 
+def test_a_session_that_differs_is_no_outlier():
+    """Of five runs each: what differs as a whole counts, a doubled run does not."""
+    levels = np.repeat([1.0, 1.01, 0.99, 1.02, 1.4], 5) * np.tile(
+        np.linspace(0.998, 1.002, 5), 5
+    )
+    sessions = [[np.repeat(range(5), 5)]]
+    wanted = estimate(cells.AVERAGE, [levels], sessions=sessions)
+    assert wanted.n == 5 and wanted.value == pytest.approx(levels.mean())
+    levels[2] *= 2
+    found = estimate(cells.AVERAGE, [levels], sessions=sessions)
+    assert found.n == 5 and found[:3] == pytest.approx(wanted[:3], rel=0.01)
+
+
+def test_the_cell_that_has_fewest_runs_says_n():
+    """Five sessions of one cell do not stand for two runs of another."""
+    runs = [[1.0, 1.1, 0.9, 1.05, 0.95], [2.0, 2.1]]
+    sessions = [[[0, 1, 2, 3, 4], [0, 1]]]
+    assert estimate(cells.AVERAGE, runs, sessions=sessions).n == 2
+    assert estimate(cells.AVERAGE, runs[:1], sessions=[sessions[0][:1]]).n == 5
+
+
 def test_one_session_has_no_bounds_where_it_matters():
     """Ten runs of one session say nothing of the next one; nor do two machines, a session each."""
     a, b = np.random.default_rng(7).lognormal(0, 0.1, (2, 10))
@@ -165,3 +186,10 @@ def test_losses_of_one_size_have_the_exact_bounds_of_rare_events(events, low, hi
     assert bound_changes(-losses, 0.0) == (above, below)
     both = np.random.default_rng(0).normal(size=4000)
     assert bound_changes(both, 0.0) == pytest.approx([1.96 * 4000**0.5] * 2, rel=0.05)
+
+
+def test_equal_times_have_no_ratio_of_deviations():
+    """Neither nought nor infinity is sure."""
+    spread = [1.0, 1.1, 0.9]
+    for sides in (([1.0] * 3, spread), (spread, [1.0] * 3)):
+        assert np.isnan(cells.divide_deviations(*sides)[:3]).all()
