@@ -477,7 +477,7 @@ for _, row in measured.iterrows():
         )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
-if summary.iloc[0]["auc"] < 0.5:
+if summary.iloc[0]["auc_high"] < 0.5:
     sentences.append(
         say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
     )
