@@ -162,7 +162,9 @@ def prepare(**options) -> None:
     help="[default: as before]",
 )
 @click.option("--seed", type=int, help="[default: as before]")
-@click.option("--folds", default=5, show_default=True, help="number of folds")
+@click.option(
+    "--folds", type=click.IntRange(2), help="number of them, with --scheme folds  [default: 5]"
+)
 @click.option(
     "--out", default="split.csv", show_default=True, help="name of the split table in DATA_DIR"
 )
@@ -171,13 +173,15 @@ def prepare(**options) -> None:
     type=PATH,
     help="write the split as labelled TFRecords to this folder, and no split table",
 )
-def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
+def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **options) -> None:
     """Divide a prepared folder anew: another seed, folds. No photograph is cropped again;
     corrected labels are for `prepare`.
     """
     from dr_lib.data.prepared.folder import read_manifest
     from dr_lib.data.prepared.split import export_records, split
 
+    if folds and options["scheme"] != "folds":
+        raise click.UsageError("--folds goes with --scheme folds: give both")
     if records and any(options[name] is not None for name in ("scheme", "seed")):
         raise click.UsageError(
             "--records writes a split that is there: divide first, then write the records"
@@ -185,7 +189,7 @@ def split(data_dir: Path, records: Path | None, out: str, **options) -> None:
     if records:
         click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
         return
-    paths = split(data_dir, out=out, **options)
+    paths = split(data_dir, out=out, folds=folds or 5, **options)
     splits = read_manifest(data_dir)["splits"]
     for path in paths:
         _describe_split(path.name, splits.get(path.name, {}))
@@ -671,7 +675,12 @@ def predict(
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared, refer_patients
 
-    if len(images) == 1 and (images[0] / "manifest.json").is_file():
+    is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
+    if external and not is_prepared:
+        raise click.UsageError("--external is for one prepared folder: leave it out")
+    if is_prepared and (by_patient or sep != ","):
+        raise click.UsageError("--by-patient and --sep are for photographs: leave them out")
+    if is_prepared:
         grade_prepared(
             read_folder(model),
             images[0],

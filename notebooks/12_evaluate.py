@@ -26,7 +26,7 @@ thresholds: str = ""  # two thresholds frozen elsewhere, between commas
 prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
 subgroups: str = ""  # further columns of the predictions to form groups by, between commas
 num_errors: int = 10  # of the worst errors of each kind to list
-private: str = ""  # folder for what names files or patients, empty for OUT.private
+private: str = ""  # prepared folder whose photographs and pseudonyms to show, empty for none
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -419,16 +419,16 @@ if out:
 #
 # A person gets one answer: referral, if one of the photographs reaches the threshold of high
 # sensitivity. `predict MODEL FOLDER --by-patient` gives it for new photographs, at the threshold
-# frozen in the model's folder; with `--private` this page lists it for the patients of the test
-# split. This is not a medical device.
+# frozen in the model's folder; with `-p private data/prepared` this page lists it for the patients
+# of the test split. This is not a medical device.
 
 # %% [markdown] tags=["pt"]
 # ## Das retinografias aos pacientes
 #
 # Uma pessoa recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
 # alta sensibilidade. `predict MODEL FOLDER --by-patient` a dá para novas retinografias, com o
-# limiar congelado na pasta do modelo; com `--private` esta página a lista para os pacientes do
-# teste. Isto não é um dispositivo médico.
+# limiar congelado na pasta do modelo; com `-p private data/prepared` esta página a lista
+# para os pacientes do teste. Isto não é um dispositivo médico.
 
 # %% tags=["report"]
 if private and len(own):
@@ -477,7 +477,7 @@ for _, row in measured.iterrows():
         )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
-if summary.iloc[0]["auc"] < 0.5:
+if summary.iloc[0]["auc_high"] < 0.5:
     sentences.append(
         say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
     )

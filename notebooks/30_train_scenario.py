@@ -150,8 +150,8 @@ print(*(f"{name} {version}" for name, version in model.versions().items()), sep=
 # %% [markdown]
 # ## 4. Measure / Medir
 #
-# A process of its own samples the machine while the network trains, and notes each epoch's end. An
-# epoch's time ends when the device has done its work; the looks at the test accuracy lie between
+# A thread samples the machine while the network trains, and each epoch's end is noted. An epoch's
+# time ends when the device has done its work; the looks at the test accuracy lie between
 # the epochs.
 
 # %%

@@ -56,8 +56,12 @@ def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
         scenario, which the paper's was of, and `formula_share_of_bill`.
 
     Raises:
-        PriceError: no run has a price, or they cost more by their prices.
+        PriceError: no run has finished or has a price, or they cost more by their prices.
     """
+    if selection.finished.empty:
+        raise PriceError(
+            "a bill is for runs of notebook 30: none below the folders has finished"
+        )
     paid = selection.finished[selection.finished["usd_per_hour"] > 0]
     fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], sum(bills_usd))
     timed = selection.timed

@@ -99,8 +99,8 @@ MONITORED = {  # while the monitor ran, see `monitor.summarise`; null where noth
     "gpu_energy_j": float,  # of the GPUs [J]
     "gpu_energy_sampled_j": float,  # of older rows: the same by their sampled power [J]
     "gpu_energy_from": str,  # NVML counter, in older rows sampled power, or empty
-    "cpu_energy_j": float,  # of the processors' packages, the whole machine's [J]
-    "cpu_energy_from": str,  # RAPL, why there is none, or empty: not measured
+    "cpu_energy_j": float,  # of older rows: of the processors' packages, the whole machine's [J]
+    "cpu_energy_from": str,  # of older rows
     "cpu_percent_mean": float,  # of all CPUs [%]
     "cpu_percent_peak": float,  # of all CPUs [%]
     "steal_percent_mean": float,  # CPU time that other guests of the host took [%]

@@ -340,6 +340,11 @@ def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_pat
         )
     said = CliRunner().invoke(main, ["claims", str(tmp_path / "mine")]).output
     assert "ours -, 3 disturbed: not comparable" in said and "wrong by chance" not in said, said
+    billed = CliRunner().invoke(main, ["claims", str(tmp_path / "mine"), "--bill", "9"]).output
+    assert (
+        billed
+        == "Error: a bill is for runs of notebook 30: none below the folders has finished\n"
+    )
 
 
 def test_frameworks_on_two_machines_are_not_compared():

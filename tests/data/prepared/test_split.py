@@ -148,6 +148,7 @@ def test_the_command_line(folder, tmp_path):
     assert failed.exit_code == 1 and failed.output.startswith(
         "Error: 16 groups make no 99 folds"
     )
+    assert "--folds goes with --scheme folds" in run("--folds", 3).output
     refused = run("--seed", "7", "--records", tmp_path / "others")
     assert (
         refused.exit_code == 2

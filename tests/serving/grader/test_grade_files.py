@@ -108,6 +108,8 @@ def test_a_person_has_one_answer(served_folder, tmp_path):
     write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
     out = tmp_path / "grades.csv"
     command = ["predict", str(copy), str(tmp_path / "eyes"), "--by-patient", "--sep", ";"]
+    refused = CliRunner().invoke(main, [*command, "--external", "--out", str(out)])
+    assert "--external is for one prepared folder" in refused.output and not out.exists()
     said = CliRunner().invoke(main, [*command, "--out", str(out)])
     assert said.exit_code == 0, said.output
     assert "4 patients: " in said.output and "not a medical device" in said.output
