@@ -632,7 +632,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert row["num_predictions"] <= (sent["load"] == "open").sum()
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert ">None<" not in text
-    assert "(measured on local, CPU, at the price of ml.m5.xlarge): " in text
+    assert " USD at the price of ml.m5.xlarge, never idle." in text
     assert "small_cnn in litert_int8 takes " in text
     assert "MobileNet has 3,377,221 parameters." in text
     assert text.count("data:image/png") == 3

@@ -208,7 +208,7 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     assert not [path for path in texts if "silva" in path.read_text().lower()]
     assert "data_dir: prepared" in (out / "rows/mine.yaml").read_text()
     assert (
-        "report DEPOSIT/rows/mine --out again -p published False"
+        "report DEPOSIT/rows/mine --out again -p published no"
         in (out / "README.md").read_text()
     )
     again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)

@@ -29,9 +29,9 @@ def labelled(network):
     """Crops, two of each patient, with the grades that the network calls: whatever changes is a
     loss.
     """
-    crops = draw_crops(80, seed=2)
+    crops = draw_crops(240, seed=2)
     grade = network.predict(crops, verbose=0).argmax(1)
-    return Labelled(crops, grade, np.arange(80) // 2, FACTS["split_sha256"])
+    return Labelled(crops, grade, np.arange(240) // 2, FACTS["split_sha256"])
 
 
 @pytest.fixture(scope="session")
