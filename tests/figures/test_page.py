@@ -152,7 +152,7 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     mean = given["C34"]
     assert mean["place in the paper"] == "our reading of C14, C15"
     assert mean["claim"].startswith("TensorFlow takes 2 to 3 times as long as MXNet")
-    assert mean["ours"].startswith("5 [")
+    assert mean["ours"] == "5"  # the sessions differ, and cancel
     assert (mean["n"], mean["rows disturbed"], mean["verdict"]) == ("3", "48", "does not hold")
     assert every["C34"]["versions"].startswith("tensorflow 2.21.0 (theirs 2.14.0)")
     part = given["C33"]
