@@ -8,10 +8,22 @@ import platform
 from collections.abc import Iterator
 from pathlib import Path
 
+# implementer and part of an ARM core, which names no model: arch/arm64/include/asm/cputype.h of
+# Linux
+ARM_CORES = {
+    ("0x41", "0xd03"): "Cortex-A53",
+    ("0x41", "0xd08"): "Cortex-A72",
+    ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse-N1",  # AWS Graviton 2
+    ("0x41", "0xd40"): "Neoverse-V1",  # AWS Graviton 3
+    ("0x41", "0xd49"): "Neoverse-N2",
+    ("0x41", "0xd4f"): "Neoverse-V2",  # AWS Graviton 4
+}
+
 
 def find_cpu_model(root: Path = Path("/")) -> str:
-    """The processor's model; an ARM one tells the implementer and part of its cores alone, such as
-    ARM 0x41 0xd0c (Neoverse-N1, of Graviton 2): arch/arm64/include/asm/cputype.h of Linux.
+    """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where
+    that is unknown.
     """
     fields = [
         line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()
@@ -23,9 +35,9 @@ def find_cpu_model(root: Path = Path("/")) -> str:
     implementers, parts = (
         [v for name, v in fields if name == f"CPU {what}"] for what in ("implementer", "part")
     )
-    # phones and boards have several kinds
-    cores = dict.fromkeys(map(" ".join, zip(implementers, parts)))
-    return f"ARM {' + '.join(cores)}" if cores else platform.processor() or platform.machine()
+    cores = dict.fromkeys(zip(implementers, parts))  # phones and boards have several kinds
+    named = [ARM_CORES.get(core, " ".join(core)) for core in cores]
+    return f"ARM {' + '.join(named)}" if named else platform.processor() or platform.machine()
 
 
 def count_cpus(root: Path = Path("/")) -> int:
@@ -41,19 +53,27 @@ def count_cpus(root: Path = Path("/")) -> int:
 
 
 def _read_quotas(root: Path) -> Iterator[float]:
-    """CPUs that each cgroup of this process grants it, up to the outermost in sight.
+    """CPUs that each cgroup of this process grants it, of version 2 and of version 1, up to the
+    outermost in sight.
 
     A container may see its own cgroup as the outermost, under another path than /proc says.
     """
     mounted = root / "sys/fs/cgroup"
-    path = read_text(root / "proc/self/cgroup").strip().rpartition("0::")[2]
-    group = mounted / path.lstrip("/")
-    for folder in [group, *group.parents]:
-        quota, _, period = read_text(folder / "cpu.max").partition(" ")
-        if quota.isdigit() and int(period):  # not max: no limit
-            yield int(quota) / int(period)
-        if folder == mounted:
-            break
+    for line in read_text(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        top = mounted / "cpu" if controllers else mounted
+        group = top / path.lstrip("/")
+        for folder in [group, *group.parents][: len(group.parts) - len(top.parts) + 1]:
+            if controllers:
+                quota, period = (
+                    read_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period")
+                )
+            else:
+                quota, _, period = read_text(folder / "cpu.max").partition(" ")
+            if quota.strip().isdigit() and int(period):  # neither max nor -1: no limit
+                yield int(quota) / int(period)
 
 
 def read_text(path: Path) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
+V1 = "4:cpu,cpuacct:/pods/a\n1:memory:/other\n"
 V2 = "0::/pods/a\n"
 
 
@@ -24,14 +25,14 @@ def write(root: Path, files: dict[str, str]) -> None:
             "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n",
             "AMD EPYC 7B13",
         ),
-        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM 0x41 0xd0c"),
-        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM 0x41 0xd40"),
+        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM Neoverse-N1"),
+        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM Neoverse-V1"),
         (
             (
                 "CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t:"
                 " 0xd08\n"
             ),
-            "ARM 0x41 0xd03 + 0x41 0xd08",
+            "ARM Cortex-A53 + Cortex-A72",
         ),
         ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
     ],
@@ -55,11 +56,20 @@ def test_processors_that_differ_have_other_models(tmp_path, text, model):
         (V2, {"pods/a/cpu.max": "max 100000\n", "pods/cpu.max": "50000 100000\n"}, True),
         (V2, {"cpu.max": "100000 100000\n"}, True),  # a container's own, seen as the outermost
         (V2, {"pods/a/cpu.max": "max 100000\n"}, False),
+        (
+            V1,
+            {
+                "cpu/pods/a/cpu.cfs_quota_us": "60000\n",
+                "cpu/pods/a/cpu.cfs_period_us": "100000\n",
+            },
+            True,
+        ),
+        (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, False),
         ("", {}, False),
     ],
 )
 def test_a_quota_limits_the_cpus(tmp_path, cgroup, files, is_limited):
-    """Containers see all CPUs and are given the time of some; their cgroups say so."""
+    """Containers see all CPUs and are given the time of some; cgroups of both versions say so."""
     write(
         tmp_path,
         {"proc/self/cgroup": cgroup}
