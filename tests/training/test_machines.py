@@ -114,7 +114,7 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     histories = [
         pd.read_csv(folder / "machine-0" / "history.csv") for folder in (broken, straight)
     ]
-    np.testing.assert_allclose(*(history[:5] for history in histories), rtol=1e-4)
+    np.testing.assert_allclose(*(history[:5] for history in histories), rtol=2e-3)
     np.testing.assert_allclose(*histories, rtol=0, atol=5e-3)
 
 
