@@ -178,9 +178,9 @@ class Page:
         rule = self.say(
             "A claim holds only if the whole 95 % interval satisfies it, and does not hold only if"
             " the whole interval violates it. What the paper says of every case is judged case by"
-            " case, with 95 % for all intervals together. Rows from other hardware, data or work"
-            " than the paper's are listed and not compared; versions may differ, and are listed"
-            " too."
+            " case; what refutes it has 95 % for all intervals together. Rows from other hardware,"
+            " data or work than the paper's are listed and not compared; versions may differ, and"
+            " are listed too."
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
