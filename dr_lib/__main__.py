@@ -352,13 +352,14 @@ def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
     from dr_lib.runs.row import read_rows, read_runs
 
     folder = study.with_suffix("")
+    runs = read_runs(folder) if folder.is_dir() and read_rows(folder) else None
     names = [name for name, paper in PAPERS.items() if study.stem in paper.studies]
     for name in names:
         for claim in read_judged(name):
             if (claim.needs or 0) > repetitions:
                 yield f"claim {claim.id} needs some {claim.needs} repetitions to be decided"
-        if folder.is_dir() and read_rows(folder):
-            rows = list_paper_rows(name, read_runs(folder))
+        if runs is not None:
+            rows = list_paper_rows(name, runs)
             may_differ = PAPERS[name].may_differ
             try:
                 selection = select_paper(name, rows, [folder], may_differ=may_differ)

@@ -73,7 +73,9 @@ class Estimate(NamedTuple):
         Without a repetition of what `n` counts there are no bounds.
         """
         half = widen(self.parts, error)
-        centre = self.centre if half else self.value  # what never varied is sure to the last digit
+        centre = (
+            self.centre if half else self.value
+        )  # what never varied is sure to the last digit
         ends = np.array([self.value, centre - half, centre + half])
         if self.is_log:
             ends = np.exp(ends)
@@ -142,10 +144,8 @@ class Design:
         met = factors.T @ factors  # which cells and sessions do
         _, block = connected_components(met, directed=False)
         self.block, self.session_block = np.split(block, [len(self.num_runs)])
-        self.effects = fitted[len(self.num_runs) :]
-        self.mean = fitted[
-            : len(self.num_runs)
-        ]  # of the logarithms, in a session as on average
+        # of the logarithms, in a session as on average
+        self.mean, self.effects = np.split(fitted, [len(self.num_runs)])
         for one in set(self.session_block):
             level = self.effects[self.session_block == one].mean()
             self.effects[self.session_block == one] -= level
