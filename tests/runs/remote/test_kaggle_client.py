@@ -63,7 +63,7 @@ def test_a_session_loses_nothing_by_single_faults(cloud, service):
 def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, fault):
     """It ends meanwhile; nothing is deleted, and the same command fetches its rows."""
     path = write_study(cloud.house, repetitions=1)
-    service.faults["GetKernelSessionStatus"] = [fault] * 99
+    service.faults["GetKernelSessionStatus"] = [fault] * 10_000
     result = cloud.run(path, "kaggle:cpu")
     assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
     assert (
