@@ -91,7 +91,8 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     """With one sentence; one machine then finishes what two began, as if it had never been
     otherwise.
     """
-    config = {"epochs": 12, "learning_rate": 0.003}
+    # two machines add in another order, and a fast training makes much of the last bit
+    config = {"epochs": 12, "learning_rate": 0.0003}
     straight = tmp_path / "straight"
     broken = tmp_path / "broken"
     processes = start(broken, 2, config)
@@ -110,12 +111,7 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     resumed = finish(broken, start(broken, 1, config))
     finish(straight, start(straight, 1, config))
     assert resumed["resumed"] == 1 and resumed["num_machines"] == 1
-    # two machines add in another order: the same at first, and rounding grows from epoch to epoch
-    histories = [
-        pd.read_csv(folder / "machine-0" / "history.csv") for folder in (broken, straight)
-    ]
-    np.testing.assert_allclose(*(history[:5] for history in histories), rtol=2e-3)
-    np.testing.assert_allclose(*histories, rtol=0, atol=5e-3)
+    assert_equal(broken, straight)
 
 
 def test_machines_with_other_parameters_are_refused(tmp_path):
