@@ -44,7 +44,7 @@ def test_each_mode_has_its_line_below_the_papers():
         make_runs([180.0], CPU, mode="paper"),
     ]
     (ax,) = plot(pd.concat(runs), published=False).axes
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([540, 180, 90])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [
         f"{place}\nn = 1"
@@ -56,8 +56,8 @@ def test_seconds_and_hours_stand_on_one_axis():
     """A demonstration of 20 s is seen beside 51 min, and its distance is the ratio."""
     figure = plot(make_runs([19.0, 20, 21], CPU))
     ours, paper = figure.axes
-    assert [minutes for minutes, _ in means(ours)] == pytest.approx([1 / 3])
-    assert [minutes for minutes, _ in means(paper)] == pytest.approx([51.33, 33.24])
+    assert [seconds for seconds, _ in means(ours)] == pytest.approx([20])
+    assert [seconds for seconds, _ in means(paper)] == pytest.approx([60 * 51.33, 60 * 33.24])
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
     assert paper.get_xlabel() == "time [min]"
 
@@ -67,8 +67,8 @@ def test_a_mean_carries_spread_runs_and_n():
     is hollow, and in the mean.
     """
     (ax,) = plot(make_runs([1140.0, 1200, 1260], CPU), published=False).axes
-    points = [line for line in ax.lines if line.get_markersize() == 4.5]
-    assert [x for line in points for x in line.get_xdata()] == [19, 20, 21]
+    points = [line for line in ax.lines if line.get_markersize() == 5.5]
+    assert [x for line in points for x in line.get_xdata()] == [1140, 1200, 1260]
     spread = next(line for line in ax.lines if line.get_linewidth() == 1.2)
     assert list(spread.get_xdata()) == pytest.approx([19, 21])
     assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3"
@@ -77,10 +77,10 @@ def test_a_mean_carries_spread_runs_and_n():
     points = {
         line.get_markerfacecolor(): list(line.get_xdata())
         for line in ax.lines
-        if line.get_markersize() == 4.5
+        if line.get_markersize() == 5.5
     }
     assert points == {"black": [20, 22], "white": [27]}
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([23])
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([23])
 
 
 def test_one_colour_for_each_kind_of_accelerator():
@@ -102,7 +102,7 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
         ),
         "pt",
     )
-    for word in ("Tempo de treinamento", "51,33", "51,5 [", "desvio padrão"):
+    for word in ("Tempo de treinamento", "51,33", "51,5 min [", "desvio padrão"):
         assert word in words(figure)
     assert is_whole(figure) and {
         ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes
@@ -117,4 +117,4 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
 def test_without_runs_the_paper_stands_alone():
     """Before anything has been measured the figure holds the paper's two means, in minutes."""
     (axes,) = plot(pd.DataFrame()).axes
-    assert [minutes for minutes, _ in means(axes)] == pytest.approx([51.33, 33.24])
+    assert [seconds for seconds, _ in means(axes)] == pytest.approx([60 * 51.33, 60 * 33.24])
