@@ -34,7 +34,13 @@ COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_s
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 RUN = r"^\w+-r\d+"  # how a run's name begins, before its machine
-FORMS = {"effect": "{:.2f}"}  # of columns as their figure writes them
+FORMS = {  # of columns whose digits the column settles
+    "effect": "{:.2f}",
+    "p": "{:.3f}",
+    "share": "{:.3f}",
+    "validation_sensitivity": "{:.3f}",
+    "validation_specificity": "{:.3f}",
+}
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
@@ -324,13 +330,9 @@ class Page:
         if isinstance(value, (bool, np.bool_)):
             return "yes" if value else ""
         if isinstance(value, (float, np.floating)):
-            if column in ("p", "share") and np.isfinite(value):
-                return (
-                    self.number(value, "{:.3f}")
-                    if value >= 0.001
-                    else "< " + self.number(0.001)
-                )
-            return self.number(value)
+            if column in ("p", "share") and value < 0.001:
+                return f"< {self.number(0.001)}"
+            return self.number(value, FORMS.get(column, ""))
         if value is None:
             return "–"
         text = str(value)

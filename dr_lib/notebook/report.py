@@ -30,8 +30,8 @@ blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
 summary { cursor: pointer }
 p, li { overflow-wrap: anywhere }
 @media (max-width: 600px) {
-  .jp-RenderedImage, .output_png { overflow-x: auto }
-  .jp-RenderedImage img, .output_png img { max-width: none; width: 600px; height: auto }
+  .output_png { overflow-x: auto }
+  .output_png img { max-width: none; width: 600px; height: auto }
 }
 @media print {
   body { margin: 0; max-width: none }
@@ -39,7 +39,7 @@ p, li { overflow-wrap: anywhere }
   table { font-size: 10px }
   th, td { padding-right: 0.5em }
   img, tr { break-inside: avoid }
-  h2, .jp-RenderedImage, .output_png { break-after: avoid }
+  h2, .output_png { break-after: avoid }
 }"""
 BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
 

@@ -45,7 +45,9 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
             "cost_usd": [0.00006451],
         }
     )
-    table = table.assign(num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484")
+    table = table.assign(
+        num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484", p=1.51e-39
+    )
     page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, and why.")
     cells = [
         "tempo de treinamento [s]",
@@ -54,6 +56,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         "3.377.221",
         "yes",
         "0,007-0,484",
+        "&lt; 0,001",
     ]
     assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(
         "**Tabela 1.** Linhas"
@@ -237,12 +240,14 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
-    """A run is named by its scenario and machine; what half of the trainings never reached is a
+    """A run is named by its scenario, and by its machine where there are several; what half of the trainings never reached is a
     dash.
     """
     runs = pd.concat(
         [
-            train_referable([1], CPU, study=study, seed=20).assign(run_id="C1-r00")
+            train_referable([1], CPU, study=study, seed=20).assign(
+                run_id="C1-r00-local-some-machine"
+            )
             for study in "ab"
         ],
         ignore_index=True,
