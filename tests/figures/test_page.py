@@ -240,8 +240,8 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
-    """A run is named by its scenario, and by its machine where there are several; what half of the trainings never reached is a
-    dash.
+    """A run is named by its scenario alone where all ran on one machine; what half of the trainings
+    never reached is a dash.
     """
     runs = pd.concat(
         [
