@@ -23,7 +23,6 @@ from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import hash_file, read_manifest, write_table
 from dr_lib.data.prepared.split import write_split
-from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus
 
@@ -119,7 +118,7 @@ def prepare(
                 table[["row", "image", "image_id"]],
                 out,
                 salt,
-                map_over(workers or count_cpus()),
+                workers or count_cpus(),
                 files=earlier["files"],
                 shard_size=shard_size,
                 progress=progress,
