@@ -203,8 +203,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
     sides = find_sides(claim, timed)
     if not all(map(len, sides.rows)):
         kind = "undisturbed rows" if claim.undisturbed else "rows"
-        terms = [";".join(map(str, side)) for side in (claim.numerator, claim.denominator)]
-        sought = " against ".join(filter(None, terms))
+        sought = " against ".join(";".join(map(str, side)) for side in claim.sides)
         reason = f"no {kind} with {' '.join(claim.columns)}, {sought}".rstrip(", ")
         return Verdict(claim.id, NOTHING, "not measured", 0, reason)
     cells = match_cells(claim, sides.rows)
@@ -268,9 +267,7 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     unmet = set()
     unknown = set()
     is_detected = False
-    for terms in (
-        [claim.numerator, claim.denominator] if claim.denominator else [claim.numerator]
-    ):
+    for terms in claim.sides:
         strict = [term for term in terms if term.column not in HARDWARE]
         loose = [term for term in terms if term.column in HARDWARE]
         rows = _narrow(timed, strict)
@@ -306,15 +303,12 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     """
     terms = [*claim.numerator, *claim.denominator]
     fixed = {term.column for term in terms if term.patterns != ("*",)}
-    hardware = [
-        [term for term in side if term.column in HARDWARE]
-        for side in (claim.numerator, claim.denominator)
-    ]
+    hardware = [[term for term in side if term.column in HARDWARE] for side in claim.sides]
     both = pd.concat(sides)
     columns = [*FACTORS, *CELL_WORK]
     if "dataset" not in both:
         columns += IMAGES
-    if not claim.denominator or hardware[0] == hardware[1]:
+    if hardware[0] == hardware[-1]:
         columns += ["threads", "environment"]
     keys = [
         name
