@@ -518,7 +518,10 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     assert grades[4] >= 5 and facts["severity"].endswith(f", 4: {grades[4]}")
     assert facts["synthetic"] == facts["version"] == facts["tested_on"] == "unknown"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
-    bare = model._replace(test=model.test.drop(columns="grade"))
+    bare = model._replace(
+        test=model.test.drop(columns="grade"),
+        ungradable=model.ungradable.drop(columns="grade"),
+    )
     facts = checklist.state_facts(evaluate(bare))
     assert not facts["outcome"] and "sensitivity_severe" not in facts["points"]
     assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
