@@ -209,6 +209,6 @@ class Backlog:
         cv, num_scenarios = pool_spread(repeated.values())
         if cv > 0:
             needed = repetitions_for_precision(cv, precision)
-            varied = f"repetitions vary by {cv:.1%} ({num_scenarios} scenarios)"
+            varied = f"repetitions vary by {cv:.1%} (scenarios: {num_scenarios})"
             lines.append(f"{varied}: a mean within {precision:.0%} needs {needed} of each")
         return "\n".join(lines)

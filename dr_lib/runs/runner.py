@@ -176,7 +176,7 @@ def _make_all(session: Session) -> None:
             reading = write_command("report", os.path.relpath(session.folder))
             say(f"complete; to read it: {reading}")
     for reason, number in Counter(session.unavailable.values()).items():
-        say(f"{number} scenarios skipped: {reason}")
+        say(f"scenarios skipped: {number}, {reason}")
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
