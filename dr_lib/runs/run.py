@@ -79,9 +79,9 @@ class RunIdentity:
 
     def columns(self) -> dict[str, Any]:
         """What the row says of it."""
-        hidden = ("study_dir", "stop_at", "others_before")
-        stated = {name: value for name, value in asdict(self).items() if value is not None}
-        row = {name: value for name, value in stated.items() if name not in hidden}
+        row = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("study_dir", "stop_at", "others_before"):
+            del row[name]
         return {**row, "study": Path(self.study_dir).name}
 
 
@@ -211,20 +211,25 @@ class Run:
             "others_cpu_share": others,
             "disturbed": others > DISTURBED_SHARE,
             "peak_memory_mib": measure_peak_mib(),
+            **self._price_training(measured),
+            **measured,
         }
-        if self._price:
-            # of a training alone, and of the last process of one that went on
-            is_whole = measured.get("train_s") and not measured.get("resumed")
-            train_s = measured["train_s"] if is_whole else math.nan
-            setup_s = measured.get("setup_s") or 0.0
-            usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
-            row.update(
-                usd_per_hour=self._price.usd_per_hour,
-                price_as_of=self._price.date,
-                formula_usd=price_seconds(usd_per_hour, train_s),
-                cost_usd=price_seconds(usd_per_hour, train_s, setup_s),
-            )
-        return write_row(self.study_dir, {**row, **measured})
+        return write_row(self.study_dir, row)
+
+    def _price_training(self, measured: dict[str, Any]) -> dict[str, Any]:
+        """Money of a training alone; of one that went on none, as its last process is no whole."""
+        if not self._price:
+            return {}
+        usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
+        train_s = measured.get("train_s") or math.nan
+        if measured.get("resumed"):
+            train_s = math.nan
+        return {
+            "usd_per_hour": self._price.usd_per_hour,
+            "price_as_of": self._price.date,
+            "formula_usd": price_seconds(usd_per_hour, train_s),
+            "cost_usd": price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0),
+        }
 
 
 def measure_peak_mib() -> int | None:
