@@ -52,15 +52,16 @@ PARAMETERS = click.option(
 
 def _bar(title: str) -> Callable[[int, int], None]:
     """A progress bar with photographs a second and the time left, shown once there is progress."""
-    bars = []
+    bar = None
 
     def show(done: int, total: int) -> None:
-        if not bars:
+        nonlocal bar
+        if bar is None:
             # what an earlier run has done is no part of the rate
-            bars.append(tqdm(desc=title, initial=done, total=total, unit=" photographs"))
-        bars[0].update(done - bars[0].n)
+            bar = tqdm(desc=title, initial=done, total=total, unit=" photographs")
+        bar.update(done - bar.n)
         if done == total:
-            bars[0].close()
+            bar.close()
 
     return show
 

@@ -63,10 +63,6 @@ class Backlog:
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
 
-    def list_rows(self) -> list[Row]:
-        """The rows of the runs that are asked for."""
-        return [self.rows[run.run_id] for run in self.runs if run.run_id in self.rows]
-
     def row(self, run: PlannedRun) -> Row:
         """The row that a run has left, or one without a status."""
         return self.rows.get(run.run_id, NO_ROW)

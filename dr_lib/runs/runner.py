@@ -169,7 +169,7 @@ def _make_all(session: Session) -> None:
             break
     else:
         is_whole = backlog.runs == backlog.planned and not session.failures
-        if is_whole and any(row["status"] == "ok" for row in backlog.list_rows()):
+        if is_whole and any(backlog.row(run)["status"] == "ok" for run in backlog.runs):
             reading = write_command("report", os.path.relpath(backlog.folder))
             say(f"complete; to read it: {reading}")
     for reason, number in Counter(session.unavailable.values()).items():
