@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -64,20 +65,14 @@ def read_prices(path: Path | None = None) -> list[Price]:
         raise PriceError(f"{path}: the columns have to be {', '.join(Price._fields)}")
     prices = []
     for line, cells in lines:
-        if len(cells) != len(header):
-            raise PriceError(
-                f"{path}, line {line}: {len(cells)} cells below the {len(header)} of the header"
-            )
         try:
-            prices.append(_check_price(Price(**dict(zip(header, cells)))))
+            prices.append(_read_price(header, cells))
         except ValueError as error:
             raise PriceError(f"{path}, line {line}: {error}") from error
-    days = [(price.instance, price.date) for price in prices]
-    twice = sorted({instance for instance, day in days if days.count((instance, day)) > 1})
-    if twice:
-        raise PriceError(
-            f"{path}: {', '.join(twice)} stands twice with one date: keep one of them"
-        )
+    days = Counter((price.instance, price.date) for price in prices)
+    for (instance, _), number in days.items():
+        if number > 1:
+            raise PriceError(f"{path}: {instance} stands twice with one date: keep one of them")
     return prices
 
 
@@ -138,13 +133,13 @@ def price_runs(
             found[instance] = find_price(instance, prices=table)
     rates = {instance: price.usd_per_hour for instance, price in found.items()}
     days = {instance: price.date for instance, price in found.items()}
-    usd_per_hour = known["usd_per_hour"].fillna(known["priced_as"].map(rates)).astype(float)
-    of_table = known["usd_per_hour"].isna()
-    day = known["price_as_of"].mask(of_table, known["priced_as"].map(days)).fillna("")
+    own = known["usd_per_hour"].astype(float)
+    usd_per_hour = own.fillna(known["priced_as"].map(rates).astype(float))
+    day = known["price_as_of"].mask(own.isna(), known["priced_as"].map(days)).fillna("")
 
     # as `count_paid` counts
-    machines = known["num_machines"].fillna(1).mask(known["rehearsed"].eq(True), 1)
-    paid = usd_per_hour * machines.astype(float)
+    machines = known["num_machines"].astype(float).fillna(1)
+    paid = usd_per_hour * machines.mask(known["rehearsed"].eq(True), 1)
     seconds = known[TIMES].astype(float)
     images_per_s = seconds["images_per_s"].where(seconds["images_per_s"] > 0)
     setup_s = seconds["setup_s"].fillna(0.0)
@@ -158,18 +153,17 @@ def price_runs(
     )
 
 
-def _check_price(price: Price) -> Price:
-    """The price with its number read."""
+def _read_price(header: list[str], cells: list[str]) -> Price:
+    """The price of a line of the table."""
+    if len(cells) != len(header):
+        raise ValueError(f"{len(cells)} cells below the {len(header)} of the header")
+    price = Price(**dict(zip(header, cells)))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):
         raise ValueError("provider, instance and source have to be there, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
         raise ValueError(f"write the date {price.date} as 2026-11-21")
-    try:
+    with suppress(ValueError):
         usd_per_hour = float(price.usd_per_hour)
-    except ValueError:
-        usd_per_hour = math.nan
-    if not 0 <= usd_per_hour < math.inf:
-        raise ValueError(
-            f"the price has to be a number from 0 on, {price.usd_per_hour} is none"
-        )
-    return price._replace(usd_per_hour=usd_per_hour)
+        if 0 <= usd_per_hour < math.inf:
+            return price._replace(usd_per_hour=usd_per_hour)
+    raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")

@@ -24,7 +24,7 @@ import psutil
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.facts import find_boot
-from dr_lib.hardware.machines import find_place
+from dr_lib.hardware.machines import Place, find_place
 from dr_lib.processes import end_with_parent, read_commit
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
@@ -122,18 +122,18 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
-        is_part = parameters.get("num_machines", 1) > 1
+        place = find_place() if parameters.get("num_machines", 1) > 1 else Place()
         if run:
             end_with_parent()
         else:
             study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
-            if is_part and find_place().rank:  # machine 0 alone keeps what the run leaves
+            if place.rank:  # machine 0 alone keeps what the run leaves
                 self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
                 study_dir = Path(self._scratch.name)
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
-        run.rehearsed = (is_part and find_place().is_rehearsed) or None
+        run.rehearsed = place.is_rehearsed or None
         if max_hours:
             run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 
