@@ -7,7 +7,6 @@ Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing 
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import sys
@@ -77,29 +76,27 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     """
     lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
     # a title has hardly two delimiters
-    header = next(
-        (line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1), lines[0]
-    )
+    tables = [line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1]
+    header = next(iter(tables), lines[0])
     delimiter = max(DELIMITERS, key=header.count)
     if lines[0].lower().startswith("sep="):
         delimiter = lines[0][4:5] or delimiter
         lines[0] = ""  # lines keep their numbers
     reader = csv.reader(lines, delimiter=delimiter)
+    rows = {}
     try:
-        rows = dict(
-            (reader.line_num, [sys.intern(cell.strip()) for cell in row]) for row in reader
-        )
+        for row in reader:
+            cells = [sys.intern(cell.strip()) for cell in row]
+            if any(cells):
+                rows[reader.line_num] = cells
     except csv.Error as error:
         raise ValueError(str(error)) from error
-    rows = {line: row for line, row in rows.items() if any(row)}
     if delimiter == ";":
         names = next(iter(rows.values()), [])
-        places = [place for place, name in enumerate(names) if name in numbers]
-        for row in rows.values():
-            for place in places:
-                row[place : place + 1] = [
-                    cell.replace(",", ".") for cell in row[place : place + 1]
-                ]
+        for cells in rows.values():
+            for place, name in enumerate(names[: len(cells)]):
+                if name in numbers:
+                    cells[place] = cells[place].replace(",", ".")
     return rows
 
 
@@ -122,12 +119,12 @@ def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     while fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                if time.monotonic() < deadline:
-                    time.sleep(0.1)
-                    continue
+            break
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() >= deadline:
                 file.close()
                 return None
-        break
+            time.sleep(0.1)
+        except OSError:
+            break
     return file
