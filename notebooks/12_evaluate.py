@@ -116,10 +116,15 @@ page.heading("How well does the model refer?", [names, counts], notice)
 from dr_lib.figures import evaluation as figures
 
 flow = evaluation.count_flow(model)
+shown = flow if private else evaluation.hide_flow(flow)
 page.figure(
-    figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated."
+    figures.plot_flow(shown, lang), "flow", "From what was offered to what is evaluated."
 )
-page.table(flow.loc[:, (flow != "").any()], "flow", "Patients and photographs of each stage.")
+page.table(shown.loc[:, (shown != "").any()], "flow", "Patients and photographs of each stage.")
+sources = [source for evaluated in models for source in evaluated.sources]
+for source in sources:
+    if source.encoding == "windows-1252":
+        page.note("{} is no UTF-8 and was read as {}.", source.file, source.encoding)
 
 # %% [markdown] tags=["en"]
 # ## Discrimination
@@ -445,6 +450,7 @@ if private and len(own):
 # ## Apêndice: arquivos e métodos
 
 # %% tags=["report"]
+import tomllib
 from datetime import UTC, datetime
 
 import pandas as pd
@@ -452,11 +458,12 @@ import pandas as pd
 from dr_lib.hardware.facts import read_version
 from dr_lib.processes import read_commit, shorten_commit
 
-sources = [source for evaluated in models for source in evaluated.sources]
 packages = ("numpy", "scipy", "sklearn", "statsmodels")
 versions = ", ".join(f"{name} {read_version(name)}" for name in packages)
 commit = shorten_commit(read_commit(root))
-made_by = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {versions}"
+project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ours = f"dr_lib {project['version']}, commit {commit}"
+made_by = f"{datetime.now(UTC):%Y-%m-%d}, {ours}, {versions}"
 page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import find_worse_eyes, hide_few
+from dr_lib.evidence.evaluation import find_worse_eyes, hide_few, hide_flow
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
@@ -67,6 +67,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     test = predictions.test
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
+    offered = hide_flow(flow).set_index("stage").loc["offered"]
     worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
     scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
@@ -120,8 +121,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         "trained_on": data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
         "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
         "flow": (
-            f"{counts.loc['offered', 'num_patients']} patients offered, {images['offered']}"
-            f" photographs; {len(worse)} evaluated, {len(test)} photographs"
+            f"{offered['num_patients']} patients offered, {offered['num_images']} photographs;"
+            f" {len(worse)} evaluated, {len(test)} photographs"
         ),
         "events": (
             f"{len(worse)} patients, {_write_few((worse['referable'] == 1).sum())} with disease;"
@@ -180,7 +181,7 @@ def write_readme(sources: Sequence[Source], made_by: str) -> str:
     parts = [
         "# Tables of an evaluation",
         f"Made on {made_by}. `x_low` and `x_high` are the bounds of the 95 % interval of `x`.",
-        "Files, rows, SHA-256:",
+        "Files, rows, SHA-256, encoding:",
         "\n".join(files),
         "Methods of the intervals:",
         "\n".join(methods),
