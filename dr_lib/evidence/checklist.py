@@ -18,25 +18,33 @@ from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
+from dr_lib.statistics.clustered import MIN_PATIENTS
 
 FILLED = "filled by this run"
 OPEN = "author must fill"
 UNKNOWN = "unknown"  # the file does not say
-NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
+NAMES = {
+    "auc": "AUC",
+    "ppv": "positive predictive value",
+    "npv": "negative predictive value",
+    "sensitivity_severe": "sensitivity for grades 3 and 4",
+}
 METHODS = {  # of the intervals, 95 %, over patients
     "AUC, average precision, Brier score": (
-        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997)"
+        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997), t"
+        " quantile; where few patients carry the variance of the AUC, drawn towards that of Hanley"
+        f" and McNeil (1982); below {MIN_PATIENTS} patients of a class Hoeffding's (1963)"
     ),
-    "kappa, differences, net benefit, curves": (
-        f"percentiles of draws of patients, seed 0: {MAX_DRAWS}, of more than"
-        f" {MAX_WEIGHTS // MAX_DRAWS} photographs {MAX_WEIGHTS} over their number"
+    "kappa (quadratic weights), differences, net benefit, curves": (
+        f"percentile bootstrap over patients, seed 0, {MAX_DRAWS} draws (above"
+        f" {MAX_WEIGHTS // MAX_DRAWS} photographs, {MAX_WEIGHTS} divided by their number)"
     ),
     "sensitivity, specificity, predictive values, shares": (
         "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
     ),
     "likelihood ratios": "from the two shares on the logarithms (Zou and Donner 2008)",
     "predictive values at another prevalence": "from the likelihood ratios (Bayes)",
-    "calibration slope and intercept": "logistic regression, spread between patients",
+    "calibration slope and intercept": "logistic regression, sandwich variance over patients",
 }
 
 

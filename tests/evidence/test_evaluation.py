@@ -637,7 +637,7 @@ def test_where_it_comes_from_stands_beside_the_tables(tmp_path):
     for words in (
         f"mine.csv 240 {digest}",
         "2026-01-02, dr_lib 1, abc",
-        "seed 0: 2000, of",
+        "seed 0, 2000 draws",
     ):
         assert words in text
 
