@@ -61,6 +61,25 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1))
 
 
+def find_encoding(path: Path) -> str:
+    """The encoding of a text: UTF-8, or where its bytes are none windows-1252, which a Brazilian
+    Excel writes as CSV (printable Latin-1 is a part of it).
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no text.
+    """
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise ValueError(f"{path.name} is no text")
+    try:
+        content.decode("utf-8")
+        return "utf-8-sig"
+    except UnicodeDecodeError:
+        content.decode("windows-1252")
+        return "windows-1252"
+
+
 def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     """Read a CSV as spreadsheets write it: between commas, semicolons as in Brazil, tabs or bars,
     perhaps below a byte order mark, `sep=;` or a title.
@@ -72,9 +91,9 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no CSV in UTF-8.
+        ValueError: it is no CSV, or in no encoding of `find_encoding`.
     """
-    lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
+    lines = path.read_text(encoding=find_encoding(path)).splitlines() or [""]
     # a title has hardly two delimiters
     tables = [line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1]
     header = next(iter(tables), lines[0])

@@ -5,12 +5,14 @@ kinds of notebooks stand once. `--url` and `--ref` change the address first.
 """
 
 import argparse
+import json
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from dr_lib.files import write_text
+from dr_lib.parameters import list_choices
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "pyproject.toml"
@@ -27,6 +29,10 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 """
+PARAMETER = re.compile(
+    r"(\w+): (bool|str) = (\S+)  # (.*)"
+)  # which Colab may offer choices for
+MAX_FIELDS = 6  # of Colab's form in a notebook
 ANYWHERE = r'''import os
 import subprocess
 import sys
@@ -129,6 +135,9 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
     text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
     notebook = jupytext.reads(text, "py:percent")
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source = add_fields(cell.source)
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     has_gpu = "gpu" in kinds
@@ -153,6 +162,26 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     if has_gpu:
         notebook.metadata["accelerator"] = "GPU"
     write_text(path, nbformat.writes(notebook) + "\n")
+
+
+def add_fields(cell: str) -> str:
+    """A parameters cell with Colab's form fields: a box for what is true or false, a list of what
+    has choices, MAX_FIELDS at most. papermill reads a field as the beginning of the help.
+    """
+    lines = cell.splitlines()
+    declared = re.findall(r"(?m)^(\w+):", cell)
+    num_fields = 0
+    for place, line in enumerate(lines):
+        found = PARAMETER.fullmatch(line)
+        if not found or num_fields == MAX_FIELDS:
+            continue
+        name, kind, value, words = found.groups()
+        choices = list_choices(name, declared)
+        if kind == "bool" or choices:
+            field = json.dumps(choices) if choices else '{type:"boolean"}'
+            lines[place] = f"{name}: {kind} = {value}  # @param {field}  # {words}"
+            num_fields += 1
+    return "\n".join(lines)
 
 
 def change(path: Path, pattern: str, replacement: str) -> None:

@@ -23,6 +23,7 @@ PACKAGES = {  # module: what pip calls it
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
+DRIVE = "/content/drive"  # where Colab mounts Google Drive
 # needed by all notebooks
 ALWAYS = (
     "google_crc32c",
@@ -77,6 +78,28 @@ def set_up(root: Path, *modules: str) -> None:
         DrError, SystemExit: see `install_missing` and `describe_machine`.
     """
     print(describe_machine(root, *install_missing(*modules)))
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell and "results" in shell.user_ns and find_platform() == "colab":
+        keep_results(shell.user_ns["results"])
+
+
+def keep_results(results: str) -> None:
+    """Mount the Drive that a folder for results lies on; on Colab without one, offer it.
+
+    Args:
+        results: folder, empty for one that is lost with the machine.
+    """
+    if results.startswith(DRIVE):
+        from google.colab import drive  # Colab's own
+
+        drive.mount(DRIVE)
+    elif not results:
+        print(
+            "Rows and models are lost with this machine. To keep them, and to resume a run that is"
+            f' cut off, give results a folder on your Drive, such as "{DRIVE}/MyDrive/results".'
+        )
 
 
 def describe_machine(root: Path, *added: str) -> str:
