@@ -1,7 +1,8 @@
 """Write what the repository repeats: address, badges, set-up cell and metadata of every notebook.
 
 `python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
-kinds of notebooks stand once. `--url` and `--ref` change the address first.
+kinds of notebooks stand once, and docs/rows.md with the schema of a row. `--url` and `--ref` change
+the address first.
 """
 
 import argparse
@@ -84,6 +85,23 @@ def main() -> None:
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
         write_badges(source, make_badges(blob, "gpu" in kinds) if address else [])
         write_notebook(source, set_up, kinds)
+    write_columns(ROOT / "dr_lib" / "runs" / "row.py", ROOT / "docs" / "rows.md")
+
+
+def write_columns(schema: Path, page: Path) -> None:
+    """Write the columns of a row, as its schema and the comments beside it have them."""
+    text = schema.read_text(encoding="utf-8")
+    tables = []
+    for _, about, lines in re.findall(r"(?m)^([A-Z]+) = {  # (.*)\n((?: .*\n)+)", text):
+        tables.append(f"## {about[0].upper()}{about[1:]}\n")
+        tables.append("| column | type | meaning [unit] |\n| --- | --- | --- |")
+        tables += [
+            f"| `{name}` | {kind} | {meaning} |"
+            for name, kind, meaning in re.findall(r'"(\w+)": (\w+),  # (.*)', lines)
+        ]
+        tables.append("")
+    columns = "\n".join(tables)
+    change(page, r"(?s)(?<=<!-- columns -->\n\n).*(?=<!-- /columns -->)", f"{columns}\n")
 
 
 def set_address(url: str, ref: str) -> None:
@@ -116,7 +134,7 @@ def write_badges(source: Path, badges: list[str]) -> None:
     change(source, r"\n#\n(?:(?:# \[!\[.*\n)+#\n)?", f"\n#\n{lines}#\n" if lines else "\n#\n")
     for readme in READMES:
         shown = " ".join([f"[{source.stem}](notebooks/{source.stem}.ipynb)", *badges])
-        change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
+        change(readme, rf"(?<=\| )\[{source.stem}\].*? (?=\|)", f"{shown} ")
 
 
 def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:

@@ -193,12 +193,11 @@ def test_studies_take_the_networks_that_are_served():
     [
         "notebooks/21_export_quantize.py",
         "notebooks/22_serve_and_load.py",
-        "README.md",
-        "README.pt-BR.md",
+        "docs/training.md",
     ],
 )
 def test_every_network_that_is_served_is_listed(model, path):
-    """In the comment of the notebooks' parameter, and where the README names them."""
+    """In the comment of the notebooks' parameter, and where the documentation names them."""
     lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
     if path.endswith(".py"):
         lines = [line for line in lines if line.startswith("model: ")]
