@@ -454,19 +454,18 @@ if private and len(own):
 # ## Apêndice: arquivos e métodos
 
 # %% tags=["report"]
-import tomllib
 from datetime import UTC, datetime
 
 import pandas as pd
 
+import dr_lib
 from dr_lib.hardware.facts import read_version
 from dr_lib.processes import read_commit, shorten_commit
 
 packages = ("numpy", "scipy", "sklearn", "statsmodels")
 versions = ", ".join(f"{name} {read_version(name)}" for name in packages)
 commit = shorten_commit(read_commit(root))
-project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-ours = f"dr_lib {project['version']}, commit {commit}"
+ours = f"dr_lib {dr_lib.__version__}, commit {commit}"
 made_by = f"{datetime.now(UTC):%Y-%m-%d}, {ours}, {versions}"
 page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")

@@ -250,9 +250,10 @@ class Page:
         results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
         listed = [name for name in [*listed, *results] if name in runs]
         shown = list_runs(runs)[listed].dropna(axis=1, how="all")
-        machines = shown["run_id"].str.replace(RUN, "", regex=True)
-        if machines.nunique() == 1:  # the page names it at its top
-            shown["run_id"] = shown["run_id"].str.removesuffix(machines.iloc[0])
+        if "run_id" in shown:
+            machines = shown["run_id"].str.replace(RUN, "", regex=True)
+            if machines.nunique() == 1:  # the page names it at its top
+                shown["run_id"] = shown["run_id"].str.removesuffix(machines.iloc[0])
         self.table(
             shown,
             "runs_timed",
