@@ -125,22 +125,22 @@ def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
 
 
 def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None) -> Answer:
-    """Ask a service again while it fails, for a quarter of an hour or as long as is said.
+    """Ask a service again from its first failure on, for a quarter of an hour or as long as is
+    said.
 
     Raises:
         RemoteError: its last answer; one that is final at once.
     """
-    end = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
-    is_said = False
+    end = math.inf
     while True:
         try:
             return ask()
         except RemoteError as error:
             if error.is_final or time.monotonic() >= end:
                 raise
-            if not is_said:
+            if end == math.inf:
                 say(f"{error}: trying again")
-        is_said = True
+                end = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         time.sleep(PAUSE_S)
 
 
