@@ -125,9 +125,16 @@ def _install(packages: list[str]) -> None:
         lines = [f"{name}=={version}" for name, version in shipped.items()]
         constraints.write_text("\n".join(lines), encoding="utf-8")
         pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-        command = [*pip, "--constraint", str(constraints), *packages]
+        command = [*pip, "--constraint", str(constraints), *map(_find_version, packages)]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
         hint = "a Kaggle notebook has its internet switched on under Settings"
         raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")
+
+
+def _find_version(package: str) -> str:
+    """The package with the versions that will do, where the folder says which; else its name."""
+    path = Path(__file__).resolve().parents[2] / "requirements.txt"
+    listed = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line for line in listed if re.split("[<>=]", line)[0] == package), package)
