@@ -1,8 +1,8 @@
 """Measured comparisons of the CUDA network: python tests/bench_cuda.py [mnist.npz].
 
 The library built for this CPU against Keras on TensorFlow, or on JAX where there is no other: the
-same network, batch, optimiser and images in memory, wall time of an epoch, in turns. Where there is
-a GPU: 40 epochs at batch 1, and minibatch to the paper's accuracy.
+same network, batch, optimiser and images in memory, wall time of an epoch, in turns.
+tests/bench_gpu.py asks a GPU.
 """
 
 import os
@@ -21,14 +21,10 @@ import numpy as np
 from dr_lib.cuda import mnist
 from dr_lib.cuda.build import build
 from dr_lib.data.small_images import load_mnist
-from dr_lib.errors import DrError
-from dr_lib.hardware import HardwareError
 from dr_lib.training.frameworks.mnist_reference import MnistReference
 from tests.in_turn import time_in_turn
 
 REPEATS = 11
-# after 50 epochs of the program that the paper most likely ran, by its own README
-PAPER_ACCURACY = 0.9722
 CASES = (  # implementation, batch size, images of an epoch, times that ours shall be as fast
     ("fused", 1, 2_000, 100),
     ("minibatch", 32, 12_000, 7),
@@ -83,45 +79,9 @@ def compare_cpu(data: tuple[np.ndarray, ...]) -> None:
         )
 
 
-def measure_gpu(data: tuple[np.ndarray, ...]) -> None:
-    """The goals of one GPU."""
-    try:
-        library = build("gpu")
-    except (DrError, HardwareError) as error:
-        print(f"GPU: not measured ({error})")
-        return
-    print(f"{library.device}, {library.num_multiprocessors} multiprocessors")
-    for replicas in (1, library.num_multiprocessors):
-        table = mnist.train(
-            library, *data, implementation="fused", epochs=40, replicas=replicas
-        )
-        last = table[table.epoch == 40]
-        seconds = np.percentile(last.train_s, [25, 50, 75]).round(2)
-        accuracy = last.test_accuracy.median()
-        print(
-            f"fused, batch 1, 40 epochs, n = {replicas}: {seconds} s (goal 8 s T4, 5 s H200),"
-            f" {accuracy:.2%}"
-        )
-    table = mnist.train(
-        library, *data, implementation="minibatch", batch_size=64, epochs=10, replicas=10
-    )
-    reached = table[table.test_accuracy >= PAPER_ACCURACY].groupby("replica").train_s.min()
-    seconds = np.percentile(reached, [25, 50, 75]).round(3)
-    print(
-        f"minibatch 64 to {PAPER_ACCURACY:.2%}, n = {len(reached)} of 10: {seconds} s (goal 1 s T4,"
-        " 0.3 s H200)"
-    )
-    table = mnist.train(
-        library, *(array[:6_000] for array in data), implementation="paper", epochs=1
-    )
-    print(f"paper, batch 1: {1e6 * table.train_s.iloc[0] / 6_000:.1f} us an image")
-
-
 def main() -> None:
     """Print every comparison."""
-    data = load_mnist(sys.argv[1] if len(sys.argv) > 1 else "keras")
-    compare_cpu(data)
-    measure_gpu(data)
+    compare_cpu(load_mnist(sys.argv[1] if len(sys.argv) > 1 else "keras"))
 
 
 if __name__ == "__main__":

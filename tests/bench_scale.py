@@ -1,16 +1,18 @@
-"""Measure what the READMEs calculate a million photographs and a thousand runs from:
-tests/bench_scale.py [PART ...].
+"""Measure what docs/scale.md calculates large numbers from: python tests/bench_scale.py [PART ...].
 
-Rates of one machine, each a median with the least and the most of its turns, then what follows from
-them by the formulas of the READMEs, whose tables it writes, and tests/scale.csv. Needs Linux.
+Rates of one machine, each a median with the least and the most of its turns, go to tests/scale.csv;
+what follows from them by the page's formulas, and by a simulated queue, goes to the page. Needs
+Linux. The parts are prepare, stream, pairs, runs, answers; with `none` the page is written from the
+CSV.
 """
 
+import heapq
 import os
 import re
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import count
@@ -22,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 import cv2
 import numpy as np
 import pandas as pd
+import psutil
 import yaml
 
 from dr_lib import hardware
@@ -34,7 +37,9 @@ from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others
 from dr_lib.runs.runner import run_study
 from tests.bench_data import lay_out
+from tests.bench_server import draw_photograph, export_mobilenet, open_client
 from tests.bench_stream import open_crops
+from tests.serving.driver import run_process
 
 TURNS = 3
 NUM = 40  # photographs prepared
@@ -44,13 +49,28 @@ STUDY = {
     "repetitions": TURNS + 1,
     "parameters": {"model": "small_cnn", "image_size": 64, "epochs": 1},
 }
-N = 1_000_000
-RUNS = 1000
+CALLS = 200
+NUM_PHOTOGRAPHS = 1_000_000
+NUM_RUNS = 1000
+REQUESTS_PER_S = 10_000
 PRICED = "F4s_v2"
+PRICED_CORES = 4  # by the table of prices
 CORES = (2, 16, 64, 256)
 TRAIN_S = (60, 600, 3600)
-ABOUT = ("hardware", "commit", "date")
-README = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
+UTILISATIONS = (0.5, 0.7, 0.8, 0.9, 0.95)
+SIMULATED = 400_000  # requests of a queue
+NAMES = {
+    "prepared_per_s": "photographs prepared in a second of a core's time",
+    "photograph_mb": "size of a photograph, 3888 x 2592 [MB]",
+    "crop_mib": "size of its crop in a shard, 299 px [MiB]",
+    "crops_per_s": "crops read and decoded in a second of a core's time",
+    "pairs_per_s": "pairs compared for copies in a second of a core's time",
+    "overhead_s": "a run of notebook 10 beside its training, by the clock [s]",
+    "overhead_cpu_s": "the same, CPU time [s]",
+    "answers_per_s": "answers of a server in a second of a core's time",
+}
+PAGE = ROOT / "docs" / "scale.md"
+MARKS = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 
 
 def measure_prepare(folder: Path) -> dict[str, list[float]]:
@@ -67,7 +87,7 @@ def measure_prepare(folder: Path) -> dict[str, list[float]]:
     )
     mb = sum(file.stat().st_size for file in images.iterdir()) / NUM / 1e6
     mib = sum(file.stat().st_size for file in folder.glob("records-0/*.tfrecord")) / NUM / 2**20
-    return {"c": rates, "b": [mb], "m": [mib]}
+    return {"prepared_per_s": rates, "photograph_mb": [mb], "crop_mib": [mib]}
 
 
 def measure_stream(folder: Path) -> dict[str, list[float]]:
@@ -76,13 +96,14 @@ def measure_stream(folder: Path) -> dict[str, list[float]]:
     """
     order = np.random.default_rng(0).permutation(400)
     crops = open_crops(open_sample(folder), 400, 1)
-    return {"d": find_rates(400, lambda: [crops[part] for part in np.array_split(order, 25)])}
+    parts = np.array_split(order, 25)
+    return {"crops_per_s": find_rates(400, lambda: [crops[part] for part in parts])}
 
 
 def measure_pairs(_: Path) -> dict[str, list[float]]:
     """Pairs of photographs that a core compares for copies in a second of CPU time."""
     hashes = np.random.default_rng(0).integers(0, 256, (HASHES, 32), np.uint8)
-    return {"g": find_rates(HASHES**2 / 2, lambda: find_near_duplicates(hashes))}
+    return {"pairs_per_s": find_rates(HASHES**2 / 2, lambda: find_near_duplicates(hashes))}
 
 
 def measure_runs(folder: Path) -> dict[str, list[float]]:
@@ -101,7 +122,30 @@ def measure_runs(folder: Path) -> dict[str, list[float]]:
         (row,) = (row for row in read_rows(folder / "scale") if row["repetition"] == repetition)
         seconds.append(taken - row["train_s"])
         cpu_s[-1] -= row["cpu_s"]
-    return {"s": seconds[1:], "u": cpu_s[1:]}
+    return {"overhead_s": seconds[1:], "overhead_cpu_s": cpu_s[1:]}
+
+
+def measure_answers(folder: Path) -> dict[str, list[float]]:
+    """Answers that a server gives in a second of CPU time: 8-bit MobileNet, photographs of 1024 px
+    as they are uploaded.
+    """
+    body = draw_photograph(1024, 768)
+    rates = []
+    with run_process(export_mobilenet(folder), folder / "log") as server:
+        post = open_client(server.port)
+        for _ in range(TURNS + 1):
+            before = read_cpu_s(server.process.pid)
+            for _ in range(CALLS):
+                post(body)
+            rates.append(CALLS / (read_cpu_s(server.process.pid) - before))
+    return {"answers_per_s": rates[1:]}
+
+
+def read_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of its children."""
+    process = psutil.Process(pid)
+    family = [process, *process.children(recursive=True)]
+    return sum(sum(member.cpu_times()[:2]) for member in family)
 
 
 def find_rates(number: float, work: Callable[[], object]) -> list[float]:
@@ -123,52 +167,101 @@ def timed(spent: list[float]) -> Iterator[None]:
     spent.append(sum(os.times()[:4]) - sum(start[:4]))
 
 
-def render(rates: pd.DataFrame) -> str:
-    """The READMEs' tables: the rates, then what a million photographs and a thousand runs take
-    by their formulas.
+def simulate_responses(utilisation: float, cores: int) -> np.ndarray:
+    """Response times of one machine's queue, in lengths of an answer: requests come at random,
+    each takes a core for the same time, first come, first served (M/D/c).
     """
-    c, b, m, d, g, s = rates["median"][["c", "b", "m", "d", "g", "s"]]
+    rng = np.random.default_rng(0)
+    arrivals = rng.exponential(1 / (utilisation * cores), SIMULATED).cumsum()
+    free = [0.0] * cores  # when each core is
+    responses = np.empty(SIMULATED)
+    for number, arrival in enumerate(arrivals):
+        end = max(arrival, free[0]) + 1
+        heapq.heapreplace(free, end)
+        responses[number] = end - arrival
+    return responses[SIMULATED // 10 :]  # the queue is empty at first
+
+
+def render(rates: pd.DataFrame) -> str:
+    """The page's tables: the rates, then what follows from them."""
+    rate = rates["median"]
     usd = find_price(PRICED).usd_per_hour
-    about = [", ".join(map(str, rates[name].unique())) for name in ABOUT]
-    spread = [
-        f"{_round(row.low)} ... {_round(row.high)}" * (row.low < row.high)
-        for row in rates.itertuples()
-    ]
-    about.append(f"n = {TURNS}; others: up to {rates['others'].max():.0%} of the CPU")
+    measured = {
+        "what": [NAMES[name] for name in rates.index],
+        "median": list(rate),
+        "least": list(rates["low"]),
+        "most": list(rates["high"]),
+    }
+    sources = ", ".join(rates["hardware"].unique())
+    commits = ", ".join(rates["commit"].unique())
+    dates = ", ".join(rates["date"].unique())
+    others = f"others took up to {rates['others'].max():.0%} of the CPU"
+    search_s = NUM_PHOTOGRAPHS**2 / 2 / rate["pairs_per_s"]
     prepared = {
-        "k": CORES,
-        "N/(c k) [h]": [N / c / k / 3600 for k in CORES],
-        "c k b [MB/s]": [c * k * b for k in CORES],
-        "N²/(2 g) [h]": [N**2 / 2 / g / 3600] * len(CORES),
-        "N m [GiB]": [N * m / 1024] * len(CORES),
-        "N/(d k) [min]": [N / d / k / 60 for k in CORES],
+        "cores": CORES,
+        "preparing [h]": [
+            NUM_PHOTOGRAPHS / rate["prepared_per_s"] / cores / 3600 for cores in CORES
+        ],
+        "reading needed [MB/s]": [
+            rate["prepared_per_s"] * cores * rate["photograph_mb"] for cores in CORES
+        ],
+        "search for copies [h]": [search_s / 3600] * len(CORES),
+        "shards [GiB]": [NUM_PHOTOGRAPHS * rate["crop_mib"] / 1024] * len(CORES),
+        "decoding an epoch [min]": [
+            NUM_PHOTOGRAPHS / rate["crops_per_s"] / cores / 60 for cores in CORES
+        ],
     }
-    hours = [RUNS * (t + s) / 3600 for t in TRAIN_S]
-    run = {
-        "t [s]": TRAIN_S,
-        "R (t + s) [h]": hours,
-        "s/(t + s) [%]": [100 * s / (t + s) for t in TRAIN_S],
-        f"USD ({PRICED}, {usd}/h)": [usd * hour for hour in hours],
+    hours = [NUM_RUNS * (seconds + rate["overhead_s"]) / 3600 for seconds in TRAIN_S]
+    runs = {
+        "training [s]": TRAIN_S,
+        "all runs [h]": hours,
+        "not training [%]": [
+            100 * rate["overhead_s"] / (seconds + rate["overhead_s"]) for seconds in TRAIN_S
+        ],
+        f"price [USD], {PRICED} at {usd} an hour": [usd * hour for hour in hours],
     }
-    tables = [
-        _table([["", *rates.index], ["", *rates["median"]], ["", *spread]]),
-        "; ".join(about),
-        f"N = {N:,}, R = {RUNS:,}, 2 g/(c N) = {_round(2 * g / c / N)}:",
-        *(
-            _table([list(table), *zip(*table.values(), strict=True)])
-            for table in (prepared, run)
-        ),
+    length_ms = 1000 / rate["answers_per_s"]
+    responses = [length_ms * simulate_responses(share, PRICED_CORES) for share in UTILISATIONS]
+    machines = [
+        REQUESTS_PER_S / (share * PRICED_CORES * rate["answers_per_s"])
+        for share in UTILISATIONS
     ]
-    return "\n\n".join(tables)
+    served = {
+        "cores at work [%]": [100 * share for share in UTILISATIONS],
+        f"machines of {PRICED_CORES} cores": [float(np.ceil(number)) for number in machines],
+        "median response [ms]": [float(np.median(times)) for times in responses],
+        "99th percentile [ms]": [float(np.percentile(times, 99)) for times in responses],
+        f"price an hour [USD], {PRICED}": [usd * float(np.ceil(number)) for number in machines],
+    }
+    crossing = 2 * rate["pairs_per_s"] / rate["prepared_per_s"]
+    breaks = (
+        f"The search for copies outlasts the preparing on 16 cores from"
+        f" {_round(crossing / 16)} photographs on, and on {_round(crossing / NUM_PHOTOGRAPHS)}"
+        f" cores at {NUM_PHOTOGRAPHS:,}."
+    )
+    return "\n\n".join(
+        [
+            _table(measured),
+            f"{sources}; commits {commits}; {dates}; n = {TURNS} turns; {others}.",
+            f"### {NUM_PHOTOGRAPHS:,} photographs",
+            _table(prepared),
+            breaks,
+            f"### {NUM_RUNS:,} runs on one machine",
+            _table(runs),
+            f"### {REQUESTS_PER_S:,} requests a second",
+            _table(served),
+        ]
+    )
 
 
-def _table(lines: list[list]) -> str:
+def _table(columns: dict[str, Sequence]) -> str:
     """A table in Markdown, numbers with three digits."""
-    head, *rows = [
+    lines = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
+    rows = [
         [_round(cell) if isinstance(cell, float) else str(cell) for cell in line]
         for line in lines
     ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---"] * len(head), *rows])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def _round(number: float) -> str:
@@ -176,46 +269,45 @@ def _round(number: float) -> str:
 
 
 def main() -> None:
-    """Measure all parts, or those that are named, write tests/scale.csv, and show it in the
-    READMEs.
-    """
+    """Measure all parts, or those that are named, write tests/scale.csv and the page."""
     facts = hardware.probe()
     path = ROOT / "tests" / "scale.csv"
     rows = []
-    about = {
-        "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
-        "commit": read_commit(ROOT)[:12],
-    }
-    parts = (measure_prepare, measure_stream, measure_pairs, measure_runs)
     for measure in (
-        part for part in parts if len(sys.argv) == 1 or part.__name__.split("_")[1] in sys.argv
+        measure_prepare,
+        measure_stream,
+        measure_pairs,
+        measure_runs,
+        measure_answers,
     ):
+        if len(sys.argv) > 1 and measure.__name__.split("_")[1] not in sys.argv:
+            continue
         others = measure_others(5.0)
         with tempfile.TemporaryDirectory() as name:
             rates = measure(Path(name))
-        about |= {
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "others": (others + measure_others(5.0)) / 2,
-        }
+        others = (others + measure_others(5.0)) / 2
         for key, values in rates.items():
             row = {
-                "symbol": key,
+                "rate": key,
                 "median": np.median(values),
                 "low": min(values),
                 "high": max(values),
+                "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
+                "commit": read_commit(ROOT)[:12],
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                "others": others,
             }
-            rows.append(row | about)
-            print(rows[-1], flush=True)
-    table = pd.DataFrame(rows).set_index("symbol")
-    if path.exists():
-        kept = pd.read_csv(path, index_col="symbol")
-        table = pd.concat([table, kept[~kept.index.isin(table.index)]])
-    table = table.reindex(list("cbmdgsu"))
+            rows.append(row)
+            print(row, flush=True)
+    table = pd.read_csv(path, index_col="rate")
+    if rows:
+        measured = pd.DataFrame(rows).set_index("rate")
+        table = pd.concat([measured, table[~table.index.isin(measured.index)]])
+    table = table.reindex(list(NAMES))
     table.to_csv(path, float_format="%.4g")
     print(tables := render(table))
-    for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):
-        before, _, after = re.split(README, readme.read_text())
-        readme.write_text(f"{before}{tables}\n{after}")
+    before, _, after = re.split(MARKS, PAGE.read_text(encoding="utf-8"))
+    PAGE.write_text(f"{before}{tables}\n{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import psutil
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.stream import StoredCrops
+from tests.in_turn import time_in_turn
 
 SIZE = 299
 BATCH = 16
@@ -207,31 +208,34 @@ def compare_memory(data_dir: Path) -> None:
     )
 
 
-def measure_steps(data_dir: Path) -> None:
-    """MobileNet's steps on streamed crops beside the same on crops in memory: the share that
-    streaming adds.
-    """
+def time_steps(data_dir: Path, model: str, turns: int) -> np.ndarray:
+    """Seconds of a network's steps on streamed crops and on the same in memory, (2, turns)."""
     import keras
 
     from dr_lib.data.prepared.batches import Batches
     from dr_lib.training import fit, models
 
-    crops = open_crops(data_dir, STEPS * STEP_BATCH)
     number = STEPS * STEP_BATCH
+    crops = open_crops(data_dir, number)
     feeds = [
         Batches(images, np.zeros(number, np.float32), STEP_BATCH, shuffle_seed=0)
         for images in (crops, crops[:])
     ]
-    network = models.build_model("mobilenet", SIZE)
+    network = models.build_model(model, SIZE)
     fit.compile_model(network, jit=keras.config.backend() == "jax")
-    times = np.empty((2, TURNS + 1))
-    for turn in range(TURNS + 1):
-        for row, feed in enumerate(feeds):
-            start = time.perf_counter()
-            network.fit(feed, shuffle=False, verbose=0)
-            times[row, turn] = time.perf_counter() - start
-    low, median, high = np.percentile(1 - times[1, 1:] / times[0, 1:], [25, 50, 75])
-    step = 1000 * np.median(times[0, 1:]) / STEPS
+    streamed, kept = (
+        lambda feed=feed: network.fit(feed, shuffle=False, verbose=0) for feed in feeds
+    )
+    return time_in_turn(streamed, kept, turns)
+
+
+def measure_steps(data_dir: Path) -> None:
+    """Print the share that streaming adds to MobileNet's steps."""
+    import keras
+
+    times = time_steps(data_dir, "mobilenet", TURNS)
+    low, median, high = np.percentile(1 - times[1] / times[0], [25, 50, 75])
+    step = 1000 * np.median(times[0]) / STEPS
     print(
         f"MobileNet, {SIZE} px, batch {STEP_BATCH}, {keras.config.backend()}: share of a step of"
         f" {step:.0f} ms that streaming adds: {median:.1%} [{low:.1%}, {high:.1%}], n = {TURNS}",

@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -212,21 +213,24 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
     )
 
 
+def take_photographs(data_dir: Path, image_size: int, number: int):
+    """So many photographs of the training split, which begins anew where it ends."""
+    # a plan activates Keras, which decides the backend; loading needs Keras
+    request = hardware.Request(num_devices=1, batch_size=BATCH)
+    hardware.activate(hardware.choose(hardware.probe(), request))
+    from dr_lib.data.prepared.folder import Photographs, Prepared
+
+    split = Prepared(data_dir).load("train", image_size)
+    rows = np.arange(number) % len(split.images)
+    return Photographs(*(column[rows] for column in split))
+
+
 def compare(setting: dict, folder: Path) -> list[Variant]:
     """Build every variant that this machine can run, and measure them in turns."""
     data = open_sample(folder)
     number = setting["number"]
     facts = hardware.probe()
-    # a plan activates Keras, which decides the backend; loading needs Keras
-    hardware.activate(hardware.choose(facts, hardware.Request(num_devices=1, batch_size=BATCH)))
-    from dr_lib.data.prepared.folder import Photographs, Prepared
-
-    split = Prepared(data).load("train", setting["image_size"])
-
-    def take(num_images: int) -> Photographs:
-        rows = np.arange(num_images) % len(split.images)
-        return Photographs(*(column[rows] for column in split))
-
+    take = partial(take_photographs, data, setting["image_size"])
     variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
     variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
     shards = [

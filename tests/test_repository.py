@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import papermill
 import pytest
 from packaging.requirements import Requirement
@@ -319,35 +320,39 @@ def test_the_readme_shows_what_was_measured(readme):
         assert all(row[name] in table for name in ("hardware", "versions", "commit", "date"))
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_the_readme_calculates_from_what_was_measured(readme):
-    """A million photographs on k cores and a thousand runs of t seconds, from the rates of
-    scale.csv.
-    """
-    with (ROOT / "tests" / "scale.csv").open(encoding="utf-8") as file:
-        rates = {row["symbol"]: float(row["median"]) for row in csv.DictReader(file)}
-    c, b, m, d, g, s = (rates[name] for name in "cbmdgs")
-    table = re.search(
-        "(?s)<!-- scale -->(.*)<!-- /scale -->", (ROOT / readme).read_text(encoding="utf-8")
-    )[1]
-    lines = [
-        line.replace(",", "").split("|")[1:-1]
-        for line in table.splitlines()
-        if re.match(r"\| \d", line)
-    ]
-    assert len(lines) == 7
-    for first, *others in (map(float, line) for line in lines):
-        cropping = 1e6 / (c * first)
-        runs = 1000 * (first + s) / 3600
-        prepared = [
-            cropping / 3600,
-            c * first * b,
-            1e12 / 2 / g / 3600,
-            1e6 * m / 1024,
-        ]
-        trained = [runs, 100 * s / (first + s), 0.169 * runs]
-        expected = trained if len(others) == 3 else [*prepared, 1e6 / (d * first) / 60]
-        assert others == pytest.approx(expected, rel=0.006)
+def test_the_page_on_scale_calculates_from_what_was_measured():
+    """By its formulas, from the rates of scale.csv."""
+    rates = pd.read_csv(ROOT / "tests" / "scale.csv", index_col="rate")["median"]
+    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+    prepared, runs, served = re.findall(r"(?:^\| [\d.].*\n)+", page, re.MULTILINE)
+    overhead_s = rates["overhead_s"]
+    for cores, *numbers in read_numbers(prepared):
+        prepared_h = 1e6 / rates["prepared_per_s"] / cores / 3600
+        assert numbers == pytest.approx(
+            [
+                prepared_h,
+                1e6 * rates["photograph_mb"] / prepared_h / 3600,
+                5e11 / rates["pairs_per_s"] / 3600,
+                1e6 * rates["crop_mib"] / 1024,
+                1e6 / rates["crops_per_s"] / cores / 60,
+            ],
+            rel=0.006,
+        )
+    for train_s, *numbers in read_numbers(runs):
+        hours = 1000 * (train_s + overhead_s) / 3600
+        share = 100 * overhead_s / (train_s + overhead_s)
+        assert numbers == pytest.approx([hours, share, 0.169 * hours], rel=0.006)
+    length_ms = 1000 / rates["answers_per_s"]
+    for percent, machines, median, high, usd in read_numbers(served):
+        assert machines * 4 * rates["answers_per_s"] * percent / 100 >= 10_000 * 0.999
+        assert 0.99 * length_ms < median < high
+        assert usd == pytest.approx(0.169 * machines, rel=0.006)
+
+
+def read_numbers(table: str) -> list[list[float]]:
+    """The numbers of a Markdown table's lines."""
+    lines = table.replace(",", "").strip().splitlines()
+    return [[float(cell) for cell in line.split("|")[1:-1]] for line in lines]
 
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])

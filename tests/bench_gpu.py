@@ -1,0 +1,318 @@
+"""What a GPU is asked, in order of value: python tests/bench_gpu.py [STEP ...] [--out CSV] [--dry].
+
+Each step is a process that is ended after eight minutes. Each figure is appended to the CSV when it
+is measured; started again, a step measures what the CSV lacks. `--dry` asks a CPU the same in
+small, to see that it runs: its figures say nothing.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("KERAS_BACKEND", "jax")
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import numpy as np
+import pandas as pd
+import yaml
+
+from dr_lib import hardware
+from dr_lib.data.prepared.sample import open_sample
+from dr_lib.processes import read_commit
+from dr_lib.runs.row import read_row, row_path
+from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
+from dr_lib.statistics.intervals import Interval, mean_interval
+
+STEP_S = 480  # a lent machine may be taken away soon
+# a study's parameters where a CPU is asked in small
+SMALL = {"model": "small_cnn", "image_size": 32, "epochs": 2, "accelerator": "cpu"}
+SMALL_BATCHES = [8, 16]
+# after 50 epochs of the program that the CUDA paper most likely ran, by its own README
+PAPER_ACCURACY = 0.9722
+TURNS = 7
+
+
+class Setting(NamedTuple):
+    """Where the figures go, and whether a CPU is asked in small."""
+
+    out: Path
+    mnist: str
+    is_dry: bool
+
+    @property
+    def accelerator(self) -> str:
+        """What is asked."""
+        return "cpu" if self.is_dry else "gpu"
+
+
+Figures = dict[str, Interval]  # by quantity and unit
+Measures = Iterator[tuple[str, Callable[[], Figures]]]  # what is measured, and how
+
+
+def median_interval(values: np.ndarray) -> Interval:
+    """The median, and quartiles in place of an interval's bounds: replicas share one launch."""
+    low, median, high = np.percentile(values, [25, 50, 75])
+    return Interval(median, low, high, len(values))
+
+
+def single(value: float) -> Interval:
+    """A value that was measured once."""
+    return Interval(value, np.nan, np.nan, 1)
+
+
+def list_runs(name: str, setting: Setting) -> Measures:
+    """The runs of a study with notebook 10, one at a time."""
+    path = ROOT / "papermill_runs" / f"{name}.yaml"
+    if setting.is_dry:
+        study = yaml.safe_load(path.read_text(encoding="utf-8"))
+        study["parameters"].update(SMALL)
+        study["repetitions"] = 1
+        if "batch_size" in study["factors"]:
+            study["factors"]["batch_size"] = SMALL_BATCHES
+        path = setting.out.with_name(path.name)
+        path.write_text(yaml.safe_dump(study), encoding="utf-8")
+    for run in plan_runs(load_study(path, ROOT), name_machine(hardware.probe())):
+        mode = run.parameters["mode"]
+        what = f"mode {mode}, batch {run.parameters['batch_size']}, repetition {run.repetition}"
+        yield what, partial(train, path, run)
+
+
+def train(path: Path, run: PlannedRun) -> Figures:
+    """Make a run of a study; its speed, time, AUC and energy."""
+    command = [sys.executable, "-m", "dr_lib", "run", str(path), "--only", run.name]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    row_file = row_path(path.with_suffix(""), run.run_id)
+    if not row_file.exists():
+        sys.exit(ran.stderr)
+    row = read_row(row_file)
+    if row["status"] != "ok":
+        sys.exit(f"{run.name}: {row['error']}")
+    figures = {
+        "images per second": single(row["images_per_s"]),
+        "training [s]": single(row["train_s"]),
+        "AUC": single(row["metric_auc_test"]),
+    }
+    if row.get("gpu_energy_j"):
+        num_images = row["num_images_train"] * len(row["epoch_s"])
+        figures["energy an image [J]"] = single(row["gpu_energy_j"] / num_images)
+    return figures
+
+
+def list_cuda(setting: Setting) -> Measures:
+    """The CUDA network: 40 epochs at batch 1, one network and one a multiprocessor, and minibatch
+    to the paper's accuracy.
+    """
+    from dr_lib.cuda import mnist
+    from dr_lib.cuda.build import build
+    from dr_lib.data.small_images import load_mnist
+
+    library = build(setting.accelerator)
+    share = 60 if setting.is_dry else 1
+    data = [array[::share] for array in load_mnist(setting.mnist)]
+
+    def train_fused(replicas: int) -> Figures:
+        epochs = 40 // share + 1 if setting.is_dry else 40
+        table = mnist.train(library, *data, epochs=epochs, replicas=replicas)
+        last = table[table["epoch"] == epochs]
+        return {
+            "training [s]": median_interval(last["train_s"]),
+            "accuracy": median_interval(last["test_accuracy"]),
+        }
+
+    def train_minibatch() -> Figures:
+        table = mnist.train(
+            library, *data, implementation="minibatch", batch_size=64, epochs=10, replicas=10
+        )
+        reached = table[table["test_accuracy"] >= PAPER_ACCURACY]
+        seconds = reached.groupby("replica")["train_s"].min().reindex(range(10))
+        return {f"to {PAPER_ACCURACY:.2%} [s]": median_interval(seconds.fillna(np.inf))}
+
+    def train_paper() -> Figures:
+        few = [array[:6_000] for array in data]
+        table = mnist.train(library, *few, implementation="paper", epochs=1)
+        return {"an image [us]": single(1e6 * table["train_s"].iloc[0] / len(few[0]))}
+
+    for replicas in (1, library.num_multiprocessors):
+        yield f"fused, batch 1, {replicas} replicas", partial(train_fused, replicas)
+    yield "minibatch, batch 64, 10 replicas", train_minibatch
+    if library.kind == "gpu":
+        yield "paper, batch 1", train_paper
+
+
+def list_streams(setting: Setting) -> Measures:
+    """What streaming adds to a step of the networks, beside crops in memory."""
+    data_dir = open_sample(ROOT / "papermill_runs" / "sample")
+    for model in ("small_cnn",) if setting.is_dry else ("inception_v3", "mobilenet"):
+        yield f"{model}, 299 px, batch 8", partial(compare_streams, data_dir, model)
+
+
+def compare_streams(data_dir: Path, model: str) -> Figures:
+    """The share of a step's time that streaming adds."""
+    from tests.bench_stream import time_steps
+
+    times = time_steps(data_dir, model, TURNS)
+    return {"share that streaming adds": median_interval(1 - times[1] / times[0])}
+
+
+def list_networks(setting: Setting) -> Measures:
+    """The networks of the serving paper at 224 px, in modes paper and fast."""
+    for model in ("small_cnn",) if setting.is_dry else ("mobilenet", "vgg19"):
+        for mode in ("paper", "fast"):
+            number = 16 if setting.is_dry else 1000
+            what = f"{model}, 224 px, batch 8, mode {mode}"
+            yield what, partial(measure_network, model, mode, number)
+
+
+def measure_network(model: str, mode: str, number: int) -> Figures:
+    """Images per second of training, over turns of four epochs."""
+    from tests.bench_training import build, take_photographs
+
+    data_dir = open_sample(ROOT / "papermill_runs" / "sample")
+    setting = {"model": model, "image_size": 224}
+    variant = build(mode, 8, setting, take_photographs(data_dir, 224, number))
+    for _ in range(TURNS):
+        variant.measure()
+    return {"images per second": mean_interval(variant.images_per_s)}
+
+
+def list_resumes(setting: Setting) -> Measures:
+    """A training that is killed and goes on."""
+    for mode in ("paper", "fast"):
+        yield f"small_cnn, mode {mode}", partial(compare_resumed, mode, setting)
+
+
+def compare_resumed(mode: str, setting: Setting) -> Figures:
+    """How far history and weights are from those of a training that nobody killed."""
+    from tests.training import simulation
+
+    folder = setting.out.with_name(f"resumed-{mode}")
+    asked = {
+        "config": {
+            "backend": "jax",
+            "mode": mode,
+            "accelerator": setting.accelerator,
+            "augmentation": "colour",
+            "epochs": 12,
+        },
+        "number": 57,
+        "dropout": 0.3,
+    }
+    simulation.run("train", folder / "straight", **asked)
+    simulation.run("kill", folder / "killed", arguments=asked, kills=2, window_s=0.5, seed=1)
+    kills = json.loads((folder / "killed" / "kills.json").read_text())["kills"]
+    whole = folder / "straight"
+    distances: dict[str, list[float]] = {"losses": [], "weights": []}
+    for resumed in sorted((folder / "killed").glob("training-*")):
+        histories = [pd.read_csv(path / "history.csv")["loss"] for path in (resumed, whole)]
+        distances["losses"].append(float(abs(histories[0] - histories[1]).max()))
+        arrays = [simulation.read_arrays(path / "checkpoint.npz") for path in (resumed, whole)]
+        distances["weights"].append(
+            max(float(abs(arrays[0][name] - arrays[1][name]).max()) for name in arrays[0])
+        )
+    return {
+        f"most that {name} differ, {kills} kills": single(max(found))
+        for name, found in distances.items()
+    }
+
+
+STEPS: dict[str, Callable[[Setting], Measures]] = {
+    "modes": partial(list_runs, "gpu_modes"),
+    "batches": partial(list_runs, "gpu_batches"),
+    "cuda": list_cuda,
+    "stream": list_streams,
+    "networks": list_networks,
+    "resume": list_resumes,
+}
+
+
+def measure_step(name: str, setting: Setting) -> None:
+    """Measure what the CSV lacks of a step."""
+    facts = hardware.probe()
+    out = setting.out
+    done = set()
+    if out.exists():
+        table = pd.read_csv(out, dtype=str)
+        done = set(zip(table["step"], table["what"], strict=True))
+    for what, measure in STEPS[name](setting):
+        if (name, what) in done:
+            continue
+        figures = measure()
+        table = pd.DataFrame(
+            {
+                "step": name,
+                "what": what,
+                "quantity": quantity,
+                "value": interval.value,
+                "low": interval.low,
+                "high": interval.high,
+                "n": interval.n,
+                "hardware": facts.cpu if setting.is_dry else ", ".join(facts.gpus),
+                "commit": read_commit(ROOT)[:12],
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            }
+            for quantity, interval in figures.items()
+        )
+        text = table.to_csv(index=False, header=not out.exists(), float_format="%.5g")
+        with out.open("a", encoding="utf-8") as file:  # all figures of a measure at once
+            file.write(text)
+        print(table[["what", "quantity", "value", "low", "high", "n"]].to_string(header=False))
+
+
+def run_step(name: str, setting: Setting) -> bool:
+    """Measure a step in a process of its own, ended with its children after eight minutes."""
+    command = [sys.executable, __file__, name, "--inside", "--out", str(setting.out)]
+    command += ["--mnist", setting.mnist, *["--dry"] * setting.is_dry]
+    # what XLA compiles is kept for the next step
+    kept = {
+        "JAX_COMPILATION_CACHE_DIR": str(setting.out.with_name("xla")),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    process = subprocess.Popen(command, env=os.environ | kept, start_new_session=True)
+    try:
+        status = process.wait(STEP_S)
+    except subprocess.TimeoutExpired:
+        status = None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if status is None:
+        print(f"{name}: ended after {STEP_S / 60:.0f} min; start again to go on", flush=True)
+    elif status:
+        print(f"{name}: failed; start again to go on", flush=True)
+    return status == 0
+
+
+def main() -> None:
+    """Measure the steps that are named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=", ".join(STEPS))
+    parser.add_argument("--out", type=Path, default=ROOT / "papermill_runs" / "gpu" / "gpu.csv")
+    parser.add_argument("--mnist", default="keras", help="path of an mnist.npz, or synthetic")
+    parser.add_argument("--dry", action="store_true", help="ask the CPU, in small")
+    parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if unknown := set(given.steps) - set(STEPS):
+        parser.error(f"no step {', '.join(sorted(unknown))}: there are {', '.join(STEPS)}")
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    setting = Setting(given.out.resolve(), given.mnist, given.dry)
+    if given.inside:
+        return measure_step(given.steps[0], setting)
+    if not (given.dry or hardware.probe().gpus):
+        sys.exit("no GPU is here: --dry asks the CPU, in small")
+    finished = [run_step(name, setting) for name in given.steps or STEPS]
+    sys.exit(0 if all(finished) else 1)
+
+
+if __name__ == "__main__":
+    main()
