@@ -206,9 +206,10 @@ if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATI
 
 # %% tags=["report"]
 words = "What the operating points do for patients of the test split [95 % interval]."
-page.table(patients.dropna(axis=1, how="all"), "patients", words)
+same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
+page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)
 words = "What the operating points do on the photographs of the test split [95 % interval]."
-page.table(measured.dropna(axis=1, how="all"), "accuracy", words)
+page.table(measured.drop(columns=same).dropna(axis=1, how="all"), "accuracy", words)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched:

@@ -28,8 +28,8 @@ METHODS = {  # of the intervals, 95 %, over patients
         "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997)"
     ),
     "kappa, differences, net benefit, curves": (
-        f"percentiles of draws of patients, seed 0: {MAX_DRAWS}, of more than"
-        f" {MAX_WEIGHTS // MAX_DRAWS} photographs {MAX_WEIGHTS} over their number"
+        f"percentiles of {MAX_DRAWS:,} draws of patients (seed 0); beyond"
+        f" {MAX_WEIGHTS // MAX_DRAWS:,} photographs, of {MAX_WEIGHTS:,} divided by their number"
     ),
     "sensitivity, specificity, predictive values, shares": (
         "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
@@ -200,7 +200,7 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
     texts = []
     for _, row in table.iterrows():
         scores = []
-        for name in names:
+        for name in row.index.intersection(names, sort=False):
             scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
         texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
     return texts

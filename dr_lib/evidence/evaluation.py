@@ -38,7 +38,7 @@ from dr_lib.statistics.clustered import (
     likelihood_ratios,
     proportion_interval,
 )
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.intervals import Interval, tabulate
 
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
@@ -476,8 +476,7 @@ def split_subgroups(
                 auc = auc_interval(y, p, patient)
                 if len(points):
                     called = p >= find_thresholds(part, points, points["point"].iloc[0])
-                    sensitivity = proportion_interval(called[y], patient[y])
-                    specificity = proportion_interval(~called[~y], patient[~y])
+                    sensitivity, specificity = _score_calls(called, y, patient)
             row = {
                 "factor": factor,
                 "level": level,
@@ -540,13 +539,12 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
     for share in ABSTAINED:
         left = surest[: len(surest) - round(share * len(surest))]
         called = p[left] >= threshold[left]
-        truth = y[left]
-        people = patient[left]
+        sensitivity, specificity = _score_calls(called, y[left], patient[left])
         row = {
             "abstained": share,
             "num_images": len(left),
-            "sensitivity": proportion_interval(called[truth], people[truth]),
-            "specificity": proportion_interval(~called[~truth], people[~truth]),
+            "sensitivity": sensitivity,
+            "specificity": specificity,
         }
         rows.append(row)
     return _tabulate(rows)
@@ -670,8 +668,7 @@ def _measure(
     for name in points["point"].unique():
         thresholds = find_thresholds(table, points, name)
         called = p >= thresholds
-        sensitivity = proportion_interval(called[y], patient[y])
-        specificity = proportion_interval(~called[~y], patient[~y])
+        sensitivity, specificity = _score_calls(called, y, patient)
         lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
         severe = None
         if "grade" in table:
@@ -695,6 +692,16 @@ def _measure(
         }
         rows.append(row)
     return rows
+
+
+def _score_calls(
+    called: np.ndarray, y: np.ndarray, patient: np.ndarray
+) -> tuple[Interval, Interval]:
+    """Sensitivity and specificity."""
+    return (
+        proportion_interval(called[y], patient[y]),
+        proportion_interval(~called[~y], patient[~y]),
+    )
 
 
 def _name_fold(table: pd.DataFrame) -> np.ndarray:
@@ -721,13 +728,11 @@ def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
     """
     lines = []
     for row in rows:
-        line = {}
-        for name, value in row.items():
-            if isinstance(value, Interval):
-                if np.isclose(value.low, value.high, rtol=1e-9, atol=0):
-                    value = value._replace(low=np.nan, high=np.nan)
-                line.update(value.columns(name))
-            elif value is not None:
-                line[name] = value
+        line = {name: value for name, value in row.items() if value is not None}
+        for name, value in line.items():
+            if isinstance(value, Interval) and np.isclose(
+                value.low, value.high, rtol=1e-9, atol=0
+            ):
+                line[name] = value._replace(low=np.nan, high=np.nan)
         lines.append(line)
-    return pd.DataFrame(lines)
+    return tabulate(lines)

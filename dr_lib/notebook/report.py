@@ -27,7 +27,21 @@ thead th { border-top: 2px solid; border-bottom: 1px solid; text-align: left }
 tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
-summary { cursor: pointer }"""
+summary { cursor: pointer }
+p, li { overflow-wrap: anywhere }
+@media (max-width: 600px) {
+  .output_png { overflow-x: auto }
+  .output_png img { max-width: none; width: 600px; height: auto }
+}
+@media print {
+  body { margin: 0; max-width: none }
+  .jp-RenderedHTMLCommon, .output_html { overflow: visible }
+  table { font-size: 10px }
+  th, td { padding-right: 0.5em }
+  img, tr { break-inside: avoid }
+  h2, .output_png { break-after: avoid }
+}"""
+BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
 
 
 def write_report(
@@ -150,6 +164,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     )
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     body, _ = exporter.from_notebook_node(page)
+    body = BOUNDS.sub(r"\1&nbsp;\2", body)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'

@@ -518,8 +518,12 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     assert grades[4] >= 5 and facts["severity"].endswith(f", 4: {grades[4]}")
     assert facts["synthetic"] == facts["version"] == facts["tested_on"] == "unknown"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
-    bare = model._replace(test=model.test.drop(columns="grade"))
-    assert not checklist.state_facts(evaluated._replace(predictions=bare))["outcome"]
+    bare = model._replace(
+        test=model.test.drop(columns="grade"),
+        ungradable=model.ungradable.drop(columns="grade"),
+    )
+    facts = checklist.state_facts(evaluate(bare))
+    assert not facts["outcome"] and "sensitivity_severe" not in facts["points"]
     assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
     assert "; by photograph high sensitivity: sensitivity " in facts["points"]
     assert facts["crossed"].startswith("high sensitivity: TP ")
@@ -583,7 +587,7 @@ def test_where_it_comes_from_stands_beside_the_tables(tmp_path):
     for words in (
         f"mine.csv 240 {digest}",
         "2026-01-02, dr_lib 1, abc",
-        "seed 0: 2000, of",
+        "of 2,000 draws of patients (seed 0)",
     ):
         assert words in text
 

@@ -47,21 +47,20 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     Raises:
         LabelTableError: there are no photographs.
     """
-    files = []
+    photographs = []
+    label_files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [
-            name for name in folders if name != "__MACOSX" and not name.startswith(".")
-        ]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    photographs = sorted(
-        path for path in files if path.suffix.lower() in PICTURES | RARE_PICTURES
-    )
-    label_files = sorted(path for path in files if path.suffix.lower() in LABEL_FILES)
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        for path in [Path(parent, name) for name in names if not name.startswith(".")]:
+            if path.suffix.lower() in PICTURES | RARE_PICTURES:
+                photographs.append(path)
+            elif path.suffix.lower() in LABEL_FILES:
+                label_files.append(path)
     if not photographs:
         raise LabelTableError(
             f"no photographs under {folder}: they end in {', '.join(sorted(PICTURES))}"
         )
-    return photographs, label_files
+    return sorted(photographs), sorted(label_files)
 
 
 def find_sources(
@@ -83,7 +82,13 @@ def find_sources(
     Raises:
         LabelTableError: no layout fits, or several do.
     """
-    tables = {path: _read_any(path) for path in label_files}
+    tables = {}
+    for path in label_files:
+        try:
+            tables[path] = read_label_file(path)
+        except LabelTableError:
+            if is_given:
+                raise
     *public, own = read_parts()
     # of a file that the user gave, with photographs anywhere, too
     for anywhere in (False, True)[: 1 + is_given]:
@@ -96,17 +101,7 @@ def find_sources(
             ]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
-    if is_given:
-        read_label_file(label_files[0])  # an empty file is to be called empty
     raise LabelTableError(_explain(tables))
-
-
-def _read_any(path: Path) -> pd.DataFrame:
-    """Read a file that may be no label file: an empty table, then."""
-    try:
-        return read_label_file(path)
-    except LabelTableError:
-        return pd.DataFrame()
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
