@@ -507,6 +507,28 @@ def hide_few(counts: pd.Series) -> pd.Series:
     return shown
 
 
+def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
+    """The table of `count_flow` with counts below FEW as < 5.
+
+    Where the photographs hidden are fewer than FEW, the sums that would give them away are –.
+    """
+    counts = ["num_patients", "num_images"]
+    stage = flow["stage"]
+    is_few = flow[counts].gt(0) & flow[counts].lt(FEW)
+    is_hidden = is_few.any(axis=1)
+    shown = flow.astype(dict.fromkeys(counts, object))
+    shown.loc[is_hidden, "num_images"] = "–"
+    for name in counts:
+        shown.loc[is_few[name], name] = f"< {FEW}"
+    for parts, sums in (
+        (stage == "ungradable", ["offered", "test"]),
+        (stage != "", ["offered"]),
+    ):
+        if 0 < flow.loc[parts & is_hidden, "num_images"].sum() < FEW:
+            shown.loc[stage.isin(sums), counts] = "–"
+    return shown
+
+
 def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
     """The table of `split_subgroups` with the counts of each factor as `hide_few` shows them."""
     if subgroups.empty:

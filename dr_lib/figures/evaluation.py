@@ -32,7 +32,9 @@ TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the way of photographs and patients from offered to evaluated (`count_flow`)."""
+    """Draw the way of photographs and patients from offered to evaluated (`count_flow`,
+    `hide_flow`).
+    """
     say = choose_words(lang)
     sides = flow[~flow["stage"].isin(TRUNK)]
     after = sides[sides["stage"] == "ungradable"]
@@ -48,8 +50,11 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         words = (
             say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
         )
-        numbers = [count for count in (row.num_patients, row.num_images) if count]
-        return words.format(*(write_number(float(number), lang) for number in numbers))
+        counts = [count for count in (row.num_patients, row.num_images) if count]
+        numbers = [
+            count if isinstance(count, str) else write_number(count, lang) for count in counts
+        ]
+        return words.format(*numbers)
 
     for row in flow[flow["stage"].isin(TRUNK)].itertuples():
         text = f"{say(row.stage)}\n{count(row)}"

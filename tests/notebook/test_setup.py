@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,6 +117,19 @@ def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, varia
     (tmp_path / "unpacked").mkdir()
     assert setup.describe_machine(tmp_path / "unpacked") == expected
     assert setup.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
+
+
+def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
+    """Colab's own module stands in; without a folder one sentence offers it."""
+    mounted = []
+    colab = SimpleNamespace(drive=SimpleNamespace(mount=mounted.append))
+    monkeypatch.setitem(sys.modules, "google.colab", colab)
+    setup.keep_results("/content/drive/MyDrive/a")
+    assert mounted == ["/content/drive"] and not capsys.readouterr().out
+    setup.keep_results("")
+    assert (
+        "give results a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
+    )
 
 
 def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):

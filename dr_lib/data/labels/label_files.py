@@ -19,7 +19,7 @@ from dr_lib.data.labels.datasets import (
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.errors import DrError
-from dr_lib.files import read_csv
+from dr_lib.files import find_encoding, read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
@@ -153,6 +153,10 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
     for source in sources:
         if source.part.layout == layouts[0] and source.folder is None:
             notices.append(f"{source.path.name} is not used: its photographs are not there.")
+    for source in used:
+        encoding = find_encoding(source.path)
+        if encoding != "utf-8-sig":
+            notices.append(f"{source.path.name} is no UTF-8 and was read as {encoding}.")
     return layouts[0], used, notices
 
 
@@ -246,11 +250,11 @@ def read_label_file(labels: Path) -> pd.DataFrame:
         One column of str for each named column; the index is the line in the file, from 1.
 
     Raises:
-        LabelTableError: the file has no rows, or is no text in UTF-8.
+        LabelTableError: the file has no rows, or is no text.
     """
     try:
         if labels.suffix.lower() == ".txt":
-            lines = labels.read_text(encoding="utf-8-sig").splitlines()
+            lines = labels.read_text(encoding=find_encoding(labels)).splitlines()
             rows = {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
             rows = {0: ["image", "grade"]} | {n: row for n, row in rows.items() if row}
         else:

@@ -240,5 +240,5 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Pric
             return find_price(name, prices=prices)
     raise PriceError(
         f"run {row['run_id']} is of a machine without a price: name one when it is run (--instance)"
-        f" or reported (-p instance): {', '.join(sorted(names))}"
+        f" or reported (report -p instance NAME): {', '.join(sorted(names))}"
     )
