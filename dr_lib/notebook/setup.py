@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -140,9 +141,17 @@ def _install(packages: list[str]) -> None:
         shipped = Path(folder) / "constraints.txt"
         with shipped.open("wb") as file:
             subprocess.run([*pip, "list", "--format=freeze"], stdout=file)
-        command = [*pip, "install", "--quiet", "--constraint", str(shipped), *packages]
+        command = [*pip, "install", "--quiet", "--constraint", str(shipped)]
+        command += map(_find_version, packages)
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
         hint = "a Kaggle notebook has its internet switched on under Settings"
         raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")
+
+
+def _find_version(package: str) -> str:
+    """The package with the versions that will do, where the folder says which; else its name."""
+    path = Path(__file__).resolve().parents[2] / "requirements.txt"
+    listed = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line for line in listed if re.split("[<>=]", line)[0] == package), package)

@@ -64,6 +64,13 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
     assert "internet switched on" in done.stderr
 
 
+def test_what_is_missing_is_installed_in_a_version_that_will_do():
+    """Else pip may go back to one of years ago that fits what the runtime ships."""
+    assert setup._find_version("papermill") == "papermill>=2.6"
+    assert setup._find_version("google-crc32c") == "google-crc32c>=1.5"
+    assert setup._find_version("matplotlib") == "matplotlib"
+
+
 def test_what_notebooks_ask_for_is_required():
     """Each module that a notebook may add is a package of requirements.txt, so that a typo
     installs nothing.
