@@ -431,7 +431,8 @@ class Session:
     def take_in(self, results: Path) -> str:
         """Put what a run left into the study's folder; return a sentence if the run failed.
 
-        A row of another run is none; one that failed never takes the place of a completed one.
+        A row of another run or study is none; one that failed never takes the place of a
+        completed one.
         """
         record = self.record
         service = self.service
@@ -447,7 +448,9 @@ class Session:
             row: Row = {}
             for path in left.glob(f"rows/{run}-*.json"):
                 with suppress(RowError):
-                    row = read_row(path)
+                    found = read_row(path)
+                    if (found["study"], found["run_id"]) == (self.folder.name, path.stem):
+                        row = found
             for kind in far_side.BROUGHT_BACK:
                 if kind != "rows" and (left / kind).exists():
                     shutil.copytree(left / kind, self.folder / kind, dirs_exist_ok=True)
