@@ -212,6 +212,10 @@ if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATI
 # mandados para casa.
 
 # %% tags=["report"]
+if (shown.loc[shown["stage"] == "test", "num_images"] == "–").any():
+    # a second row would tell how many photographs could not be used
+    measured = measured[measured["ungradable"] == "excluded"]
+    patients = patients[patients["ungradable"] == "excluded"]
 words = "What the operating points do for patients of the test split [95 % interval]."
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
 page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)

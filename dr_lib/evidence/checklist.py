@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import find_worse_eyes, hide_few, hide_flow
+from dr_lib.evidence.evaluation import FEW, find_worse_eyes, hide_few, hide_flow
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
@@ -75,11 +75,14 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     test = predictions.test
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
-    offered = hide_flow(flow).set_index("stage").loc["offered"]
+    shown = hide_flow(flow).set_index("stage")
+    offered = shown.loc["offered"]
+    is_masked = (shown.loc[["test"], "num_images"] == "–").any()  # few could not be used
     worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
     scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
-    ungradable = [f"excluded {_write_few(images.get('ungradable', 0))}"]
+    missing = _write_sum(images["test"] - len(test), is_masked)
+    ungradable = [f"excluded {_write_sum(images.get('ungradable', 0), is_masked)}"]
     thresholds = crossed = outcome = severity = partition = recalibration = ""
     if len(points):
         usual = measured[measured["ungradable"] == "excluded"]
@@ -87,7 +90,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         tables = [usual.assign(unit="by photograph"), by_patient]
         names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
         scores += _list_scores(pd.concat(tables), ["unit", "point"], names)
-        number = _write_few(len(predictions.ungradable))
+        number = _write_sum(len(predictions.ungradable), is_masked)
         ungradable.append(f"in a second row counted as referred {number}")
         crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
         frozen = [
@@ -96,6 +99,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         thresholds = "; ".join(frozen)
         if "chosen_on" in points:
             thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
+    ungradable.append(f"not usable {_write_few(images.get('not usable', 0))}")
     if {"learned from", "validation"} <= set(counts.index):
         # not those of test: who was left out there may be few
         sides = counts.loc[["learned from", "validation", "evaluated"], "num_patients"]
@@ -136,12 +140,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
             f"{len(worse)} patients, {_write_few((worse['referable'] == 1).sum())} with disease;"
             f" {len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
         ),
-        "missing": (
-            f"{_write_few(images['test'] - len(test))} photographs without a usable answer"
-        ),
-        "ungradable": "; ".join(
-            [*ungradable, f"not usable {_write_few(images.get('not usable', 0))}"]
-        ),
+        "missing": f"{missing} photographs without a usable answer",
+        "ungradable": "; ".join(ungradable),
         "partition": partition,
         "outcome": outcome,
         "severity": severity,
@@ -221,3 +221,8 @@ def _list_counts(counts: pd.Series) -> str:
 
 def _write_few(count: int) -> str:
     return hide_few(pd.Series([count]))[0]
+
+
+def _write_sum(count: int, is_masked: bool) -> str:
+    """A sum of counts, of which one could be found by subtraction where the flow is masked."""
+    return f"≥ {FEW}" if is_masked and count >= FEW else _write_few(count)

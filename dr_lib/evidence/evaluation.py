@@ -510,7 +510,8 @@ def hide_few(counts: pd.Series) -> pd.Series:
 def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
     """The table of `count_flow` with counts below FEW as < 5.
 
-    Where the photographs hidden are fewer than FEW, the sums that would give them away are –.
+    Where the patients or photographs hidden are fewer than FEW, the sums that would give them away
+    are –.
     """
     counts = ["num_patients", "num_images"]
     stage = flow["stage"]
@@ -524,7 +525,7 @@ def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
         (stage == "ungradable", ["offered", "test"]),
         (stage != "", ["offered"]),
     ):
-        if 0 < flow.loc[parts & is_hidden, "num_images"].sum() < FEW:
+        if flow.loc[parts & is_hidden, counts].sum().between(1, FEW - 1).any():
             shown.loc[stage.isin(sums), counts] = "–"
     return shown
 

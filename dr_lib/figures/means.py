@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from dr_lib.figures.style import choose_words, draw_runs, open_panels, space_ticks
 from dr_lib.numbers import write_interval, write_number
@@ -68,8 +68,8 @@ def plot_means(
         ax.set(xscale="log", ylim=(len(means) - 0.5, -0.5))
     low, high = axes[0].get_xlim()
     high *= max(2, high / low) ** 0.4  # room for numbers
-    _number_axis(axes[-1], units, high / low, lang)
     axes[-1].set_xlim(low, high)
+    _number_axis(axes[-1], units, lang)
     figure.suptitle(title)
     words = (
         "large: mean; line: 95 % interval, or the paper's standard deviation; small: runs or"
@@ -82,9 +82,7 @@ def plot_means(
 def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
     """A mean with its interval, or a paper's with its standard deviation: 8.1 s [6.2, 10.7]."""
     value, low, high = mean.interval[:3]
-    unit, size = next(
-        (unit, size) for unit, size in reversed(units.items()) if value >= 2 * size or size == 1
-    )
+    unit, size = _choose_unit(value, units)
     if len(mean.values):
         number, *bounds = write_interval(value / size, low / size, high / size, lang).split(
             " ", 1
@@ -96,15 +94,29 @@ def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
     return text
 
 
-def _number_axis(ax: Axes, units: Mapping[str, float], span: float, lang: str) -> None:
+def _number_axis(ax: Axes, units: Mapping[str, float], lang: str) -> None:
     """Number the axis in its unit, or where there are several each part in its own: 10 s, 1 min."""
     say = choose_words(lang)
     if len(units) == 1:
         space_ticks(ax, lang, "x")
         ax.set_xlabel(f"{say('time')} [{next(iter(units))}]")
         return
-    steps = (1, 10) if span > 300 else (1, 2, 5, 10, 20, 30)
+    low, high = ax.get_xlim()
+    steps = (1, 10) if high > 300 * low else (1, 2, 5, 10, 20, 30)
     ticks = {size * step: f"{step} {unit}" for unit, size in units.items() for step in steps}
-    ax.set_xticks(list(ticks), list(ticks.values()))
+    if sum(low <= place <= high for place in ticks) < 2:
+        unit, size = _choose_unit(low, units)
+        places = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low / size, high / size)
+        ticks = {
+            size * place: f"{write_number(place, lang, '{:g}')} {unit}" for place in places
+        }
+    shown = {place: text for place, text in ticks.items() if low <= place <= high}
+    ax.set_xticks(list(shown), list(shown.values()))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel(say("time"))
+
+
+def _choose_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
+    """The largest unit of which the value is two or more, else the smallest."""
+    sizes = reversed(units.items())
+    return next((unit, size) for unit, size in sizes if value >= 2 * size or size == 1)

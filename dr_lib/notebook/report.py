@@ -1,7 +1,6 @@
 """Run an analysis notebook, and render it without its code to one HTML file."""
 
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -72,7 +71,7 @@ def write_report(
         raise DrError(f"{path.stem} is no notebook: choose from {choices}")
     runs = ",".join(str(folder.resolve()) for folder in folders)
     page = run_analysis(path, out, root, runs=runs, **parameters)
-    rows.to_csv(out / "runs.csv", index=False)
+    write_text(out / "runs.csv", rows.to_csv(index=False))
     return page
 
 
@@ -103,12 +102,15 @@ def run_analysis(
         if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
             check_digits(value)
             parameters[name] = yaml.safe_load(value)
+    is_new = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory() as written:
+        with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
+            written = Path(temporary).resolve()
             notebook = papermill.execute_notebook(
                 str(path),
                 None,
-                {**parameters, "out": written},
+                {**parameters, "out": str(written)},
                 cwd=root,
                 progress_bar=sys.stderr.isatty(),
                 log_output=False,
@@ -116,11 +118,14 @@ def run_analysis(
             )
             lang = parameters.get("lang", "en")
             page = render(notebook, lang, parameters.get("published", True))
-            shutil.copytree(written, out, dirs_exist_ok=True)
+            write_text(written / "report.html", page)
+            for file in written.iterdir():
+                file.replace(out / file.name)
     except papermill.PapermillExecutionError as error:
+        if is_new:
+            out.rmdir()
         is_told = error.ename in ("SystemExit", "DrError")
         raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
-    write_text(out / "report.html", page)
     return out / "report.html"
 
 

@@ -92,10 +92,10 @@ def keep_results(results: str) -> None:
     Args:
         results: folder, empty for one that is lost with the machine.
     """
-    if results.startswith(DRIVE):
+    if Path(DRIVE) in Path(results).absolute().parents:
         from google.colab import drive  # Colab's own
 
-        drive.mount(DRIVE)
+        drive.mount(DRIVE)  # it says so, and returns, where it is mounted already
     elif not results:
         print(
             "Rows and models are lost with this machine. To keep them, and to resume a run that is"

@@ -166,10 +166,13 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         # an older file has other ones behind them
         if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames}:
             raise ValueError("its header is another")
-        return [
-            {**{k: float(row.get(k) or NAN) for k in NUMBERS}, "event": row["event"]}
-            for row in rows
-        ]
+        samples = []
+        for row in rows:
+            if None in row:
+                raise ValueError("a row has more cells than the header")
+            numbers = {name: float(row.get(name) or NAN) for name in NUMBERS}
+            samples.append({**numbers, "event": row["event"]})
+        return samples
     except (OSError, ValueError, TypeError, csv.Error) as error:
         raise DrError(f"{path} holds no samples of a monitor: {error}") from error
 

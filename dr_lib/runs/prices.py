@@ -135,7 +135,8 @@ def price_runs(
     days = {instance: price.date for instance, price in found.items()}
     own = known["usd_per_hour"].astype(float)
     usd_per_hour = own.fillna(known["priced_as"].map(rates).astype(float))
-    day = known["price_as_of"].mask(own.isna(), known["priced_as"].map(days)).fillna("")
+    day = known["price_as_of"].astype(object)
+    day = day.mask(own.isna(), known["priced_as"].map(days)).fillna("")
 
     # as `count_paid` counts
     machines = known["num_machines"].astype(float).fillna(1)

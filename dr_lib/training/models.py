@@ -249,10 +249,14 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
             base = build(image_size, "imagenet" if weights == "imagenet" else None)
             if is_file:
                 base.load_weights(weights)
+    except DrError:
+        raise
     except Exception as error:  # whatever Keras's download, file reader or shape check meets
+        hint = ""
+        if weights == "imagenet":
+            hint = "; without a network give weights the path of a file, or none"
         raise DrError(
-            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}; weights"
-            " may be the path of a file, or none"
+            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
         ) from error
     # some look their blocks up by their own name
     return keras.Model(base.input, base.output, name="base")
@@ -320,6 +324,8 @@ def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
     """
     if weights:
         raise DrError("small_cnn has no ImageNet weights: take weights='none', or mobilenet")
+    if image_size < 32:
+        raise DrError(f"image_size {image_size}: small_cnn takes 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample

@@ -481,6 +481,26 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     ) in flow.index
 
 
+@pytest.mark.parametrize(
+    ("left_out", "sums"),
+    [(("excluded", 3, 6), ["offered"]), (("ungradable", 1, 6), ["offered", "test"])],
+)
+def test_few_patients_with_many_photographs_are_not_found_by_subtraction(left_out, sums):
+    """The sums of which they are the rest are not shown."""
+    stage, num_patients, num_images = left_out
+    is_tested = stage == "ungradable"
+    rows = [
+        ("offered", 30 + num_patients, 60 + num_images),
+        (stage, num_patients, num_images),
+        ("test", 30 + is_tested * num_patients, 60 + is_tested * num_images),
+        ("evaluated", 30, 60),
+    ]
+    flow = pd.DataFrame(rows, columns=["stage", "num_patients", "num_images"])
+    shown = evaluation.hide_flow(flow).set_index("stage")
+    assert shown.loc[stage].tolist() == ["< 5", "–"]
+    assert set(shown.index[shown["num_patients"] == "–"]) == set(sums)
+
+
 @pytest.fixture
 def evaluated(tmp_path) -> checklist.Evaluated:
     """All tables of a model that could not answer for one test photograph."""

@@ -254,8 +254,12 @@ def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
     for number in range(3):
         row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
         write_row(tmp_path / "mine", row)
-    page = write_report([tmp_path / "mine"], tmp_path / "out", ROOT)
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(0o2775)  # of a group
+    page = write_report([tmp_path / "mine"], out, ROOT)
     check_hostile(page.read_text(encoding="utf-8"), 9)
+    assert out.stat().st_mode & 0o7777 == 0o2775
 
 
 @pytest.mark.slow

@@ -299,6 +299,7 @@ def test_a_file_without_the_later_columns_is_read(tmp_path):
         ("a,b\n1,2\n", "header"),
         (f"{','.join(COLUMNS)}\n1,2\n", "missing"),
         (f"{','.join(COLUMNS)}\n{'x,' * 10}x\n", "could not convert"),
+        (f"{','.join(COLUMNS)}\n{'1,' * 20}1\n", "more cells"),
         (f"{','.join(COLUMNS)}\n", "holds no samples"),
     ],
 )

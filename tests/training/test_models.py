@@ -280,7 +280,7 @@ def test_imagenet_weights_give_known_features(real_data):
         ({"model": "small_cnn", "last_layer": "conv9"}, "no layer 'conv9': choose from"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
-        ({"model": "small_cnn", "image_size": 4}, "cannot build small_cnn at 4 px"),
+        ({"model": "small_cnn", "image_size": 16}, "32 px or more"),
         ({"model": "mobilenet", "weights": "no/such.h5"}, "no such file"),
         ({"model": "inception_v3", "image_size": 64}, "inception_v3 at 64 px"),
     ],

@@ -83,10 +83,12 @@ def find_sources(
         LabelTableError: no layout fits, or several do.
     """
     tables = {}
+    fault = None
     for path in label_files:
         try:
             tables[path] = read_label_file(path)
-        except LabelTableError:
+        except LabelTableError as error:
+            fault = fault or error
             if is_given:
                 raise
     *public, own = read_parts()
@@ -101,6 +103,8 @@ def find_sources(
             ]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
+    if fault and not tables:
+        raise fault
     raise LabelTableError(_explain(tables))
 
 
