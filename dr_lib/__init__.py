@@ -16,3 +16,5 @@ runs         makes rows: studies, their runner, what a run writes
 evidence     reads rows: what they say about a paper
 figures      draws tables
 """
+
+__version__ = "0.1.0"

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from tqdm import tqdm
@@ -14,6 +15,9 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.parameters import ParameterError, check_digits
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 PATH = click.Path(path_type=Path)
@@ -48,15 +52,16 @@ PARAMETERS = click.option(
 
 def _bar(title: str) -> Callable[[int, int], None]:
     """A progress bar with photographs a second and the time left, shown once there is progress."""
-    bars = []
+    bar = None
 
     def show(done: int, total: int) -> None:
-        if not bars:
+        nonlocal bar
+        if bar is None:
             # what an earlier run has done is no part of the rate
-            bars.append(tqdm(desc=title, initial=done, total=total, unit=" photographs"))
-        bars[0].update(done - bars[0].n)
+            bar = tqdm(desc=title, initial=done, total=total, unit=" photographs")
+        bar.update(done - bar.n)
         if done == total:
-            bars[0].close()
+            bar.close()
 
     return show
 
@@ -77,11 +82,12 @@ class Commands(click.Group):
         except Exception as error:
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise
-            is_ours = isinstance(error, (DrError, ValueError, RuntimeError, OSError))
-            where = f"{write_command('--debug', context.invoked_subcommand, '...')} shows where"
-            reason = str(error) if is_ours else f"{type(error).__name__}: {error}; {where}"
-            if isinstance(error, OSError) and error.filename and error.strerror:
+            reason = str(error)
+            if isinstance(error, OSError) and error.filename:
                 reason = f"{error.filename}: {error.strerror}"
+            elif not isinstance(error, (DrError, ValueError, RuntimeError, OSError)):
+                again = write_command("--debug", context.invoked_subcommand, "...")
+                reason = f"{type(error).__name__}: {error}; {again} shows where"
             raise click.ClickException(reason) from error
 
 
@@ -295,7 +301,7 @@ def run(study: Path, on: str, yes: bool, **options) -> None:
         failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
         what = "1 run" if len(failures) == 1 else f"{len(failures)} runs"
-        raise click.ClickException(f"{what} failed:\n" + "\n".join(failures))
+        raise click.ClickException("\n".join([f"{what} failed:", *failures]))
 
 
 def _confirm(yes: bool, what: str) -> None:
@@ -347,28 +353,43 @@ def plan(study: Path, instance: str, commands: bool) -> None:
 def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
     """The claims that a study repeats too little for, and those that its rows leave open."""
     from dr_lib.evidence.claims import read_judged
-    from dr_lib.evidence.rows import list_paper_rows, select_paper
-    from dr_lib.evidence.verdicts import judge_claims
     from dr_lib.runs.row import read_rows, read_runs
 
     folder = study.with_suffix("")
-    runs = read_runs(folder) if folder.is_dir() and read_rows(folder) else None
-    names = [name for name, paper in PAPERS.items() if study.stem in paper.studies]
-    for name in names:
+    for name in [name for name, paper in PAPERS.items() if study.stem in paper.studies]:
         for claim in read_judged(name):
             if (claim.needs or 0) > repetitions:
                 yield f"claim {claim.id} needs some {claim.needs} repetitions to be decided"
-        if runs is not None:
-            rows = list_paper_rows(name, runs)
-            may_differ = PAPERS[name].may_differ
-            try:
-                selection = select_paper(name, rows, [folder], may_differ=may_differ)
-            except DrError as error:  # what is left to do is planned all the same
-                yield f"claims of paper {name} are not judged: {error}"
-                continue
-            judged = judge_claims(name, selection)
-            for row in judged[judged["verdict"] == "undecided"].itertuples():
-                yield f"claim {row.id} is undecided: {row.reason}"
+        if not read_rows(folder):
+            continue
+        try:
+            judged = _judge(name, read_runs(folder), [folder])
+        except DrError as error:  # what is left to do is planned all the same
+            yield f"claims of paper {name} are not judged: {error}"
+            continue
+        for row in judged[judged["verdict"] == "undecided"].itertuples():
+            yield f"claim {row.id} is undecided: {row.reason}"
+
+
+def _judge(
+    paper: str,
+    runs: "pd.DataFrame",
+    folders: Sequence[Path],
+    *,
+    allowed: Sequence[str] = (),
+    bills: Sequence[float] = (),
+) -> "pd.DataFrame":
+    """Judge the claims of a paper by its rows among the runs; `allowed` columns may differ."""
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.scenarios import add_bills
+    from dr_lib.evidence.verdicts import judge_claims
+
+    rows = list_paper_rows(paper, runs)
+    may_differ = [*PAPERS[paper].may_differ, *allowed]
+    selection = select_paper(paper, rows, folders, may_differ=may_differ)
+    if bills and paper == "C":
+        selection = selection._replace(timed=add_bills(selection, bills))
+    return judge_claims(paper, selection)
 
 
 @main.command()
@@ -471,33 +492,27 @@ def claims(
     import pandas as pd
 
     from dr_lib.evidence.claims import count_claims
-    from dr_lib.evidence.rows import list_paper_rows, select_paper
-    from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
-    from dr_lib.evidence.verdicts import count_by_chance, judge_claims, list_claims
+    from dr_lib.evidence.verdicts import count_by_chance, list_claims
     from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
     if not folders:
-        lines = [list(row) for row in count_claims().astype(str).itertuples(index=False)]
         header = ["paper", "judged by notebook", "rows of", "on", "claims"]
-        lines = [header, ["---"] * len(header), *lines]
-        return click.echo("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        for line in (header, ["---"] * 5, *count_claims().astype(str).to_numpy()):
+            click.echo(f"| {' | '.join(line)} |")
+        return
     runs = read_runs(*folders)
     tables = []
     unlike = []
     allowed = list_columns(allow, runs)
-    for name, paper in PAPERS.items():
-        rows = list_paper_rows(name, runs)
-        may_differ = [*paper.may_differ, *allowed]
+    for name in PAPERS:
         try:
-            selection = select_paper(name, rows, folders, may_differ=may_differ)
+            judged = _judge(name, runs, folders, allowed=allowed, bills=bills)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
-        if bills and name == "C":
-            selection = selection._replace(timed=add_bills(selection, bills))
-        tables.append(list_claims(judge_claims(name, selection)))
+        tables.append(list_claims(judged))
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
@@ -604,8 +619,6 @@ def export(
     # decodes the few that are taken
     calibration = prepared.load("train", size, stream=True)
     test = prepared.load("test", size)
-    again = write_command(*sys.argv[1:], "--force")
-    forced = f"to write the formats in spite of it: {again}"
     split_sha256 = prepared.describe()["split_sha256"]
     exported = export_model(
         model,
@@ -625,7 +638,10 @@ def export(
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["folder"].any():
-        raise click.ClickException(f"the gate refused every format; {forced}")
+        again = write_command(*sys.argv[1:], "--force")
+        raise click.ClickException(
+            f"the gate refused every format; to write the formats in spite of it: {again}"
+        )
 
 
 @main.command()

@@ -7,7 +7,6 @@ Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing 
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import sys
@@ -62,6 +61,25 @@ def write_json(path: Path, content: Any) -> None:
     write_text(path, json.dumps(content, indent=1))
 
 
+def find_encoding(path: Path) -> str:
+    """The encoding of a text: UTF-8, or where its bytes are none windows-1252, which a Brazilian
+    Excel writes as CSV (printable Latin-1 is a part of it).
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is no text.
+    """
+    content = path.read_bytes()
+    if b"\0" in content:
+        raise ValueError(f"{path.name} is no text")
+    try:
+        content.decode("utf-8")
+        return "utf-8-sig"
+    except UnicodeDecodeError:
+        content.decode("windows-1252")
+        return "windows-1252"
+
+
 def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
     """Read a CSV as spreadsheets write it: between commas, semicolons as in Brazil, tabs or bars,
     perhaps below a byte order mark, `sep=;` or a title.
@@ -73,33 +91,31 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is no CSV in UTF-8.
+        ValueError: it is no CSV, or in no encoding of `find_encoding`.
     """
-    lines = path.read_text(encoding="utf-8-sig").splitlines() or [""]
+    lines = path.read_text(encoding=find_encoding(path)).splitlines() or [""]
     # a title has hardly two delimiters
-    header = next(
-        (line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1), lines[0]
-    )
+    tables = [line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1]
+    header = next(iter(tables), lines[0])
     delimiter = max(DELIMITERS, key=header.count)
     if lines[0].lower().startswith("sep="):
         delimiter = lines[0][4:5] or delimiter
         lines[0] = ""  # lines keep their numbers
     reader = csv.reader(lines, delimiter=delimiter)
+    rows = {}
     try:
-        rows = dict(
-            (reader.line_num, [sys.intern(cell.strip()) for cell in row]) for row in reader
-        )
+        for row in reader:
+            cells = [sys.intern(cell.strip()) for cell in row]
+            if any(cells):
+                rows[reader.line_num] = cells
     except csv.Error as error:
         raise ValueError(str(error)) from error
-    rows = {line: row for line, row in rows.items() if any(row)}
     if delimiter == ";":
         names = next(iter(rows.values()), [])
-        places = [place for place, name in enumerate(names) if name in numbers]
-        for row in rows.values():
-            for place in places:
-                row[place : place + 1] = [
-                    cell.replace(",", ".") for cell in row[place : place + 1]
-                ]
+        for cells in rows.values():
+            for place, name in enumerate(names[: len(cells)]):
+                if name in numbers:
+                    cells[place] = cells[place].replace(",", ".")
     return rows
 
 
@@ -122,12 +138,12 @@ def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     while fcntl is not None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in (errno.EACCES, errno.EAGAIN):
-                if time.monotonic() < deadline:
-                    time.sleep(0.1)
-                    continue
+            break
+        except (BlockingIOError, PermissionError):
+            if time.monotonic() >= deadline:
                 file.close()
                 return None
-        break
+            time.sleep(0.1)
+        except OSError:
+            break
     return file

@@ -156,15 +156,15 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
             lines = ast.parse(cell).body
         except SyntaxError:  # IPython's own commands
             continue
-        typed = [line for line in lines if isinstance(line, ast.AnnAssign) and line.value]
-        if typed and len(typed) == len(lines):  # a cell of parameters holds nothing else
-            declared = {
-                ast.unparse(line.target): ast.unparse(line.annotation) for line in typed
-            }
-            injected = []
-        elif cell.startswith("# Parameters\n"):
+        if cell.startswith("# Parameters\n"):
             assigned = [line for line in lines if isinstance(line, ast.Assign)]
             injected = [ast.unparse(line.targets[0]) for line in assigned]
+        # a cell of parameters holds nothing else
+        elif lines and all(isinstance(line, ast.AnnAssign) and line.value for line in lines):
+            declared = {
+                ast.unparse(line.target): ast.unparse(line.annotation) for line in lines
+            }
+            injected = []
     unknown = [name for name in injected if name not in declared]
     if unknown:
         advice = GONE.get(unknown[0]) or f"it has {', '.join(declared)}"

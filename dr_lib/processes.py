@@ -48,18 +48,9 @@ def read_commit(root: str | os.PathLike) -> str:
         return archived.read_text(encoding="utf-8").strip()
     if not Path(root, ".git").exists():  # an unpacked archive may lie inside another clone
         return ""
-    git = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--abbrev=40",
-        "--dirty",
-        "--exclude=*",
-    ]
+    git = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        return run(git, capture_output=True, text=True).stdout.strip()
+        return run(git, cwd=root, capture_output=True, text=True).stdout.strip()
     except OSError:
         return ""
 

@@ -116,22 +116,29 @@ page.heading("How well does the model refer?", [names, counts], notice)
 from dr_lib.figures import evaluation as figures
 
 flow = evaluation.count_flow(model)
+shown = flow if private else evaluation.hide_flow(flow)
 page.figure(
-    figures.plot_flow(flow, lang), "flow", "From what was offered to what is evaluated."
+    figures.plot_flow(shown, lang), "flow", "From what was offered to what is evaluated."
 )
-page.table(flow.loc[:, (flow != "").any()], "flow", "Patients and photographs of each stage.")
+page.table(shown.loc[:, (shown != "").any()], "flow", "Patients and photographs of each stage.")
+sources = [source for evaluated in models for source in evaluated.sources]
+for source in sources:
+    if source.encoding == "windows-1252":
+        page.note("{} is no UTF-8 and was read as {}.", source.file, source.encoding)
 
 # %% [markdown] tags=["en"]
 # ## Discrimination
 #
 # The operating points are chosen on the validation split and frozen: the test split is only looked
-# at. A data set without validation rows takes the thresholds of the same model from its own data
-# set, unchanged, where that file is given too, or two that are given; otherwise there are none.
+# at. Their names say what was asked for on validation; the tables below say what the test reaches.
+# A data set without validation rows takes the thresholds of the same model from its own data set,
+# unchanged, where that file is given too, or two that are given; otherwise there are none.
 
 # %% [markdown] tags=["pt"]
 # ## Discriminação
 #
-# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Um
+# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Os nomes
+# dizem o que foi pedido na validação; as tabelas abaixo, o que se alcança no teste. Um
 # conjunto de dados sem linhas de validação recebe os limiares do mesmo modelo em seu próprio
 # conjunto, sem mudança, se esse arquivo também for dado, ou dois que se deem; do contrário não há
 # pontos.
@@ -206,19 +213,20 @@ if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATI
 
 # %% tags=["report"]
 words = "What the operating points do for patients of the test split [95 % interval]."
-page.table(patients.dropna(axis=1, how="all"), "patients", words)
+same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
+page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)
 words = "What the operating points do on the photographs of the test split [95 % interval]."
-page.table(measured.dropna(axis=1, how="all"), "accuracy", words)
+page.table(measured.drop(columns=same).dropna(axis=1, how="all"), "accuracy", words)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched:
-# what a positive or a negative answer would be worth elsewhere follows from the likelihood ratios
-# (Bayes).
+# what a positive or a negative answer on one photograph would be worth elsewhere follows from the
+# likelihood ratios (Bayes), if the spectrum of the disease is the same there.
 
 # %% [markdown] tags=["pt"]
 # Valores preditivos dependem de quantas retinografias são encaminháveis, e conjuntos de dados
-# costumam ser enriquecidos: quanto valeria uma resposta em outro lugar segue das razões de
-# verossimilhança (Bayes).
+# costumam ser enriquecidos: quanto valeria a resposta a uma retinografia em outro lugar segue das
+# razões de verossimilhança (Bayes), se lá o espectro da doença for o mesmo.
 
 # %% tags=["report"]
 moved = evaluation.move_prevalence(measured, shares)
@@ -228,8 +236,9 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # ## Calibration
 #
 # Of the photographs with a probability of 20 %, one in five should be referable. Slope 1 and
-# intercept 0 are right; a slope below 1 says that the probabilities are too extreme. The
-# recalibration is learned on the validation split and shown apart: it changes no ranking.
+# intercept 0 (calibration in the large) are right; a slope below 1 says that the probabilities are
+# too extreme. The recalibration is learned on the validation split and shown apart: it changes no
+# ranking.
 
 # %% [markdown] tags=["pt"]
 # ## Calibração
@@ -296,7 +305,7 @@ if len(model.graded):
 # %% tags=["report"]
 groups = evaluation.split_subgroups(model, own, split_paths(subgroups))
 groups = groups if private else evaluation.hide_subgroups(groups)
-words = "Subgroups; scored from 10 patients with and 10 without disease on."
+words = "Subgroups at high sensitivity; scored from 10 patients with and 10 without disease on."
 page.table(groups, "subgroups", words)
 if groups.empty:
     page.note(
@@ -449,14 +458,15 @@ from datetime import UTC, datetime
 
 import pandas as pd
 
+import dr_lib
 from dr_lib.hardware.facts import read_version
 from dr_lib.processes import read_commit, shorten_commit
 
-sources = [source for evaluated in models for source in evaluated.sources]
 packages = ("numpy", "scipy", "sklearn", "statsmodels")
 versions = ", ".join(f"{name} {read_version(name)}" for name in packages)
 commit = shorten_commit(read_commit(root))
-made_by = f"{datetime.now(UTC):%Y-%m-%d}, commit {commit}, {versions}"
+ours = f"dr_lib {dr_lib.__version__}, commit {commit}"
+made_by = f"{datetime.now(UTC):%Y-%m-%d}, {ours}, {versions}"
 page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
@@ -500,7 +510,9 @@ page.findings(sentences)
 #
 # One test split of one source says little about other cameras, graders and populations: evaluate
 # there, with the thresholds carried over. The intervals are those of the patients drawn; the spread
-# between trainings is not in them. Subgroups are looked at, not tested. Not a medical device.
+# between trainings is not in them. Referable means what the labels say, by default grade 2 or
+# worse: macular oedema counts only where they include it. Subgroups are looked at, not tested. Not
+# a medical device.
 # An AUC near 1 rests on few errors: its interval is wide on purpose, and holds the truth more often
 # than its 95 % say.
 
@@ -509,6 +521,7 @@ page.findings(sentences)
 #
 # Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
 # os mesmos limiares. Os intervalos são os dos pacientes sorteados; a variação entre treinamentos
-# não está neles. Subgrupos são observados, não testados. Não é um dispositivo médico.
+# não está neles. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais: o edema macular
+# só conta se eles o incluem. Subgrupos são observados, não testados. Não é um dispositivo médico.
 # Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito, e contém a verdade
 # mais vezes do que seus 95 % dizem.

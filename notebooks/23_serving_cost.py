@@ -125,7 +125,8 @@ COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
 if published:
     paper = cost_table(read_paper_latencies())
-    columns = [name for name in COSTS if name in paper]
+    # the paper does not time the decoding
+    columns = [name for name in COSTS if name in paper and name != "busy_ms"]
     page.table(
         paper[columns], "costs_published", "Costs from the paper's means of 25 requests."
     )
@@ -216,6 +217,8 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
+from dr_lib.figures.style import name
+
 sentences = []
 for row in priced.itertuples():
     words = say(
@@ -224,7 +227,9 @@ for row in priced.itertuples():
     )
     times = page.number(row.busy_ms), page.number(row.predict_ms)
     usd = page.number(row.usd_per_million)
-    sentences.append(words.format(row.model, row.format, *times, row.n, usd, row.instance))
+    sentences.append(
+        words.format(name(row.model), row.format, *times, row.n, usd, row.instance)
+    )
 if published:
     sentences.append(page.count_verdicts("B", judged))
 page.findings(sentences or [say("No request has been timed yet.")])

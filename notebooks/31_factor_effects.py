@@ -118,14 +118,14 @@ page.table(design, "design", "Factors and their levels.")
 # %% [markdown] tags=["en"]
 # ## 3. Configure
 #
-# Rows are pooled only where data, batch, epochs and commit agree. Each run is priced by the hour,
-# with the day of the price.
+# Rows are pooled only where data, batch, epochs and commit agree. Where a machine has a
+# price, each run is priced by the hour, with the day of the price.
 
 # %% [markdown] tags=["pt"]
 # ## 3. Configurar
 #
-# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Cada execução é cobrada por
-# hora, com o dia do preço.
+# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Onde a máquina tem
+# preço, cada execução é cobrada por hora, com o dia do preço.
 
 # %% tags=["report"]
 prices = [find_price(instance)] if instance else None
@@ -152,13 +152,17 @@ if timed["usd_per_hour"].notna().any():
 from dr_lib.figures import scenarios
 
 cost = scenarios.plot_time_and_cost(timed, lang)
-page.figure(cost, "figure_2_3", "Mean training time of each scenario, and what a run costs.")
+page.figure(
+    cost,
+    "figure_2_3",
+    "Mean training time of each scenario, and its cost where it has a price.",
+)
 busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
-page.figure(busy, "figure_4", "Use of CPU and GPU, mean over a run.")
+page.figure(busy, "figure_4", "Use of processors, mean over a run.")
 memory = scenarios.plot_utilisation(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
 )
-page.figure(memory, "figure_5", "Use of memory and GPU memory, mean over a run.")
+page.figure(memory, "figure_5", "Use of memory, mean over a run.")
 
 # %% tags=["report"]
 parts = timed
@@ -268,8 +272,11 @@ sentences = []
 if len(variation):
     by_term = variation.set_index("term").sort_values("share", ascending=False)
     alone = by_term.loc[by_term["num_factors"] == 1, "share"]
-    percents = [f"{name_term(term, say)} {page.number(100 * x)} %" for term, x in alone.items()]
-    rest = page.number(100 * by_term["share"].get("residual", float("nan")))
+    percents = [
+        f"{name_term(term, say)} {page.number(100 * x, '{:.1f}')} %"
+        for term, x in alone.items()
+    ]
+    rest = page.number(100 * by_term["share"].get("residual", float("nan")), "{:.1f}")
     words = say(
         "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
     )

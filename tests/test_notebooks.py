@@ -455,7 +455,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     ran = subprocess.run(
         [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
     )
-    assert "4 scenarios skipped: no Jupyter kernel no-such-kernel" in ran.stdout
+    assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert (
         "s de custo adicional por execução" in text

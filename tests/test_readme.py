@@ -1,4 +1,4 @@
-"""The README's commands in a fresh clone, each behind the one before, as a reader pastes them."""
+"""The commands of README and docs in a fresh clone, in their order, as a reader pastes them."""
 
 import re
 import shlex
@@ -12,9 +12,15 @@ import pytest
 from tests.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
+# a page that goes on from another one stands behind it
+FIRST = ["photographs", "training", "evaluation", "serving"]
+PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in FIRST)]
+PAGES += sorted({*ROOT.glob("docs/*.md")} - {*PAGES})
+PAGES.append(ROOT / "README.pt-BR.md")
 # network, account
 ELSEWHERE = (
-    r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels| --on "
+    r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
+    r"| --on |tests/bench_"
 )
 SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
 LITTLE = {
@@ -50,10 +56,10 @@ def shorten(command: str, clone: Path) -> str:
     return command
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_git_ignores_what_the_commands_read_and_write(readme):
+def test_git_ignores_what_the_commands_read_and_write():
     """Photographs, labels with patients' names, and all results."""
-    text = "\n".join(read_commands(ROOT / readme))
+    commands = [command for page in PAGES for command in read_commands(page)]
+    text = "\n".join(command for command in commands if "tests/bench_" not in command)
     paths = {
         path.strip("/")
         for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)
@@ -65,16 +71,12 @@ def test_git_ignores_what_the_commands_read_and_write(readme):
     assert len(paths) > 8 and {path.strip("/") for path in ignored} == paths
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_each_command_is_found_without_an_activated_environment(readme):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_each_command_is_found_without_an_activated_environment(page):
     """What pip brings is called by its place in .venv; no command but the system's own is
     expected on the PATH.
     """
-    lines = [
-        line
-        for command in read_commands(ROOT / readme)
-        for line in re.split(r"[;|&]+", command)
-    ]
+    lines = [line for command in read_commands(page) for line in re.split(r"[;|&]+", command)]
     programs = [re.sub(r"^(\w+=\S* )+", "", line.strip()).split()[:1] for line in lines]
     assert (
         not {name for (name,) in filter(None, programs) if not name.startswith(".venv/bin/")}
@@ -116,7 +118,8 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
     server = None
     done = []
     try:
-        for command in filter(None, read_commands(ROOT / "README.md")):
+        lines = [command for page in PAGES for command in read_commands(page)]
+        for command in filter(None, dict.fromkeys(lines)):
             if re.search(ELSEWHERE, command):
                 continue
             command = shorten(command, clone)

@@ -13,8 +13,6 @@ import papermill
 import pytest
 from packaging.requirements import Requirement
 
-from dr_lib.__main__ import main
-
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
@@ -355,35 +353,17 @@ def read_numbers(table: str) -> list[list[float]]:
     return [[float(cell) for cell in line.split("|")[1:-1]] for line in lines]
 
 
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_what_the_readme_shows_and_links_is_there(readme):
-    """Every picture, notebook and file that it names by a path."""
-    found = re.findall(
-        r"\]\((?!https?:|#)([^)#]+)", (ROOT / readme).read_text(encoding="utf-8")
-    )
-    assert (
-        "docs/figure_1.png" in found
-        and [path for path in found if not (ROOT / path).exists()] == []
-    )
-
-
-@pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
-def test_the_readme_counts_the_claims_as_the_table_does(readme):
-    """`python -m dr_lib claims` writes the English one; the Portuguese one has its ids and
-    numbers in its order.
-    """
+def test_the_page_of_papers_counts_the_claims_as_the_program_does():
+    """`python -m dr_lib claims` writes its table."""
     from dr_lib.evidence.claims import count_claims
 
-    text = (ROOT / readme).read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     lines = (
         re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip().splitlines()[2:]
     )
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     expected = [[str(value) for value in row] for row in count_claims().itertuples(index=False)]
-    columns = range(5) if readme == "README.md" else (0, 2, 4)
-    assert [[row[k] for k in columns] for row in found] == [
-        [row[k] for k in columns] for row in expected
-    ]
+    assert found == expected
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
@@ -415,29 +395,3 @@ def test_the_container_installs_what_the_notebooks_do():
     )
     assert all(pin.version in known[name] for name, (pin,) in pinned.items() if name in known)
     assert set(pinned) - set(known) == {"anyio"}
-
-
-def test_commands_in_texts_exist():
-    """Every `python -m dr_lib COMMAND --option` of the READMEs and the study files is one that
-    the program takes.
-    """
-    texts = [*ROOT.glob("*.md"), *ROOT.glob("papermill_runs/*.md"), *STUDIES]
-    lines = [
-        line
-        for path in texts
-        for line in path.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    ]
-    found = [
-        match for line in lines for match in re.findall(r"-m dr_lib ([a-z]+)\b([^`#|;]*)", line)
-    ]
-    assert len(found) > 20
-    for name, rest in found:
-        if name == "serve":  # hands its options on to dr_lib.serving
-            continue
-        options = {
-            option for parameter in main.commands[name].params for option in parameter.opts
-        }
-        assert set(re.findall(r"(?<!\S)--[a-z0-9-]+", rest)) <= options | {"--help"}, (
-            name,
-            rest,
-        )

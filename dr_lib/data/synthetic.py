@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.crop import Circle
+from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import write_text
@@ -128,11 +129,6 @@ def draw_eye(
     light = cv2.merge([_draw_light(canvas, look.texture, rng)] * 3)
     retina = cv2.multiply(_colour(canvas, look, rng), light, dtype=cv2.CV_8U)
     return _photograph(np.maximum(retina, np.uint8(look.black)), lesions, eye, look, rng)
-
-
-def _encode(image, quality):
-    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
-    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
 
 def _pixels(points):
@@ -372,7 +368,7 @@ def _draw_patient(out, seed, numbered):
     for eye, grade, quality, (image, *_) in _draw_eyes(seed, number, grades):
         patient = f"p{number:04d}"
         rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
-        (out / rows[-1][0]).write_bytes(_encode(image, quality))
+        (out / rows[-1][0]).write_bytes(encode_jpeg(image, quality))
     return rows
 
 

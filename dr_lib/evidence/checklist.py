@@ -13,30 +13,38 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import find_worse_eyes, hide_few
+from dr_lib.evidence.evaluation import find_worse_eyes, hide_few, hide_flow
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
+from dr_lib.statistics.clustered import MIN_PATIENTS
 
 FILLED = "filled by this run"
 OPEN = "author must fill"
 UNKNOWN = "unknown"  # the file does not say
-NAMES = {"auc": "AUC", "ppv": "positive predictive value", "npv": "negative predictive value"}
+NAMES = {
+    "auc": "AUC",
+    "ppv": "positive predictive value",
+    "npv": "negative predictive value",
+    "sensitivity_severe": "sensitivity for grades 3 and 4",
+}
 METHODS = {  # of the intervals, 95 %, over patients
     "AUC, average precision, Brier score": (
-        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997)"
+        "on the logit scale, variance between patients (DeLong et al. 1988, Obuchowski 1997), t"
+        " quantile; where few patients carry the variance of the AUC, drawn towards that of Hanley"
+        f" and McNeil (1982); below {MIN_PATIENTS} patients of a class Hoeffding's (1963)"
     ),
-    "kappa, differences, net benefit, curves": (
-        f"percentiles of draws of patients, seed 0: {MAX_DRAWS}, of more than"
-        f" {MAX_WEIGHTS // MAX_DRAWS} photographs {MAX_WEIGHTS} over their number"
+    "kappa (quadratic weights), differences, net benefit, curves": (
+        f"percentile bootstrap of {MAX_DRAWS:,} draws of patients (seed 0); beyond"
+        f" {MAX_WEIGHTS // MAX_DRAWS:,} photographs, of {MAX_WEIGHTS:,} divided by their number"
     ),
     "sensitivity, specificity, predictive values, shares": (
         "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
     ),
     "likelihood ratios": "from the two shares on the logarithms (Zou and Donner 2008)",
     "predictive values at another prevalence": "from the likelihood ratios (Bayes)",
-    "calibration slope and intercept": "logistic regression, spread between patients",
+    "calibration slope and intercept": "logistic regression, sandwich variance over patients",
 }
 
 
@@ -67,6 +75,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     test = predictions.test
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
+    offered = hide_flow(flow).set_index("stage").loc["offered"]
     worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
     scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
@@ -120,8 +129,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         "trained_on": data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
         "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
         "flow": (
-            f"{counts.loc['offered', 'num_patients']} patients offered, {images['offered']}"
-            f" photographs; {len(worse)} evaluated, {len(test)} photographs"
+            f"{offered['num_patients']} patients offered, {offered['num_images']} photographs;"
+            f" {len(worse)} evaluated, {len(test)} photographs"
         ),
         "events": (
             f"{len(worse)} patients, {_write_few((worse['referable'] == 1).sum())} with disease;"
@@ -180,7 +189,7 @@ def write_readme(sources: Sequence[Source], made_by: str) -> str:
     parts = [
         "# Tables of an evaluation",
         f"Made on {made_by}. `x_low` and `x_high` are the bounds of the 95 % interval of `x`.",
-        "Files, rows, SHA-256:",
+        "Files, rows, SHA-256, encoding:",
         "\n".join(files),
         "Methods of the intervals:",
         "\n".join(methods),
@@ -200,7 +209,7 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
     texts = []
     for _, row in table.iterrows():
         scores = []
-        for name in names:
+        for name in row.index.intersection(names, sort=False):
             scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
         texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
     return texts

@@ -127,6 +127,11 @@ class Claim(BaseModel):
         return self.id[0]
 
     @property
+    def sides(self) -> list[tuple[Condition, ...]]:
+        """What each side is of: the numerator, and the denominator where there is one."""
+        return [self.numerator, self.denominator] if self.denominator else [self.numerator]
+
+    @property
     def is_anywhere(self) -> bool:
         """Whether it speaks of any machine."""
         return self.hardware == "any"

@@ -38,7 +38,7 @@ from dr_lib.statistics.clustered import (
     likelihood_ratios,
     proportion_interval,
 )
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.intervals import Interval, tabulate
 
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
@@ -476,8 +476,7 @@ def split_subgroups(
                 auc = auc_interval(y, p, patient)
                 if len(points):
                     called = p >= find_thresholds(part, points, points["point"].iloc[0])
-                    sensitivity = proportion_interval(called[y], patient[y])
-                    specificity = proportion_interval(~called[~y], patient[~y])
+                    sensitivity, specificity = _score_calls(called, y, patient)
             row = {
                 "factor": factor,
                 "level": level,
@@ -505,6 +504,28 @@ def hide_few(counts: pd.Series) -> pd.Series:
     while 0 < ascending.iloc[:num_hidden].sum() < FEW and num_hidden < len(ascending):
         shown[ascending.index[num_hidden]] = f"≥ {FEW}"
         num_hidden += 1
+    return shown
+
+
+def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
+    """The table of `count_flow` with counts below FEW as < 5.
+
+    Where the photographs hidden are fewer than FEW, the sums that would give them away are –.
+    """
+    counts = ["num_patients", "num_images"]
+    stage = flow["stage"]
+    is_few = flow[counts].gt(0) & flow[counts].lt(FEW)
+    is_hidden = is_few.any(axis=1)
+    shown = flow.astype(dict.fromkeys(counts, object))
+    shown.loc[is_hidden, "num_images"] = "–"
+    for name in counts:
+        shown.loc[is_few[name], name] = f"< {FEW}"
+    for parts, sums in (
+        (stage == "ungradable", ["offered", "test"]),
+        (stage != "", ["offered"]),
+    ):
+        if 0 < flow.loc[parts & is_hidden, "num_images"].sum() < FEW:
+            shown.loc[stage.isin(sums), counts] = "–"
     return shown
 
 
@@ -540,13 +561,12 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
     for share in ABSTAINED:
         left = surest[: len(surest) - round(share * len(surest))]
         called = p[left] >= threshold[left]
-        truth = y[left]
-        people = patient[left]
+        sensitivity, specificity = _score_calls(called, y[left], patient[left])
         row = {
             "abstained": share,
             "num_images": len(left),
-            "sensitivity": proportion_interval(called[truth], people[truth]),
-            "specificity": proportion_interval(~called[~truth], people[~truth]),
+            "sensitivity": sensitivity,
+            "specificity": specificity,
         }
         rows.append(row)
     return _tabulate(rows)
@@ -670,8 +690,7 @@ def _measure(
     for name in points["point"].unique():
         thresholds = find_thresholds(table, points, name)
         called = p >= thresholds
-        sensitivity = proportion_interval(called[y], patient[y])
-        specificity = proportion_interval(~called[~y], patient[~y])
+        sensitivity, specificity = _score_calls(called, y, patient)
         lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
         severe = None
         if "grade" in table:
@@ -695,6 +714,16 @@ def _measure(
         }
         rows.append(row)
     return rows
+
+
+def _score_calls(
+    called: np.ndarray, y: np.ndarray, patient: np.ndarray
+) -> tuple[Interval, Interval]:
+    """Sensitivity and specificity."""
+    return (
+        proportion_interval(called[y], patient[y]),
+        proportion_interval(~called[~y], patient[~y]),
+    )
 
 
 def _name_fold(table: pd.DataFrame) -> np.ndarray:
@@ -721,13 +750,11 @@ def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
     """
     lines = []
     for row in rows:
-        line = {}
-        for name, value in row.items():
-            if isinstance(value, Interval):
-                if np.isclose(value.low, value.high, rtol=1e-9, atol=0):
-                    value = value._replace(low=np.nan, high=np.nan)
-                line.update(value.columns(name))
-            elif value is not None:
-                line[name] = value
+        line = {name: value for name, value in row.items() if value is not None}
+        for name, value in line.items():
+            if isinstance(value, Interval) and np.isclose(
+                value.low, value.high, rtol=1e-9, atol=0
+            ):
+                line[name] = value._replace(low=np.nan, high=np.nan)
         lines.append(line)
-    return pd.DataFrame(lines)
+    return tabulate(lines)

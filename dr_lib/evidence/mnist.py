@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.statistics.intervals import Interval, ratio_interval
+from dr_lib.statistics.intervals import Interval, ratio_interval, tabulate
 
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
@@ -142,9 +142,9 @@ def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
         for name, level in LEVELS.items():
             seconds = times[level]
             spread = Interval(seconds.median(), seconds.min(), seconds.max(), len(seconds))
-            row.update(spread.columns(name))
+            row[name] = spread
         rows.append(row)
-    return pd.DataFrame(rows).replace(np.inf, np.nan)
+    return tabulate(rows).replace(np.inf, np.nan)
 
 
 def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
@@ -174,16 +174,14 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
                     "line": line,
                     "reference": reference,
                     "batch_size": int(batch_size),
-                    **ratio.columns("times_as_fast"),
+                    "times_as_fast": ratio,
                     "n": ratio.n,
                 }
             )
-    table = pd.DataFrame(rows)
-    return (
-        table.sort_values("times_as_fast", ascending=False, ignore_index=True)
-        if rows
-        else table
-    )
+    table = tabulate(rows)
+    if table.empty:
+        return table
+    return table.sort_values("times_as_fast", ascending=False, ignore_index=True)
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:

@@ -25,7 +25,7 @@ from dr_lib.data.labels.schema import (
     SIDES,
 )
 from dr_lib.errors import DrError
-from dr_lib.files import read_csv
+from dr_lib.files import find_encoding, read_csv
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
@@ -80,6 +80,7 @@ class Source(NamedTuple):
     file: str  # its name
     rows: int
     sha256: str
+    encoding: str  # as it was read, empty of a workbook
 
 
 class Predictions(NamedTuple):
@@ -285,6 +286,8 @@ def _read_one(path: Path) -> Predictions:
         raise DrError(
             f"{name}: all {len(test)} test photographs are {kind}: both kinds are needed"
         )
+    encoding = "" if path.suffix.lower() == ".xlsx" else find_encoding(path)
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return Predictions(
         _find_only(table, "model") or path.stem,
         table,
@@ -295,7 +298,7 @@ def _read_one(path: Path) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
-        sources=(Source(name, len(table), hashlib.sha256(path.read_bytes()).hexdigest()),),
+        sources=(Source(name, len(table), sha256, encoding),),
     )
 
 

@@ -9,12 +9,11 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
 
 from dr_lib.evidence.claims import Claim, Condition, read_judged
 from dr_lib.evidence.mnist import add_accuracy_columns
@@ -38,6 +37,7 @@ from dr_lib.statistics.cells import (
     RATIO_OF_SUMS,
     SUM,
     Design,
+    Statistic,
     divide_deviations,
 )
 from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
@@ -203,8 +203,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
     sides = find_sides(claim, timed)
     if not all(map(len, sides.rows)):
         kind = "undisturbed rows" if claim.undisturbed else "rows"
-        terms = [";".join(map(str, side)) for side in (claim.numerator, claim.denominator)]
-        sought = " against ".join(filter(None, terms))
+        sought = " against ".join(";".join(map(str, side)) for side in claim.sides)
         reason = f"no {kind} with {' '.join(claim.columns)}, {sought}".rstrip(", ")
         return Verdict(claim.id, NOTHING, "not measured", 0, reason)
     cells = match_cells(claim, sides.rows)
@@ -268,9 +267,7 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     unmet = set()
     unknown = set()
     is_detected = False
-    for terms in (
-        [claim.numerator, claim.denominator] if claim.denominator else [claim.numerator]
-    ):
+    for terms in claim.sides:
         strict = [term for term in terms if term.column not in HARDWARE]
         loose = [term for term in terms if term.column in HARDWARE]
         rows = _narrow(timed, strict)
@@ -306,15 +303,12 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     """
     terms = [*claim.numerator, *claim.denominator]
     fixed = {term.column for term in terms if term.patterns != ("*",)}
-    hardware = [
-        [term for term in side if term.column in HARDWARE]
-        for side in (claim.numerator, claim.denominator)
-    ]
+    hardware = [[term for term in side if term.column in HARDWARE] for side in claim.sides]
     both = pd.concat(sides)
     columns = [*FACTORS, *CELL_WORK]
     if "dataset" not in both:
         columns += IMAGES
-    if not claim.denominator or hardware[0] == hardware[1]:
+    if hardware[0] == hardware[-1]:
         columns += ["threads", "environment"]
     keys = [
         name
@@ -343,52 +337,64 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
         BadSampleError: a number is zero, negative or infinite.
     """
     if claim.statistic == "score":
-        (column,) = claim.columns
-        ends = [column, f"{column}_low", f"{column}_high"]
-        parts = []
-        for (rows,) in cells.rows.values():
-            row = rows.iloc[0]
-            ours = Interval(*row[ends], row["num_patients"])
-            parts.append(Part(row["environment"], ours, ours))
-        return parts
-    parts = []
+        return _read_scores(claim, cells)
     machines = _part_machines(claim, cells)
     num_parts = len(claim.columns) * len(machines)
     if claim.every_cell:
         num_parts *= max(map(len, machines.values()))
+    parts = []
     for column, (machine, rows) in itertools.product(claim.columns, machines.items()):
+        name = ", ".join(filter(None, [column, machine]))
+        is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
         sides = list(zip(*rows.values(), strict=True))
-        runs = [[cell[column] for cell in side] for side in sides]
-        sessions = [[cell["session"] for cell in side] for side in sides]
-        values = {value for side in runs for cell in side for value in cell}
+        values = {value for side in sides for cell in side for value in cell[column]}
         if np.inf in values:
             raise BadSampleError(f"{column} was not reached in every run")
-        if claim.statistic == "bill":  # one, of however many runs and sessions
-            runs = [[sorted(values)]]
-            sessions = [[sorted(values)]]
-        is_partial = claim.is_anywhere and len(machines) > 1 and len(rows) < claim.cells
-        name = ", ".join(filter(None, [column, machine]))
+
         if claim.counted and len(values) == 1:
             (value,) = values
-            count = Interval(value, value, value, sum(map(len, runs[0])))
+            count = Interval(value, value, value, sum(map(len, sides[0])))
             parts.append(Part(name, count, count, is_partial))
         elif claim.statistic == "sd_ratio":
-            units = [_average_sessions(*side) for side in zip(runs, sessions, strict=True)]
-            ours = divide_deviations(*units)
+            ours = divide_deviations(*(_average_sessions(column, side) for side in sides))
             parts.append(Part(name, ours, ours))
         else:
-            design = Design(*runs, sessions=None if claim.by_seed else sessions)
-            statistic = STATISTICS[claim.statistic]
-            statistics = {name: statistic}
-            if claim.every_cell:
-                names = [", ".join(map(str, key)) for key in rows]
-                statistics = {name: statistic.of_cell(k) for k, name in enumerate(names)}
-            for name, statistic in statistics.items():
+            design = _fit_design(claim, column, sides)
+            for part, statistic in _list_statistics(claim, name, rows).items():
                 found = design.estimate(statistic)
                 ours = _scale(claim, found.interval())
                 together = _scale(claim, found.interval(ERROR / num_parts))
-                parts.append(Part(name, ours, together, is_partial and not claim.every_cell))
+                parts.append(Part(part, ours, together, is_partial and not claim.every_cell))
     return parts
+
+
+def _read_scores(claim: Claim, cells: Cells) -> list[Part]:
+    """A model's scores, which have their intervals already: one of each cell."""
+    (column,) = claim.columns
+    parts = []
+    for (rows,) in cells.rows.values():
+        row = rows.iloc[0]
+        ours = Interval(*row[[column, f"{column}_low", f"{column}_high"]], row["num_patients"])
+        parts.append(Part(row["environment"], ours, ours))
+    return parts
+
+
+def _fit_design(claim: Claim, column: str, sides: Sequence[Sequence[pd.DataFrame]]) -> Design:
+    """Fit the cells of each side and their sessions."""
+    runs = [[cell[column] for cell in side] for side in sides]
+    sessions = [[cell["session"] for cell in side] for side in sides]
+    if claim.statistic == "bill":  # one number, of however many runs and sessions
+        bills = np.unique(np.concatenate(runs[0]))
+        return Design([bills], sessions=[[bills]])
+    return Design(*runs, sessions=None if claim.by_seed else sessions)
+
+
+def _list_statistics(claim: Claim, name: str, keys: Collection[tuple]) -> dict[str, Statistic]:
+    """What is estimated of a design: one number of all its cells, or one of each, by its name."""
+    statistic = STATISTICS[claim.statistic]
+    if not claim.every_cell:
+        return {name: statistic}
+    return {", ".join(map(str, key)): statistic.of_cell(k) for k, key in enumerate(keys)}
 
 
 def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verdict:
@@ -454,7 +460,8 @@ def _count_needed(ours: Interval, low: float, high: float) -> int:
     shares = [0.0]
     for bound in (low, high):
         half = ours.value - ours.low if bound < ours.value else ours.high - ours.value
-        shares.append(half / max(abs(bound - ours.value), half / MAX_RUNS))
+        if half > 0:
+            shares.append(half / max(abs(bound - ours.value), half / MAX_RUNS))
     return max(MIN_RUNS, math.ceil(ours.n * max(shares) ** 2))
 
 
@@ -468,9 +475,11 @@ def _scale(claim: Claim, found: Interval) -> Interval:
     return found
 
 
-def _average_sessions(runs: Sequence[ArrayLike], sessions: Sequence[ArrayLike]) -> np.ndarray:
+def _average_sessions(column: str, side: Sequence[pd.DataFrame]) -> np.ndarray:
     """The mean of each session."""
-    return pd.Series(np.concatenate(runs)).groupby(np.concatenate(sessions)).mean().to_numpy()
+    runs = pd.Series(np.concatenate([cell[column] for cell in side]))
+    sessions = np.concatenate([cell["session"] for cell in side])
+    return runs.groupby(sessions).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:

@@ -32,7 +32,9 @@ TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the way of photographs and patients from offered to evaluated (`count_flow`)."""
+    """Draw the way of photographs and patients from offered to evaluated (`count_flow`,
+    `hide_flow`).
+    """
     say = choose_words(lang)
     sides = flow[~flow["stage"].isin(TRUNK)]
     after = sides[sides["stage"] == "ungradable"]
@@ -48,8 +50,11 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         words = (
             say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
         )
-        numbers = [count for count in (row.num_patients, row.num_images) if count]
-        return words.format(*(write_number(float(number), lang) for number in numbers))
+        counts = [count for count in (row.num_patients, row.num_images) if count]
+        numbers = [
+            count if isinstance(count, str) else write_number(count, lang) for count in counts
+        ]
+        return words.format(*numbers)
 
     for row in flow[flow["stage"].isin(TRUNK)].itertuples():
         text = f"{say(row.stage)}\n{count(row)}"
@@ -121,8 +126,12 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
     for ax, below, (words, table) in zip(axes[::2], axes[1::2], curves.items(), strict=True):
         x = table["predicted"]
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        ax.fill_between(x, table["observed_low"], table["observed_high"], alpha=0.2, lw=0)
-        ax.plot(x, table["observed"], color=OURS)
+        # a curve far from all photographs says nothing
+        counts = table["num_referable"] + table["num_others"]
+        is_near = counts.rolling(5, center=True, min_periods=1).sum() > 0
+        seen = table.where(is_near)
+        ax.fill_between(x, seen["observed_low"], seen["observed_high"], alpha=0.2, lw=0)
+        ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         ax.set_title(say(words), loc="left")
         for name, sign, colour in (("num_referable", 1, LINES[1]), ("num_others", -1, OURS)):
@@ -130,7 +139,9 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
         # a few photographs are seen beside many
         most = table[["num_referable", "num_others"]].max(axis=None)
         below.set_yscale("symlog", linthresh=max(10, most / 10))
-        below.set(xlabel=say("predicted probability"), ylabel=say("photographs"), yticks=[0])
+        below.set(xlabel=say("predicted probability"), ylabel=say("photographs"))
+        ticks = [-table["num_others"].max(), 0, table["num_referable"].max()]
+        below.set_yticks(ticks, [write_number(abs(float(tick)), lang) for tick in ticks])
         use_commas(ax, lang)
         use_commas(below, lang, "x")
     figure.suptitle(say("Calibration"))

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
 
 from dr_lib.figures.style import choose_words, draw_runs, open_panels, space_ticks
 from dr_lib.numbers import write_interval, write_number
@@ -28,49 +30,81 @@ class Mean(NamedTuple):
 
 
 def plot_means(
-    panels: Mapping[str, Sequence[Mean]], title: str, unit: str, lang: str = "en"
+    panels: Mapping[str, Sequence[Mean]],
+    title: str,
+    units: Mapping[str, float],
+    lang: str = "en",
 ) -> Figure:
     """Draw a panel for each title that has means, the first mean on top.
 
     Args:
         panels: means by the title of their panel; one at least.
         title: what is drawn, in the language.
-        unit: of the values.
+        units: their sizes by name, from that of the values on, 1, up; each mean is written in
+            the one that suits it.
         lang: en, or pt with decimal commas.
     """
     say = choose_words(lang)
     panels = {words: means for words, means in panels.items() if means}
-    heights = [0.3 + 0.55 * len(means) for means in panels.values()]
+    heights = [0.3 + 0.7 * len(means) for means in panels.values()]
     figure, axes = open_panels(len(panels), width=7, heights=heights, share="x")
     for ax, (words, means) in zip(axes, panels.items(), strict=True):
         ax.set_title(words, loc="left", fontweight="bold")
         for position, mean in enumerate(means):
             value, *bounds = mean.interval[:3]
-            spread = [max(value - mean.sd, value / 2), value + mean.sd]
-            ax.plot(spread, [position] * 2, color=mean.colour, lw=1.2)
-            ax.plot(bounds, [position] * 2, color=mean.colour, lw=4, alpha=0.6)
             num_values = len(mean.values)
-            places = position + np.linspace(-0.3, 0.3, num_values + 2)[1:-1]
-            size = 4.5 if num_values < 30 else 2.5
+            if not num_values:
+                bounds = [max(value - mean.sd, value / 2), value + mean.sd]
+            above = position - 0.15 if num_values else position
+            ax.plot(bounds, [above] * 2, "|-", color=mean.colour, lw=2.5, ms=12, mew=2.5)
+            ax.plot(value, above, "o", color=mean.colour, mec="black", ms=9)
+            places = position + np.linspace(0.1, 0.45, num_values + 2)[1:-1]
+            size = 5.5 if num_values < 30 else 2.5
             draw_runs(ax, mean.values, places, mean.disturbed, size)
-            ax.plot(value, position, "o", color=mean.colour, mec="black", ms=9)
-            text = (
-                f"{write_interval(value, *bounds, lang, '' if num_values else '{:.4g}')} {unit}"
-            )
-            if np.isfinite(mean.sd) and not num_values:
-                text += write_number(mean.sd, lang, " ± {:g}")
-            end = (np.nanmax([value, *bounds, *spread, *mean.values]), position)
+            end = (np.nanmax([value, *bounds, *mean.values]), above)
+            text = _write_mean(mean, units, lang)
             ax.annotate(text, end, (10, 0), textcoords="offset points", va="center")
         ax.set_yticks(range(len(means)), [mean.label for mean in means])
         ax.set(xscale="log", ylim=(len(means) - 0.5, -0.5))
     low, high = axes[0].get_xlim()
     high *= max(2, high / low) ** 0.4  # room for numbers
-    axes[-1].set(xlabel=f"{say('time')} [{unit}]", xlim=(low, high))
-    space_ticks(axes[-1], lang, "x")
+    _number_axis(axes[-1], units, high / low, lang)
+    axes[-1].set_xlim(low, high)
     figure.suptitle(title)
     words = (
-        "large: mean; thick line: 95 % interval; thin line: standard deviation; small: runs or"
+        "large: mean; line: 95 % interval, or the paper's standard deviation; small: runs or"
         " requests in order, hollow if disturbed"
     )
     figure.supxlabel(say(words), fontsize="small")
     return figure
+
+
+def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
+    """A mean with its interval, or a paper's with its standard deviation: 8.1 s [6.2, 10.7]."""
+    value, low, high = mean.interval[:3]
+    unit, size = next(
+        (unit, size) for unit, size in reversed(units.items()) if value >= 2 * size or size == 1
+    )
+    if len(mean.values):
+        number, *bounds = write_interval(value / size, low / size, high / size, lang).split(
+            " ", 1
+        )
+        return " ".join([number, unit, *bounds])
+    text = f"{write_number(value / size, lang, '{:.4g}')} {unit}"
+    if np.isfinite(mean.sd):
+        text += write_number(mean.sd / size, lang, " ± {:g}")
+    return text
+
+
+def _number_axis(ax: Axes, units: Mapping[str, float], span: float, lang: str) -> None:
+    """Number the axis in its unit, or where there are several each part in its own: 10 s, 1 min."""
+    say = choose_words(lang)
+    if len(units) == 1:
+        space_ticks(ax, lang, "x")
+        ax.set_xlabel(f"{say('time')} [{next(iter(units))}]")
+        return
+    steps = (1, 10) if span > 300 else (1, 2, 5, 10, 20, 30)
+    ticks = {size * step: f"{step} {unit}" for unit, size in units.items() for step in steps}
+    ax.set_xticks(list(ticks), list(ticks.values()))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel(say("time"))

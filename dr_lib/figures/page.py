@@ -29,10 +29,18 @@ SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
 JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "num_missing"]
 JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
 # of them where a verdict was reached
-SHOWN = ["id", "claim", "place", "published", "ours", *JUDGED[3:-2]]
+SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
+RUN = r"^\w+-r\d+"  # how a run's name begins, before its machine
+FORMS = {  # of columns whose digits the column settles
+    "effect": "{:.2f}",
+    "p": "{:.3f}",
+    "share": "{:.3f}",
+    "validation_sensitivity": "{:.3f}",
+    "validation_specificity": "{:.3f}",
+}
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
@@ -106,9 +114,9 @@ class Page:
         """Show one sentence of its own, with values in it."""
         self.findings([self.say(words).format(*values)])
 
-    def number(self, value: float) -> str:
+    def number(self, value: float, form: str = "") -> str:
         """A number as text."""
-        return write_number(value, self.lang)
+        return write_number(value, self.lang, form)
 
     def interval(self, row: pd.Series, column: str) -> str:
         """A value of a row and its bounds, as text."""
@@ -184,7 +192,8 @@ class Page:
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
-        display(Markdown(rule))
+        if judged["verdict"].isin(VERDICTS[:3]).any():
+            display(Markdown(rule))
         self.claims(judged)
         return judged
 
@@ -226,7 +235,11 @@ class Page:
         counted = reasons.rename_axis("reason").reset_index(name="n")
         self.table(counted, "excluded", "Rows that are not timed, and why.")
         given = set(selection.runs) - set(COMMITS)
-        parameters = [name for name in dict.fromkeys([*WORK, *PLAN, *varied]) if name in given]
+        parameters = [
+            name
+            for name in dict.fromkeys([*WORK, *PLAN, *varied, "disturbed"])
+            if name in given
+        ]
         alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
         values = {name: write_decimals(str(runs[name].iloc[0]), self.lang) for name in alike}
         stated = [f"{k} = {v}" for k, v in values.items() if v not in ("nan", "", "None")]
@@ -235,9 +248,14 @@ class Page:
         if "study" in runs and runs["study"].nunique() > 1:
             listed = ["study", *listed]
         results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
-        listed = [name for name in [*listed, *results, "disturbed"] if name in runs]
+        listed = [name for name in [*listed, *results] if name in runs]
+        shown = list_runs(runs)[listed].dropna(axis=1, how="all")
+        if "run_id" in shown:
+            machines = shown["run_id"].str.replace(RUN, "", regex=True)
+            if machines.nunique() == 1:  # the page names it at its top
+                shown["run_id"] = shown["run_id"].str.removesuffix(machines.iloc[0])
         self.table(
-            list_runs(runs)[listed].dropna(axis=1, how="all"),
+            shown,
             "runs_timed",
             "Every finished run: what sets it apart, its times and scores [95 % interval].",
             own=varied,
@@ -294,7 +312,10 @@ class Page:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
             if f"{column}_low" in table:
                 triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float)
-                shown[header] = [write_interval(*t, self.lang) for t in triples.to_numpy()]
+                form = FORMS.get(column, "")
+                shown[header] = [
+                    write_interval(*t, self.lang, form) for t in triples.to_numpy()
+                ]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)
@@ -310,7 +331,9 @@ class Page:
         if isinstance(value, (bool, np.bool_)):
             return "yes" if value else ""
         if isinstance(value, (float, np.floating)):
-            return self.number(value)
+            if column in ("p", "share") and value < 0.001:
+                return f"< {self.number(0.001)}"
+            return self.number(value, FORMS.get(column, ""))
         if value is None:
             return "–"
         text = str(value)

@@ -45,8 +45,12 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
     panels = list(name_scenarios(runs).groupby("environment", sort=False))
-    figure, axes = open_panels(len(panels), width=11, heights=3.4)
-    figure.suptitle(say("Training time and cost by scenario"))
+    figure, axes = open_panels(len(panels), width=_find_width(runs), heights=3.4)
+    is_priced = "formula_usd" in runs and runs["formula_usd"].notna().any()
+    title = say("Training time by scenario")
+    if is_priced:
+        title = say("Training time and cost by scenario")
+    figure.suptitle(title)
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, panels, strict=True):
         _add_title(ax, place, rows, say)
@@ -86,7 +90,7 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
         for column in columns
         if column in rows and rows[column].notna().any()
     ]
-    figure, axes = open_panels(len(panels), width=11, heights=2.7)
+    figure, axes = open_panels(len(panels), width=_find_width(runs), heights=2.7)
     figure.suptitle(say("Utilisation by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows, column) in zip(axes, panels, strict=True):
@@ -174,6 +178,12 @@ def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
     if (position.groupby([runs["environment"], runs["scenario"]]).nunique() == 1).all():
         label = runs["scenario"] + "\n" + label
     return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
+
+
+def _find_width(runs: pd.DataFrame) -> float:
+    """Of a panel, inches: what the names of the scenarios take side by side, at full size."""
+    num_scenarios = name_scenarios(runs)["position"].max() + 1
+    return max(5.5, 0.45 * num_scenarios)
 
 
 def _add_title(ax: Axes, place: str, rows: pd.DataFrame, say: Callable[[str], str]) -> None:

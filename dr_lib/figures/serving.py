@@ -66,8 +66,9 @@ def plot_predict_time(
         )
         for row in paper.itertuples()
     ]
-    panels = {say("our requests"): ours, say(PAPERS["B"].authors): theirs}
-    return plot_means(panels, say("Time of a prediction: {}").format(name(model)), "ms", lang)
+    panels = {say("Our requests"): ours, say(PAPERS["B"].authors): theirs}
+    title = say("Time of a prediction: {}").format(name(model))
+    return plot_means(panels, title, {"ms": 1}, lang)
 
 
 def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:

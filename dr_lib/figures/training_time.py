@@ -10,6 +10,8 @@ from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.style import ACCELERATOR_COLOURS, choose_words
 from dr_lib.statistics.intervals import Interval, mean_interval
 
+UNITS = {"s": 1, "min": 60, "h": 3600}
+
 
 def plot_training_time(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
@@ -25,28 +27,28 @@ def plot_training_time(
     ours = []
     if "train_s" in timed:
         for place, rows in timed.dropna(subset=["train_s"]).groupby("environment"):
-            minutes = rows["train_s"] / 60
+            seconds = rows["train_s"]
             mean = Mean(
                 f"{place}\nn = {len(rows)}",
-                mean_interval(minutes),
-                minutes.std(),
+                mean_interval(seconds),
+                seconds.std(),
                 _find_colour(rows["accelerator"].iloc[0]),
-                minutes,
+                seconds,
                 rows["disturbed"],
             )
             ours.append(mean)
     theirs = [
         Mean(
             row.hardware,
-            Interval(row.value, np.nan, np.nan, 1),
+            Interval(60 * row.value, np.nan, np.nan, 1),
             np.nan,
             _find_colour(row.accelerator),
         )
         for row in list_printed("A").itertuples()
         if published
     ]
-    panels = {say("our runs"): ours, say(PAPERS["A"].authors): theirs}
-    return plot_means(panels, say("Training time by hardware"), "min", lang)
+    panels = {say("Our runs"): ours, say(PAPERS["A"].authors): theirs}
+    return plot_means(panels, say("Training time by hardware"), UNITS, lang)
 
 
 def _find_colour(accelerator: str) -> str:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import Facts, HardwareError
-from dr_lib.parameters import check_value
 
 # of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
 MEMORY_FRACTION = 0.5
@@ -18,11 +17,7 @@ NO_TPU = "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a machine; auto and 0 leave it to `choose`.
-
-    Raises:
-        ParameterError: a value is none of the choices, or too small.
-    """
+    """What is asked of a machine; auto and 0 leave it to `choose`."""
 
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
@@ -33,11 +28,6 @@ class Request:
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     data_gib: float = 0.0  # size of the decoded photographs of all sides
     may_keep: bool = True  # photographs on the device, in the modes fast and scaled
-
-    def __post_init__(self):
-        """Check all values."""
-        for field in fields(self):
-            check_value(field.name, field.type, getattr(self, field.name))
 
 
 @dataclass(frozen=True)
@@ -97,18 +87,19 @@ class Plan:
             kind = "virtual devices" if self.accelerator == "cpu" else "devices"
             reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
         reasons.append(f"{self.precision}: mode {self.request.mode} on this {self.accelerator}")
-        reasons.append(self._explain_input())
-        place = "device" if self.on_device else "host"
-        steps = f"{self.steps_per_execution} steps per call of the device"
-        return [*reasons, f"{steps}, photographs on the {place}"]
-
-    def _explain_input(self) -> str:
-        size = f"decoded, the photographs take {self.request.data_gib:.2g} GiB"
-        memory = self.facts.memory_gib
+        memory = facts.memory_gib
         why = f"at most {MEMORY_FRACTION * memory:.1f} of {memory:.1f} GiB are for them"
         if self.request.input != "auto":
             why = "asked for"
-        return f"input from {self.input}: {size}; {why}"
+        reasons.append(
+            f"input from {self.input}: decoded, the photographs take"
+            f" {self.request.data_gib:.2g} GiB; {why}"
+        )
+        place = "device" if self.on_device else "host"
+        reasons.append(
+            f"{self.steps_per_execution} steps per call of the device, photographs on the {place}"
+        )
+        return reasons
 
 
 def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
@@ -140,8 +131,12 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     # several steps per call, XLA and photographs on the device fail under MirroredStrategy
     can_speed_up = is_fast and strategy != "MirroredStrategy"
     # the host holds copies on the way to the device
-    device_memory = _find_device_memory(facts, accelerator)
-    fits = request.data_gib < min(device_memory / 2, facts.memory_gib / 4)
+    device_memory = {
+        "cpu": facts.memory_gib,
+        "gpu": facts.gpu_memory_gib,
+        "tpu": TPU_MEMORY_GIB,
+    }
+    fits = request.data_gib < min(device_memory[accelerator] / 2, facts.memory_gib / 4)
     may_keep = request.may_keep and num_machines == 1 and source == "memory"
     return Plan(
         request=request,
@@ -219,8 +214,3 @@ def _choose_precision(facts: Facts, accelerator: str, is_fast: bool) -> str:
     # tensor cores take bfloat16 from compute capability 8.0 (Ampere) on
     has_bfloat16 = accelerator == "tpu" or facts.compute_capability >= 8
     return "mixed_bfloat16" if has_bfloat16 else "mixed_float16"
-
-
-def _find_device_memory(facts: Facts, accelerator: str) -> float:
-    memory = {"cpu": facts.memory_gib, "gpu": facts.gpu_memory_gib, "tpu": TPU_MEMORY_GIB}
-    return memory[accelerator]

@@ -77,13 +77,13 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
 
 def _write_command(folders: Sequence[str], choice: dict[str, Any]) -> str:
     """The command that makes the same report of the rows in the deposit."""
-    words = ["python", "-m", "dr_lib", "report", *folders, "--out", "again"]
+    options = []
     for name, value in choice.items():
-        if name == "notebook" and value:
-            words += ["--notebook", value]
-        elif value not in ("", "en", True):  # what it is where nobody gives it
-            words += ["-p", name, str(value)]
-    return shlex.join(words)
+        if value not in ("", "en", True):  # what it is where nobody gives it
+            options += ["-p", name, str(value)]
+    return shlex.join(
+        ["python", "-m", "dr_lib", "report", *folders, "--out", "again", *options]
+    )
 
 
 def _copy_rows(folder: Path, out: Path) -> set[str]:
@@ -99,14 +99,12 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
     for path in sorted(folder.rglob("rows/*.json")):
         row = read_row(path)
         commits.add(row["commit"])
-        write_json(
-            target / path.relative_to(folder), row | {"error": row["error"].split(":")[0]}
-        )
+        row["error"] = row["error"].split(":")[0]
+        write_json(target / path.relative_to(folder), row)
         study_dir = path.parent.parent
-        for name in map(str, row.values()):
-            table = study_dir / name
-            is_inside = not Path(name).is_absolute() and ".." not in Path(name).parts
-            if name.endswith(".csv") and is_inside and table.is_file():
+        for name in [str(value) for value in row.values() if str(value).endswith(".csv")]:
+            table = (study_dir / name).resolve()
+            if study_dir in table.parents and table.is_file():
                 write_bytes(target / table.relative_to(folder), table.read_bytes())
         study = study_dir.with_suffix(".yaml")
         if study.is_file():

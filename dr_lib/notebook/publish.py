@@ -1,16 +1,19 @@
 """Write what the repository repeats: address, badges, set-up cell and metadata of every notebook.
 
 `python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
-kinds of notebooks stand once. `--url` and `--ref` change the address first.
+kinds of notebooks stand once, and docs/rows.md with the schema of a row. `--url` and `--ref` change
+the address first.
 """
 
 import argparse
+import json
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from dr_lib.files import write_text
+from dr_lib.parameters import list_choices
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = ROOT / "pyproject.toml"
@@ -27,6 +30,10 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 """
+PARAMETER = re.compile(
+    r"(\w+): (bool|str) = (\S+)  # (.*)"
+)  # which Colab may offer choices for
+MAX_FIELDS = 6  # of Colab's form in a notebook
 ANYWHERE = r'''import os
 import subprocess
 import sys
@@ -78,6 +85,23 @@ def main() -> None:
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
         write_badges(source, make_badges(blob, "gpu" in kinds) if address else [])
         write_notebook(source, set_up, kinds)
+    write_columns(ROOT / "dr_lib" / "runs" / "row.py", ROOT / "docs" / "rows.md")
+
+
+def write_columns(schema: Path, page: Path) -> None:
+    """Write the columns of a row, as its schema and the comments beside it have them."""
+    text = schema.read_text(encoding="utf-8")
+    tables = []
+    for _, about, lines in re.findall(r"(?m)^([A-Z]+) = {  # (.*)\n((?: .*\n)+)", text):
+        tables.append(f"## {about[0].upper()}{about[1:]}\n")
+        tables.append("| column | type | meaning [unit] |\n| --- | --- | --- |")
+        tables += [
+            f"| `{name}` | {kind} | {meaning} |"
+            for name, kind, meaning in re.findall(r'"(\w+)": (\w+),  # (.*)', lines)
+        ]
+        tables.append("")
+    columns = "\n".join(tables)
+    change(page, r"(?s)(?<=<!-- columns -->\n\n).*(?=<!-- /columns -->)", f"{columns}\n")
 
 
 def set_address(url: str, ref: str) -> None:
@@ -110,7 +134,7 @@ def write_badges(source: Path, badges: list[str]) -> None:
     change(source, r"\n#\n(?:(?:# \[!\[.*\n)+#\n)?", f"\n#\n{lines}#\n" if lines else "\n#\n")
     for readme in READMES:
         shown = " ".join([f"[{source.stem}](notebooks/{source.stem}.ipynb)", *badges])
-        change(readme, rf"(?m)^\| \[{source.stem}\].*? \|", f"| {shown} |")
+        change(readme, rf"(?<=\| )\[{source.stem}\].*? (?=\|)", f"{shown} ")
 
 
 def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
@@ -129,6 +153,9 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
     text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
     notebook = jupytext.reads(text, "py:percent")
+    for cell in notebook.cells:
+        if "parameters" in cell.metadata.get("tags", []):
+            cell.source = add_fields(cell.source)
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     has_gpu = "gpu" in kinds
@@ -153,6 +180,26 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     if has_gpu:
         notebook.metadata["accelerator"] = "GPU"
     write_text(path, nbformat.writes(notebook) + "\n")
+
+
+def add_fields(cell: str) -> str:
+    """A parameters cell with Colab's form fields: a box for what is true or false, a list of what
+    has choices, MAX_FIELDS at most. papermill reads a field as the beginning of the help.
+    """
+    lines = cell.splitlines()
+    declared = re.findall(r"(?m)^(\w+):", cell)
+    num_fields = 0
+    for place, line in enumerate(lines):
+        found = PARAMETER.fullmatch(line)
+        if not found or num_fields == MAX_FIELDS:
+            continue
+        name, kind, value, words = found.groups()
+        choices = list_choices(name, declared)
+        if kind == "bool" or choices:
+            field = json.dumps(choices) if choices else '{type:"boolean"}'
+            lines[place] = f"{name}: {kind} = {value}  # @param {field}  # {words}"
+            num_fields += 1
+    return "\n".join(lines)
 
 
 def change(path: Path, pattern: str, replacement: str) -> None:

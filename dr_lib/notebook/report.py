@@ -27,7 +27,21 @@ thead th { border-top: 2px solid; border-bottom: 1px solid; text-align: left }
 tbody tr:last-child td { border-bottom: 2px solid }
 th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
 blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
-summary { cursor: pointer }"""
+summary { cursor: pointer }
+p, li { overflow-wrap: anywhere }
+@media (max-width: 600px) {
+  .output_png { overflow-x: auto }
+  .output_png img { max-width: none; width: 600px; height: auto }
+}
+@media print {
+  body { margin: 0; max-width: none }
+  .jp-RenderedHTMLCommon, .output_html { overflow: visible }
+  table { font-size: 10px }
+  th, td { padding-right: 0.5em }
+  img, tr { break-inside: avoid }
+  h2, .output_png { break-after: avoid }
+}"""
+BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
 
 
 def write_report(
@@ -57,18 +71,15 @@ def write_report(
         choices = ", ".join(sorted(set(ANALYSES.values())))
         raise DrError(f"{path.stem} is no notebook: choose from {choices}")
     runs = ",".join(str(folder.resolve()) for folder in folders)
-    with tempfile.TemporaryDirectory() as temporary:
-        table = Path(temporary, "runs.csv")
-        rows.to_csv(table, index=False)
-        return run_analysis(path, out, root, beside=[table], runs=runs, **parameters)
+    page = run_analysis(path, out, root, runs=runs, **parameters)
+    rows.to_csv(out / "runs.csv", index=False)
+    return page
 
 
 def run_analysis(
     path: Path,
     out: Path,
     root: Path,
-    *,
-    beside: Sequence[Path] = (),
     **parameters: Any,
 ) -> Path:
     """Run an analysis notebook and write `report.html` with its figures and tables.
@@ -79,7 +90,6 @@ def run_analysis(
         path: of the notebook.
         out: folder to write, made if it is missing.
         root: the repository.
-        beside: files that are copied into the folder as a part of the report.
         parameters: of the notebook; a text for one that is no text is read as YAML.
     """
     import papermill
@@ -93,33 +103,24 @@ def run_analysis(
         if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
             check_digits(value)
             parameters[name] = yaml.safe_load(value)
-    is_new = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
-            written = Path(temporary).resolve()
+        with tempfile.TemporaryDirectory() as written:
             notebook = papermill.execute_notebook(
                 str(path),
                 None,
-                {**parameters, "out": str(written)},
+                {**parameters, "out": written},
                 cwd=root,
                 progress_bar=sys.stderr.isatty(),
                 log_output=False,
                 extra_arguments=["--log-level=ERROR"],  # of the kernel
             )
-            page = render(
-                notebook, parameters.get("lang", "en"), parameters.get("published", True)
-            )
-            write_text(written / "report.html", page)
-            for file in beside:
-                shutil.copy(file, written)
-            for file in written.iterdir():
-                file.replace(out / file.name)
+            lang = parameters.get("lang", "en")
+            page = render(notebook, lang, parameters.get("published", True))
+            shutil.copytree(written, out, dirs_exist_ok=True)
     except papermill.PapermillExecutionError as error:
-        if is_new:
-            out.rmdir()
         is_told = error.ename in ("SystemExit", "DrError")
         raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
+    write_text(out / "report.html", page)
     return out / "report.html"
 
 
@@ -150,6 +151,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     )
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     body, _ = exporter.from_notebook_node(page)
+    body = BOUNDS.sub(r"\1&nbsp;\2", body)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'

@@ -9,7 +9,6 @@ import re
 import subprocess
 import sys
 import tempfile
-from importlib.metadata import distributions
 from pathlib import Path
 
 from dr_lib.command import write_install
@@ -25,6 +24,7 @@ PACKAGES = {  # module: what pip calls it
     "sklearn": "scikit-learn",
     "yaml": "pyyaml",
 }
+DRIVE = "/content/drive"  # where Colab mounts Google Drive
 # needed by all notebooks
 ALWAYS = (
     "google_crc32c",
@@ -79,6 +79,28 @@ def set_up(root: Path, *modules: str) -> None:
         DrError, SystemExit: see `install_missing` and `describe_machine`.
     """
     print(describe_machine(root, *install_missing(*modules)))
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell and "results" in shell.user_ns and find_platform() == "colab":
+        keep_results(shell.user_ns["results"])
+
+
+def keep_results(results: str) -> None:
+    """Mount the Drive that a folder for results lies on; on Colab without one, offer it.
+
+    Args:
+        results: folder, empty for one that is lost with the machine.
+    """
+    if results.startswith(DRIVE):
+        from google.colab import drive  # Colab's own
+
+        drive.mount(DRIVE)
+    elif not results:
+        print(
+            "Rows and models are lost with this machine. To keep them, and to resume a run that is"
+            f' cut off, give results a folder on your Drive, such as "{DRIVE}/MyDrive/results".'
+        )
 
 
 def describe_machine(root: Path, *added: str) -> str:
@@ -114,20 +136,22 @@ def describe_machine(root: Path, *added: str) -> str:
 
 
 def _install(packages: list[str]) -> None:
-    shipped: dict[str, str] = {}
-    # in the order of sys.path: the first of a name is the one that is imported
-    for package in distributions():
-        if package.metadata["Name"]:
-            name = re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower()
-            shipped.setdefault(name, package.version)
+    pip = [sys.executable, "-m", "pip"]
     with tempfile.TemporaryDirectory() as folder:
-        constraints = Path(folder) / "constraints.txt"
-        lines = [f"{name}=={version}" for name, version in shipped.items()]
-        constraints.write_text("\n".join(lines), encoding="utf-8")
-        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
-        command = [*pip, "--constraint", str(constraints), *packages]
+        shipped = Path(folder) / "constraints.txt"
+        with shipped.open("wb") as file:
+            subprocess.run([*pip, "list", "--format=freeze"], stdout=file)
+        command = [*pip, "install", "--quiet", "--constraint", str(shipped)]
+        command += map(_find_version, packages)
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
         hint = "a Kaggle notebook has its internet switched on under Settings"
         raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")
+
+
+def _find_version(package: str) -> str:
+    """The package with the versions that will do, where the folder says which; else its name."""
+    path = Path(__file__).resolve().parents[2] / "requirements.txt"
+    listed = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return next((line for line in listed if re.split("[<>=]", line)[0] == package), package)

@@ -63,10 +63,6 @@ class Backlog:
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
 
-    def list_rows(self) -> list[Row]:
-        """The rows of the runs that are asked for."""
-        return [self.rows[run.run_id] for run in self.runs if run.run_id in self.rows]
-
     def row(self, run: PlannedRun) -> Row:
         """The row that a run has left, or one without a status."""
         return self.rows.get(run.run_id, NO_ROW)
@@ -138,34 +134,33 @@ class Backlog:
         waiting = self.list_left()
         if not waiting:
             return None
-        left = self._list_of_session(waiting)
-        refusal = ""
-        if not left:
-            left = waiting
-            count = self.study.session_repetitions
-            refusal = (
-                f"this session has its {count} repetitions: restart the machine for the next"
-            )
+        left = self._list_of_session(waiting) or waiting
         run = left[0]
         seconds = self.predict_s(left)
         paid_s = 0.0
         if self.study.max_usd:
             paid_s = self.measure_paid_s() + sum(self.predict_s([*under_way]))
+        refusal = self.refuse(paid_s, seconds[0], run.num_machines)
+        if not self._list_of_session(waiting):
+            count = self.study.session_repetitions
+            advice = "restart the machine for the next"
+            refusal = f"this session has its {count} repetitions: {advice}"
+        affordable_s = self.afford_s(paid_s) / run.num_machines
         return Offer(
             run=run,
             seconds=seconds,
-            stop_at=min(
-                self.stop_at, time.monotonic() + self.afford_s(paid_s) / run.num_machines
-            ),
-            refusal=refusal or self.refuse(paid_s, seconds[0], run.num_machines),
+            stop_at=min(self.stop_at, time.monotonic() + affordable_s),
+            refusal=refusal,
         )
 
     def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Those that this session may make: each boot of the machine has so many repetitions."""
         limit = self.study.session_repetitions or len(self.planned)
-        rows = self.rows.values()
-        done = [row for row in rows if row["status"] == "ok" and row.get("boot") == self.boot]
-        made = Counter(row["scenario"] for row in done)
+        made = Counter(
+            row["scenario"]
+            for row in self.rows.values()
+            if row["status"] == "ok" and row.get("boot") == self.boot
+        )
         return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path, precision: float) -> str:
@@ -178,37 +173,34 @@ class Backlog:
         # SciPy: a second to import
         from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
 
-        unavailable = {
-            run.scenario for run in self.runs if self.row(run)["status"] == "skipped"
-        }
-        completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
-        left = [run for run in self.list_left() if run.scenario not in unavailable]
+        rows = {run.run_id: self.row(run) for run in self.runs}
+        skipped = {run.scenario for run in self.runs if rows[run.run_id]["status"] == "skipped"}
+        completed = [run for run in self.runs if rows[run.run_id]["status"] == "ok"]
+        left = [run for run in self.list_left() if run.scenario not in skipped]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
-        if unavailable:
-            skipped = [run for run in self.list_left() if run.scenario in unavailable]
-            lines.append(f"{len(skipped)} that this machine cannot make")
+        if skipped:
+            lines.append(f"{len(self.list_left()) - len(left)} that this machine cannot make")
 
         seconds = self.predict_s(left)
         if left and math.isnan(seconds[0]):
             command = write_command("run", path, "--only", left[0].name)
             lines.append(f"time and money are estimated from runs; to make one: {command}")
         elif left:
-            cost = ""
-            if self.study.instance:
-                times = zip(left, seconds, strict=True)
-                paid_s = sum(run.num_machines * run_s for run, run_s in times)
-                usd = price_seconds(self._usd_per_hour, paid_s)
-                cost = f", {usd:.2f} USD"
+            paid_s = 0.0
+            for run, run_s in zip(left, seconds, strict=True):
+                paid_s += run.num_machines * run_s
+            usd = price_seconds(self._usd_per_hour, paid_s)
+            cost = "" if math.isnan(usd) else f", {usd:.2f} USD"
             lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest")
 
         repeated: dict[str, list[float]] = {}
         for run in completed:
-            row = self.row(run)
+            row = rows[run.run_id]
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
             repeated.setdefault(run.scenario, []).append(epoch_s)
         cv, num_scenarios = pool_spread(repeated.values())
         if cv > 0:
             needed = repetitions_for_precision(cv, precision)
-            varied = f"repetitions vary by {cv:.1%} ({num_scenarios} scenarios)"
+            varied = f"repetitions vary by {cv:.1%} (scenarios: {num_scenarios})"
             lines.append(f"{varied}: a mean within {precision:.0%} needs {needed} of each")
         return "\n".join(lines)

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tqdm import tqdm
 
 from dr_lib.command import write_lasting_command
@@ -136,14 +135,10 @@ def make_run(
     path = root / "papermill_runs" / f"{name}.yaml"
     # another worker may be at the same
     with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):
-        if not path.exists():
-            write_text(
-                path, yaml.safe_dump(study.model_dump(exclude_defaults=True), sort_keys=False)
-            )
-    if (
-        load_study(path, root, instance=study.instance).model_dump_json()
-        != study.model_dump_json()
-    ):
+        if not path.exists():  # JSON is YAML
+            write_text(path, study.model_dump_json(exclude_defaults=True))
+    present = load_study(path, root, instance=study.instance)
+    if present.model_dump_json() != study.model_dump_json():  # factors in their order
         raise DrError(f"a worker has another {path.name}: bring the repositories to one commit")
     errors = run_study(
         path,

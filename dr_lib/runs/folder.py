@@ -52,18 +52,15 @@ def check_folder(folder: Path, study: Study) -> None:
     under their names.
     """
     path = folder / "study.json"
-    request = json.loads(json.dumps(study.model_dump(include=set(FIXED))))
-    present = {
-        "first_scenario": 1,
-        **(json.loads(path.read_bytes()) if path.exists() else request),
-    }
+    if not path.exists():
+        return
+    present = {"first_scenario": 1, **json.loads(path.read_bytes())}
+    request = json.loads(study.model_dump_json(include=set(FIXED)))
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if list(present["factors"]) != list(request["factors"]):  # C1, C2, ...
         unlike.append("order of the factors")
-    if not unlike:
-        return
     is_begun = any(folder.glob("runs/*/checkpoint*"))
-    if is_begun or any(row["status"] == "ok" for row in read_rows(folder)):
+    if unlike and (is_begun or any(row["status"] == "ok" for row in read_rows(folder))):
         fault = f"{folder} holds runs of a study with other {', '.join(unlike)}"
         raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
 

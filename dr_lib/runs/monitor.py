@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import psutil
@@ -25,11 +26,10 @@ PERCENTS = (
     "gpu_percent",
     "gpu_memory_percent",
 )
-# means of shares, sums of the others; energy counts from when the driver was loaded
-GPU = ("gpu_percent", "gpu_memory_percent", "gpu_memory_mib", "gpu_power_w", "gpu_energy_j")
-MACHINE = (*PERCENTS[:3], "memory_mib")
-COLUMNS = ("seconds", "monotonic_s", "event", *MACHINE, "process_cpu_s", "process_mib", *GPU)
-OLD_COLUMNS = ("cpu_energy_j",)  # of older files; not read
+# sums over the GPUs, as shares are means; energy counts from when the driver was loaded
+GPU = ("gpu_power_w", "gpu_energy_j")
+COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS, "process_cpu_s", "process_mib", *GPU)
+NUMBERS = tuple(name for name in COLUMNS if name != "event")
 START = "start"
 END = "end"
 ERROR = "error"
@@ -112,10 +112,8 @@ class Monitor:
                 self._children = self._process.children(recursive=True)
         last = self._cpu_times
         self._cpu_times = read_cpu_times()
-        memory = psutil.virtual_memory()
         row = {
-            "memory_percent": memory.percent,
-            "memory_mib": (memory.total - memory.available) / 2**20,
+            "memory_percent": psutil.virtual_memory().percent,
             **_share_cpu(last, self._cpu_times),
             **_read_tree([self._process, *self._children]),
             **_read_gpus(*self._gpus),
@@ -165,12 +163,11 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         # a row without its line's end is cut short
         lines = text[: text.rfind("\n") + 1].splitlines()
         rows = csv.DictReader(lines, restval="missing")
-        # an older file has fewer
-        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames} <= {*COLUMNS, *OLD_COLUMNS}:
+        # an older file has other ones behind them
+        if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames}:
             raise ValueError("its header is another")
-        numbers = dict.fromkeys(COLUMNS, NAN)
         return [
-            {**numbers, **{k: v if k == "event" else float(v or NAN) for k, v in row.items()}}
+            {**{k: float(row.get(k) or NAN) for k in NUMBERS}, "event": row["event"]}
             for row in rows
         ]
     except (OSError, ValueError, TypeError, csv.Error) as error:
@@ -202,23 +199,17 @@ def summarise(path: Path) -> dict[str, Any]:
         name: [(row["seconds"], row[name]) for row in rows if not math.isnan(row[name])]
         for name in COLUMNS[3:]
     }
-    peaks = {
-        name: max((value for _, value in values), default=NAN)
-        for name, values in series.items()
-    }
     cpu_s = series["process_cpu_s"]
-    energy_j = series["gpu_energy_j"]
     # not of a training's own event
-    own = [row["seconds"] for row in rows if row["event"] in ("", START, END, ERROR)]
-    is_whole = [seconds for seconds, _ in energy_j[:1] + energy_j[-1:]] == [own[0], own[-1]]
-    used_j = energy_j[-1][1] - energy_j[0][1] if is_whole else 0.0
+    own = [row["gpu_energy_j"] for row in rows if row["event"] in ("", START, END, ERROR)]
+    used_j = own[-1] - own[0]
     # a counter stands still on some virtual machines, or begins anew
     is_counted = used_j > 0
     return {
         **{f"{name}_mean": _weigh(series[name], start_s) for name in PERCENTS},
-        **{f"{name}_peak": peaks[name] for name in PERCENTS},
+        **{f"{name}_peak": _find_peak(series[name]) for name in PERCENTS},
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
-        "process_peak_mib": peaks["process_mib"],
+        "process_peak_mib": _find_peak(series["process_mib"]),
         "gpu_energy_j": used_j if is_counted else NAN,
         "gpu_energy_from": "NVML counter" if is_counted else "",
         "num_samples": len(rows),
@@ -254,44 +245,36 @@ def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
         import pynvml
 
         pynvml.nvmlInit()
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES")  # numbers or UUIDs
-        names = (
-            map(str, range(pynvml.nvmlDeviceGetCount()))
-            if visible is None
-            else visible.replace(" ", "").split(",")
-        )
+        every = ",".join(map(str, range(pynvml.nvmlDeviceGetCount())))
+        visible = os.environ.get("CUDA_VISIBLE_DEVICES", every)  # numbers or UUIDs
+        names = visible.replace(" ", "").split(",")
         number = pynvml.nvmlDeviceGetHandleByIndex
         uuid = pynvml.nvmlDeviceGetHandleByUUID
-        return (
-            pynvml,
-            [number(int(name)) if name.isdigit() else uuid(name) for name in names if name][
-                :num_gpus
-            ],
-        )
+        gpus = [number(int(name)) if name.isdigit() else uuid(name) for name in names if name]
+        return pynvml, gpus[:num_gpus]
     return None, []
 
 
 def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
     """What all the GPUs can tell: with MIG on, they know no utilisation."""
     row = {}
-    if gpus:
-        with suppress(nvml.NVMLError):
-            row["gpu_percent"] = sum(
-                nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus
-            ) / len(gpus)
-        with suppress(nvml.NVMLError):
-            memory = [nvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
-            row["gpu_memory_percent"] = (
-                100 * sum(one.used / one.total for one in memory) / len(gpus)
-            )
-            row["gpu_memory_mib"] = sum(one.used for one in memory) / 2**20
-        with suppress(nvml.NVMLError):
-            row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
-        with suppress(nvml.NVMLError):  # before Volta there is no such counter
-            row["gpu_energy_j"] = (
-                sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
-            )
+    if not gpus:
+        return row
+    with suppress(nvml.NVMLError):
+        rates = [nvml.nvmlDeviceGetUtilizationRates(gpu).gpu for gpu in gpus]
+        row["gpu_percent"] = fmean(rates)
+    with suppress(nvml.NVMLError):
+        memory = [nvml.nvmlDeviceGetMemoryInfo(gpu) for gpu in gpus]
+        row["gpu_memory_percent"] = 100 * fmean(one.used / one.total for one in memory)
+    with suppress(nvml.NVMLError):
+        row["gpu_power_w"] = sum(map(nvml.nvmlDeviceGetPowerUsage, gpus)) / 1000
+    with suppress(nvml.NVMLError):  # before Volta there is no such counter
+        row["gpu_energy_j"] = sum(map(nvml.nvmlDeviceGetTotalEnergyConsumption, gpus)) / 1000
     return row
+
+
+def _find_peak(series: list[tuple[float, float]]) -> float:
+    return max((value for _, value in series), default=NAN)
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:

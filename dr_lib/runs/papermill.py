@@ -62,15 +62,10 @@ def start_papermill(
         identity: of the run.
         lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        str(execution.notebook),
-        str(execution.output),
-    ]
+    command = [sys.executable, "-m", "papermill", "--no-progress-bar"]
+    command += [str(execution.notebook), str(execution.output)]
     command += ["-y", yaml.safe_dump(execution.run.parameters)]
-    command += ["-k", execution.run.kernel, "--no-progress-bar"]
+    command += ["-k", execution.run.kernel]
     with execution.log.open("wb") as file:
         process = subprocess.Popen(
             bind_to_parent(command),
@@ -88,14 +83,12 @@ def start_papermill(
 
 def end_tree(process: subprocess.Popen) -> None:
     """End a process, and what it started."""
-    children = []
-    with suppress(psutil.Error):
-        if process.poll() is None:
-            children = psutil.Process(process.pid).children(recursive=True)
-    process.kill()
-    for child in children:
+    if process.poll() is not None:
+        return
+    tree = psutil.Process(process.pid)
+    for one in [tree, *tree.children(recursive=True)]:
         with suppress(psutil.Error):
-            child.kill()
+            one.kill()
     process.wait()
 
 
@@ -124,11 +117,8 @@ def redact_paths(value: Any, paths: Sequence[str] = ()) -> Any:
     """
     if not isinstance(value, str):
         return value
-    for path in (
-        value,
-        sys.executable,
-        *paths,
-    ):  # a command in the text may name the interpreter
+    # a command in the text may name the interpreter
+    for path in (value, sys.executable, *paths):
         if PurePath(path).is_absolute():
             value = value.replace(f"{path}/", "").replace(path, PurePath(path).name)
     return PATH.sub(lambda match: match["url"] or "", value)

@@ -9,13 +9,14 @@ from __future__ import annotations
 import datetime
 import math
 import os
+from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.files import read_csv
-from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 PRICES = Path(__file__).with_name("prices.csv")
 # names a table of the user's own, which goes before this library's
 PRICES_VARIABLE = "DR_LIB_PRICES"
+# columns of a row that its cost follows from
+LABELS = ["priced_as", "usd_per_hour", "price_as_of", "num_machines", "rehearsed"]
+TIMES = ["train_s", "setup_s", "steady_epoch_s", "images_per_s"]
 
 
 class PriceError(DrError):
@@ -61,20 +65,14 @@ def read_prices(path: Path | None = None) -> list[Price]:
         raise PriceError(f"{path}: the columns have to be {', '.join(Price._fields)}")
     prices = []
     for line, cells in lines:
-        if len(cells) != len(header):
-            raise PriceError(
-                f"{path}, line {line}: {len(cells)} cells below the {len(header)} of the header"
-            )
         try:
-            prices.append(_check_price(Price(**dict(zip(header, cells)))))
+            prices.append(_read_price(header, cells))
         except ValueError as error:
             raise PriceError(f"{path}, line {line}: {error}") from error
-    days = [(price.instance, price.date) for price in prices]
-    twice = sorted({instance for instance, day in days if days.count((instance, day)) > 1})
-    if twice:
-        raise PriceError(
-            f"{path}: {', '.join(twice)} stands twice with one date: keep one of them"
-        )
+    days = Counter((price.instance, price.date) for price in prices)
+    for (instance, _), number in days.items():
+        if number > 1:
+            raise PriceError(f"{path}: {instance} stands twice with one date: keep one of them")
     return prices
 
 
@@ -126,67 +124,46 @@ def price_runs(
         the label has no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
-    found = [_find_price_of(row, table, keep=prices is None) for row in runs.to_dict("records")]
-    usd_per_hour = runs.assign(
-        price=[price.usd_per_hour if price else math.nan for price in found]
-    )["price"]
-    number = runs.reindex(
-        columns=["train_s", "setup_s", "steady_epoch_s", "images_per_s"]
-    ).astype(float)
-    machines = (
-        runs.reindex(columns=["num_machines", "rehearsed"]).astype(object).to_dict("records")
-    )
-    paid = usd_per_hour * [
-        count_paid({k: value for k, value in row.items() if value == value}) for row in machines
-    ]
-    images_per_s = number["images_per_s"].where(number["images_per_s"] > 0)
+    known = runs.reindex(columns=LABELS + TIMES)
+    if prices is not None:
+        known = known.assign(usd_per_hour=math.nan)
+    found = {}
+    for instance in known["priced_as"].dropna().unique():
+        with suppress(PriceError):
+            found[instance] = find_price(instance, prices=table)
+    rates = {instance: price.usd_per_hour for instance, price in found.items()}
+    days = {instance: price.date for instance, price in found.items()}
+    own = known["usd_per_hour"].astype(float)
+    usd_per_hour = own.fillna(known["priced_as"].map(rates).astype(float))
+    day = known["price_as_of"].mask(own.isna(), known["priced_as"].map(days)).fillna("")
+
+    # as `count_paid` counts
+    machines = known["num_machines"].astype(float).fillna(1)
+    paid = usd_per_hour * machines.mask(known["rehearsed"].eq(True), 1)
+    seconds = known[TIMES].astype(float)
+    images_per_s = seconds["images_per_s"].where(seconds["images_per_s"] > 0)
+    setup_s = seconds["setup_s"].fillna(0.0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
-        price_as_of=[price.date if price else "" for price in found],
-        formula_usd=price_seconds(paid, number["train_s"]),
-        cost_usd=price_seconds(
-            paid, number["train_s"], number["setup_s"].fillna(0.0), overhead_s
-        ),
-        cost_per_epoch_usd=price_seconds(paid, number["steady_epoch_s"]),
+        price_as_of=day,
+        formula_usd=price_seconds(paid, seconds["train_s"]),
+        cost_usd=price_seconds(paid, seconds["train_s"], setup_s, overhead_s),
+        cost_per_epoch_usd=price_seconds(paid, seconds["steady_epoch_s"]),
         cost_per_1000_images_usd=price_seconds(paid, 1000 / images_per_s),
     )
 
 
-def _check_price(price: Price) -> Price:
-    """The price with its number read."""
+def _read_price(header: list[str], cells: list[str]) -> Price:
+    """The price of a line of the table."""
+    if len(cells) != len(header):
+        raise ValueError(f"{len(cells)} cells below the {len(header)} of the header")
+    price = Price(**dict(zip(header, cells)))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):
         raise ValueError("provider, instance and source have to be there, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
         raise ValueError(f"write the date {price.date} as 2026-11-21")
-    try:
+    with suppress(ValueError):
         usd_per_hour = float(price.usd_per_hour)
-    except ValueError:
-        usd_per_hour = math.nan
-    if not 0 <= usd_per_hour < math.inf:
-        raise ValueError(
-            f"the price has to be a number from 0 on, {price.usd_per_hour} is none"
-        )
-    return price._replace(usd_per_hour=usd_per_hour)
-
-
-def _find_price_of(row: dict[str, Any], table: list[Price], keep: bool) -> Price | None:
-    """The price of a run's row: its own if that is to be kept, else the table's; None if there
-    is neither.
-    """
-    instance, usd_per_hour, day = (
-        row.get(name) for name in ("priced_as", "usd_per_hour", "price_as_of")
-    )
-    if keep and usd_per_hour is not None and not math.isnan(usd_per_hour):
-        return Price(
-            "",
-            instance,
-            "",
-            "USD",
-            usd_per_hour,
-            day if isinstance(day, str) else "",
-            "its row",
-        )
-    try:
-        return find_price(instance, prices=table)
-    except PriceError:
-        return None
+        if 0 <= usd_per_hour < math.inf:
+            return price._replace(usd_per_hour=usd_per_hour)
+    raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")

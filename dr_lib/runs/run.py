@@ -24,7 +24,7 @@ import psutil
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.facts import find_boot
-from dr_lib.hardware.machines import find_place
+from dr_lib.hardware.machines import Place, find_place
 from dr_lib.processes import end_with_parent, read_commit
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
@@ -79,9 +79,9 @@ class RunIdentity:
 
     def columns(self) -> dict[str, Any]:
         """What the row says of it."""
-        hidden = ("study_dir", "stop_at", "others_before")
-        stated = {name: value for name, value in asdict(self).items() if value is not None}
-        row = {name: value for name, value in stated.items() if name not in hidden}
+        row = {name: value for name, value in asdict(self).items() if value is not None}
+        for name in ("study_dir", "stop_at", "others_before"):
+            del row[name]
         return {**row, "study": Path(self.study_dir).name}
 
 
@@ -122,18 +122,18 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
-        is_part = parameters.get("num_machines", 1) > 1
+        place = find_place() if parameters.get("num_machines", 1) > 1 else Place()
         if run:
             end_with_parent()
         else:
             study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
-            if is_part and find_place().rank:  # machine 0 alone keeps what the run leaves
+            if place.rank:  # machine 0 alone keeps what the run leaves
                 self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
                 study_dir = Path(self._scratch.name)
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
-        run.rehearsed = (is_part and find_place().is_rehearsed) or None
+        run.rehearsed = place.is_rehearsed or None
         if max_hours:
             run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 
@@ -211,20 +211,25 @@ class Run:
             "others_cpu_share": others,
             "disturbed": others > DISTURBED_SHARE,
             "peak_memory_mib": measure_peak_mib(),
+            **self._price_training(measured),
+            **measured,
         }
-        if self._price:
-            # of a training alone, and of the last process of one that went on
-            is_whole = measured.get("train_s") and not measured.get("resumed")
-            train_s = measured["train_s"] if is_whole else math.nan
-            setup_s = measured.get("setup_s") or 0.0
-            usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
-            row.update(
-                usd_per_hour=self._price.usd_per_hour,
-                price_as_of=self._price.date,
-                formula_usd=price_seconds(usd_per_hour, train_s),
-                cost_usd=price_seconds(usd_per_hour, train_s, setup_s),
-            )
-        return write_row(self.study_dir, {**row, **measured})
+        return write_row(self.study_dir, row)
+
+    def _price_training(self, measured: dict[str, Any]) -> dict[str, Any]:
+        """Money of a training alone; of one that went on none, as its last process is no whole."""
+        if not self._price:
+            return {}
+        usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
+        train_s = measured.get("train_s") or math.nan
+        if measured.get("resumed"):
+            train_s = math.nan
+        return {
+            "usd_per_hour": self._price.usd_per_hour,
+            "price_as_of": self._price.date,
+            "formula_usd": price_seconds(usd_per_hour, train_s),
+            "cost_usd": price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0),
+        }
 
 
 def measure_peak_mib() -> int | None:

@@ -43,7 +43,6 @@ from dr_lib.runs.row import (
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
-    Study,
     check_paths,
     find_runs,
     load_study,
@@ -62,9 +61,7 @@ BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 class Session:
     """One call of `run_study`."""
 
-    study: Study
     root: Path
-    folder: Path  # of the study
     backlog: Backlog
     lock: int  # file descriptor, which the runs keep open too
     bar: tqdm  # in runs
@@ -150,7 +147,7 @@ def run_study(
         keep_for(folder, study)
         backlog.read()
         check_notebook(study, root, backlog.rows.values(), allow)
-        session = Session(study, root, folder, backlog, file, bar)
+        session = Session(root, backlog, file, bar)
         for scenario, reason in unavailable.items():
             _skip(session, scenario, reason)
         _make_all(session)
@@ -161,34 +158,34 @@ def _make_all(session: Session) -> None:
     """Make what is left, as long as time and money hold it, and say what remains."""
     backlog = session.backlog
     say = session.bar.write
-    is_stopped = False
-    while not is_stopped and (offer := backlog.find_next()):
-        _check_disk(session.folder)
+    while offer := backlog.find_next():
+        _check_disk(backlog.folder)
         if offer.refusal:
             say(f"{offer.refusal}; start again to go on")
             break
         error = _make_one(session, offer)
         _settle(session, offer.run, error)
-        is_stopped = error.startswith(OUT_OF_TIME)
-    if not backlog.list_left():
+        if error.startswith(OUT_OF_TIME):
+            break
+    else:
         is_whole = backlog.runs == backlog.planned and not session.failures
-        if is_whole and any(row["status"] == "ok" for row in backlog.list_rows()):
-            reading = write_command("report", os.path.relpath(session.folder))
+        if is_whole and any(backlog.row(run)["status"] == "ok" for run in backlog.runs):
+            reading = write_command("report", os.path.relpath(backlog.folder))
             say(f"complete; to read it: {reading}")
     for reason, number in Counter(session.unavailable.values()).items():
-        say(f"{number} scenarios skipped: {reason}")
+        say(f"scenarios skipped: {number}, {reason}")
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
     """Take in what became of a run: made, saved, unavailable, to be tried again, or failed."""
-    session.backlog.rows.update(read_left(session.folder, run.run_id))
+    session.backlog.rows.update(read_left(session.backlog.folder, run.run_id))
     if error.startswith(OUT_OF_TIME):
         session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
     elif error.startswith(UNAVAILABLE):
         _skip(session, run.scenario, redact_paths(error))
     elif error:
         session.num_failed[run.run_id] += 1
-        if session.num_failed[run.run_id] > session.study.retries:
+        if session.num_failed[run.run_id] > session.backlog.study.retries:
             session.backlog.closed.add(run.run_id)
             session.failures.append(f"{run.run_id}: {error}")
 
@@ -202,7 +199,7 @@ def _skip(session: Session, scenario: str, reason: str) -> None:
         session.backlog.closed.add(run.run_id)
         row = session.backlog.row(run)
         if row["status"] != "ok" and row.get("session_id") != session.session_id:
-            _write_incomplete(session, _identify(session, run), run, "skipped", reason)
+            _write_incomplete(session, run, _identify(session, run), "skipped", reason)
 
 
 def _check_disk(folder: Path) -> None:
@@ -216,12 +213,13 @@ def _check_disk(folder: Path) -> None:
 def _make_one(session: Session, offer: Offer) -> str:
     """Run the notebook in a process of its own; return its error, after writing it to a row."""
     run = offer.run
-    folder = session.folder
-    execution = prepare_execution(run, session.root, session.study.notebook, folder)
+    folder = session.backlog.folder
+    notebook = session.backlog.study.notebook
+    execution = prepare_execution(run, session.root, notebook, folder)
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
+    _show(session, offer)
     identity = _identify(session, run)
     identity.stop_at = offer.stop_at
-    _show(session, offer)
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
@@ -230,15 +228,15 @@ def _make_one(session: Session, offer: Offer) -> str:
     session.bar.n += 1
 
     row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
-    this_try = {name: getattr(identity, name) for name in ("session_id", "retries")}
-    if row["status"] == "ok" and this_try.items() <= row.items():
+    this_try = (identity.session_id, identity.retries)
+    if row["status"] == "ok" and (row["session_id"], row["retries"]) == this_try:
         write_row(folder, {**row, "process_s": process_s})
         return ""
     if error.startswith(OUT_OF_TIME):
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
     else:
         status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
-        _write_incomplete(session, identity, run, status, error, process_s)
+        _write_incomplete(session, run, identity, status, error, process_s)
     return error
 
 
@@ -247,9 +245,9 @@ def _execute(
 ) -> str:
     """Execute a notebook, and end it in time; return its error."""
     run = offer.run
-    spent = spent_path(session.folder, run.run_id)
+    spent = spent_path(session.backlog.folder, run.run_id)
     start = saved = time.monotonic()
-    timeout_s = 3600 * (session.study.timeout_hours or math.inf)
+    timeout_s = 3600 * (session.backlog.study.timeout_hours or math.inf)
     limit_s = min(timeout_s, offer.stop_at - start)
     with start_papermill(execution, identity, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
@@ -277,58 +275,59 @@ def _show(session: Session, offer: Offer) -> None:
     """Draw the bar: the run under way, its epoch, and what was expected to be left."""
     bar = session.bar
     run = offer.run
-    path = progress_path(session.folder, run.run_id)
-    progress = json.loads(path.read_text()) if path.exists() else {"done": 0, "total": 0}
-    epoch = f", epoch {progress['done']} of {progress['total']}" if progress["done"] else ""
-    expected_s = sum(offer.seconds)
     rest = "time left not known yet"
-    if math.isfinite(expected_s):
-        rest = f"{tqdm.format_interval(expected_s)} for it and the rest"
-    bar.total = bar.n + len(offer.seconds)
+    if math.isfinite(sum(offer.seconds)):
+        rest = f"{tqdm.format_interval(sum(offer.seconds))} for it and the rest"
     bar.set_postfix_str(rest, refresh=False)
+
+    epoch = ""
+    path = progress_path(session.backlog.folder, run.run_id)
+    if path.exists():
+        epoch = ", epoch {done} of {total}".format(**json.loads(path.read_text()))
+    bar.total = bar.n + len(offer.seconds)
     name = f"{run.scenario}, repetition {run.repetition}"
     bar.set_description_str(f"run {bar.n + 1} of {bar.total}: {name}{epoch}")
 
 
 def _identify(session: Session, run: PlannedRun) -> RunIdentity:
     """Say which run this is, and which try of it."""
-    row = session.backlog.row(run)
+    backlog = session.backlog
+    row = backlog.row(run)
     return RunIdentity(
         run_id=run.run_id,
-        study_dir=str(session.folder.resolve()),
+        study_dir=str(backlog.folder.resolve()),
         scenario=run.scenario,
         order=run.order,
         kernel=run.kernel,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
-        spent_s=read_seconds(session.folder, run.run_id, row).paid_s,
-        priced_as=session.study.instance,
+        spent_s=read_seconds(backlog.folder, run.run_id, row).paid_s,
+        priced_as=backlog.study.instance,
     )
 
 
 def _write_incomplete(
     session: Session,
-    identity: RunIdentity,
     run: PlannedRun,
+    identity: RunIdentity,
     status: str,
     error: str,
     wall_s: float = 0.0,
 ) -> None:
     """Write the row of a run that the notebook did not write."""
-    texts = [value for value in run.parameters.values() if isinstance(value, str)]
-    paths = [text for text in texts if Path(text).is_absolute()]
+    backlog = session.backlog
     row = {
         **identity.columns(),
         **{name: redact_paths(value) for name, value in run.parameters.items()},
-        "notebook": session.study.notebook,
+        "notebook": backlog.study.notebook,
         "notebook_sha256": "",
-        "seed": session.study.seed + run.repetition,
+        "seed": backlog.study.seed + run.repetition,
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": status,
         "resumed": 0,
-        "error": redact_paths(error, paths),
+        "error": redact_paths(error, list(map(str, run.parameters.values()))),
         "commit": read_commit(session.root),
         "wall_s": wall_s,
     }
-    write_row(session.folder, row)
-    session.backlog.rows[run.run_id] = row
+    write_row(backlog.folder, row)
+    backlog.rows[run.run_id] = row

@@ -50,10 +50,10 @@ class Study(BaseModel):
         """The kernel of the runs with these values of the factors."""
         if isinstance(self.kernel, str):
             return self.kernel
-        named = [
-            kernels.get(str(values.get(factor))) for factor, kernels in self.kernel.items()
-        ]
-        return next(filter(None, named), DEFAULT_KERNEL)
+        for factor, kernels in self.kernel.items():
+            if str(values.get(factor)) in kernels:
+                return kernels[str(values[factor])]
+        return DEFAULT_KERNEL
 
 
 class PlannedRun(NamedTuple):
@@ -119,11 +119,11 @@ def _read(path: Path) -> Study:
         raise DrError(f"{path}: no such study file") from error
     except UnicodeDecodeError as error:
         raise DrError(f"{fault}: it is no text in UTF-8") from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        problem = getattr(error, "problem", None) or "no YAML"
-        raise DrError(f"{fault}: {where}{problem}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1
+        raise DrError(f"{fault}: line {line}: {error.problem}") from error
+    except yaml.YAMLError as error:  # a character that no text has
+        raise DrError(f"{fault}: {error.reason}") from error
     if not isinstance(content, dict):
         raise DrError(f"{fault}: it needs lines such as notebook: 10_train")
     try:
@@ -150,12 +150,10 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
     Raises:
         ParameterError: one cannot be as written.
     """
-    missing = [name for name in SET_BY_THE_STUDY if name not in declared]
-    if missing:
-        names = ", ".join(missing)
-        raise ParameterError(
-            f"{study.notebook} has no parameter {names}: it cannot be repeated"
-        )
+    for name in SET_BY_THE_STUDY:
+        if name not in declared:
+            fault = f"{study.notebook} has no parameter {name}"
+            raise ParameterError(f"{fault}: it cannot be repeated")
     for factor, values in study.factors.items():
         if len(values) > len(set(map(str, values))):
             raise ParameterError(f"factor {factor} has one level twice")
@@ -170,12 +168,9 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
     kernels = study.kernel if isinstance(study.kernel, dict) else {}
     for factor, by_value in kernels.items():
         values = study.factors.get(factor, [study.parameters.get(factor)])
-        unknown = by_value.keys() - set(map(str, values))
-        if unknown:
-            names = ", ".join(sorted(unknown))
-            raise ParameterError(
-                f"kernel names {factor}={names}, which the study does not have"
-            )
+        for name in by_value.keys() - set(map(str, values)):
+            fault = f"kernel names {factor}={name}"
+            raise ParameterError(f"{fault}, which the study does not have")
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
@@ -230,32 +225,26 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     Each repetition is a block that holds every scenario once, in an order drawn from the study's
     seed. A run is made once per machine, whose name is from `name_machine`.
     """
-    cells = [
-        dict(zip(study.factors, values, strict=True))
-        for values in itertools.product(*study.factors.values())
-    ]
-    scenarios = [
-        (f"C{k}", levels) for k, levels in enumerate(cells, start=study.first_scenario)
-    ]
+    scenarios = {}
+    cells = itertools.product(*study.factors.values())
+    for number, levels in enumerate(cells, start=study.first_scenario):
+        values = dict(zip(study.factors, levels, strict=True))
+        scenarios[f"C{number}"] = {**study.parameters, **values}
     generator = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):
-        block = scenarios
+        block = list(scenarios)
         if study.order == "random":
-            block = generator.sample(scenarios, len(scenarios))
-        for scenario, levels in block:
+            block = generator.sample(block, len(block))
+        for scenario in block:
+            values = scenarios[scenario]
             run = PlannedRun(
                 run_id=f"{name_run(scenario, repetition)}-{machine}",
                 scenario=scenario,
                 repetition=repetition,
                 order=len(runs),
-                parameters={
-                    **study.parameters,
-                    **levels,
-                    "repetition": repetition,
-                    "seed": study.seed,
-                },
-                kernel=study.name_kernel({**study.parameters, **levels}),
+                parameters={**values, "repetition": repetition, "seed": study.seed},
+                kernel=study.name_kernel(values),
             )
             runs.append(run)
     return runs

@@ -95,8 +95,7 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
     """
     positive = np.asarray(positive, dtype=bool)
     probabilities = np.atleast_2d(probabilities)
-    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
-    num_patients = int(patient.max()) + 1
+    patient, num_patients = _number_patients(patient_id)
     if positive.all() or not positive.any():
         raise BadSampleError("an AUC needs photographs with and without the condition")
     ranks = stats.rankdata(probabilities, axis=1)
@@ -206,8 +205,7 @@ def average_precision_interval(
         NaN bounds with fewer than MIN_PATIENTS patients of a kind, and for a value of 1.
     """
     positive = np.asarray(positive, dtype=bool)
-    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
-    num_patients = int(patient.max()) + 1
+    patient, num_patients = _number_patients(patient_id)
     if positive.all() or not positive.any():
         raise BadSampleError(
             "an average precision needs photographs with the condition, and others"
@@ -245,8 +243,7 @@ def brier_interval(
     error. Args as for `auc_interval`, probabilities of the condition.
     """
     error = (np.asarray(probability, dtype=float) - np.asarray(positive, dtype=float)) ** 2
-    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
-    num_patients = int(patient.max()) + 1
+    patient, num_patients = _number_patients(patient_id)
     value = float(error.mean())
     deviations = _add_by_patient((error - value) / len(error), patient, num_patients)
     spread = (deviations**2).sum()
@@ -294,9 +291,8 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     from statsmodels.stats.proportion import proportion_confint  # takes a second to import
 
     success = np.asarray(success, dtype=float)
-    patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
+    patient, num_patients = _number_patients(patient_id)
     n = len(success)
-    num_patients = len(np.unique(patient))
     if not n:
         return Interval(np.nan, np.nan, np.nan, 0)
     share = success.mean()
@@ -374,6 +370,12 @@ def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
     """
     carriers = (deviations**2).sum() ** 2 / (deviations**4).sum()
     return variance + 2 / (2 + carriers) * max(usual - variance, 0)
+
+
+def _number_patients(patient_id: ArrayLike) -> tuple[np.ndarray, int]:
+    """A number from 0 on for whose each photograph is, and how many patients there are."""
+    names, patient = np.unique(np.asarray(patient_id), return_inverse=True)
+    return patient, len(names)
 
 
 def _add_by_patient(values: np.ndarray, patient: np.ndarray, num_patients: int) -> np.ndarray:

@@ -113,8 +113,7 @@ def _find_last_maps(base: keras.Model) -> str:
     if not convolutions:
         raise DrError("Grad-CAM needs a network with a convolution")
     sides = convolutions[-1].output.shape[1:3]
-    after = base.layers[base.layers.index(convolutions[-1]) :]
-    shapes = {layer.name: layer.output.shape for layer in after}
+    shapes = {layer.name: layer.output.shape for layer in base.layers}
     return [name for name, shape in shapes.items() if len(shape) == 4 and shape[1:3] == sides][
         -1
     ]

@@ -94,8 +94,7 @@ def freeze(
     else:
         logistic = fit_by_patient(
             LogisticRegression(max_iter=2000),
-            "C",
-            np.logspace(-5, -1, 9),
+            {"model__C": np.logspace(-5, -1, 9)},
             features,
             targets["train"],
             patients,
@@ -114,7 +113,12 @@ def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, floa
     from are too good.
     """
     line = fit_by_patient(
-        Ridge(), "alpha", np.logspace(1, 6, 11), features, grade, patient_id, scoring="r2"
+        Ridge(),
+        {"model__alpha": np.logspace(1, 6, 11)},
+        features,
+        grade,
+        patient_id,
+        scoring="r2",
     )
     predicted = cross_val_predict(line, features, grade, groups=patient_id, cv=GroupKFold(5))
     odds = LogisticRegression(C=np.inf).fit(predicted[:, None], referable)
@@ -134,8 +138,7 @@ def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
 
 def fit_by_patient(
     model,
-    penalty: str,
-    values: np.ndarray,
+    penalties: dict[str, np.ndarray],
     features,
     target,
     patient_id,
@@ -143,9 +146,9 @@ def fit_by_patient(
 ) -> Pipeline:
     """Standardise (n, features), and fit a linear model to the (n,) target.
 
-    Its parameter `penalty` is the one of `values` that has the best score in five folds by patient.
+    Its penalty is the one of those given that has the best score in five folds by patient.
     """
     steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
     folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)
-    search = GridSearchCV(steps, {f"model__{penalty}": values}, scoring=scoring, cv=folds)
+    search = GridSearchCV(steps, penalties, scoring=scoring, cv=folds)
     return search.fit(features, target, groups=patient_id).best_estimator_

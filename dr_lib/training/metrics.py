@@ -5,10 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc_auc_score
 
-from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.grades import GRADES, sum_referable
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.statistics import clustered
-from dr_lib.statistics.clustered import auc_interval
 from dr_lib.statistics.intervals import Interval
 
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
@@ -33,11 +32,10 @@ def score_sides(
     if "validation" in splits:
         validation = splits["validation"].referable
         threshold = choose_threshold(validation, referable["validation"])
+    scores = score(test.referable, referable["test"], threshold)
     if is_grades:
-        scores = score_grades(test.grade, probabilities["test"], threshold)
-    else:
-        scores = score(test.referable, referable["test"], threshold)
-    return scores, auc_interval(test.referable, referable["test"], test.patient_id)
+        scores.update(score_grades(test.grade, probabilities["test"]))
+    return scores, clustered.auc_interval(test.referable, referable["test"], test.patient_id)
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
@@ -71,23 +69,13 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
     }
 
 
-def score_grades(
-    grade: np.ndarray, probabilities: np.ndarray, threshold: float
-) -> dict[str, float]:
-    """What `score` says of referable disease, and how well the grades agree.
-
-    Args:
-        grade: (n,) 0-4.
-        probabilities: (n, 5) of the grades.
-        threshold: of the probability of referable disease, from `choose_threshold`.
-
-    Returns:
-        `score`'s values, kappa (quadratic weighted, Cohen 1968) and grade_accuracy.
+def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
+    """How well (n,) grades and the most probable ones of (n, 5) probabilities agree: kappa
+    (quadratic weighted, Cohen 1968) and grade_accuracy.
     """
     graded = probabilities.argmax(axis=1)
     kappa = cohen_kappa_score(grade, graded, weights="quadratic", labels=range(len(GRADES)))
-    scores = score(grade >= REFERABLE_FROM, sum_referable(probabilities), threshold)
-    return scores | {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
+    return {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
 
 
 def _check(referable: np.ndarray, probability: np.ndarray) -> None:

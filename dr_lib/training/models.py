@@ -37,8 +37,6 @@ class Network(NamedTuple):
     # channels are then turned to BGR
     preprocessing: tuple[float | list[float], float | list[float], bool]
     pool: type[layers.Layer] = layers.GlobalAveragePooling2D
-    has_imagenet: bool = True  # Keras has weights to download
-    least_size: int = 32  # side [px]
 
 
 @keras.saving.register_keras_serializable("dr_lib")
@@ -220,9 +218,9 @@ def weighted_loss(weights: np.ndarray) -> Callable:
 def find_network(model: str) -> Network:
     """One of NETWORKS, or of keras.applications; case and underscores of its name do not count."""
     key = model.lower().replace("_", "")
-    for name, network in NETWORKS.items():
-        if key == name.replace("_", ""):
-            return network
+    own = {name.replace("_", ""): network for name, network in NETWORKS.items()}
+    if key in own:
+        return own[key]
     names = [name for name, build in vars(keras.applications).items() if callable(build)]
     for name in names:
         if key == name.lower():
@@ -235,14 +233,11 @@ def find_network(model: str) -> Network:
 
 def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     """Build a network without its top, named "base"; see `build_model`."""
-    network = find_network(model)
-    if weights not in ("none", "imagenet") and not Path(weights).is_file():
+    is_file = weights not in ("none", "imagenet")
+    if is_file and not Path(weights).is_file():
         advice = "give none, imagenet or the path of a weights file"
         raise DrError(f"weights {weights!r}: no such file; {advice}")
-    if weights == "imagenet" and not network.has_imagenet:
-        raise DrError(f"{model} has no ImageNet weights: take weights='none', or mobilenet")
-    if image_size < network.least_size:
-        raise DrError(f"image_size {image_size}: {model} takes {network.least_size} px or more")
+    build = find_network(model).build
     try:
         with warnings.catch_warnings():
             # Keras only warns where a file lacks a layer's weights
@@ -251,15 +246,13 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
             )
             # sides of its weights are others: those of 224 px are taken, for every side
             warnings.filterwarnings("ignore", ".*Weights for input shape")
-            base = network.build(image_size, "imagenet" if weights == "imagenet" else None)
-            if weights not in ("none", "imagenet"):
+            base = build(image_size, "imagenet" if weights == "imagenet" else None)
+            if is_file:
                 base.load_weights(weights)
     except Exception as error:  # whatever Keras's download, file reader or shape check meets
-        hint = ""
-        if weights == "imagenet":
-            hint = "; without a network give weights the path of a file, or none"
         raise DrError(
-            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
+            f"cannot build {model} at {image_size} px with weights {weights!r}: {error}; weights"
+            " may be the path of a file, or none"
         ) from error
     # some look their blocks up by their own name
     return keras.Model(base.input, base.output, name="base")
@@ -319,18 +312,14 @@ def save_model(network: keras.Model, path: Path) -> None:
         named.replace(temporary)
 
 
-def load_alone(path: Path) -> keras.Model:
-    """Load a network that several machines trained, to use it on this one."""
-    keras.distribution.set_distribution(None)
-    return keras.models.load_model(path)
-
-
-def _build_small_cnn(image_size: int, weights: None) -> keras.Model:
+def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
     """Four convolutions on photographs freed from their camera's colour cast and exposure.
 
     The strongest responses of all four scales come out: with the last scale alone, small lesions
     are found much later.
     """
+    if weights:
+        raise DrError("small_cnn has no ImageNet weights: take weights='none', or mobilenet")
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample
@@ -361,7 +350,6 @@ def _find_application(name: str) -> Network:
     return Network(
         build=partial(_build_application, build),
         preprocessing=(steps.sum(axis=1).tolist(), offset.tolist(), is_bgr),
-        least_size=1,  # Keras says what it takes
     )
 
 
@@ -374,7 +362,6 @@ NETWORKS = {
         _build_small_cnn,
         preprocessing=(2.0, -1.0, False),
         pool=layers.GlobalMaxPooling2D,
-        has_imagenet=False,
     ),
     "mobilenet": _find_application("MobileNet"),  # Howard et al. 2017
     "vgg19": _find_application("VGG19"),  # Simonyan and Zisserman 2015

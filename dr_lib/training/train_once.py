@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -41,15 +40,12 @@ class Setup(NamedTuple):
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
 
 
-@dataclass(frozen=True)
-class Trained:
+class Trained(NamedTuple):
     """What a training leaves, beside its files."""
 
-    config: TrainingConfig
-    setup: Setup
-    data: dict[str, Any]  # what `Prepared.describe` says of the photographs
+    device: Device
+    splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # with its best weights, which BEST holds too
-    setup_s: float  # before the timed part
     timing: Timing
     history: list[dict[str, float]]  # of each epoch
     # of test and, where there is one, validation: (n, 1) or (n, 5)
@@ -57,43 +53,7 @@ class Trained:
     scores: dict[str, float]  # of the test split
     # of referable disease on the test split, over patients: fellow eyes are dependent
     auc: Interval
-
-    @property
-    def splits(self) -> dict[str, Photographs]:
-        """The photographs of each side."""
-        return self.setup.splits
-
-    @property
-    def device(self) -> Device:
-        """What it was trained on."""
-        return self.setup.device
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What a run's row says of it; the sessions of a resumed one are joined."""
-        batches = self.setup.train_batches
-        timing = self.timing
-        images_per_epoch = len(batches) * batches.batch_size
-        return {
-            **self.device.describe(probe()),
-            **self.data,
-            **{f"num_images_{side}": 0 for side in SIDES},
-            **{f"num_images_{name}": len(side.grade) for name, side in self.splits.items()},
-            **{
-                f"num_patients_{name}": len(set(side.patient_id))
-                for name, side in self.splits.items()
-            },
-            "num_images_dropped": batches.num_dropped,
-            "num_parameters": self.network.count_params(),
-            **self.config.schedule._asdict(),
-            **timing.describe(),
-            "setup_s": self.setup_s,
-            "images_per_s": images_per_epoch / timing.steady_training_s,
-            **{f"metric_{name}_test": value for name, value in self.scores.items()},
-            "metric_auc_test_low": self.auc.low,
-            "metric_auc_test_high": self.auc.high,
-            **timing.done_by,
-        }
+    row: dict[str, Any]  # what a run's row says of it; the sessions of a resumed one are joined
 
 
 def train_once(
@@ -149,6 +109,8 @@ def train_once(
         }
     setup = set_up(config, device, splits)
 
+    import keras
+
     from dr_lib.training import fit, models
     from dr_lib.training.recorder import Recorder
 
@@ -186,7 +148,8 @@ def train_once(
         models.save_model(network, out_dir / BEST)
         if plan.num_machines > 1:
             machines.leave(plan.num_machines)
-            network = models.load_alone(out_dir / BEST)
+            keras.distribution.set_distribution(None)
+            network = keras.models.load_model(out_dir / BEST)
         probabilities = {
             name: fit.predict(
                 network,
@@ -204,17 +167,37 @@ def train_once(
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
     scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
+    batches = setup.train_batches
+    images_per_epoch = len(batches) * batches.batch_size
+    row = {
+        **device.describe(probe()),
+        **data,
+        **{f"num_images_{side}": 0 for side in SIDES},
+        **{f"num_images_{name}": len(side.grade) for name, side in setup.splits.items()},
+        **{
+            f"num_patients_{name}": len(set(side.patient_id))
+            for name, side in setup.splits.items()
+        },
+        "num_images_dropped": batches.num_dropped,
+        "num_parameters": network.count_params(),
+        **config.schedule._asdict(),
+        **timing.describe(),
+        "setup_s": setup_s,
+        "images_per_s": images_per_epoch / timing.steady_training_s,
+        **{f"metric_{name}_test": value for name, value in scores.items()},
+        **auc.columns("metric_auc_test"),
+        **timing.done_by,
+    }
     return Trained(
-        config=config,
-        setup=setup,
-        data=data,
+        device=device,
+        splits=setup.splits,
         network=network,
-        setup_s=setup_s,
         timing=timing,
         history=recorder.history,
         probabilities=probabilities,
         scores=scores,
         auc=auc,
+        row=row,
     )
 
 

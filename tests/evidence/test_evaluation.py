@@ -464,6 +464,17 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
         "ungradable": (1, 1),
         "evaluated": (48, 95),
     }
+    shown = evaluation.hide_flow(flow.reset_index())
+    assert shown[["num_patients", "num_images"]].to_numpy().tolist() == [
+        ["–", "–"],  # who was left out would be the sum without the others
+        [0, "< 5"],
+        ["< 5", "< 5"],
+        [36, 71],
+        [36, 72],
+        ["–", "–"],
+        ["< 5", "< 5"],
+        [48, 95],
+    ]
     assert ("ungradable", "too dark") in flow.index and (
         "not usable",
         "no field of view",
@@ -518,8 +529,12 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     assert grades[4] >= 5 and facts["severity"].endswith(f", 4: {grades[4]}")
     assert facts["synthetic"] == facts["version"] == facts["tested_on"] == "unknown"
     assert facts["subgroups"].count("AUC") == subgroups["auc"].notna().sum()
-    bare = model._replace(test=model.test.drop(columns="grade"))
-    assert not checklist.state_facts(evaluated._replace(predictions=bare))["outcome"]
+    bare = model._replace(
+        test=model.test.drop(columns="grade"),
+        ungradable=model.ungradable.drop(columns="grade"),
+    )
+    facts = checklist.state_facts(evaluate(bare))
+    assert not facts["outcome"] and "sensitivity_severe" not in facts["points"]
     assert facts["thresholds"].endswith("(validation), chosen on mine.csv")
     assert "; by photograph high sensitivity: sensitivity " in facts["points"]
     assert facts["crossed"].startswith("high sensitivity: TP ")
@@ -573,6 +588,49 @@ def test_the_checklist_fills_what_a_run_knows_and_no_more():
     assert (numbers["TRIPOD+AI"], numbers["STARD-AI"]) == (tripod.split(), stard)
 
 
+def test_scores_and_bounds_are_those_of_r(tmp_path):
+    """600 patients, one photograph each, as R 4.2.2 has them: pROC 1.18 (AUC, and by its variance
+    `plogis(qlogis(a) +- qt(.975, 190) * sd / (a * (1 - a)))`), prop.test(correct = FALSE), vcd
+    1.4-11 (weights = "Fleiss-Cohen"), glm with sandwich 3.0's vcovHC(type = "HC1").
+    """
+    table = draw_predictions(1500, seed=3)
+    path = write(tmp_path, table[table["eye"] == "right"])
+    (model,) = read_predictions(path)
+    points = evaluation.choose_points(model, **ASKED)
+    tables = [
+        evaluation.summarise(model),
+        evaluation.calibrate(model)[0],
+        *(evaluation.measure_points(model, points).loc[[k]] for k in range(2)),
+    ]
+    scores, fit, sensitive, specific = (table.iloc[0] for table in tables)
+    expected = [
+        (
+            scores,
+            "auc",
+            0.880938056043,
+            0.8496619524,
+            0.9064241212,
+            3e-4,
+        ),  # drawn to H.-McNeil's
+        (scores, "kappa", 0.741822801, 0.700231299842, 0.783414301937, 3e-3),  # a bootstrap
+        (scores, "brier", 0.152932030018, 0.130446397479, 0.178497975053, 3e-5),
+        (fit, "slope", 0.301371398962, 0.250025779151, 0.352717018773, 1e-8),
+        (fit, "intercept", -0.678234856461, -1.22912658532, -0.127343127603, 1e-5),
+        (sensitive, "sensitivity", 0.8376963351, 0.7788376622, 0.8832390887, 1e-9),
+        (sensitive, "specificity", 0.706601467, 0.6607159582, 0.7486421535, 1e-9),
+        (sensitive, "ppv", 0.5714285714, 0.5128828889, 0.6280408513, 1e-9),
+        (sensitive, "npv", 0.903125, 0.8657748321, 0.9309113023, 1e-9),
+        (specific, "sensitivity", 0.6387434555, 0.5685031058, 0.7035129237, 1e-9),
+        (specific, "specificity", 0.9046454768, 0.8722998944, 0.9294606675, 1e-9),
+        (specific, "ppv", 0.7577639752, 0.6860782501, 0.8174358573, 1e-9),
+        (specific, "npv", 0.8428246014, 0.8058217111, 0.8738797803, 1e-9),
+    ]
+    for row, name, value, low, high, tolerance in expected:
+        assert row[name] == pytest.approx(value, abs=1e-9), name
+        bounds = row[[f"{name}_low", f"{name}_high"]].tolist()
+        assert bounds == pytest.approx([low, high], abs=tolerance), name
+
+
 def test_where_it_comes_from_stands_beside_the_tables(tmp_path):
     """SHA-256 as of the standard library, rows, date and version, draws and seed."""
     path = write(tmp_path, draw_predictions())
@@ -583,7 +641,7 @@ def test_where_it_comes_from_stands_beside_the_tables(tmp_path):
     for words in (
         f"mine.csv 240 {digest}",
         "2026-01-02, dr_lib 1, abc",
-        "seed 0: 2000, of",
+        "of 2,000 draws of patients (seed 0)",
     ):
         assert words in text
 

@@ -410,9 +410,10 @@ PEOPLES["Idade"] = PEOPLES["Idade"].map("{} anos".format)
         lambda table, path: table.to_csv(path, index=False, sep="|", na_rep="NA"),
         lambda table, path: path.write_text("sep=;\n" + table.to_csv(index=False, sep=";")),
         lambda table, path: path.write_text("Dr. A, 2026\n\n" + table.to_csv(index=False)),
+        lambda table, path: table.to_csv(path, index=False, sep=";", encoding="cp1252"),
         lambda table, path: table.round(6).to_excel(path.with_suffix(".xlsx"), index=False),
     ],
-    ids=["tabs", "Brazil", "bars", "sep", "title", "xlsx"],
+    ids=["tabs", "Brazil", "bars", "sep", "title", "windows", "xlsx"],
 )
 def test_what_people_write_is_what_they_mean(tmp_path, write_people):
     """Portuguese headers with accents, grades and eyes in words, 64 anos, between whatever."""
@@ -422,6 +423,8 @@ def test_what_people_write_is_what_they_mean(tmp_path, write_people):
     (path,) = tmp_path.iterdir()
     (expected,) = read_predictions(write(tmp_path, TABLE, "expected"))
     (read,) = read_predictions(path)
+    is_windows = b"PARTI\xc7\xc3O" in path.read_bytes()  # the same in Latin-1
+    assert (read.sources[0].encoding == "windows-1252") == is_windows
     columns = ["image_id", "patient_id", "eye", "age", "grade", "predicted_grade", "referable"]
     for mine, theirs in ((read.test, expected.test), (read.validation, expected.validation)):
         assert mine[columns].to_numpy().tolist() == theirs[columns].to_numpy().tolist()
@@ -453,7 +456,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
     [
         (
             "eye.csv",
-            b"\xff\xd8\xff\xe0" * 9,
+            b"\xff\xd8\xff\xe0\0\x10JFIF\0" * 9,
             "eye.csv cannot be read: save it as a CSV in UTF-8$",
         ),
         (

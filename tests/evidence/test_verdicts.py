@@ -10,6 +10,7 @@ from dr_lib.evidence.evaluation import choose_points, compare_data_sets
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.select import PLAN, WORK, select_runs
 from dr_lib.evidence.verdicts import judge_data_sets, list_judged_rows
+from dr_lib.statistics.intervals import Interval
 from tests.evidence.predictions import draw_predictions
 from tests.evidence.real_rows import (
     COLAB_CPU,
@@ -238,6 +239,18 @@ def test_a_machine_with_two_runs_decides_nothing():
 
 
 # ---- sessions
+
+
+def test_more_runs_are_asked_for_where_a_mean_lies_on_the_bound_itself():
+    """By the width on the other side: half of 0.1 leaves room of 1 after three runs already."""
+    (claim, *_) = [claim for claim in read_claims("A") if claim.relation == "within"]
+    claim = claim.model_copy(update={"value": 3.0, "tolerance": 1.0})
+    ours = Interval(2.0, 1.9, 2.0, 3)
+    found = verdicts.decide(claim, [verdicts.Part("", ours, ours)])
+    assert (found.verdict, found.reason.split("; ")[-1]) == (
+        "undecided",
+        "with n near 3 they might decide",
+    )
 
 
 def test_one_session_of_each_machine_decides_nothing():

@@ -72,21 +72,20 @@ def test_the_papers_points_stand_below_ours(model, published):
     ]
     assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
-    assert f"{published[0]} ms ± " in words(figure) and "450 [" in words(figure)
+    assert f"{published[0]} ms ± " in words(figure) and "450 ms [" in words(figure)
 
 
 def test_every_request_is_drawn_with_interval_and_deviation():
-    """25 points; the thick line spans the interval of the mean, the thin one a deviation to each
-    side.
+    """25 points below a line that spans the interval of the mean; the paper's line spans its
+    deviation to each side.
     """
     requests = timed_runs(make_requests())
-    ours = plot_predict_time(requests, "vgg19").axes[0]
+    ours, paper = plot_predict_time(requests, "vgg19").axes
     (summary,) = summarise_requests(requests).itertuples()
-    deviation, interval, points, *_ = ours.lines
+    interval, _, points = ours.lines
     assert sorted(points.get_xdata()) == pytest.approx(sorted(450 * TIMES))
     assert list(interval.get_xdata()) == [summary.predict_ms_low, summary.predict_ms_high]
-    sd = np.std(450 * TIMES, ddof=1)
-    assert list(deviation.get_xdata()) == pytest.approx([450 - sd, 450 + sd])
+    assert list(paper.lines[0].get_xdata()) == pytest.approx([350.6 - 5.3, 350.6 + 5.3])
 
 
 def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
@@ -104,7 +103,7 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
         0
     ]
     assert means(ours) == pytest.approx([200, 300])
-    points = [line.get_xdata() for line in ours.lines if line.get_markersize() == 4.5]
+    points = [line.get_xdata() for line in ours.lines if line.get_markersize() == 5.5]
     assert [len(x) for x in points] == [25, 25]
 
 

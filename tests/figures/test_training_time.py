@@ -1,5 +1,6 @@
 """Figure 1, read back from what was drawn."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
@@ -44,7 +45,7 @@ def test_each_mode_has_its_line_below_the_papers():
         make_runs([180.0], CPU, mode="paper"),
     ]
     (ax,) = plot(pd.concat(runs), published=False).axes
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([540, 180, 90])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [
         f"{place}\nn = 1"
@@ -56,31 +57,36 @@ def test_seconds_and_hours_stand_on_one_axis():
     """A demonstration of 20 s is seen beside 51 min, and its distance is the ratio."""
     figure = plot(make_runs([19.0, 20, 21], CPU))
     ours, paper = figure.axes
-    assert [minutes for minutes, _ in means(ours)] == pytest.approx([1 / 3])
-    assert [minutes for minutes, _ in means(paper)] == pytest.approx([51.33, 33.24])
+    assert [seconds for seconds, _ in means(ours)] == pytest.approx([20])
+    assert [seconds for seconds, _ in means(paper)] == pytest.approx([60 * 51.33, 60 * 33.24])
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
-    assert paper.get_xlabel() == "time [min]"
+    assert paper.get_xlabel() == "time" and "10 min" in words(figure)
 
 
 def test_a_mean_carries_spread_runs_and_n():
-    """19, 20 and 21 min: one standard deviation to each side, three points, n = 3; a disturbed run
+    """19, 20 and 21 min: an interval, three points, n = 3; a disturbed run
     is hollow, and in the mean.
     """
     (ax,) = plot(make_runs([1140.0, 1200, 1260], CPU), published=False).axes
-    points = [line for line in ax.lines if line.get_markersize() == 4.5]
-    assert [x for line in points for x in line.get_xdata()] == [19, 20, 21]
-    spread = next(line for line in ax.lines if line.get_linewidth() == 1.2)
-    assert list(spread.get_xdata()) == pytest.approx([19, 21])
+    points = [line for line in ax.lines if line.get_markersize() == 5.5]
+    assert [x for line in points for x in line.get_xdata()] == [1140, 1200, 1260]
+    interval = next(line for line in ax.lines if line.get_linewidth() == 2.5)
+    # Student's, of two degrees of freedom, on the logarithms
+    logs = np.log([1140, 1200, 1260])
+    reach = 4.302653 * logs.std(ddof=1) / 3**0.5
+    assert np.log(interval.get_xdata()) == pytest.approx(
+        [logs.mean() - reach, logs.mean() + reach], abs=0.002
+    )
     assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3"
     runs = pd.concat([make_runs([1200.0, 1320], CPU), make_runs([1620.0], CPU, disturbed=True)])
     (ax,) = plot(runs, published=False).axes
     points = {
         line.get_markerfacecolor(): list(line.get_xdata())
         for line in ax.lines
-        if line.get_markersize() == 4.5
+        if line.get_markersize() == 5.5
     }
-    assert points == {"black": [20, 22], "white": [27]}
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([23])
+    assert points == {"black": [1200, 1320], "white": [1620]}
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([1380])
 
 
 def test_one_colour_for_each_kind_of_accelerator():
@@ -102,11 +108,9 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
         ),
         "pt",
     )
-    for word in ("Tempo de treinamento", "51,33", "51,5 [", "desvio padrão"):
+    for word in ("Tempo de treinamento", "51,33", "51,5 min [", "desvio padrão"):
         assert word in words(figure)
-    assert is_whole(figure) and {
-        ax.xaxis.get_major_formatter()(2.5, 0) for ax in figure.axes
-    } == {"2,5"}
+    assert is_whole(figure)
     boxes = [
         t.get_window_extent() for ax in figure.axes for t in [*ax.texts, *ax.get_yticklabels()]
     ]
@@ -117,4 +121,4 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
 def test_without_runs_the_paper_stands_alone():
     """Before anything has been measured the figure holds the paper's two means, in minutes."""
     (axes,) = plot(pd.DataFrame()).axes
-    assert [minutes for minutes, _ in means(axes)] == pytest.approx([51.33, 33.24])
+    assert [seconds for seconds, _ in means(axes)] == pytest.approx([60 * 51.33, 60 * 33.24])

@@ -218,10 +218,6 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (KAGGLE_TPU, {"backend": "tensorflow"}, "cannot drive"),
         (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
         (KAGGLE_T4, {"num_devices": 3}, "2 are here"),
-        (LAPTOP, {"num_devices": -1}, "num_devices is -1"),
-        (LAPTOP, {"accelerator": "gpus"}, "accelerator 'gpus': choose from auto, cpu"),
-        (LAPTOP, {"batch_size": 0}, "batch_size is 0"),
-        (LAPTOP, {"num_machines": 0}, "num_machines is 0"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -89,6 +90,31 @@ def test_the_set_up_cell_is_short_and_needs_nothing(stem):
     }
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names <= {*sys.stdlib_module_names, "dr_lib.notebook"}
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_what_has_choices_is_a_field_of_colabs_form(stem):
+    """By Colab's documented rule, `name = value  # @param [choices]` or `{type:"boolean"}`: the
+    default is one of the choices, the same words of help stand behind it, six fields at most.
+    """
+    rule = re.compile(
+        r'(\w+)(?:: \w+)? = (\S+) +# ?@param (\[.*?\]|\{type:"boolean"\})  # (.+)'
+    )
+    known = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{stem}.ipynb"))
+    path = ROOT / "notebooks" / f"{stem}.py"
+    cells = nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells
+    (cell,) = [cell for cell in cells if "parameters" in cell.metadata.get("tags", [])]
+    fields = [line for line in cell.source.splitlines() if "@param" in line]
+    assert len(fields) <= 6
+    for line in fields:
+        name, value, field, words = rule.fullmatch(line).groups()
+        choices = ast.literal_eval(field) if field.startswith("[") else [True, False]
+        assert ast.literal_eval(value) in choices
+        assert known[name]["help"].endswith(words)
+        assert f"= {value}  # {words}\n" in path.read_text(encoding="utf-8")
+    if stem == "10_train":
+        names = [line.split(":")[0] for line in fields]
+        assert names == "task mode optimizer augmentation recipe weigh_grades".split()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -63,6 +64,13 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
     assert "internet switched on" in done.stderr
 
 
+def test_what_is_missing_is_installed_in_a_version_that_will_do():
+    """Else pip may go back to one of years ago that fits what the runtime ships."""
+    assert setup._find_version("papermill") == "papermill>=2.6"
+    assert setup._find_version("google-crc32c") == "google-crc32c>=1.5"
+    assert setup._find_version("matplotlib") == "matplotlib"
+
+
 def test_what_notebooks_ask_for_is_required():
     """Each module that a notebook may add is a package of requirements.txt, so that a typo
     installs nothing.
@@ -109,6 +117,19 @@ def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, varia
     (tmp_path / "unpacked").mkdir()
     assert setup.describe_machine(tmp_path / "unpacked") == expected
     assert setup.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
+
+
+def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
+    """Colab's own module stands in; without a folder one sentence offers it."""
+    mounted = []
+    colab = SimpleNamespace(drive=SimpleNamespace(mount=mounted.append))
+    monkeypatch.setitem(sys.modules, "google.colab", colab)
+    setup.keep_results("/content/drive/MyDrive/a")
+    assert mounted == ["/content/drive"] and not capsys.readouterr().out
+    setup.keep_results("")
+    assert (
+        "give results a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
+    )
 
 
 def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):

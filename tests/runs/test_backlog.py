@@ -87,7 +87,7 @@ def test_nothing_is_promised_before_anything_has_run():
 def test_the_spread_of_repetitions_asks_for_more_of_them():
     """Two runs with logarithms 0.1 apart: a deviation of 0.1 / sqrt(2)."""
     rows = make_rows({("x", 1): [10.0, 10.0 * math.exp(0.1)]})
-    assert "vary by 7.1% (1 scenarios)" in describe(rows)
+    assert "vary by 7.1% (scenarios: 1)" in describe(rows)
 
 
 def test_the_rest_is_priced_by_the_instance():

@@ -230,7 +230,7 @@ def test_a_scenario_without_its_kernel_is_skipped(house, capsys):
     runs = read_runs(trial(house)).sort_values(["scenario", "repetition"])
     assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"]
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
-    assert "1 scenarios skipped: no Jupyter kernel dr-none" in capsys.readouterr().out
+    assert "scenarios skipped: 1, no Jupyter kernel dr-none" in capsys.readouterr().out
     with pytest.raises(DrError, match="no run can be made: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
 

@@ -65,6 +65,7 @@ def test_a_recipe_stands_in_the_row_by_its_parts():
         ({"task": "referral"}, "task 'referral': choose from referable, grades"),
         ({"task": "grades", "recipe": "few"}, "recipe: not of the task grades"),
         ({"optimizer": "sgdm"}, "optimizer .sgdm.: choose from rmsprop, adam"),
+        ({"accelerator": "gpus"}, "accelerator 'gpus': choose from auto, cpu"),
         ({"weigh_grades": True}, "weigh_grades: not of the task referable"),
         ({"recipe": "few"}, "recipe few names layers of mobilenet"),
         (
@@ -86,6 +87,9 @@ def test_what_would_be_ignored_is_refused(asked, message):
         ("epochs", 2.5),
         ("image_size", "96"),
         ("seed", -1),
+        ("num_devices", -1),
+        ("batch_size", 0),
+        ("num_machines", 0),
     ],
 )
 def test_a_value_that_cannot_be_is_named(name, value):

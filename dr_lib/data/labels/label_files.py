@@ -19,7 +19,7 @@ from dr_lib.data.labels.datasets import (
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import FACTS
 from dr_lib.errors import DrError
-from dr_lib.files import read_csv
+from dr_lib.files import find_encoding, read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
@@ -47,21 +47,20 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     Raises:
         LabelTableError: there are no photographs.
     """
-    files = []
+    photographs = []
+    label_files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [
-            name for name in folders if name != "__MACOSX" and not name.startswith(".")
-        ]
-        files += [Path(parent, name) for name in names if not name.startswith(".")]
-    photographs = sorted(
-        path for path in files if path.suffix.lower() in PICTURES | RARE_PICTURES
-    )
-    label_files = sorted(path for path in files if path.suffix.lower() in LABEL_FILES)
+        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
+        for path in [Path(parent, name) for name in names if not name.startswith(".")]:
+            if path.suffix.lower() in PICTURES | RARE_PICTURES:
+                photographs.append(path)
+            elif path.suffix.lower() in LABEL_FILES:
+                label_files.append(path)
     if not photographs:
         raise LabelTableError(
             f"no photographs under {folder}: they end in {', '.join(sorted(PICTURES))}"
         )
-    return photographs, label_files
+    return sorted(photographs), sorted(label_files)
 
 
 def find_sources(
@@ -83,7 +82,13 @@ def find_sources(
     Raises:
         LabelTableError: no layout fits, or several do.
     """
-    tables = {path: _read_any(path) for path in label_files}
+    tables = {}
+    for path in label_files:
+        try:
+            tables[path] = read_label_file(path)
+        except LabelTableError:
+            if is_given:
+                raise
     *public, own = read_parts()
     # of a file that the user gave, with photographs anywhere, too
     for anywhere in (False, True)[: 1 + is_given]:
@@ -96,17 +101,7 @@ def find_sources(
             ]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
-    if is_given:
-        read_label_file(label_files[0])  # an empty file is to be called empty
     raise LabelTableError(_explain(tables))
-
-
-def _read_any(path: Path) -> pd.DataFrame:
-    """Read a file that may be no label file: an empty table, then."""
-    try:
-        return read_label_file(path)
-    except LabelTableError:
-        return pd.DataFrame()
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
@@ -158,6 +153,10 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
     for source in sources:
         if source.part.layout == layouts[0] and source.folder is None:
             notices.append(f"{source.path.name} is not used: its photographs are not there.")
+    for source in used:
+        encoding = find_encoding(source.path)
+        if encoding != "utf-8-sig":
+            notices.append(f"{source.path.name} is no UTF-8 and was read as {encoding}.")
     return layouts[0], used, notices
 
 
@@ -251,11 +250,11 @@ def read_label_file(labels: Path) -> pd.DataFrame:
         One column of str for each named column; the index is the line in the file, from 1.
 
     Raises:
-        LabelTableError: the file has no rows, or is no text in UTF-8.
+        LabelTableError: the file has no rows, or is no text.
     """
     try:
         if labels.suffix.lower() == ".txt":
-            lines = labels.read_text(encoding="utf-8-sig").splitlines()
+            lines = labels.read_text(encoding=find_encoding(labels)).splitlines()
             rows = {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
             rows = {0: ["image", "grade"]} | {n: row for n, row in rows.items() if row}
         else:

@@ -60,17 +60,13 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
         differ; sorted.
     """
     words = np.ascontiguousarray(hashes).view(np.uint64)
+    step = PAIRS_AT_ONCE // (len(words) + 1) + 1
     tables = [np.empty((0, 3), int)]
-    start = 0
-    while start < len(words):
-        rows = np.arange(
-            start, min(len(words), start + max(1, PAIRS_AT_ONCE // (len(words) - start)))
-        )
-        distances = np.zeros((len(rows), len(words) - start), np.uint16)
-        for k in range(words.shape[1]):
-            distances += np.bitwise_count(words[rows, k, None] ^ words[start:, k])
-        i, j = np.nonzero(distances <= THRESHOLD)
-        pairs = np.column_stack([rows[i], start + j, distances[i, j]])
-        tables.append(pairs[pairs[:, 0] < pairs[:, 1]])
-        start += len(rows)
+    for start in range(0, len(words), step):
+        later = words[start:]
+        distances = np.zeros((len(later[:step]), len(later)), np.uint16)
+        for first, second in zip(later[:step].T, later.T, strict=True):
+            distances += np.bitwise_count(first[:, None] ^ second)
+        i, j = np.nonzero(np.triu(distances <= THRESHOLD, 1))
+        tables.append(np.column_stack([start + i, start + j, distances[i, j]]))
     return np.concatenate(tables)

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,8 +76,3 @@ def check_apart(private: Path, out: Path) -> None:
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
     """HMAC-SHA256 of a name, hexadecimal: nobody without the salt can tell the name."""
     return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
-
-
-def name_image(path: str | Path, images: Path) -> str:
-    """What a photograph's pseudonym is made of: its place below their folder, on any system."""
-    return Path(os.path.relpath(path, images)).as_posix()

@@ -1,6 +1,7 @@
 """The label table of a folder of photographs: read it, match it with the photographs, check it."""
 
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,7 +97,7 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     is_alone = table["patient"] == ""
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
-    table["patient"] = table["patient"].where(~is_alone, own)
+    table["patient"] = table["patient"].mask(is_alone, own)
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
     patients = "from file names" if table["from_names"].any() else "known"
@@ -116,9 +117,9 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     """Add to rows the file that each names; suffix, case and folder may be missing or differ."""
-    by_stem: dict[str, list[Path]] = {}
+    by_stem = defaultdict(list)
     for path in pool:
-        by_stem.setdefault(cut_suffix(path.name), []).append(path)
+        by_stem[cut_suffix(path.name)].append(path)
     matches = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
     several = rows[[len(files) > 1 for files in matches]]
     if len(several):
@@ -145,10 +146,11 @@ def _check_repeats(rows: pd.DataFrame) -> None:
 
 
 def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
-    folder, _, last = name.removeprefix("./").rpartition("/")
+    name = name.removeprefix("./")
+    folder, _, last = name.rpartition("/")
     files = by_stem.get(cut_suffix(last), [])
     if folder:
-        ending = "/" + cut_suffix(name.removeprefix("./").lstrip("/"))
+        ending = "/" + cut_suffix(name.lstrip("/"))
         files = [
             path for path in files if cut_suffix(path.absolute().as_posix()).endswith(ending)
         ]

@@ -60,28 +60,19 @@ MAX_POINTS = 120  # more say nothing new
 Ellipse = tuple[float, float, float, float]
 
 
-def find_edge(
-    image: np.ndarray, small: np.ndarray, background: np.ndarray
-) -> tuple[Ellipse, bool, float]:
-    """Find the field of view by its edge; the same as `locate_edge` returns and raises.
-
-    Args:
-        image: (height, width, 3) uint8.
-        small: the same at 256 px.
-        background: (3,) uint8.
-    """
-    guess = scale(_search(small, background), small.shape, image.shape)
-    return locate_edge(image, background, guess, RAYS, REACH_FINE, FINE)
-
-
 def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
     """Measure how far each pixel is from the background, in the farthest channel: uint8."""
     red, green, blue = cv2.split(cv2.absdiff(image, (*background.tolist(), 0)))
     return cv2.max(cv2.max(red, green), blue)
 
 
-def _search(small: np.ndarray, background: np.ndarray) -> Ellipse:
-    """Find the candidate with the strongest edge, and fit it to that edge."""
+def search(small: np.ndarray, background: np.ndarray) -> Ellipse:
+    """Find the field of view roughly: the candidate with the strongest edge, fitted to it.
+
+    Args:
+        small: (height, width, 3) uint8, the photograph at 256 px.
+        background: (3,) uint8.
+    """
     distance = measure_distance(cv2.GaussianBlur(small, (3, 3), 0.8), background)
     candidates: list[tuple[float, Ellipse]] = []  # with their scores
     strength = 0
@@ -171,9 +162,9 @@ def locate_edge(
     image: np.ndarray,
     background: np.ndarray,
     guess: Ellipse,
-    rays: np.ndarray,
-    reach: float,
-    tolerance: float,
+    rays: np.ndarray = RAYS,
+    reach: float = REACH_FINE,
+    tolerance: float = FINE,
 ) -> tuple[Ellipse, bool, float]:
     """Follow rays, (n, 2) unit vectors, across the edge, and fit a circle or an ellipse to it.
 

@@ -6,7 +6,13 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.decode import halve
-from dr_lib.data.photograph.edge import find_edge, measure_distance, scale, upper_median
+from dr_lib.data.photograph.edge import (
+    locate_edge,
+    measure_distance,
+    scale,
+    search,
+    upper_median,
+)
 from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful_frame
 
@@ -24,7 +30,7 @@ class FieldOfView(NamedTuple):
     y: float
     a: float  # horizontal semi-axis
     b: float  # vertical semi-axis
-    flags: frozenset[str]  # of clipped, doubtful, ellipse, full_frame
+    flags: set[str]  # of clipped, doubtful, ellipse, full_frame
 
 
 def find_fov(image: np.ndarray) -> FieldOfView:
@@ -55,7 +61,8 @@ def find_fov(image: np.ndarray) -> FieldOfView:
     corners = [small[y, x].reshape(-1, 3) for y in ends for x in ends]
     background = upper_median(np.concatenate(corners))
     try:
-        ellipse, is_ellipse, roundness = find_edge(image, small, background)
+        guess = scale(search(small, background), small.shape, image.shape)
+        ellipse, is_ellipse, roundness = locate_edge(image, background, guess)
         distance = measure_distance(half, background)
         on_half = scale(ellipse, image.shape, half.shape)
         doubtful = is_doubtful(half, distance, on_half, roundness, is_ellipse=is_ellipse)
@@ -65,18 +72,17 @@ def find_fov(image: np.ndarray) -> FieldOfView:
         except NoFundusError:
             raise error from None
         radius = float(np.hypot(width, height)) / 2
-        flags = {"full_frame": True, "doubtful": doubtful}
-        return FieldOfView((width - 1) / 2, (height - 1) / 2, radius, radius, _choose(flags))
+        flags = {"full_frame", "doubtful"} if doubtful else {"full_frame"}
+        return FieldOfView((width - 1) / 2, (height - 1) / 2, radius, radius, flags)
 
     x, y, a, b = map(float, ellipse)
     overhang = max(a - x - 0.5, b - y - 0.5, x + a - width + 0.5, y + b - height + 0.5)
-    clipped = overhang > MAX_OVERHANG * a + 1
-    flags = {"ellipse": is_ellipse, "doubtful": doubtful, "clipped": clipped}
-    return FieldOfView(x, y, a, b, _choose(flags))
-
-
-def _choose(flags: dict[str, bool]) -> frozenset[str]:
-    return frozenset(flag for flag, applies in flags.items() if applies)
+    flags = {"doubtful"} if doubtful else set()
+    if is_ellipse:
+        flags.add("ellipse")
+    if overhang > MAX_OVERHANG * a + 1:
+        flags.add("clipped")
+    return FieldOfView(x, y, a, b, flags)
 
 
 def _shrink(image: np.ndarray) -> np.ndarray:
@@ -87,4 +93,4 @@ def _shrink(image: np.ndarray) -> np.ndarray:
     if factor >= 1:
         return image
     size = [max(1, round(length * factor)) for length in image.shape[1::-1]]
-    return cv2.resize(image, size, interpolation=cv2.INTER_LINEAR)
+    return cv2.resize(image, size)

@@ -14,12 +14,12 @@ IMAGE_SIZE = 299  # side of a stored crop [px], unless another is asked for
 JPEG_QUALITY = 95
 
 
-def encode_jpeg(image: np.ndarray) -> bytes:
+def encode_jpeg(image: np.ndarray, quality: int = JPEG_QUALITY) -> bytes:
     """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution."""
     import cv2
 
-    quality = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY]
-    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), quality)[1].tobytes()
+    options = [cv2.IMWRITE_JPEG_QUALITY, quality]
+    return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
 
 def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:

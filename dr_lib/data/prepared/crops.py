@@ -7,8 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
@@ -30,7 +29,7 @@ from dr_lib.data.prepared.folder import (
     write_table,
 )
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.workers import Map, crop_photograph
+from dr_lib.data.prepared.workers import crop_photograph, map_over
 from dr_lib.errors import DrError
 from dr_lib.files import replace, write_json
 
@@ -47,7 +46,7 @@ def claim(out: Path, parameters: dict) -> None:
             raise DrError(
                 f"{out} is not empty and holds no crops of ours: choose another --out"
             )
-        write_json(path, parameters | {"code_sha256": hash_code()})
+        write_json(path, parameters)
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):
         raise DrError(
@@ -60,7 +59,7 @@ def crop_photographs(
     photographs: pd.DataFrame,
     out: Path,
     salt: bytes,
-    pool: AbstractContextManager[Map],
+    workers: int,
     *,
     files: dict[str, str],
     shard_size: int = SHARD_SIZE,
@@ -72,7 +71,7 @@ def crop_photographs(
         photographs: row, image (its path) and image_id.
         out: a folder that `claim` took.
         salt: of the pseudonyms.
-        pool: of `workers.map_over`.
+        workers: processes.
         files: those of its manifest, which its shards have to match.
         shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an
@@ -89,8 +88,9 @@ def crop_photographs(
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
     finished = _read_finished(out, files)
     listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    size_ids = [_size_id(salt, row) for row in photographs.itertuples()]
-    photographs = photographs.assign(size_id=size_ids)
+    photographs = photographs.assign(
+        size_id=[_size_id(salt, row) for row in photographs.itertuples()]
+    )
     todo = []  # new, or could not be used and is mended
     changed = []
     for photograph in photographs.itertuples():
@@ -107,23 +107,35 @@ def crop_photographs(
         )
     num_done = len(photographs) - len(todo)
     progress(num_done, len(photographs))
-
-    def watch(results: Iterator) -> Iterator:
-        for done, result in enumerate(results, num_done + 1):
-            progress(done, len(photographs))
-            yield result
-
-    if todo:
-        _check_code(out, parameters, is_new=not finished)
-        rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
-        items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
-        crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
-        with pool as map_photographs:
-            results = watch(map_photographs(crop, items))
-            for start in range(0, len(rest), shard_size):
-                shard = out / f"crops-{len(finished):05d}.tfrecord"
-                size_ids = rest["size_id"][start : start + shard_size].tolist()
-                finished.append(_write_shard(shard, size_ids, results, salt))
+    if todo and not finished:
+        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
+    elif todo and parameters["code_sha256"] != hash_code():
+        raise DrError(
+            f"{out} was cropped by another version of the code: choose another --out, or delete it"
+        )
+    rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
+    crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
+    with map_over(workers if todo else 1) as map_photographs:
+        results = map_photographs(
+            crop, zip(rest["row"], rest["image"], rest["image_id"], strict=True)
+        )
+        for start in range(0, len(rest), shard_size):
+            size_ids = rest["size_id"][start : start + shard_size].tolist()
+            rows = []
+            end = 0
+            shard = out / f"crops-{len(finished):05d}.tfrecord"
+            with replace(shard) as temporary, temporary.open("wb") as file:
+                for framed, row in islice(results, len(size_ids)):
+                    num_done += 1
+                    progress(num_done, len(photographs))
+                    if framed:
+                        row["offset"] += end
+                        row["content_id"] = pseudonym(salt, "content", row["content_id"])
+                    end += file.write(framed)
+                    rows.append(row)
+            listing = shard.with_suffix(".csv")
+            write_table(listing, pd.DataFrame(rows, columns=LISTED).assign(size_id=size_ids))
+            finished.append(parse_table(listing))
     return pd.concat(finished, ignore_index=True).drop_duplicates(
         "image_id", keep="last", ignore_index=True
     )
@@ -137,24 +149,6 @@ def hash_code() -> str:
     return hashlib.sha256(
         b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()
     ).hexdigest()
-
-
-def _write_shard(
-    path: Path, size_ids: list[str], results: Iterator[tuple[bytes, dict]], salt: bytes
-) -> pd.DataFrame:
-    """Write a shard from what became of its photographs, in their order, then its listing."""
-    rows = []
-    end = 0
-    with replace(path) as temporary, temporary.open("wb") as file:
-        for framed, row in islice(results, len(size_ids)):
-            if framed:
-                row["offset"] += end
-                row["content_id"] = pseudonym(salt, "content", row["content_id"])
-            end += file.write(framed)
-            rows.append(row)
-    listing = path.with_suffix(".csv")
-    write_table(listing, pd.DataFrame(rows, columns=LISTED).assign(size_id=size_ids))
-    return parse_table(listing)
 
 
 def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
@@ -186,16 +180,6 @@ def _is_whole(shard: Path, listing: Path) -> bool:
     if not set(LISTED) <= set(table) or not table["image_id"].is_unique:
         return False
     return shard.stat().st_size >= (table["offset"] + table["length"]).fillna(0).max()
-
-
-def _check_code(out: Path, parameters: dict, *, is_new: bool) -> None:
-    """See that all crops of a folder are made by the same code; the first ones say by which."""
-    if is_new:
-        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
-    elif parameters["code_sha256"] != hash_code():
-        raise DrError(
-            f"{out} was cropped by another version of the code: choose another --out, or delete it"
-        )
 
 
 def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:

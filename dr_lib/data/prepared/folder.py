@@ -245,25 +245,20 @@ class Prepared:
         cropped = self.photographs
         if is_external:
             cropped = cropped.assign(split=cropped["split"].replace(list(SIDES), "test"))
-        names = [*KNOWN, *(name for name in FACTS if name in cropped)]
+        names = [*KNOWN, *cropped.columns.intersection(FACTS, sort=False)]
         rejected = self.rejected.assign(split=REJECTED)
         table = pd.concat([cropped.reindex(columns=names), rejected], ignore_index=True)
         tables = []
         for image_ids, probabilities in predicted:
             columns = OF_GRADES if probabilities.shape[1] > 1 else [OF_REFERABLE]
-            tables.append(
-                pd.DataFrame(probabilities, columns=columns).assign(image_id=image_ids)
-            )
-        table = table.merge(pd.concat(tables), on="image_id", how="left", validate="1:1")
+            tables.append(pd.DataFrame(probabilities, image_ids, columns))
+        table = table.join(pd.concat(tables), on="image_id", validate="1:1")
         layout = self.manifest["parameters"].get("layout", OWN)
+        table["data_kind"] = self.manifest["data_kind"]
         # no public data set has a slash
-        dataset = f"{self.path.resolve().name}/" if layout == OWN else layout
-        table = table.assign(
-            data_kind=self.manifest["data_kind"],
-            dataset=dataset,
-            model=model,
-            model_version=version,
-        )
+        table["dataset"] = f"{self.path.resolve().name}/" if layout == OWN else layout
+        table["model"] = model
+        table["model_version"] = version
         write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
 
 
@@ -275,8 +270,7 @@ def read_split(
     if not path.is_file():
         command = write_command("split", data_dir)
         raise ShardError(f"there is no split table {path}: write one with {command}")
-    table = parse_table(path)
-    table = table[[name for name in ("image_id", "group", "split", "reason") if name in table]]
+    table = parse_table(path).filter(["image_id", "group", "split", "reason"])
     if missing := {"image_id", "group", "split"} - set(table):
         raise ShardError(f"{path.name} has no column {', '.join(sorted(missing))}")
     unlike = set(table["image_id"]) ^ set(labels["image_id"])

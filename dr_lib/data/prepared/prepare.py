@@ -13,7 +13,6 @@ from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.near_duplicates import find_near_duplicates, parse_hashes
 from dr_lib.data.labels.privacy import (
     check_apart,
-    name_image,
     open_private,
     pseudonym,
 )
@@ -23,7 +22,6 @@ from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import hash_file, read_manifest, write_table
 from dr_lib.data.prepared.split import write_split
-from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus
 
@@ -105,34 +103,37 @@ def prepare(
                 if is_new:  # it holds a salt that nothing was made with
                     shutil.rmtree(private, ignore_errors=True)
                 raise
-            table = labels.table.assign(
-                image_id=[
-                    pseudonym(salt, "image", name_image(image, images))
-                    for image in labels.table["image"]
-                ],
-                patient_id=[
-                    pseudonym(salt, "patient", patient) for patient in labels.table["patient"]
-                ],
-                referable=(labels.table["grade"] >= REFERABLE_FROM).astype(int),
-            )
+            table = labels.table
+            table["image_id"] = [
+                pseudonym(salt, "image", Path(image).relative_to(images).as_posix())
+                for image in table["image"]
+            ]
+            table["patient_id"] = [
+                pseudonym(salt, "patient", name) for name in table["patient"]
+            ]
+            table["referable"] = (table["grade"] >= REFERABLE_FROM).astype(int)
             crops = crop_photographs(
                 table[["row", "image", "image_id"]],
                 out,
                 salt,
-                map_over(workers or count_cpus()),
+                workers or count_cpus(),
                 files=earlier["files"],
                 shard_size=shard_size,
                 progress=progress,
             )
             table = table.merge(crops[["image_id", "reason"]], on="image_id", validate="1:1")
-            unread = table[table["reason"] != ""][["row", "image", "reason"]]
+            is_cropped = table["reason"] == ""
+            unread = table.loc[~is_cropped, ["row", "image", "reason"]]
             rejected = pd.concat([labels.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
-            table = table[table["reason"] == ""]
+            table = table[is_cropped]
             if table.empty:
                 raise DrError(f"no photograph can be used: {private / 'rejected.csv'} says why")
             reasons = rejected["reason"].replace(r"\d+", "...", regex=True).value_counts()
-            cropped = (path.name for path in sorted(out.glob("crops*")))
+            files = {name: earlier["files"][name] for name in earlier["splits"]}
+            for path in sorted(out.glob("crops*")):
+                if CROPS.fullmatch(path.name):
+                    files[path.name] = hash_file(path)
             manifest = {
                 "parameters": parameters,
                 "data_kind": "synthetic" if is_sample else "photographs",
@@ -141,20 +142,23 @@ def prepare(
                 "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
                 "rejected": reasons.to_dict(),
-                "files": {
-                    **{name: earlier["files"][name] for name in earlier["splits"]},
-                    **{
-                        name: hash_file(out / name) for name in cropped if CROPS.fullmatch(name)
-                    },
-                },
+                "files": files,
                 "splits": earlier["splits"],
             }
-            copies = _find_copies(crops[crops["reason"] == ""])
+            crops = crops[crops["reason"] == ""]
+            pairs = find_near_duplicates(parse_hashes(crops["perceptual_hash"]))
+            copies = pd.DataFrame(
+                {
+                    "image_id": crops["image_id"].to_numpy()[pairs[:, 0]],
+                    "image_id_2": crops["image_id"].to_numpy()[pairs[:, 1]],
+                    "distance": pairs[:, 2],  # bits of 256
+                }
+            )
             try:
                 write_split(
                     out,
                     manifest,
-                    table[[name for name in (*LABELS, *FACTS) if name in table]],
+                    table.filter([*LABELS, *FACTS]),
                     out / "split.csv",
                     scheme=scheme,
                     copies=copies,
@@ -173,19 +177,6 @@ def prepare(
                 f"cannot write to {out}: {reason}. Choose another --out, or make room"
             ) from error
     return read_manifest(out)
-
-
-def _find_copies(crops: pd.DataFrame) -> pd.DataFrame:
-    """Find pairs of crops that show nearly the same picture; distance is in bits of 256."""
-    rows = find_near_duplicates(parse_hashes(crops["perceptual_hash"]))
-    image_ids = crops["image_id"].to_numpy()
-    return pd.DataFrame(
-        {
-            "image_id": image_ids[rows[:, 0]],
-            "image_id_2": image_ids[rows[:, 1]],
-            "distance": rows[:, 2],
-        }
-    )
 
 
 def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:

@@ -40,9 +40,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
     own = [name for name in splits if name not in written]
     for name, columns in {"labels.csv": LABELS, **dict.fromkeys(own, SPLIT)}.items():
-        table = parse_table(data_dir / name)
-        kept = [column for column in columns if column in table]
-        files[name] = format_table(table[kept]).encode()
+        table = parse_table(data_dir / name).filter(columns)
+        files[name] = format_table(table).encode()
     manifest.setdefault("labels_sha256", written["labels.csv"])
     manifest["split_sha256"] = {name: hash_file(data_dir / name) for name in own}
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()

@@ -1,6 +1,5 @@
 """Divide a prepared folder anew, in seconds: tables are written, no shard is opened."""
 
-import hashlib
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.prepared.folder import (
     COPIES,
     Prepared,
-    format_table,
+    hash_file,
     parse_table,
     place_pairs,
     read_listings,
@@ -93,11 +92,12 @@ def write_split(
             f"{path.name} is no name for a split table: call it split-1.csv, say; it lies in the"
             " folder"
         )
-    splits = {
-        name: facts for name, facts in manifest["splits"].items() if (data_dir / name).is_file()
-    }
-    gone = manifest["splits"].keys() - splits
-    files = {name: sha256 for name, sha256 in manifest["files"].items() if name not in gone}
+    files = manifest["files"]
+    splits = manifest["splits"]
+    for name in list(splits):
+        if not (data_dir / name).is_file():
+            del splits[name]
+            files.pop(name, None)
     earlier = splits.get("split.csv", DEFAULT)
     scheme = scheme or earlier["scheme"]
     paths = [path]
@@ -131,10 +131,9 @@ def write_split(
         if before is not None and (number := _count_moved(divided, before)):
             splits[one.name]["num_moved"] = number
     for name, table in written.items():
-        files[name] = hashlib.sha256(format_table(table).encode()).hexdigest()
-    for name, table in written.items():
         write_table(data_dir / name, table)
-    manifest.update(files=dict(sorted(files.items())), splits=splits)
+        files[name] = hash_file(data_dir / name)
+    manifest["files"] = dict(sorted(files.items()))
     write_json(data_dir / "manifest.json", manifest)
     return paths
 

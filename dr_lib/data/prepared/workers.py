@@ -11,10 +11,8 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
-from itertools import islice
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -27,9 +25,8 @@ from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
 
-PHOTOGRAPHS_PER_TASK = 2  # so that all workers end at about the same time
-# handed out at a time: enough that none waits, and memory does not grow with the photographs
-TASKS_PER_WORKER = 8
+# photographs handed out at a time: enough that none waits, and memory does not grow
+TASKS_PER_WORKER = 16
 LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 # like the built-in map: results in the order of the items
@@ -102,30 +99,18 @@ def map_over(workers: int) -> Iterator[Map]:
             idle.put(_start_worker(ends))
         threads = ThreadPoolExecutor(workers)  # one waits for each worker
         ends.callback(threads.shutdown, cancel_futures=True)
-        submit = partial(threads.submit, _hand_over, idle)
-        yield partial(_map_ahead, submit, TASKS_PER_WORKER * workers)
 
+        # joblib's generator works ahead as far as it can, however slowly results are taken
+        def map_ahead(function: Callable, items: Iterable) -> Iterator:
+            tasks = deque()
+            for item in items:
+                tasks.append(threads.submit(_hand_over, idle, function, item))
+                if len(tasks) == TASKS_PER_WORKER * workers:
+                    yield tasks.popleft().result()
+            while tasks:
+                yield tasks.popleft().result()
 
-def _map_ahead(
-    submit: Callable[..., Future], num_ahead: int, function: Callable, items: Iterable
-) -> Iterator:
-    """Submit `num_ahead` tasks, and one more for each whose results were taken.
-
-    joblib's generator works as far ahead as its workers can, however slowly results are taken.
-    """
-    items = iter(items)
-    tasks = deque()
-    while part := list(islice(items, PHOTOGRAPHS_PER_TASK)):
-        tasks.append(submit(_map_part, function, part))
-        if len(tasks) == num_ahead:
-            yield from tasks.popleft().result()
-    while tasks:
-        yield from tasks.popleft().result()
-
-
-def _map_part(function: Callable, part: list) -> list:
-    cv2.setNumThreads(1)  # there is a process for each core already
-    return [function(item) for item in part]
+        yield map_ahead
 
 
 def _start_worker(ends: ExitStack) -> Connection:
@@ -147,18 +132,19 @@ def _start_worker(ends: ExitStack) -> Connection:
 def _work(tasks: Connection) -> None:
     # Ctrl-C is for the process that hands out the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    cv2.setNumThreads(1)  # there is a process for each core already
     with suppress(EOFError, OSError):
         while True:
-            function, *arguments = tasks.recv()
+            function, item = tasks.recv()
             try:
-                answer = function(*arguments)
+                answer = function(item)
             except Exception as error:
                 error.add_note(traceback.format_exc())
                 answer = error
             tasks.send(answer)
 
 
-def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> list:
+def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> Any:
     """Give a task to an idle worker, and wait for its answer."""
     worker = idle.get()
     try:

@@ -16,7 +16,7 @@ from dr_lib.errors import DrError
 from dr_lib.evidence.select import name_deployments, select_runs
 from dr_lib.evidence.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
-from dr_lib.statistics.intervals import Interval, mean_interval
+from dr_lib.statistics.intervals import Interval, mean_interval, tabulate
 
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
@@ -129,12 +129,12 @@ def list_endpoints(
                 **dict(zip(keys, key, strict=True)),
                 "usd_per_hour": rows.sort_values("priced_on")["usd_per_hour"].iloc[-1],
                 "n": rate.n,
-                **rate.columns("rate_per_s"),
+                "rate_per_s": rate,
                 "p99_ms": p99_ms,
                 **_find_worst_gate(rows),
             }
         )
-    table = pd.DataFrame(endpoints)
+    table = tabulate(endpoints)
     if not table["rate_per_s"].any():
         raise DrError(f"no endpoint held a rate with 99 % within {p99_ms:g} ms")
     return table
@@ -240,5 +240,5 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Pric
             return find_price(name, prices=prices)
     raise PriceError(
         f"run {row['run_id']} is of a machine without a price: name one when it is run (--instance)"
-        f" or reported (-p instance): {', '.join(sorted(names))}"
+        f" or reported (report -p instance NAME): {', '.join(sorted(names))}"
     )

@@ -11,7 +11,7 @@ from dr_lib.errors import DrError
 from dr_lib.evidence.select import Selection, list_runs, select_runs
 from dr_lib.evidence.serving.costs import usd_per_million
 from dr_lib.runs.row import read_row
-from dr_lib.statistics.intervals import mean_interval
+from dr_lib.statistics.intervals import mean_interval, tabulate
 
 # columns of every table of requests
 NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")
@@ -122,7 +122,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         for name in (name for name in TIMES if name in rows):
             ms = rows.loc[rows[name] > 0, name]  # who sends arrays decodes nothing
             means = deployments.loc[deployments[name] > 0, name]
-            times.update(mean_interval(means).columns(name))
+            times[name] = mean_interval(means)
             times[f"{name}_sd"] = ms.std()
             times[f"{name}_median"] = ms.median()
         summaries.append(
@@ -134,7 +134,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
                 **times,
             }
         )
-    return pd.DataFrame(summaries)
+    return tabulate(summaries)
 
 
 def _price(requests: pd.DataFrame) -> pd.DataFrame:

@@ -24,6 +24,8 @@ EXTRA = ("-e", ".[remote]")  # of this library: what pip installs the clients wi
 LIMIT_S = 1800.0  # of a call that nothing else limits, such as an upload
 PATIENCE_S = 900.0  # with a service that does not answer: a laptop's network comes back
 PAUSE_S = 15.0  # between two questions
+LATE = "did not end within"
+RUNNING = "running"
 VERSIONS = {  # how a client says its version, and the oldest that will do, as in pyproject.toml
     "colab": ("version", (0, 7, 5)),
     "kaggle": ("--version", (2, 2, 1)),
@@ -44,19 +46,18 @@ Say = Callable[[str], object]
 class RemoteError(DrError):
     """A service, or its client, did not do what was asked; the message says what, in one sentence.
 
-    `outputs` are what the client printed, of each call; `is_over` says that nothing more can come
-    of the session.
+    `output` is what the client printed; `is_final` says that to ask again changes nothing.
     """
 
-    def __init__(self, sentence: str, *outputs: str, is_over: bool = False):
+    def __init__(self, sentence: str, output: str = "", *, is_final: bool = False):
         """Take the sentence, and what it was taken from."""
         super().__init__(sentence)
-        self.outputs = outputs
-        self.is_over = is_over
+        self.output = output
+        self.is_final = is_final
 
     def is_missing(self) -> bool:
-        """Whether each answer was that there is no such thing."""
-        return bool(self.outputs) and all(map(MISSING.search, self.outputs))
+        """Whether the answer was that there is no such thing."""
+        return bool(MISSING.search(self.output))
 
 
 class Quota(NamedTuple):
@@ -65,11 +66,8 @@ class Quota(NamedTuple):
     left: float
     per_hour: float  # that all machines of the account take now
     unit: str  # empty where nothing is counted
-    refusal: str = ""  # why no session can begin
     session_hours: float = math.inf  # that a session can make runs for
-
-
-RUNNING = "running"
+    until: str = ""  # when there is more
 
 
 class Look(NamedTuple):
@@ -95,7 +93,7 @@ def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
         RemoteError: it is not installed, has no credentials, failed, or took too long.
     """
     limit_s = limit_s or LIMIT_S
-    late = None
+    fault = ""
     try:
         ran = subprocess.run(
             bind_to_parent([find_client(name), *OPTIONS[name], *arguments]),
@@ -106,48 +104,43 @@ def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
             env={**os.environ, "COLUMNS": "10000"},  # so that a sentence stays one line
             timeout=limit_s,
         )
+        printed = ran.stdout
     except subprocess.TimeoutExpired as error:
-        late = error
-    printed = ((late or ran).stdout or b"").decode(errors="replace")
-    text = TOKEN.sub(r"\1***", COLOURS.sub("", printed))
-    what = " ".join([name, *(word for word in arguments if word.isalpha())][:3])
+        fault = f"{LATE} {limit_s:.0f} s"
+        printed = error.stdout or b""
+    text = TOKEN.sub(r"\1***", COLOURS.sub("", printed.decode(errors="replace")))
     if NO_CREDENTIALS[name][0] in text:
-        login = write_login(name)
-        fault = f"{name} has no credentials, or cannot renew them offline"
-        raise RemoteError(f"{fault}: log in once with {login} in a terminal")
-    if late:
-        raise RemoteError(f"{what} did not end within {limit_s:.0f} s", text)
-    if ran.returncode:
+        login = f"log in once with {write_login(name)} in a terminal"
+        raise RemoteError(f"{name} has no credentials, or cannot renew them offline: {login}")
+    if not fault and ran.returncode:
         # behind the first paragraph of kaggle's comes a hint
         fault = find_sentence(text.strip().partition("\n\n")[0] if name == "kaggle" else text)
         if OFFLINE.search(fault):
             fault = "no connection to the service: see whether this machine is online"
-        raise RemoteError(f"{what} failed: {fault}", text)
+        fault = f"failed: {fault}"
+    if fault:
+        what = [word for word in arguments if word.isalpha()][:2]
+        raise RemoteError(f"{' '.join([name, *what])} {fault}", text)
     return text
 
 
 def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None) -> Answer:
-    """Ask a service again while it fails, for a quarter of an hour or as long as is said.
+    """Ask a service again from its first failure on, for a quarter of an hour or as long as is
+    said.
 
     Raises:
-        RemoteError: it failed for so long, with all that was printed; one that is over is believed
-            at once.
+        RemoteError: its last answer; one that is final at once.
     """
-    patience_s = PATIENCE_S if patience_s is None else patience_s
-    start = time.monotonic()
-    outputs: list[str] = []
+    end = math.inf
     while True:
         try:
             return ask()
         except RemoteError as error:
-            if error.is_over:
+            if error.is_final or time.monotonic() >= end:
                 raise
-            fault = str(error).partition(". ")[0]  # advice follows
-            outputs += error.outputs or [fault]
-        if time.monotonic() - start >= patience_s:
-            raise RemoteError(f"{patience_s / 60:.0f} min of tries: {fault}", *outputs)
-        if len(outputs) == 1:
-            say(f"{fault}: trying again")
+            if end == math.inf:
+                say(f"{error}: trying again")
+                end = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
         time.sleep(PAUSE_S)
 
 
@@ -164,11 +157,12 @@ def check_client(name: str) -> None:
         errors="replace",
     )
     version = re.search(r"(\d+)\.(\d+)\.(\d+)", started.stdout)
-    fault = f"does not start ({find_sentence(started.stdout)})"
-    if version and not started.returncode:
-        if tuple(map(int, version.groups())) >= oldest:
-            return
+    if started.returncode or not version:
+        fault = f"does not start ({find_sentence(started.stdout)})"
+    elif tuple(map(int, version.groups())) < oldest:
         fault = f"is {version[0]}, older than {'.'.join(map(str, oldest))}"
+    else:
+        return
     raise RemoteError(f"{shorten_program(path)} {fault}: {write_install(*EXTRA)}")
 
 

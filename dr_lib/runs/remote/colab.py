@@ -5,13 +5,12 @@ unless it is told another: what the far side prints is believed, nothing else. I
 unknown device for another one, so names are checked before. A machine outlives the client, so it is
 stopped in every case; where `new` was ended before it had noted its machine, `stop` says that there
 is none, and ends with 0: the list of the account's machines is believed. At a connection error in
-whose text stands 404 or 401 the client forgets its machine: what it noted is kept.
+whose text stands 404 or 401 the client forgets its machine: it is given a copy of what it noted.
 """
 
 import hashlib
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -65,8 +64,11 @@ class Colab:
 
     def __init__(self, device: str, say: Say):
         """Take a device of DEVICES, and a way to say what goes on."""
-        (self._options, self.pattern), self.asked, self._say = DEVICES[device], device, say
-        self.uploads = self.results = UPLOADS
+        self._options, self.pattern = DEVICES[device]
+        self.asked = device
+        self._say = say
+        self.results = UPLOADS
+        self.uploads = UPLOADS
         self.home = f"{UPLOADS}/dr-lib"
 
     def read_quota(self) -> Quota:
@@ -76,9 +78,9 @@ class Colab:
         try:
             told = call("colab", "usage")
         except RemoteError as error:
-            if not error.outputs:
+            if not error.output:
                 raise
-            told = str(error)
+            told = error.output
         numbers = re.findall(r"(?:Current balance|Usage rate): (-?[\d.]+)", told)
         if len(numbers) == 2:
             return Quota(float(numbers[0]), float(numbers[1]), "compute units")
@@ -96,29 +98,21 @@ class Colab:
 
     def upload(self, record: Record, pack: Pack) -> None:
         """Allocate a machine, see that the service gives the device, and upload in parts."""
-        notes = find_notes(record)
-        notes.parent.mkdir(parents=True, exist_ok=True)
+        find_notes(record).parent.mkdir(parents=True, exist_ok=True)
         with undisturbed():
             self._call(record, "new", *self._options)
-        if notes.exists():
-            shutil.copy(notes, f"{notes}.kept")
-        devices = {name: device for name, _, device in self._list_machines(record)}
-        given = devices.get(record.session, self.asked)
-        if given.lower() != self.asked.lower():
-            fault = f"Colab gave {given} where {self.asked} was asked for"
-            raise RemoteError(f"{fault}; nothing was run on it", is_over=True)
+        record.units_per_hour = self.read_quota().per_hour
+        for name, _, device in self._list_machines(record):
+            if name == record.session and device.lower() != self.asked.lower():
+                fault = f"Colab gave {device} where {self.asked} was asked for"
+                raise RemoteError(f"{fault}; nothing was run on it", is_final=True)
         for path in pack.parts:
             insist(partial(self._send, record, path), self._say)
 
-    def start(self, record: Record, script: str) -> None:
+    def start(self, record: Record, script: Path) -> None:
         """Start a script that makes the runs."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "far_side.py")
-            path.write_text(script, encoding="utf-8")
-            insist(partial(self._send, record, path), self._say)
-        insist(
-            partial(self._execute, record, DO.format(UPLOADS, f"start({UPLOADS!r})")), self._say
-        )
+        insist(partial(self._send, record, script), self._say)
+        insist(partial(self._do, record, f"start({UPLOADS!r})"), self._say)
 
     def _send(self, record: Record, path: Path) -> None:
         """Upload a part, and have the machine, which its code keeps alive, hash what came."""
@@ -134,31 +128,16 @@ class Colab:
 
     def look(self, record: Record, shown: int) -> Look:
         """How the far side is, and what it has printed since so many lines, after a while."""
-        code = DO.format(UPLOADS, f"look({UPLOADS!r}, {shown}, {WATCHED_S})")
-        try:
-            *lines, last = self._execute(record, code).splitlines() or [""]
-        except RemoteError:
-            if "not found" in self._call(record, "status"):
-                self._find_again(record)
-            raise
+        told = self._do(record, f"look({UPLOADS!r}, {shown}, {WATCHED_S})")
+        *lines, last = told.splitlines() or [""]
         if not last.startswith(far_side.STATUS):
             raise RemoteError(f"the far side does not say how it is ({last})")
         return Look(last.removeprefix(far_side.STATUS), lines)
 
-    def is_listed(self, record: Record) -> bool:
-        """Whether the account has a machine that may be the session's."""
-        machines = {machine for _, machine, _ in self._list_machines(record)}
-        return not machines <= set(record.others)
-
-    def _find_again(self, record: Record) -> None:
-        """Have the client know the machine again that it forgot, if the account has it still."""
-        notes = find_notes(record)
-        machines = {machine for name, machine, _ in self._list_machines(record) if name == "?"}
-        if machines <= set(record.others):
-            raise RemoteError(
-                "Colab took the machine away; the rows that were fetched are here", is_over=True
-            )
-        shutil.copy(f"{notes}.kept", notes)
+    def is_gone(self, record: Record, error: RemoteError) -> bool:
+        """Whether the account has the session's machine no more, whatever else is answered."""
+        machines = self._list_machines(record, is_needed=True)
+        return record.session not in [name for name, _, _ in machines]
 
     def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:
         """Fetch what runs have left."""
@@ -171,37 +150,58 @@ class Colab:
         """Give the machine back; one that is gone is no error, one that nobody knows and is none
         of the others is.
         """
-        told = self._call(record, "stop")
-        for name, machine, _ in self._list_machines(record):
-            is_lost = name == "?" and "not found" in told and machine not in record.others
-            if name == record.session or is_lost:
-                raise RemoteError(f"{machine} runs on Colab still: end it at {PAGE}")
+        try:
+            told = self._call(record, "stop")
+        except RemoteError as error:  # of one that is gone too
+            told = str(error)
+        is_unknown = "not found" in told
+        for name, machine, _ in self._list_machines(record, is_needed="terminated" not in told):
+            is_ours = is_unknown and name == "?" and machine not in record.others
+            if is_ours or name == record.session:
+                fault = f"{machine} runs on Colab still ({find_sentence(told)})"
+                raise RemoteError(f"{fault}: end it at {PAGE}")
         shutil.rmtree(find_notes(record).parent, ignore_errors=True)
         return "is stopped"
 
+    def _do(self, record: Record, what: str) -> str:
+        return self._execute(record, DO.format(UPLOADS, what))
+
     def _execute(self, record: Record, code: str) -> str:
         """Run code on the machine and return what it prints; its errors are no error here."""
-        with tempfile.NamedTemporaryFile("w", suffix=".py") as file:
-            file.write(code)
-            file.flush()
-            words = ("-f", file.name, "--timeout", f"{WATCHED_S + 60:.0f}")
-            return self._call(record, "exec", *words, limit_s=WATCHED_S + 90)
+        cell = find_notes(record).with_name("cell.py")
+        cell.write_text(code, encoding="utf-8")
+        words = ("-f", str(cell), "--timeout", f"{WATCHED_S + 60:.0f}")
+        return self._call(record, "exec", *words, limit_s=WATCHED_S + 90)
 
     def _call(
         self, record: Record, command: str, *words: str, limit_s: float | None = None
     ) -> str:
-        known = ("--config", str(find_notes(record)), command, "-s", record.session)
-        return call("colab", *known, *words, limit_s=limit_s)
+        options = (*self._bring_notes(record), command, "-s", record.session)
+        told = call("colab", *options, *words, limit_s=limit_s)
+        notes = find_notes(record)
+        if notes.exists():
+            shutil.copy(notes, f"{notes}.kept")
+        return told
 
-    def _list_machines(self, record: Record | None = None) -> list[list[str]]:
+    def _bring_notes(self, record: Record) -> tuple[str, str]:
+        """The option that names the client's notes, which hold what it forgot."""
+        notes = find_notes(record)
+        kept = Path(f"{notes}.kept")
+        if kept.exists() and not (notes.exists() and record.session in notes.read_text()):
+            shutil.copy(kept, notes)
+        return "--config", str(notes)
+
+    def _list_machines(
+        self, record: Record | None = None, *, is_needed: bool = False
+    ) -> list[list[str]]:
         """Name, machine and device of each that the account has; the name of one that the client
-        did not note is ?.
+        did not note is ?. Unless they are needed, none where the client knows not all devices.
         """
-        known = ("--config", str(find_notes(record))) if record else ()
+        options = self._bring_notes(record) if record else ()
         try:
-            told = call("colab", *known, "sessions")
+            told = call("colab", *options, "sessions")
         except RemoteError as error:
-            if "validation error" not in "".join(error.outputs):
+            if is_needed or "validation error" not in error.output:
                 raise
             self._say(f"{error}: the account has a machine that this client does not know")
             told = ""

@@ -10,10 +10,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tarfile
 import time
 import zipfile
 from pathlib import Path
@@ -57,18 +55,12 @@ def set_up(home: str, uploads: str, name: str) -> None:
     """Put the parts of that name, wherever below `uploads` they lie, together; add what the
     runner needs.
     """
-    whole = Path(home, "whole")
-    whole.parent.mkdir(parents=True, exist_ok=True)
-    with whole.open("wb") as file:
-        for part in sorted(Path(uploads).rglob(f"{name}*"), key=lambda path: path.name):
-            with part.open("rb") as piece:
-                shutil.copyfileobj(piece, file)
-    with tarfile.open(whole) as archive:
-        archive.extractall(home)
-    whole.unlink()
+    Path(home).mkdir(parents=True, exist_ok=True)
+    unpack = f"find -L '{uploads}' -name '{name}*' | sort | xargs cat | tar xz -C '{home}'"
     # the last error in the session's log is its own
-    if status := subprocess.call([sys.executable, "-c", INSTALL], cwd=home):
-        sys.exit(status)
+    for command in (["bash", "-ceo", "pipefail", unpack], [sys.executable, "-c", INSTALL]):
+        if status := subprocess.call(command, cwd=home):
+            sys.exit(status)
     print("the far side is ready", flush=True)
 
 
@@ -86,10 +78,11 @@ def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -
     """
     start = time.monotonic()
     folder = Path(job["home"], job["study"]).with_suffix("")
-    for run in runs:
+    for number, run in enumerate(runs, 1):
         left = hours - (time.monotonic() - start) / 3600
         if hours and left < LEAST_HOURS:
             break
+        print(f"{run} begins, {number} of {len(runs)}", flush=True)
         status = _make(job, run, left if hours else 0.0, folder)
         _collect(folder, run, status, Path(results, f"{run}.zip"))
         print(f"{run}{HAS_ENDED}{status}", flush=True)
@@ -132,12 +125,13 @@ def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
 def _collect(folder: Path, run: str, status: int, results: Path) -> None:
     """Zip what a run left, those files that are not too large to bring back, in one step."""
     ended = {"run": run, "status": status, "left_out": []}
+    names = (f"{run}-", f"{run}.")
     part = results.with_suffix(".tmp")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
             kind, _, rest = name.partition("/")
-            if kind in BROUGHT_BACK and rest.startswith(run) and path.is_file():
+            if kind in BROUGHT_BACK and rest.startswith(names) and path.is_file():
                 if path.stat().st_size > MAX_MIB * 2**20:
                     ended["left_out"].append(name)
                 else:

@@ -11,14 +11,13 @@ one that runs until the client is ended.
 import csv
 import json
 import re
-import tempfile
 import time
 from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
 
-from dr_lib.runs.remote import far_side
 from dr_lib.runs.remote.client import (
+    LATE,
     RUNNING,
     Look,
     Quota,
@@ -39,7 +38,6 @@ SET_UP_S = 1200  # of the session, beside the runs' hours
 POLL_S = 20.0
 LISTENED_S = 10.0  # to what a session prints
 READY_S = 3600.0  # until an upload can be attached
-DELETIONS = 3  # that are refused, until what has no status was never there
 # accelerator of `kernels push`, and a pattern of what the device, or else the machine, is called
 DEVICES = {
     "t4x2": ("NvidiaTeslaT4", r"\b2x.*\bt4\b"),
@@ -70,11 +68,11 @@ class Kaggle:
 
     def __init__(self, device: str, say: Say):
         """Take a device of DEVICES, and a way to say what goes on."""
-        (self._accelerator, self.pattern), self.asked, self._say = DEVICES[device], device, say
-        self._is_sent = self._is_pushed = False
-        self._is_running = False  # by the last answer
-        self._tries = 0  # to delete
-        self._gone: set[str] = set()  # kinds that were seen to be deleted
+        self._accelerator, self.pattern = DEVICES[device]
+        self.asked = device
+        self._say = say
+        self._is_sent = False
+        self._is_pushed = False
 
     @cached_property
     def _owner(self) -> str:
@@ -91,17 +89,12 @@ class Kaggle:
         credentials are found.
         """
         kind = "TPU" if self._accelerator.startswith("Tpu") else "GPU"
-        lines = csv.DictReader(call("kaggle", "quota", "--csv").splitlines())
-        hours = {line["resource"]: line for line in lines if line.get("remaining")}
-        if not self._accelerator or kind not in hours:
-            return Quota(0.0, 0.0, "", session_hours=SESSION_HOURS)
-        left = float(hours[kind]["remaining"].removesuffix("h"))
-        session_hours = min(SESSION_HOURS, left - SET_UP_S / 3600)
-        refusal = ""
-        if session_hours < far_side.LEAST_HOURS:
-            refusal = f"{left:.2f} {kind} hours are left on Kaggle until "
-            refusal += f"{hours[kind]['refreshAt']}, too few for a session"
-        return Quota(left, 1.0, f"{kind} hours", refusal, session_hours)
+        for line in csv.DictReader(call("kaggle", "quota", "--csv").splitlines()):
+            if self._accelerator and line["resource"] == kind:
+                left = float(line["remaining"].removesuffix("h"))
+                hours = min(SESSION_HOURS, left - SET_UP_S / 3600)
+                return Quota(left, 1.0, f"{kind} hours", hours, line["refreshAt"])
+        return Quota(0.0, 0.0, "", SESSION_HOURS)
 
     def describe(self, pack: Pack, quota: Quota, hours: float) -> str:
         """What becomes of an upload, and what a session takes."""
@@ -130,32 +123,25 @@ class Kaggle:
             status = find_sentence(call("kaggle", "datasets", "create", "-p", str(folder)))
             self._is_sent = "private Dataset is being created" in status
             if not self._is_sent:
-                raise RemoteError(f"Kaggle made no data set: {status}", is_over=True) from error
+                fault = f"Kaggle made no data set: {status}"
+                raise RemoteError(fault, is_final=True) from error
         if status != "ready":
-            is_over = status in ("failed", "deleted")
-            fault = f"the data set is not ready: {status}"
-            raise RemoteError(fault, is_over=is_over)
+            is_final = status in ("failed", "deleted")
+            raise RemoteError(f"the data set is not ready: {status}", is_final=is_final)
 
-    def start(self, record: Record, script: str) -> None:
+    def start(self, record: Record, script: Path) -> None:
         """Push a script that makes the runs."""
-        name = f"{self._owner}/{record.session}"
+        name = self._name(record)
         about = describe_script(name, self._name_data(record.pack), self._accelerator)
-        with tempfile.TemporaryDirectory() as pushed:
-            Path(pushed, "far_side.py").write_text(script, encoding="utf-8")
-            Path(pushed, "kernel-metadata.json").write_text(json.dumps(about), encoding="utf-8")
-            options = ["-p", pushed, "-t", f"{3600 * record.hours + SET_UP_S:.0f}"]
-            options += ["--accelerator", self._accelerator] if self._accelerator else []
-            # a client killed meanwhile may have pushed what a deletion then does not find
-            with undisturbed():
-                told = insist(partial(self._push, record, options), self._say)
+        (script.parent / "kernel-metadata.json").write_text(json.dumps(about), encoding="utf-8")
+        told = insist(partial(self._push, record, script.parent), self._say)
         if PUSHED not in told or "not valid dataset sources" in told:
-            raise RemoteError(
-                f"Kaggle refused the session: {find_sentence(told)}", is_over=True
-            )
+            fault = f"Kaggle refused the session: {find_sentence(told)}"
+            raise RemoteError(fault, is_final=True)
         when = f"in {record.hours:.1f} h at the latest"
         self._say(f"https://www.kaggle.com/code/{name}: its rows come at its end, {when}")
 
-    def _push(self, record: Record, options: list[str]) -> str:
+    def _push(self, record: Record, folder: Path) -> str:
         """Push a script, unless a try that failed has done it: a second would run beside it."""
         if self._is_pushed:
             try:
@@ -165,103 +151,109 @@ class Kaggle:
                 if not error.is_missing():
                     raise
         self._is_pushed = True
-        return call("kaggle", "kernels", "push", *options)
-
-    def is_listed(self, record: Record) -> bool:
-        """Whether the account has a session's script, whatever is said of its status."""
-        return is_listed("kernels", record.session)
-
-    def is_running(self, record: Record) -> bool:
-        """Whether a session has not ended."""
-        self._read_status(record)
-        return self._is_running
+        options = ["-p", str(folder), "-t", f"{3600 * record.hours + SET_UP_S:.0f}"]
+        if self._accelerator:
+            options += ["--accelerator", self._accelerator]
+        # a client killed meanwhile may have pushed what a deletion then does not find
+        with undisturbed():
+            return call("kaggle", "kernels", "push", *options)
 
     def look(self, record: Record, shown: int) -> Look:
         """How a session is, and what it has printed since so many lines, after a while."""
         status, why = self._read_status(record)
-        name = f"{self._owner}/{record.session}"
-        limit_s = LISTENED_S if self._is_running else None
         try:
-            log = call("kaggle", "kernels", "logs", "-f", name, limit_s=limit_s)
+            limit_s = LISTENED_S if status == RUNNING else None
+            log = call("kaggle", "kernels", "logs", "-f", self._name(record), limit_s=limit_s)
         except RemoteError as error:
             # the client follows a session that runs until it is ended
-            log = "".join(error.outputs) if "did not end" in str(error) else ""
-            if not self._is_running:
-                self._say(f"the session's log could not be read ({error})")
-        if self._is_running:
+            log = error.output if LATE in str(error) else ""
+        if status == RUNNING:
             time.sleep(POLL_S)
-        return Look(RUNNING if self._is_running else status, log.splitlines()[shown:], why)
+        return Look(status, log.splitlines()[shown:], why)
+
+    def is_gone(self, record: Record, error: RemoteError) -> bool:
+        """Whether there is no such script, nor one in the list of the account's own."""
+        return error.is_missing() and not is_listed("kernels", record.session)
 
     def _read_status(self, record: Record) -> tuple[str, str]:
-        """How a session is, in Kaggle's word, and the message of one that failed."""
-        told = call("kaggle", "kernels", "status", f"{self._owner}/{record.session}")
-        status = re.search(r'has status "(?:\w+\.)?(\w+)"', told)
-        if not status:
+        """RUNNING, or how a session ended in Kaggle's word, and the message of one that failed."""
+        told = call("kaggle", "kernels", "status", self._name(record))
+        named = re.search(r'has status "(?:\w+\.)?(\w+)"', told)
+        if not named:
             raise RemoteError(f"kaggle does not say how {record.session} is", told)
-        self._is_running = status[1].lower() in UNDER_WAY
+        status = named[1].lower()
         message = re.search(r'Failure message: "(.*)"', told)
-        return status[1].lower(), message[1] if message else ""
+        return RUNNING if status in UNDER_WAY else status, message[1] if message else ""
 
     def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:
         """Fetch what the runs of a session that has ended left."""
         options = ("-p", str(folder), "-o", "--file-pattern", r"\.zip$")
-        call("kaggle", "kernels", "output", f"{self._owner}/{record.session}", *options)
+        call("kaggle", "kernels", "output", self._name(record), *options)
         yield from sorted(folder.glob("*.zip"))
 
     def close(self, record: Record, keep: str) -> str:
         """Delete the script, and the data set unless a next session has it, and say what runs on.
 
         Raises:
-            RemoteError: something stays, or may stay; with the command that deletes it.
+            RemoteError: something stays, or may stay, with the command that deletes it; or rows
+                would be lost.
         """
-        left = [("kernels", f"{self._owner}/{record.session}")] * (record.state != "gone")
-        left += [("datasets", self._name_data(record.pack))] * (record.pack != keep)
-        self._tries += 1
+        runs_on = self._check_rows(record) if record.state == "running" else ""
+        left = [("kernels", self._name(record))]
+        if record.pack != keep:
+            left.append(("datasets", self._name_data(record.pack)))
         faults = []
         for kind, name in left:
-            if kind in self._gone:
-                continue
             try:
-                self._delete(kind, name)
-                self._gone.add(kind)
+                delete(kind, name)
             except RemoteError as error:
                 command = f"kaggle {kind} delete {name}"
                 faults.append(f"{error}; what stays on Kaggle is deleted by {command}")
         if faults:
             raise RemoteError("; ".join(faults))
-        hours = record.hours + SET_UP_S / 3600
-        runs_on = f": {RUNS_ON.format(hours)}" if self._is_running else ""
         return f"is deleted{runs_on}"
 
-    def _delete(self, kind: str, name: str) -> None:
-        """Delete a script or a data set, and see that it is gone: no answer to a deletion says so.
-
-        Several refusals in a row are those of what was never there.
-        """
-        refusal = None
+    def _check_rows(self, record: Record) -> str:
+        """See that a session whose rows did not come has none, and say how long it runs on."""
         try:
-            call("kaggle", kind, "delete", name, "--yes")
+            status, _ = self._read_status(record)
         except RemoteError as error:
-            refusal = error
-        if self._is_there(kind, name) or (refusal and self._tries < DELETIONS):
-            raise refusal or RemoteError(f"{name} is there after its deletion")
-
-    def _is_there(self, kind: str, name: str) -> bool:
-        """Whether a script or a data set has a status or, as that may be denied for other reasons,
-        is in the list of the account's own.
-        """
-        try:
-            return find_sentence(call("kaggle", kind, "status", name)) != "deleted"
-        except RemoteError as error:
-            if not error.is_missing():
+            if not self.is_gone(record, error):
                 raise
-        return is_listed(kind, name.partition("/")[2])
+            return ""
+        if status != RUNNING:
+            raise RemoteError("it has ended, and its rows are on Kaggle", is_final=True)
+        return f": {RUNS_ON.format(record.hours + SET_UP_S / 3600)}"
+
+    def _name(self, record: Record) -> str:
+        return f"{self._owner}/{record.session}"
 
     def _name_data(self, sha256: str) -> str:
         """Name a data set by what is in it, and otherwise than scripts: Kaggle may refuse a name
         that is taken.
         """
         return f"{self._owner}/dr-{sha256[:24]}-data"
+
+
+def delete(kind: str, name: str) -> None:
+    """Delete a script or a data set, and see that it is gone: no answer to a deletion says so.
+
+    What has no status, as that may be denied for other reasons, is gone if it is not in the list of
+    the account's own either.
+    """
+    try:
+        call("kaggle", kind, "delete", name, "--yes")
+    except RemoteError as error:
+        if not error.is_missing():
+            raise
+    try:
+        is_there = find_sentence(call("kaggle", kind, "status", name)) != "deleted"
+    except RemoteError as error:
+        if not error.is_missing():
+            raise
+        is_there = is_listed(kind, name.partition("/")[2])
+    if is_there:
+        raise RemoteError(f"{name} is there after its deletion")
 
 
 def is_listed(kind: str, slug: str) -> bool:

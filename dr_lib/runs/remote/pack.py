@@ -58,11 +58,14 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
         DrError: an input lies outside the repository, or a notebook holds outputs.
     """
     study_file = f"papermill_runs/{path.name}"
+    requirements = root / "requirements.txt"
     commit = read_commit(root)
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
     for notebook in filter(None, (study.notebook, study.report)):
         files[f"notebooks/{notebook}.ipynb"] = _check_outputs(root, notebook)
     files[study_file] = path
+    if requirements.exists():  # which versions are installed there
+        files[requirements.name] = requirements
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]
 

@@ -3,13 +3,12 @@
 asked    a machine or an upload may be there
 up       machine and upload are there
 running  runs may be under way, and rows be there
-gone     the service knows it no more
-fetched  what it made is here; what was uploaded may be there
+fetched  nothing more comes of it; what was uploaded may be there
 closed   nothing is there
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,7 @@ class Record:
     pack: str = ""  # SHA-256 of what was uploaded
     job: dict[str, Any] = field(default_factory=dict)  # of the far side
     hours: float = 0.0  # of the session, 0 without a limit
-    begun: float = 0.0  # when its runs were, in seconds since 1970
     made: list[str] = field(default_factory=list)  # runs that ended, and are here
-    devices: list[str] = field(default_factory=list)
     unit: str = ""
     units_before: float = 0.0
     units_after: float | None = None
@@ -49,6 +46,10 @@ class Record:
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read the sessions of a study's folder."""
+    """Read the sessions of a study's folder; of old ones, what still has a meaning."""
     path = folder / FILE
-    return [Record(**one) for one in json.loads(path.read_bytes())] if path.exists() else []
+    if not path.exists():
+        return []
+    names = [one.name for one in fields(Record)]
+    written = json.loads(path.read_bytes())
+    return [Record(**{name: one[name] for name in names if name in one}) for one in written]

@@ -4,30 +4,30 @@ Its record is in the study's sessions.json before the service is asked, and says
 a client that was killed left is taken up, or closed, by the next call, and no session besides.
 """
 
-import csv
-import io
 import json
 import math
 import platform
 import re
 import secrets
+import shutil
 import signal
 import tempfile
-import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext, suppress
-from datetime import UTC, datetime
+from collections.abc import Callable, Collection
+from contextlib import nullcontext, suppress
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
+
 from dr_lib.errors import DrError
-from dr_lib.files import write_bytes, write_text
+from dr_lib.files import write_text
 from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
-from dr_lib.runs.prices import Price, PriceError, find_price
+from dr_lib.runs.prices import PriceError, find_price
 from dr_lib.runs.remote import colab, far_side, kaggle
 from dr_lib.runs.remote.client import (
     RUNNING,
@@ -42,7 +42,7 @@ from dr_lib.runs.remote.client import (
 )
 from dr_lib.runs.remote.pack import NAME, Pack, pack_up
 from dr_lib.runs.remote.record import Record, read_records
-from dr_lib.runs.row import Row, RowError, check_row, read_rows, write_row
+from dr_lib.runs.row import Row, RowError, read_row, read_rows, write_row
 from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
@@ -50,6 +50,7 @@ SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kag
 Service = colab.Colab | kaggle.Kaggle
 HURRY_S = 20.0  # of patience after Ctrl-C
 SHOWN_LINES = 20  # at once, of what the far side printed
+SILENCE = timedelta(minutes=10)  # until it is said
 ERROR = re.compile(r"[\w.]*(Error|Exception|Exit)\b")
 
 
@@ -92,8 +93,6 @@ def run_on_service(
     """
     service = find_service(on, say)
     folder = Path(path).with_suffix("")
-    if not read_records(folder):  # else what was left goes first, whatever the study is now
-        load_study(path, root, instance=instance)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         kept = _take_up(folder, say)
         study = load_study(path, root, instance=instance)
@@ -107,9 +106,7 @@ def run_on_service(
             say(f"all {len(plan.made)} runs have been made on {on}")
             return []
 
-        upload = Path(scratch, "upload")
-        upload.mkdir()
-        pack = pack_up(Path(path), study, root, upload)
+        pack = pack_up(Path(path), study, root, Path(scratch))
         where = f"to {service.name}, for {len(plan.left)} runs on {service.asked}"
         becomes = service.describe(pack, quota, plan.hours)
         confirm(
@@ -128,6 +125,7 @@ def run_on_service(
             hours=plan.hours if math.isfinite(plan.hours) else 0.0,
             unit=quota.unit,
             units_before=quota.left,
+            units_per_hour=quota.per_hour,
             job={
                 "home": service.home,
                 "study": pack.study,
@@ -135,6 +133,8 @@ def run_on_service(
                 "platform": service.platform,
                 "device": service.pattern,
                 "on_cpu": plan.on_cpu,
+                "instance": study.instance,
+                "prices": "",
             },
         )
         session = Session(service, folder, record, say)
@@ -142,10 +142,7 @@ def run_on_service(
         say(f"{name} begins")
         for old in kept:
             old.close(keep=record.pack)
-        with (
-            nullcontext() if service.goes_on_alone else handle_ends(signal.default_int_handler)
-        ):
-            return session.make(pack, study)
+        return session.make(pack)
 
 
 def find_service(on: str, say: Say) -> Service:
@@ -187,8 +184,9 @@ def _plan(
     left = [run for run in planned if run not in made]
     if not left:
         return Plan(made, left, on_cpu, 0.0)
-    if quota.refusal:
-        raise RemoteError(quota.refusal)
+    if quota.session_hours < far_side.LEAST_HOURS:
+        fault = f"{quota.left:.2f} {quota.unit} are left on {service.name} until {quota.until}"
+        raise RemoteError(f"{fault}, too few for a session")
     backlog = Backlog(study, folder, list(planned.values()), every, rows)
     paid_s = backlog.measure_paid_s()
     if refusal := backlog.refuse(paid_s, math.nan):
@@ -217,18 +215,20 @@ def _take_up(folder: Path, say: Say) -> list["Session"]:
         RemoteError: one cannot be closed, so that no other is to be begun.
     """
     kept = []
-    for record in [record for record in read_records(folder) if record.state != "closed"]:
+    for record in read_records(folder):
+        if record.state == "closed":
+            continue
         if record.host != platform.node():
             where = f"was opened on {record.host} and not closed"
             say(f"{record.session} {where}: the same command there does that")
             continue
         session = Session(find_service(record.on, say), folder, record, say)
-        if record.state == "fetched" and session.service.goes_on_alone:
+        if record.state != "fetched" or not session.service.goes_on_alone:
+            say(f"{record.session} was left {record.state} by a client that ended early")
+            for failure in session.make():
+                say(failure)
+        if record.state == "fetched":
             kept.append(session)
-            continue
-        say(f"{record.session} was left {record.state} by a client that ended early")
-        for failure in session.make():
-            say(failure)
     return kept
 
 
@@ -247,63 +247,54 @@ class Session:
         self.record.state = state
         self.record.save(self.folder)
 
-    def make(self, pack: Pack | None = None, study: Study | None = None) -> list[str]:
+    def make(self, pack: Pack | None = None) -> list[str]:
         """Go on from where the record is until the session is closed, or has to be left open.
 
         Args:
             pack: what a new session uploads.
-            study: whose runs it makes.
 
         Returns:
             A sentence for each run that failed.
         """
+        record = self.record
         failures = []
-        with self._closing():
-            if pack and study:
-                self.service.upload(self.record, pack)
-                self.reach("up")
-                self._add_price(study)
-                self.record.begun = time.time()
-                self.reach("running")
-                self.service.start(self.record, self._write_script())
-            if self.record.state == "running":
-                failures = self._watch()
+        is_alone = self.service.goes_on_alone
+        with nullcontext() if is_alone else handle_ends(signal.default_int_handler):
+            try:
+                if pack:
+                    self.service.upload(record, pack)
+                    self.reach("up")
+                    script = self._write_script(pack.folder)
+                    self.reach("running")
+                    self.service.start(record, script)
+                if record.state == "running":
+                    failures = self._watch()
                 self.reach("fetched")
+            except BaseException as error:
+                with undisturbed():
+                    self._end_after(error)
+                raise
+            if is_alone and len(record.made) < len(record.runs):
+                self._say(f"{record.session} keeps what was uploaded, for the next call")
+            else:
+                with undisturbed():
+                    self.close()
         return failures
 
-    @contextmanager
-    def _closing(self) -> Iterator[None]:
-        """Close the session at the end; where that fails after another error, that is raised.
-
-        Errors leave a session open that goes on alone.
-        """
-        record = self.record
-        try:
-            yield
-        except BaseException as error:
-            try:
-                with undisturbed():
-                    self._close_after(error)
-            except RemoteError as unclosed:
-                self._say(str(unclosed))
-            raise
-        if self.service.goes_on_alone and len(record.made) < len(record.runs):
-            self._say(f"{record.session} keeps what was uploaded, for the next call")
-            return
-        with undisturbed():
-            self.close()
-
-    def _close_after(self, error: BaseException) -> None:
+    def _end_after(self, error: BaseException) -> None:
+        """Close the session, unless it goes on alone and its rows may come; say what stays."""
         record = self.record
         is_interrupted = isinstance(error, KeyboardInterrupt)
-        may_hold_rows = record.state == "running" and self.service.goes_on_alone
-        if getattr(error, "is_over", False) or (is_interrupted and may_hold_rows):
-            may_hold_rows = is_interrupted and not self.service.is_running(record)
-        if may_hold_rows:
-            where = f"stays open on {self.service.name}"
-            self._say(f"{record.session} {where}: the same command takes it up again")
-            return
-        self.close(patience_s=HURRY_S if is_interrupted else None)
+        if getattr(error, "is_final", False):
+            self.reach("fetched")
+        try:
+            if self.service.goes_on_alone and record.state == "running" and not is_interrupted:
+                where = f"stays open on {self.service.name}"
+                self._say(f"{record.session} {where}: the same command takes it up again")
+            else:
+                self.close(patience_s=HURRY_S if is_interrupted else None)
+        except RemoteError as unclosed:
+            self._say(str(unclosed))
 
     def close(self, keep: str = "", patience_s: float | None = None) -> None:
         """Close the session at the service, and write what it took; where that fails it stays open.
@@ -317,10 +308,8 @@ class Session:
             said = insist(partial(self.service.close, record, keep), self._say, patience_s)
         except RemoteError as error:
             fault = f"{record.session} is not closed ({error})"
-            raise RemoteError(f"{fault}: the next call on this study tries again") from error
+            raise RemoteError(f"{fault}: the same command takes it up again") from error
         record.ended = datetime.now(UTC).isoformat(timespec="seconds")
-        rows = [row for row in read_rows(self.folder) if row.get("session") == record.session]
-        record.devices = sorted({row.get("accelerator") or row["run_id"] for row in rows})
         with suppress(RemoteError):
             said += self._record_cost()
         self._say(f"{record.session} {said}")
@@ -341,16 +330,16 @@ class Session:
             cost = f", {record.usd:.2f} USD"
         return f"; {spent:.2f} {record.unit} spent{cost}, {after.left:.2f} left"
 
-    def _add_price(self, study: Study) -> None:
-        """Have the far side price its rows by the study's machine, or by the units that this one
-        takes an hour: that price is all of the user's table that is sent.
+    def _write_script(self, folder: Path) -> Path:
+        """Write the far side's own source, with what it has to do and the price of its rows: that
+        of the study's machine, or of the units that this one takes an hour.
         """
+        service = self.service
         record = self.record
-        record.units_per_hour = insist(self.service.read_quota, self._say).per_hour
-        record.job |= {"instance": "", "prices": ""}
+        job = record.job
         with suppress(PriceError):
-            price = find_price(study.instance or f"{self.service.platform} unit")
-            if not study.instance:
+            price = find_price(job["instance"] or f"{service.platform} unit")
+            if not job["instance"]:
                 hourly = f"{record.units_per_hour} {record.unit} an hour"
                 price = price._replace(
                     instance=record.on,
@@ -358,18 +347,15 @@ class Session:
                     source=f"{hourly} at {price.usd_per_hour} USD: {price.source}",
                 )
             if price.usd_per_hour:
-                text = io.StringIO()
-                csv.writer(text, lineterminator="\n").writerows([Price._fields, price])
-                record.job |= {"instance": price.instance, "prices": text.getvalue()}
-
-    def _write_script(self) -> str:
-        """The far side's own source, with what it has to do."""
-        service = self.service
-        record = self.record
+                job["instance"] = price.instance
+                job["prices"] = pd.DataFrame([price]).to_csv(index=False)
         set_up = f"set_up({service.home!r}, {service.uploads!r}, {NAME!r})"
-        what = f"{record.job!r}, {record.runs!r}, {record.hours!r}, {service.results!r}"
+        what = f"{job!r}, {record.runs!r}, {record.hours!r}, {service.results!r}"
         source = Path(far_side.__file__).read_text(encoding="utf-8")
-        return f"{source}\n\nif __name__ == '__main__':\n    {set_up}\n    make_all({what})\n"
+        script = folder / "far_side.py"
+        main = f"if __name__ == '__main__':\n    {set_up}\n    make_all({what})\n"
+        script.write_text(f"{source}\n\n{main}", encoding="utf-8")
+        return script
 
     def _watch(self) -> list[str]:
         """Say what the far side prints, and take in what its runs leave, until it has ended.
@@ -381,6 +367,7 @@ class Session:
         service = self.service
         log: list[str] = []
         failures: list[str] = []
+        heard = due = datetime.now()
         status = RUNNING
         while status == RUNNING:
             status, lines, why = self._look(len(log))
@@ -388,6 +375,13 @@ class Session:
             for line in lines[-SHOWN_LINES:]:
                 self._say(line)
             write_text(self.folder / "logs" / f"{record.session}.log", "\n".join(log))
+            now = datetime.now()
+            if lines:
+                heard = due = now
+            elif now - due > SILENCE:
+                due = now
+                runs = f"{service.name} says that it runs"
+                self._say(f"{runs}; its last sign of life was at {heard:%H:%M}")
             if status != RUNNING or not service.goes_on_alone:
                 ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
                 if status == "complete" and not log:  # it could not be read
@@ -399,11 +393,10 @@ class Session:
             why = "; ".join([*filter(None, [why]), *raised[-1:]]) or "it does not say why"
             fault = f"{record.session} ended as {status} on {service.name}"
             if not record.made:
-                raise RemoteError(f"{fault} and left no row: {why[:300]}", is_over=True)
+                raise RemoteError(f"{fault} and left no row: {why[:300]}", is_final=True)
             self._say(f"{fault}: {why[:300]}")
         if len(record.made) < len(record.runs):
-            hours = (time.time() - record.begun) / 3600
-            self._say(f"the session is over after {hours:.1f} h; start again to go on")
+            self._say("the session is over; start again to go on")
         return failures
 
     def _look(self, shown: int) -> Look:
@@ -415,11 +408,10 @@ class Session:
         try:
             return insist(partial(self.service.look, self.record, shown), self._say)
         except RemoteError as error:
-            if not error.is_missing() or self.service.is_listed(self.record):
+            if error.is_final or not self.service.is_gone(self.record, error):
                 raise
-            self.reach("gone")
             fault = f"{self.record.session} is gone from {self.service.name}"
-            raise RemoteError(f"{fault}, and left nothing", is_over=True) from error
+            raise RemoteError(f"{fault}; what came is here", is_final=True) from error
 
     def _fetch(self, ended: list[str], status: str, failures: list[str]) -> None:
         """Take in what the runs that have ended left.
@@ -439,32 +431,29 @@ class Session:
     def take_in(self, results: Path) -> str:
         """Put what a run left into the study's folder; return a sentence if the run failed.
 
-        A row of another run or study is none; one that failed never takes the place of a completed
-        one.
+        A row of another run or study is none; one that failed never takes the place of a
+        completed one.
         """
         record = self.record
-        row: Row = {}
-        try:
-            with zipfile.ZipFile(results) as archive:
-                files = {name: archive.read(name) for name in archive.namelist()}
-            ended = json.loads(files.pop(far_side.ENDED))
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, KeyError) as error:
-            fault = f"{type(error).__name__}: {error}"
-            raise RemoteError(f"what came back cannot be taken in: {fault}") from error
-        run = ended["run"]
-        for name, content in files.items():
-            kind, _, rest = name.partition("/")
-            if kind not in far_side.BROUGHT_BACK or not rest or ".." in Path(rest).parts:
-                continue
-            if kind != "rows":
-                write_bytes(self.folder / name, content)
-                continue
-            with suppress(ValueError, RowError):
-                found = check_row(json.loads(content))
-                about = (found["study"], name_run(found["scenario"], found["repetition"]))
-                is_ours = about == (self.folder.name, run) and run in record.runs
-                if is_ours and rest == f"{found['run_id']}.json":
-                    row = found
+        service = self.service
+        with tempfile.TemporaryDirectory() as scratch:
+            left = Path(scratch)
+            try:
+                shutil.unpack_archive(results, left, "zip")  # nothing beside that folder
+                ended = json.loads((left / far_side.ENDED).read_bytes())
+            except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+                fault = f"{type(error).__name__}: {error}"
+                raise RemoteError(f"what came back cannot be taken in: {fault}") from error
+            run = ended["run"]
+            row: Row = {}
+            for path in left.glob(f"rows/{run}-*.json"):
+                with suppress(RowError):
+                    found = read_row(path)
+                    if (found["study"], found["run_id"]) == (self.folder.name, path.stem):
+                        row = found
+            for kind in far_side.BROUGHT_BACK:
+                if kind != "rows" and (left / kind).exists():
+                    shutil.copytree(left / kind, self.folder / kind, dirs_exist_ok=True)
         for name in ended["left_out"]:
             self._say(f"{name} is left out: it has more than {far_side.MAX_MIB} MiB")
         completed = {old["run_id"] for old in read_rows(self.folder) if old["status"] == "ok"}
@@ -476,9 +465,8 @@ class Session:
             log = self.folder / "logs" / f"{run}.log"
             return f"{run}: left no row, see {log}" if ended["status"] else ""
         self._say(f"{run}: {', '.join(filter(None, [row['status'], row['error']]))}")
-        service = self.service
         if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
             device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
             fault = f"{service.name} gave {device} where {service.asked} was asked for"
-            raise RemoteError(f"{fault}: {run} is kept", is_over=True)
+            raise RemoteError(f"{fault}: {run} is kept", is_final=True)
         return f"{row['run_id']}: {row['error']}" if row["status"] == "failed" else ""

@@ -45,7 +45,6 @@ FORMATS = {
     "onnx_float32": Format("model.onnx", 4),
     "onnx_int8": Format("model.onnx", 1),  # the same, in ONNX; weights of 7 bits
 }
-CALIBRATED = ("litert_int8", "onnx_int8")
 
 
 def find_format(name: str) -> Format:
@@ -90,11 +89,11 @@ def convert(
         )
     # scales of 0 end the process, from inside LiteRT
     is_calibrated = calibration is not None and np.ptp(calibration, axis=(1, 2)).any()
-    if format_name in CALIBRATED and not is_calibrated:
+    family, _, precision = format_name.partition("_")
+    if precision == "int8" and not is_calibrated:
         raise DrError(
             f"{format_name} needs calibration: crops of the training split that show something"
         )
-    family, _, precision = format_name.partition("_")
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
         temporary = Path(folder) / path.name
         with _keep_quiet(format_name):

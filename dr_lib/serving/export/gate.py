@@ -90,7 +90,8 @@ def compare(
             margin=margin,
             is_rounded=max_abs_difference <= ROUNDING,
         )
-    row = {
+    reason = _find_reason(changes, len(grade), margin)
+    return {
         "num_images": len(grade),
         "num_patients": len(np.unique(patient_id)),
         "worse_patients": changes.worse_patients,
@@ -105,10 +106,10 @@ def compare(
         "max_abs_difference": max_abs_difference,
         "needed_patients": changes.needed_patients,
         "margin": margin,
+        "passes": not reason,
+        "reason": reason,
+        "warning": _find_warning(auc_before, kappa_before),
     }
-    reason = _find_reason(row, margin)
-    warning = _find_warning(auc_before, kappa_before)
-    return {**row, "passes": not reason, "reason": reason, "warning": warning}
 
 
 class Changes(NamedTuple):
@@ -210,30 +211,27 @@ def _add_reach(value: float, parts: np.ndarray, unseen: float) -> Interval:
     return Interval(float(value), float(value - down), float(value + up), len(parts))
 
 
-def _find_reason(row: Mapping[str, Any], margin: float) -> str:
+def _find_reason(changes: Changes, num_images: int, margin: float) -> str:
     """Why the artifact does not pass; empty where it does."""
-    if row["num_images"] < MIN_IMAGES:
-        return (
-            f"{row['num_images']} labelled photographs cannot decide: give {MIN_IMAGES} or more"
-        )
-    changes = {name: row[f"{name}_difference"] for name in ("auc", "kappa")}
-    lows = {name: row[f"{name}_difference_low"] for name in changes}
-    if not np.isfinite([*changes.values(), *lows.values()]).all():
+    if num_images < MIN_IMAGES:
+        return f"{num_images} labelled photographs cannot decide: give {MIN_IMAGES} or more"
+    scores = {"auc": changes.auc, "kappa": changes.kappa}
+    if not np.isfinite([change.low for change in scores.values()]).all():
         return "the labelled photographs are all of one kind: give referable and other eyes"
-    large = [name for name in changes if lows[name] <= -margin]
+    large = {name: change for name, change in scores.items() if change.low <= -margin}
     if not large:
         return ""
     losses = " and ".join(
-        f"{name} changes by {changes[name]:+.3f} and may drop by {-lows[name]:.3f}"
-        for name in large
+        f"{name} changes by {change.value:+.3f} and may drop by {-change.low:.3f}"
+        for name, change in large.items()
     )
-    worse = f"{row['worse_patients']} of {row['num_patients']} patients are answered worse"
+    worse = f"{changes.worse_patients} of {changes.auc.n} patients are answered worse"
     reason = f"{losses}, margin {margin:g}: {worse}"
-    if any(changes[name] <= -margin for name in large):
+    if any(change.value <= -margin for change in large.values()):
         return reason
     return (
-        f"{reason}; about {row['needed_patients']} patients would tell, these are"
-        f" {row['num_patients']}"
+        f"{reason}; about {changes.needed_patients} patients would tell, these are"
+        f" {changes.auc.n}"
     )
 
 

@@ -132,8 +132,8 @@ def read_folder(folder: Path) -> ModelFolder:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
         raise ModelFolderError(
-            f"{folder} holds no model, for it has no {MANIFEST}: give one that export leaves, such"
-            " as exported/litert_int8; export takes model/ of notebook 10's runs"
+            f"{folder} holds no model, for it has no {MANIFEST}: export takes the folder model of a"
+            " run of notebook 10, and leaves a folder to serve from, such as exported/litert_int8"
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error

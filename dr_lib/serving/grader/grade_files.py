@@ -24,10 +24,11 @@ from dr_lib.serving.grader.predict import Predictor
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
 LEARNED = ("train", "validation")  # sides that a model learns from
-ENCODINGS = {
-    ",": "utf-8",
-    ";": "utf-8-sig",
-}  # Excel takes UTF-8 without a mark for something else
+# tables by what is between their cells; Excel takes UTF-8 without a mark for something else
+STYLES = {
+    ",": {"sep": ",", "decimal": ".", "encoding": "utf-8"},
+    ";": {"sep": ";", "decimal": ",", "encoding": "utf-8-sig"},
+}
 ANSWERS = ("refer", "grade by hand", "no referral")  # the first that is true of a person
 
 
@@ -81,8 +82,7 @@ def grade_files(
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
-    decimal = "," if sep == ";" else "."
-    table.to_csv(out, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    table.to_csv(out, index=False, **STYLES[sep])
     return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
 
 
@@ -97,8 +97,7 @@ def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
         `probability_referable`, the `threshold`, and the `answer`: refer if one photograph reaches
         it, else grade by hand if one could not be graded, else no referral.
     """
-    decimal = "," if sep == ";" else "."
-    table = pd.read_csv(grades, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    table = pd.read_csv(grades, **STYLES[sep])
     names = read_names(table["file"])["patient"]
     people = table["file"].map(os.path.dirname) + "/" + names
     photographs = table.groupby(people.where(names != "", table["file"]), sort=False)
@@ -115,7 +114,7 @@ def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
     )
     patients = patients.rename_axis("patient").reset_index()
     path = grades.with_name(f"{grades.stem}.patients.csv")
-    patients.to_csv(path, index=False, sep=sep, decimal=decimal, encoding=ENCODINGS[sep])
+    patients.to_csv(path, index=False, **STYLES[sep])
     return patients
 
 

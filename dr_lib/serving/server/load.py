@@ -36,7 +36,6 @@ OVERLOADED = (408, 429)  # what a busy server may answer
 EXAMPLE = "give an address like http://127.0.0.1:8080/invocations"
 START_PER_S = 8.0
 PRECISION = 0.1
-MAX_STEPS = 40  # of a search for the largest rate
 
 
 class MaxRate(NamedTuple):
@@ -161,9 +160,8 @@ def run_open_loop(
     due = np.sort(np.random.default_rng(seed).uniform(0, seconds, num_requests)).tolist()
     idle = queue.LifoQueue()  # the last used first: the server does not close what is in use
     for _ in range(num_connections):
-        client = _Client(url, content_type, timeout_s)
-        idle.put(client)
-    client.connect()
+        idle.put(_Client(url, content_type, timeout_s))
+    idle.queue[-1].connect()
     start = time.perf_counter()
 
     def send(request: int) -> dict[str, Any]:
@@ -253,7 +251,7 @@ def find_max_rate(
     rate = START_PER_S
     tried = []
     sent = []
-    while missed > (1 + PRECISION) * held and rate * seconds >= 1 and len(tried) < MAX_STEPS:
+    while missed > (1 + PRECISION) * held and rate * seconds >= 1:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(
             url,
@@ -369,8 +367,7 @@ def _read_answer(status: int, content: bytes) -> Answer:
 
 
 def _find_percentiles(times: pd.Series, prefix: str = "") -> dict[str, float]:
-    if times.empty:
-        return dict.fromkeys((prefix + name for name in QUANTILES), math.nan)
+    times = times if len(times) else [math.nan]
     return {
         prefix + name: float(np.quantile(times, share, method="inverted_cdf"))
         for name, share in QUANTILES.items()

@@ -51,9 +51,19 @@ def test_reads_a_folder_and_a_csv(folder):
 
 
 def test_a_brazilian_spreadsheet_is_read(folder):
-    """Semicolons, a byte order mark and the eye as OE (olho esquerdo)."""
-    found = read_labels(*folder("\ufeffimage;grade;eye\na;2;OE\n", "a.jpg"))
-    assert found.table[["eye", "grade"]].values.tolist() == [["left", 2]]
+    """Semicolons, a byte order mark and the eye as OE (olho esquerdo); in windows-1252, of which
+    a sentence says so.
+    """
+    images, labels = folder("\ufeffimage;grade;eye;patient\na;2;OE;João\n", "a.jpg")
+    found = read_labels(images, labels)
+    labels.write_bytes(b"image;grade;eye;patient\na;2;OE;Jo\xe3o\n")
+    windows = read_labels(images, labels)
+    pd.testing.assert_frame_equal(windows.table, found.table)
+    assert found.table[["eye", "grade", "patient"]].values.tolist() == [["left", 2, "joão"]]
+    assert windows.notices == [
+        *found.notices,
+        "labels.csv is no UTF-8 and was read as windows-1252.",
+    ]
 
 
 def test_a_patient_written_in_other_ways_is_one_patient(folder):

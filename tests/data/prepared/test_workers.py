@@ -10,11 +10,7 @@ import time
 
 import pytest
 
-from dr_lib.data.prepared.workers import (
-    PHOTOGRAPHS_PER_TASK,
-    TASKS_PER_WORKER,
-    map_over,
-)
+from dr_lib.data.prepared.workers import TASKS_PER_WORKER, map_over
 from dr_lib.errors import DrError
 
 
@@ -33,7 +29,7 @@ def test_items_are_drawn_as_results_are_taken(workers):
     with map_over(workers) as map_items:
         results = map_items(abs, draw())
         assert next(results) == 2000
-        assert len(drawn) <= workers * TASKS_PER_WORKER * PHOTOGRAPHS_PER_TASK
+        assert len(drawn) <= workers * TASKS_PER_WORKER
         assert list(results) == list(range(1999, 0, -1))
 
 

@@ -1,7 +1,8 @@
 """Colab's own client, for which the account is a file and a machine is a Jupyter server: JUPYTER
 names its address.
 
-STAND_IN names the folder of the machines; in it, an empty file `fault` fails the next upload, once.
+STAND_IN names the folder of the machines; in it, an empty file `fault` fails the next upload, once,
+and `no units` the account's units.
 """
 
 import json
@@ -49,6 +50,8 @@ def unassign(machine: str) -> None:
 
 def count_units() -> ConsumptionUserInfo:
     """What the account has left."""
+    if (HOME / "no units").exists():
+        raise requests.HTTPError("403 Client Error: Forbidden")
     return ConsumptionUserInfo(
         paid_compute_units_balance=9.5,
         consumption_rate_hourly=1.76 * len(read()),

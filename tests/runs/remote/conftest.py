@@ -1,6 +1,7 @@
 """A house for studies, and stand-ins for the two clients beside its Python."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -80,6 +81,21 @@ class Cloud:
         return subprocess.Popen(
             command, **pipes, text=True, start_new_session=True, preexec_fn=heed
         )
+
+    def fork(self, path: Path, on: str) -> int:
+        """The same in a copy of this process, which notes what was said; its id."""
+        pid = os.fork()
+        if not pid:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            result = self.run(path, on)
+            self.said.write_text(result.output)
+            os._exit(result.exit_code)
+        return pid
+
+    @property
+    def said(self) -> Path:
+        """What a copy of this process has said."""
+        return self.house / "said"
 
     @property
     def calls(self) -> list[list[str]]:

@@ -45,7 +45,7 @@ def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatc
         monkeypatch.setenv("STAND_IN_FAULT", fault)
         assert cloud.run(path, on).exit_code == (fault == "dies")
     words = {(call[0], *(word for word in call[1:5] if word.isalpha())) for call in cloud.calls}
-    asked = {("colab", "download"), ("colab", "status"), ("kaggle", "kernels", "output")}
+    asked = {("colab", "download"), ("kaggle", "kernels", "output")}
     asked |= {("kaggle", kind, "list") for kind in ("kernels", "datasets")}
     assert asked | {("kaggle", "kernels", "logs")} <= words
     (tmp_path / "job").mkdir()

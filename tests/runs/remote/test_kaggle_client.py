@@ -2,7 +2,10 @@
 seen of Kaggle.
 """
 
+import os
+import signal
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from dr_lib.runs.row import read_rows
 from tests.runs.conftest import write_study
 from tests.runs.remote.conftest import Cloud, put_kaggle
 from tests.runs.remote.kaggle_service import KaggleService
+from tests.serving.driver import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -106,3 +110,27 @@ def test_a_session_that_fails_says_why(cloud, service):
         "left no row: Your notebook was stopped; MemoryError: no room\n"
     )
     assert not service.scripts and not service.data_sets
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT])
+def test_what_ends_the_caller_loses_nothing_and_is_told(cloud, service, end):
+    """After a kill the session goes on, and the next call has its row; Ctrl-C twice deletes script
+    and data set, and says that the session runs on.
+    """
+    path = write_study(cloud.house, repetitions=1, parameters={"pause_s": 20.0})
+    pid = cloud.fork(path, "kaggle:cpu")
+    wait_until(lambda: service.scripts, 120)
+    time.sleep(5)
+    os.kill(pid, end)
+    if end == signal.SIGINT:
+        time.sleep(0.5)
+        os.kill(pid, end)
+    os.waitpid(pid, 0)
+    if end == signal.SIGKILL:
+        assert len(service.scripts) == len(service.data_sets) == 1
+        result = cloud.run(path, "kaggle:cpu")
+        assert "was left running" in result.output and "C1-r00: ok" in result.output
+    else:
+        said = cloud.said.read_text()
+        assert "is deleted: a Kaggle session cannot be stopped from outside" in said
+    assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]

@@ -35,6 +35,7 @@ def packed(house, small_sample, monkeypatch) -> Path:
     ):
         file.write_text("shows Ana")
     (house / "COMMIT").write_text("0123abcd-dirty")  # in place of git
+    (house / "requirements.txt").write_text("papermill>=2.6\n")
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
     (data / "notes.txt").write_text("the photograph of Ana")
@@ -88,7 +89,7 @@ def test_nothing_else_leaves(packed):
         if path.is_file() and path.parent != packed / "data" / "prepared"
     ]
     names = {str(path.relative_to(packed)) for path in others}
-    study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5"}
+    study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5", "requirements.txt"}
     assert read_commit(packed) == "0123abcd-dirty"
     assert names == study | {"notebooks/quick.ipynb", "dr_lib/module.py"}
     assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())

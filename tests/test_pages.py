@@ -1,0 +1,173 @@
+"""README and docs: what they link to, show and name is there."""
+
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import papermill
+import pytest
+from markdown_it import MarkdownIt
+from papermill.cli import papermill as papermill_command
+
+from dr_lib.__main__ import main
+from dr_lib.runs.row import SCHEMA
+from dr_lib.serving.__main__ import _read_options
+from tests.test_readme import PAGES, read_commands
+
+ROOT = Path(__file__).resolve().parents[1]
+STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
+TEXTS = [*PAGES, ROOT / "papermill_runs" / "README.md"]
+TARGETS = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+OTHERS = {"curl", "docker", "colab", "kaggle", "jupyter"}  # not ours to check
+# what a reader has, sees or chooses, and results that runs write
+THEIRS = set(
+    "sudo apt install python3 venv git make nvidia smi pip colab kaggle OD OE OS tar gz zip xlsx"
+    " srun ntasks per node ensurepip tqdm click photographs private other COLUMN PATIENT RUN NAME"
+    " my_prices REF URL WHOSE v1 https github com C1 C3 r00 r02 port content invocations ping is"
+    " not available No module named ethnicity site patient left right jpg json".split()
+)
+
+
+def find_anchor(heading: str) -> str:
+    """A heading's anchor, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def list_anchors(page: Path) -> set[str]:
+    """The anchors of a page."""
+    return {find_anchor(line) for line in re.findall(r"(?m)^#+ (.*)", page.read_text())}
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_every_link_and_picture_is_there(page):
+    """Files by their place beside the page, anchors by the headings of the page that they name."""
+    tokens = [
+        child
+        for token in MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text())
+        for child in token.children or []
+    ]
+    links = [token.attrs.get("href") or token.attrs.get("src") for token in tokens]
+    for link in filter(None, links):
+        if re.match(r"https?:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), link
+        assert not anchor or anchor in list_anchors(target), link
+
+
+def check_command(command: str) -> None:
+    """Parse one command by the program that it calls; an error where it cannot be."""
+    words = shlex.split(re.sub(r"^(\w+=\S* )+", "", command))
+    program = Path(words[0]).name
+    if program == "make":
+        assert {word for word in words[1:] if "=" not in word} <= {*TARGETS}
+    elif program == "pip" or words[1:3] == ["-m", "pip"]:
+        assert set(re.findall(r"\[(\w+)\]", words[-1])) <= set(EXTRAS)
+    elif program == "papermill":
+        options = [word for word in words[1:] if word != "--help-notebook"]
+        context = papermill_command.make_context("papermill", options)
+        declared = papermill.inspect_notebook(str(ROOT / words[1]))
+        assert {name for name, _ in context.params["parameters"]} <= set(declared)
+    elif words[1:3] == ["-m", "dr_lib"]:
+        name, *rest = [word for word in words[3:] if word != "--debug"]
+        if name == "serve":
+            _read_options(["serve", *rest])
+        else:
+            check_ours(main.commands[name].make_context(name, rest))
+    elif words[1].endswith(".py"):
+        source = (ROOT / words[1]).read_text()
+        assert all(f'"{word}"' in source for word in words if word.startswith("--"))
+    else:
+        assert program in OTHERS
+        names = [words[k + 1] for k, word in enumerate(words) if word == "-f"]
+        assert all((ROOT / name).is_file() for name in names)
+
+
+def check_ours(context: click.Context) -> None:
+    """The study files and parameters of a command that its own parser has read."""
+    values = context.params
+    if study := values.get("study"):
+        assert (ROOT / str(study)).is_file(), study
+    for folder in values.get("folders") or ():
+        assert (ROOT / f"{folder}.yaml").is_file(), folder
+    declared = {name for path in ROOT.glob("notebooks/*.py") for name in list_parameters(path)}
+    assert {name for name, _ in values.get("parameters") or ()} <= declared
+
+
+def list_parameters(notebook: Path) -> list[str]:
+    """The parameters of a notebook's source."""
+    return re.findall(r"(?m)^(\w+): (?:str|int|float|bool) =", notebook.read_text())
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_every_command_is_one_that_its_program_takes(page):
+    """Also those that need an account, a GPU or Docker; in blocks and between backticks."""
+    spans = re.findall(r"`([^`]+)`", re.sub("(?s)```.*?```", "", page.read_text()))
+    calls = r"(?:\S*=\S* )?(?:make|\.venv/bin/\S+) .*(?<!-m dr_lib)$"
+    inline = [span for span in spans if re.match(calls, span)]
+    for command in [*filter(None, read_commands(page)), *inline]:
+        check_command(command.rstrip(";"))
+
+
+@pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+def test_every_command_of_a_study_file_exists(path):
+    """In its comments."""
+    for name in re.findall(r"-m dr_lib ([a-z]+)", path.read_text()):
+        assert name in main.commands
+
+
+@pytest.fixture(scope="module")
+def names() -> set[str]:
+    """All words of the code, of the build and of the studies."""
+    paths = [
+        *ROOT.glob("dr_lib/**/*.*"),
+        *ROOT.glob("notebooks/*.py"),
+        ROOT / "tests" / "test_repository.py",
+        ROOT / "tests" / "runs" / "test_study.py",
+        *STUDIES,
+        *map(ROOT.joinpath, ("Makefile", "pyproject.toml", "requirements.txt", "CITATION.cff")),
+    ]
+    files = [*ROOT.glob("*/*"), *ROOT.glob("tests/*/*"), *ROOT.glob("tests/*/*/*")]
+    words = THEIRS | {path.stem for path in files}
+    for path in paths:
+        if path.suffix in (".py", ".yaml", ".toml", ".txt", ".csv", ".cff", "", ".cu"):
+            words |= set(re.findall(r"\w+", path.read_text()))
+    return words
+
+
+@pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
+def test_a_page_names_nothing_that_is_gone(page, names):
+    """Between backticks: a path is there, an option is one of ours, a name stands in the code."""
+    options = {
+        option
+        for command in main.commands.values()
+        for parameter in command.params
+        for option in parameter.opts
+    }
+    options |= {"--debug", "--help", "--help-notebook", "--port", "--ntasks-per-node"}
+    options |= {"--parts"}  # of tests/bench_intervals.py
+    text = re.sub("(?s)```.*?```", "", page.read_text())
+    for span in re.findall(r"`([^`]+)`", text):
+        for path in re.findall(r"(?:dr_lib|docs|notebooks|tests)/[\w./-]+", span):
+            assert (ROOT / path).exists(), span
+        for study in re.findall(r"papermill_runs/[\w]+\.\w+", span):
+            assert (ROOT / study).exists(), span
+        for option in re.findall(r"(?<!\S)--[a-z0-9-]+", span):
+            assert option in options, span
+        for name in re.findall(r"-p (\w+)", span):
+            assert any(name in list_parameters(p) for p in ROOT.glob("notebooks/*.py")), span
+        words = {word.strip("_") for word in re.findall(r"\w+", span.replace("__init__", ""))}
+        assert not {word for word in words - names if not word.isdigit()}, span
+
+
+def test_the_page_of_rows_is_in_step_with_their_schema():
+    """Every column with its type, in the order of the schema; `make sync` writes them."""
+    page = (ROOT / "docs" / "rows.md").read_text()
+    lines = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \| .+ \|$", page)
+    assert lines == [(name, kind.__name__) for name, kind in SCHEMA.items()]
