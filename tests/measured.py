@@ -1,14 +1,10 @@
-"""Show the rows of docs/measured: python tests/measured.py writes its table and its figure.
+"""Show the rows of docs/measured: python -m tests.measured writes its table and its figure.
 
 A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/.
 """
 
 import re
-import sys
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 import pandas as pd
 
@@ -16,7 +12,7 @@ from dr_lib.figures.means import Mean, plot_means
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
-FOLDER = ROOT / "docs" / "measured"
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
 MARKS = "(?s)(?<=<!-- rows -->\n)(.*)(?=<!-- /rows -->)"
 TOLD_APART = ["study", "machine", "model", "image_size", "mode", "batch_size", "backend"]
 
@@ -72,7 +68,8 @@ def write_page(folder: Path) -> None:
             )
             for (mode, device), runs in runs.groupby(["mode", "accelerator"])
         ]
-    figure = plot_means(panels, "Training, as measured", "s")
+    units = {"s": 1, "min": 60, "h": 3600}
+    figure = plot_means(panels, "Training, as measured", units)
     figure.savefig(folder / "training.png", dpi=100)
 
 
