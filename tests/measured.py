@@ -1,0 +1,77 @@
+"""Show the rows of docs/measured: python -m tests.measured writes its table and its figure.
+
+A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/.
+"""
+
+import re
+from pathlib import Path
+
+import pandas as pd
+
+from dr_lib.figures.means import Mean, plot_means
+from dr_lib.runs.row import read_row
+from dr_lib.statistics.intervals import mean_interval
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
+MARKS = "(?s)(?<=<!-- rows -->\n)(.*)(?=<!-- /rows -->)"
+TOLD_APART = ["study", "machine", "model", "image_size", "mode", "batch_size", "backend"]
+
+
+def read_measured(folder: Path) -> pd.DataFrame:
+    """The rows, each with the machine and the study whose folders it lies in."""
+    paths = sorted(folder.glob("*/*/*.json"))
+    return pd.DataFrame(
+        read_row(path) | {"machine": path.parts[-3], "study": path.parts[-2]} for path in paths
+    )
+
+
+def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
+    """A line for each study and machine: mean times of its runs with 95 % intervals."""
+    lines = []
+    for names, runs in rows.groupby(TOLD_APART):
+        cells = {
+            name: "{:.3g} [{:.3g}, {:.3g}]".format(*mean_interval(runs[name])[:3])
+            for name in ("train_s", "images_per_s")
+        }
+        line = {
+            **dict(zip(TOLD_APART, names, strict=True)),
+            "n": len(runs),
+            "disturbed": int(runs["disturbed"].sum()),
+            "training [s]": cells["train_s"],
+            "images per second": cells["images_per_s"],
+            "date": runs["started_at"].max()[:10],
+            "commit": ", ".join(sorted({commit[:12] for commit in runs["commit"]})),
+        }
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def write_page(folder: Path) -> None:
+    """Write the table into the folder's README.md, and the figure beside it."""
+    rows = read_measured(folder)
+    table = tabulate(rows)
+    lines = [list(table), ["---"] * len(table.columns), *table.itertuples(index=False)]
+    text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    page = folder / "README.md"
+    before, _, after = re.split(MARKS, page.read_text(encoding="utf-8"))
+    page.write_text(f"{before}{text}\n{after}", encoding="utf-8")
+    panels = {}
+    for study, runs in rows.groupby("study"):
+        panels[study] = [
+            Mean(
+                f"{mode}, {runs['cpu'].iloc[0] if device == 'cpu' else device}",
+                mean_interval(runs["train_s"]),
+                runs["train_s"].std(),
+                "tab:blue",
+                tuple(runs["train_s"]),
+                runs["disturbed"],
+            )
+            for (mode, device), runs in runs.groupby(["mode", "accelerator"])
+        ]
+    units = {"s": 1, "min": 60, "h": 3600}
+    figure = plot_means(panels, "Training, as measured", units)
+    figure.savefig(folder / "training.png", dpi=100)
+
+
+if __name__ == "__main__":
+    write_page(FOLDER)
