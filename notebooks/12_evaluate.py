@@ -166,7 +166,7 @@ if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
         "Too few patients: {} with referable photographs or with others. The bounds of the AUC are"
         " those that hold for any score."
     ).format(summary["rarer_patients"].iloc[0])
-    page.note(few)
+    page.findings([few])
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note("A score without an interval is not certain: these patients cannot bound it.")
 

@@ -293,7 +293,7 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     paths = [str(write(tmp_path, perfect, name)) for name in ("one", "two")]
     said = CliRunner().invoke(main, ["evaluate", *paths, "--out", str(out := tmp_path / "out")])
     assert said.exit_code == 0, said.output
-    shown = Shown((out / "report.html").read_text(encoding="utf-8")).text
+    shown = Shown((out / "report.html").read_text(encoding="utf-8")).text.replace("\xa0", " ")
     summary = pd.read_csv(out / "summary.csv").iloc[0]
     low = write_number(summary["auc_low"])
     assert f"an AUC of 1.000 [{low}, 1.000]" in shown and 0.1 < summary["auc_low"] < 0.9
