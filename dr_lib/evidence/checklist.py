@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import FEW, find_worse_eyes, hide_few, hide_flow
+from dr_lib.evidence.evaluation import FEW, find_worse_eyes, hide_few, hide_flow, hides_test
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_number, write_span
@@ -75,9 +75,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     test = predictions.test
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
-    shown = hide_flow(flow).set_index("stage")
-    offered = shown.loc["offered"]
-    is_masked = (shown.loc[["test"], "num_images"] == "–").any()  # few could not be used
+    offered = hide_flow(flow).set_index("stage").loc["offered"]
+    is_masked = hides_test(flow)
     worse = find_worse_eyes(test)
     names_data = "dataset" in predictions.table
     scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]

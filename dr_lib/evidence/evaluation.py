@@ -530,6 +530,12 @@ def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
     return shown
 
 
+def hides_test(flow: pd.DataFrame) -> bool:
+    """Whether `hide_flow` hides the sum of the test split: few of it could not be used."""
+    shown = hide_flow(flow)
+    return bool((shown.loc[shown["stage"] == "test", "num_images"] == "–").any())
+
+
 def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
     """The table of `split_subgroups` with the counts of each factor as `hide_few` shows them."""
     if subgroups.empty:

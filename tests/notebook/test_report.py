@@ -281,6 +281,22 @@ def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
+def test_test_rows_alone_with_one_unanswered_are_evaluated(tmp_path):
+    """No operating point, and the number that could not be used is nowhere in the tables."""
+    table = draw_predictions().assign(reason="")
+    table = table[table["split"] == "test"].reset_index(drop=True)
+    table.loc[0, [f"probability_{grade}" for grade in range(5)]] = None
+    table.loc[0, "reason"] = "too dark"
+    path = write(tmp_path, table)
+    said = CliRunner().invoke(main, ["evaluate", str(path), "--out", str(tmp_path / "out")])
+    assert said.exit_code == 0, said.output
+    flow = pd.read_csv(tmp_path / "out" / "flow.csv").set_index("stage")
+    assert (
+        flow.loc["test", "num_images"] == "–" and flow.loc["ungradable", "num_images"] == "< 5"
+    )
+
+
+@pytest.mark.slow
 def test_a_perfect_model_is_not_praised(tmp_path):
     """The first sentence has the bound that so many patients give, and says where they are too few.
 
