@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 from dr_lib.command import write_install
@@ -136,13 +137,18 @@ def describe_machine(root: Path, *added: str) -> str:
 
 
 def _install(packages: list[str]) -> None:
-    pip = [sys.executable, "-m", "pip"]
+    shipped: dict[str, str] = {}
+    # in the order of sys.path: the first of a name is the one that is imported
+    for package in distributions():
+        if package.metadata["Name"]:
+            name = re.sub(r"[-_.]+", "-", package.metadata["Name"]).lower()
+            shipped.setdefault(name, package.version)
     with tempfile.TemporaryDirectory() as folder:
-        shipped = Path(folder) / "constraints.txt"
-        with shipped.open("wb") as file:
-            subprocess.run([*pip, "list", "--format=freeze"], stdout=file)
-        command = [*pip, "install", "--quiet", "--constraint", str(shipped)]
-        command += map(_find_version, packages)
+        constraints = Path(folder) / "constraints.txt"
+        lines = [f"{name}=={version}" for name, version in shipped.items()]
+        constraints.write_text("\n".join(lines), encoding="utf-8")
+        pip = [sys.executable, "-m", "pip", "install", "--quiet"]
+        command = [*pip, "--constraint", str(constraints), *map(_find_version, packages)]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
