@@ -134,14 +134,15 @@ class Backlog:
         waiting = self.list_left()
         if not waiting:
             return None
-        left = self._list_of_session(waiting) or waiting
+        of_session = self._list_of_session(waiting)
+        left = of_session or waiting
         run = left[0]
         seconds = self.predict_s(left)
         paid_s = 0.0
         if self.study.max_usd:
             paid_s = self.measure_paid_s() + sum(self.predict_s([*under_way]))
         refusal = self.refuse(paid_s, seconds[0], run.num_machines)
-        if not self._list_of_session(waiting):
+        if not of_session:
             count = self.study.session_repetitions
             advice = "restart the machine for the next"
             refusal = f"this session has its {count} repetitions: {advice}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.files import read_csv
+from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,9 +139,8 @@ def price_runs(
     day = known["price_as_of"].astype(object)
     day = day.mask(own.isna(), known["priced_as"].map(days)).fillna("")
 
-    # as `count_paid` counts
-    machines = known["num_machines"].astype(float).fillna(1)
-    paid = usd_per_hour * machines.mask(known["rehearsed"].eq(True), 1)
+    machines = known[["num_machines", "rehearsed"]].astype(object)
+    paid = usd_per_hour * [count_paid(row.dropna()) for _, row in machines.iterrows()]
     seconds = known[TIMES].astype(float)
     images_per_s = seconds["images_per_s"].where(seconds["images_per_s"] > 0)
     setup_s = seconds["setup_s"].fillna(0.0)
