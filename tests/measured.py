@@ -9,6 +9,8 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.figures.means import Mean, plot_means
+from dr_lib.figures.training_time import UNITS
+from dr_lib.numbers import write_interval
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
@@ -29,16 +31,12 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     """A line for each study and machine: mean times of its runs with 95 % intervals."""
     lines = []
     for names, runs in rows.groupby(TOLD_APART):
-        cells = {
-            name: "{:.3g} [{:.3g}, {:.3g}]".format(*mean_interval(runs[name])[:3])
-            for name in ("train_s", "images_per_s")
-        }
         line = {
             **dict(zip(TOLD_APART, names, strict=True)),
             "n": len(runs),
             "disturbed": int(runs["disturbed"].sum()),
-            "training [s]": cells["train_s"],
-            "images per second": cells["images_per_s"],
+            "training [s]": write_interval(*mean_interval(runs["train_s"])[:3]),
+            "images per second": write_interval(*mean_interval(runs["images_per_s"])[:3]),
             "date": runs["started_at"].max()[:10],
             "commit": ", ".join(sorted({commit[:12] for commit in runs["commit"]})),
         }
@@ -68,8 +66,7 @@ def write_page(folder: Path) -> None:
             )
             for (mode, device), runs in runs.groupby(["mode", "accelerator"])
         ]
-    units = {"s": 1, "min": 60, "h": 3600}
-    figure = plot_means(panels, "Training, as measured", units)
+    figure = plot_means(panels, "Training, as measured", UNITS)
     figure.savefig(folder / "training.png", dpi=100)
 
 
