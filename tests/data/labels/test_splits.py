@@ -213,6 +213,9 @@ def test_unusable_splits_are_errors_that_say_so():
         divide(table[:6].assign(grade=[0, 0, 0, 0, 0, 4], patient_id=list("abcdef")))
     with pytest.raises(LabelTableError, match="60 groups make no 61 folds"):
         divide(table, scheme="folds", folds=61)
+    ten = table[:10].assign(grade=[0, 0, 0, 1, 1, 2, 2, 2, 3, 4])
+    with pytest.raises(LabelTableError, match="grade has 3 photographs: use --folds 2 to 3"):
+        divide(ten, scheme="folds", folds=4)
     with pytest.raises(LabelTableError, match="random, paper, official, folds"):
         divide(table, scheme="by eye")
 
