@@ -18,6 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
@@ -456,6 +457,8 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
         [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
     )
     assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
+    with pytest.raises(DrError, match="a bill is for runs with a price"):
+        report(clone, "trial", bill_usd=1.0, instance="local")
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert (
         "s de custo adicional por execução" in text
