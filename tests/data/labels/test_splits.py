@@ -205,13 +205,13 @@ def test_unusable_splits_are_errors_that_say_so():
     scheme.
     """
     table = draw_table(60, 2)
-    with pytest.raises(LabelTableError, match="ships no split"):
+    with pytest.raises(LabelTableError, match="no official split"):
         divide(table, scheme="official")
     with pytest.raises(LabelTableError, match="the label table has 0 referable"):
         divide(table.assign(grade=1))
     with pytest.raises(LabelTableError, match="split has .* referable photographs"):
         divide(table[:6].assign(grade=[0, 0, 0, 0, 0, 4], patient_id=list("abcdef")))
-    with pytest.raises(LabelTableError, match="60 groups make no 61 folds"):
+    with pytest.raises(LabelTableError, match="60 groups are too few for 61 folds"):
         divide(table, scheme="folds", folds=61)
     with pytest.raises(LabelTableError, match="random, paper, official, folds"):
         divide(table, scheme="by eye")

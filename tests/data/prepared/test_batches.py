@@ -99,7 +99,7 @@ def test_refuses_what_makes_no_batches(inputs, targets, batch_size):
     """No photographs, a label too few, a batch of none or one larger than the set is an error
     before training.
     """
-    with pytest.raises(ValueError, match="make no batch"):
+    with pytest.raises(ValueError, match="do not make a batch"):
         Batches(np.zeros(inputs), np.zeros(targets), batch_size, shuffle_seed=0)
 
 
