@@ -205,7 +205,9 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(f"run {row['run_id']} stands twice in {names}, with other content")
+            fault = f"run {row['run_id']} stands twice in {names}, with other content"
+            advice = "machines that are alike need study files of other names"
+            raise RowError(f"{fault}: take one out; {advice}")
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
