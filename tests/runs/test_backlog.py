@@ -73,7 +73,7 @@ def test_what_the_machine_cannot_make_takes_no_time():
         {("y", 2): [0.0]}, "skipped"
     )
     words = describe(rows)
-    assert "2 that this machine cannot make" in words and "about 30 min" in words
+    assert "2 not possible on this machine" in words and "about 30 min" in words
 
 
 def test_nothing_is_promised_before_anything_has_run():
@@ -147,4 +147,6 @@ def test_a_session_has_so_many_repetitions():
     rows[offers["first"].run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
     rows[offers["first"].run.run_id].update(scenario=offers["first"].run.scenario)
     waiting = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first").find_next()
-    assert waiting.refusal.startswith("this session has its 1 repetitions: restart the machine")
+    assert waiting.refusal.startswith(
+        "this session has completed its 1 repetitions: restart the machine"
+    )
