@@ -59,13 +59,17 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     ("content", "message"),
     [
         (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
+        (
+            b"notebook: quick\nrepetitions: 2\nrepetitions: 3",
+            "line 3: repetitions is there twice",
+        ),
         (b"just words", "it needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
         (None, "none.yaml: no such study file"),
     ],
 )
 def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, message):
-    """No file, no YAML, no keys, no text."""
+    """No file, no YAML, a key twice, no keys, no text."""
     path = house / "papermill_runs" / "none.yaml"
     if content:
         path.write_bytes(content)
