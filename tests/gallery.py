@@ -4,7 +4,6 @@ Runs that are there are kept; to measure anew, delete their folders below paperm
 """
 
 import base64
-import os
 import shutil
 import socket
 import subprocess
@@ -114,8 +113,8 @@ ENTRIES = (
     ),
     Entry(
         "Serving cost",
-        "What 20,000 requests a day would cost, at the rate that each server held. The instance names"
-        " the price alone: the machine is the one below.",
+        "What 20,000 requests a day would cost, at the rate that each server held. The instance"
+        " names the price alone: the machine is the one below.",
         SERVE,
         "serving_demo",
         table="What these requests cost on each endpoint",
@@ -152,20 +151,16 @@ ENTRIES = (
 def make(command: str) -> None:
     """Run a command as a shell does; what `plan` prints is run too, a run's machines together."""
     print(command, flush=True)
+    if " plan " not in command:
+        subprocess.run(["bash", "-c", command], cwd=ROOT, check=True)
+        return
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        coordinator = f"127.0.0.1:{free.getsockname()[1]}"
-    asked = {
-        "cwd": ROOT,
-        "env": {**os.environ, "DR_LIB_COORDINATOR": coordinator},
-        "text": True,
-    }
-    if " plan " not in command:
-        subprocess.run(["bash", "-c", command], check=True, **asked)
-        return
-    printed = subprocess.run(command.split(), check=True, stdout=subprocess.PIPE, **asked)
-    for _, lines in groupby(printed.stdout.splitlines(), lambda line: line.split()[-1]):
-        machines = [subprocess.Popen(["bash", "-c", line], **asked) for line in lines]
+        coordinator = f"DR_LIB_COORDINATOR=127.0.0.1:{free.getsockname()[1]}"
+    printed = subprocess.check_output(command.split(), cwd=ROOT, text=True).splitlines()
+    for _, lines in groupby(printed, lambda line: line.split()[-1]):
+        shells = [["bash", "-c", f"{coordinator}; {line}"] for line in lines]
+        machines = [subprocess.Popen(shell, cwd=ROOT) for shell in shells]
         if any([machine.wait() for machine in machines]):
             raise DrError(f"{command}: a machine failed")
 
