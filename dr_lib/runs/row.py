@@ -1,4 +1,4 @@
-"""Rows: what every run says of itself, checked, written in one step, and read back as one table.
+"""Rows: the record of each run, checked, written in one step, and read back as one table.
 
 Notebooks of foreign kernels write rows too: this file needs Python 3.9 and, to read a table,
 pandas.
@@ -116,17 +116,17 @@ SCHEMA = {**COLUMNS, **MEASURED, **DETAILS, **MONITORED}
 
 
 class RowError(DrError):
-    """A row is not what a row has to be."""
+    """A row does not fit the schema."""
 
 
 def check_row(row: Any) -> Row:
-    """Check a row against the schema, and return it with null for what is not a number.
+    """Check a row against the schema, and return it with null instead of NaN.
 
     Raises:
         RowError: a column is missing, has the wrong type, or is infinite; it is named.
     """
     if not isinstance(row, dict):
-        raise RowError("it is no table of columns")
+        raise RowError("it is not a table of columns")
     checked = {**dict.fromkeys(MEASURED), **row}
     for name, value in row.items():
         if isinstance(value, float) and math.isnan(value):
@@ -138,7 +138,7 @@ def check_row(row: Any) -> Row:
         kind = SCHEMA[name]
         allowed = (int, float) if kind is float else kind
         if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-            raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
+            raise RowError(f"{name} must be {kind.__name__}, not {value!r}")
     missing = [name for name in COLUMNS if checked.get(name) is None]
     if missing:
         raise RowError(f"{', '.join(missing)} missing")
@@ -156,7 +156,7 @@ def write_row(study_dir: Path, row: Row) -> Path:
 
 
 def read_row(path: Path) -> Row:
-    """Read one row; of a notebook that became another it is a row of that one.
+    """Read one row; rows of a renamed notebook get its new name.
 
     Raises:
         RowError: the file is no row, or was cut short; it is named.
@@ -164,8 +164,8 @@ def read_row(path: Path) -> Row:
     try:
         row = check_row(json.loads(path.read_bytes()))
     except (RowError, ValueError) as error:
-        fault = f"{path} is no row of a run ({error})"
-        raise RowError(f"{fault}: take it out, or make the run again") from error
+        fault = f"{path} is not a row of a run ({error})"
+        raise RowError(f"{fault}: remove it, or make the run again") from error
     if row["notebook"] in RENAMED:
         row.setdefault("task", RENAMED[row["notebook"]])
         row["notebook"] = "10_train"
@@ -173,13 +173,13 @@ def read_row(path: Path) -> Row:
 
 
 def read_rows(*folders: Path) -> list[Row]:
-    """Read all rows below the folders; a file that is no row is a RowError."""
+    """Read all rows below the folders; raise RowError for a file that is not a row."""
     paths = sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
     return [read_row(path) for path in paths]
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
-    """The rows that a study's runs have left so far, by run; one that was cut short is none."""
+    """Read the rows that a study's runs have written so far, by run; skip rows cut short."""
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
         with suppress(RowError, FileNotFoundError):
@@ -188,7 +188,7 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
 
 
 def read_runs(*folders: Path) -> pd.DataFrame:
-    """The rows below the folders as one table, a row per run, in the order in which they began.
+    """Read the rows below the folders as one table, one row per run, in order of their start.
 
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
@@ -200,26 +200,26 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             results = folder.with_suffix("")
             raise RowError(f"{folder} is a file: give the folder of its results, {results}")
         if not folder.is_dir():
-            raise RowError(f"{folder}: there is no such folder")
+            raise RowError(f"{folder}: no such folder")
     names = ", ".join(map(str, folders))
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(f"run {row['run_id']} stands twice in {names}, with other content")
+            raise RowError(f"run {row['run_id']} is twice in {names}, with different content")
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
 
 
 class Seconds(NamedTuple):
-    """How long a run took, papermill and the kernel's start included, as far as is known."""
+    """How long a run took, including papermill and the kernel's start, as far as is recorded."""
 
     run_s: float  # of the try that left its row, in all processes that went on from each other
     paid_s: float  # of all tries, those that left no row too
 
 
 def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
-    """Read how long a run took from its row, {} where it has none, and from what was noted."""
+    """Read how long a run took from its row ({} if it has none) and from its recorded times."""
     path = spent_path(study_dir, run_id)
     noted_s = json.loads(path.read_bytes()) if path.exists() else 0.0
     process_s = row.get("process_s") or row.get("wall_s") or 0.0
@@ -229,20 +229,20 @@ def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
 
 
 def count_paid(row: Row) -> int:
-    """Machines that a run's time is paid for; a rehearsal is one machine's."""
+    """Count the machines for which a run's time is paid; a rehearsal uses one machine."""
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run's row lies."""
+    """Path of a run's row."""
     return study_dir / "rows" / f"{run_id}.json"
 
 
 def progress_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run says how far it is."""
+    """Path of the file in which a run reports its progress."""
     return study_dir / "progress" / f"{run_id}.json"
 
 
 def spent_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run that was saved in time, and so has no row yet, has its seconds."""
+    """Path of the seconds spent by a run that was saved at its time limit and has no row yet."""
     return study_dir / "runs" / run_id / "spent.json"

@@ -1,5 +1,6 @@
 """Whether probabilities are what they say: slope, intercept, curve, recalibration."""
 
+import gc
 import warnings
 from collections.abc import Callable
 
@@ -34,9 +35,9 @@ def fit_slope(
         return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
     found = []
     for column, with_slope in ((0, False), (1, True)):
-        fitted = _fit(positive, probability, with_slope, patient_id)
-        value = float(fitted.params[column])
-        half = float(Z * fitted.bse[column])
+        params, errors = _fit(positive, probability, with_slope, patient_id)
+        value = float(params[column])
+        half = float(Z * errors[column])
         found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
@@ -53,7 +54,7 @@ def fit_recalibration(
     """
     if not _is_estimable(positive, probability):
         return None
-    intercept, slope = _fit(positive, probability, True).params
+    (intercept, slope), _ = _fit(positive, probability, True)
     if not slope > 0:
         return None
     return lambda probability: expit(intercept + slope * to_logit(probability))
@@ -111,8 +112,9 @@ def _fit(
     probability: ArrayLike,
     with_slope: bool,
     patient_id: ArrayLike | None = None,
-):
-    """A logistic regression of statsmodels; its errors are between patients, if these are given.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Coefficients of a logistic regression of statsmodels, and their standard errors, which are
+    between patients, if these are given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,
     statsmodels diverges from its own start, as R's glm does.
@@ -139,4 +141,8 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
         model = GLM(positive, design, family=Binomial(), offset=offset)
-        return model.fit(start_params=start, **clusters)
+        fitted = model.fit(start_params=start, **clusters)
+        coefficients = fitted.params, fitted.bse
+    del model, fitted
+    gc.collect()  # they hold each other, and 400 bytes a photograph
+    return coefficients

@@ -67,7 +67,7 @@ def test_a_place_that_is_half_given_is_an_error(changes):
 def test_slices_and_numbers_that_are_none_are_told(changes):
     """JAX counts the machines of all slices, and these names one slice's."""
     with pytest.raises(
-        HardwareError, match="slices of TPUs, and machine '.*2' of one: set DR_"
+        HardwareError, match="TPU slices, and this is machine '.*2' of one: set DR_"
     ):
         find_place(POD | changes)
 
@@ -83,8 +83,16 @@ def test_two_steps_of_a_job_meet_at_ports_of_their_own():
 @pytest.mark.parametrize(
     ("error", "proxy", "said"),
     [
-        (OSError("metadata.google.internal: no route"), "", "wait 300 s .*metadata.google"),
-        (RuntimeError("DEADLINE_EXCEEDED"), "http://proxy:8080", "https_proxy may keep them"),
+        (
+            OSError("metadata.google.internal: no route"),
+            "",
+            "each waits 300 s .*metadata.google",
+        ),
+        (
+            RuntimeError("DEADLINE_EXCEEDED"),
+            "http://proxy:8080",
+            "https_proxy may block the connection",
+        ),
     ],
 )
 def test_machines_that_do_not_meet_are_one_sentence(monkeypatch, error, proxy, said):
@@ -134,7 +142,7 @@ def test_a_lost_machine_is_one_sentence_and_other_errors_stay(error):
     )
     with pytest.raises(
         HardwareError,
-        match=r"a machine of 2 ended, .*goes on from its last checkpoint \(UNKNOWN: Gl",
+        match=r"one of 2 machines ended .*resume from its last checkpoint \(UNKNOWN: Gl",
     ):
         with machines.losing_one(2):
             raise error(gloo)

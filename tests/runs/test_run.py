@@ -260,7 +260,7 @@ def test_rows_of_several_machines_are_one_table(tmp_path):
     other = tmp_path / "c" / "rows" / path.name
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
-    with pytest.raises(RowError, match="stands twice"):
+    with pytest.raises(RowError, match="is twice"):
         read_runs(tmp_path)
 
 

@@ -19,12 +19,12 @@ from tests.runs.conftest import ROOT, complete, write_study
     [
         (
             {"repetition": 3, "repetitions": None},
-            "repetition: no key of a study; they are notebook, ",
+            "repetition: not a key of a study file; the keys are notebook, ",
         ),
-        ({"repetitions": None}, "repetitions: a study needs it"),
+        ({"repetitions": None}, "repetitions: required in a study file"),
         ({"parameters": {"pace": "fats"}}, "pace 'fats': choose from even, fast, slow"),
         ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
-        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' is not there"),
+        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' does not exist"),
         ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
@@ -34,7 +34,7 @@ from tests.runs.conftest import ROOT, complete, write_study
             "no parameter 'sweep', leave it out: the instruction",
         ),
         ({"factors": {"level": []}}, "at least 1 item"),
-        ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
+        ({"factors": {"level": ["a", "b", "a"]}}, "a repeated level"),
         ({"parameters": {"pause_s": "long"}}, "pause_s is 'long': give a number"),
         ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
@@ -60,7 +60,7 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     [
         (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
         (b"just words", "it needs lines such as notebook: "),
-        (b"notebook: \xff", "it is no text in UTF-8"),
+        (b"notebook: \xff", "it is not UTF-8 text"),
         (None, "none.yaml: no such study file"),
     ],
 )
@@ -134,7 +134,8 @@ def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeyp
     said = CliRunner().invoke(main, ["plan", str(path)])
     assert (
         said.exit_code == 1
-        and "other order of the factors: give one another name, or delete" in said.output
+        and "differs in order of the factors: rename one of the studies, or delete"
+        in said.output
     )
 
 

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import cv2
+import numpy as np
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
@@ -59,8 +60,8 @@ def crop_photograph(
     except (UnreadableImageError, NoFundusError, OSError) as error:
         if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
             raise DrError(
-                f"the photograph of row {row} cannot be read (any more): see to it that every"
-                " worker has the folder of the photographs under the same path, and start again"
+                f"the photograph of row {row} cannot be read: make sure that every worker has "
+                "the folder of the photographs under the same path, and start again"
             ) from error
         return b"", {"image_id": image_id, "reason": str(error)}
     encoded = encode_jpeg(crop.image)
@@ -81,7 +82,7 @@ def crop_photograph(
 
 @contextmanager
 def map_over(workers: int) -> Iterator[Map]:
-    """Give a `map` over worker processes, which works a bounded number of items ahead.
+    """Yield a `map` over worker processes that works a bounded number of items ahead.
 
     Args:
         workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
@@ -91,6 +92,7 @@ def map_over(workers: int) -> Iterator[Map]:
         DrError: a worker died.
     """
     if workers == 1:
+        _keep_freed_memory()
         yield map
         return
     with ExitStack() as ends:
@@ -114,7 +116,7 @@ def map_over(workers: int) -> Iterator[Map]:
 
 
 def _start_worker(ends: ExitStack) -> Connection:
-    """Start a process that works on what comes through a pipe, until this end of it is closed.
+    """Start a process that serves tasks from a pipe until this end of it is closed.
 
     Each worker has a pipe of its own, which breaks when it dies. Those of concurrent.futures and
     joblib share a queue: when one is killed while it hands over a result, the others wait forever.
@@ -133,6 +135,7 @@ def _work(tasks: Connection) -> None:
     # Ctrl-C is for the process that hands out the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)  # there is a process for each core already
+    _keep_freed_memory()
     with suppress(EOFError, OSError):
         while True:
             function, item = tasks.recv()
@@ -144,15 +147,25 @@ def _work(tasks: Connection) -> None:
             tasks.send(answer)
 
 
+def _keep_freed_memory() -> None:
+    """Let the C library keep up to 64 MB that were freed: fetching them again for every photograph
+    costs a tenth of its time.
+
+    glibc keeps twice what the largest block freed so far had, counting blocks of up to 32 MiB;
+    untouched, this one takes no memory.
+    """
+    np.empty(31 * 2**20, np.uint8)
+
+
 def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> Any:
-    """Give a task to an idle worker, and wait for its answer."""
+    """Send a task to an idle worker and wait for its answer."""
     worker = idle.get()
     try:
         worker.send(task)
         answer = worker.recv()
     except (EOFError, OSError) as error:
         raise DrError(
-            "a worker died, most likely for want of memory: take fewer (--workers 1)"
+            "a worker died, most likely out of memory: use fewer (--workers 1)"
         ) from error
     finally:
         idle.put(worker)

@@ -1,4 +1,4 @@
-"""Time runtimes in turns, and compare them with one of them round by round."""
+"""Time runtimes in turns, and compare them with a reference round by round."""
 
 import time
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dr_lib.serving.export.runtimes import Predict, open_runtime
 def compare_latency(
     paths: Mapping[str, Path], image: np.ndarray, *, num_rounds: int = 15, num_threads: int = 1
 ) -> pd.DataFrame:
-    """Time runtimes in turns, so that what disturbs the machine disturbs all of them.
+    """Time runtimes in turns, so that disturbances of the machine affect all of them.
 
     TensorFlow has to be unused in this process, or pinned to `num_threads` (`pin_tensorflow`).
 
