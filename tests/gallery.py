@@ -27,14 +27,14 @@ ROOT = Path(__file__).resolve().parents[1]
 PICTURES = ROOT / "docs" / "gallery"
 SAMPLE = ROOT / "papermill_runs" / "sample" / "records" / "labels.csv"
 LIMIT = 80_000  # bytes of a picture
-WIDTH = 1000  # of a picture [px]
+SIDE = 1100  # of a picture, the longer one at most [px]
 PROGRAM = ".venv/bin/python -m dr_lib"
 INTRODUCTION = """# Gallery
 
 What comes out, before you install anything. `make gallery` made this page and its pictures by the
-commands shown here, in a quarter of an hour on two cores. The photographs are **synthetic**, and so
-are the small images: times count here, scores say nothing about patients. A run is *disturbed* if
-other processes took more than 10 % of the CPU; its time is drawn hollow.
+commands shown here. All photographs and images are **synthetic**: times count here, scores say
+nothing about patients. A run is *disturbed* if other processes took more than 10 % of the CPU: its
+time is not that of a quiet machine. Figures that show each run draw it hollow.
 """
 
 
@@ -68,14 +68,15 @@ ENTRIES = (
         "Crops",
         "Photographs cropped to their field of view: of each grade, and of each status that a crop"
         " can have in the sample.",
-        (".venv/bin/papermill notebooks/01_prepare_fundus.ipynb out.ipynb",),
+        (".venv/bin/papermill notebooks/01_prepare_fundus.ipynb out.ipynb -p num_shown 16",),
         "",
         "out.ipynb",
         counted="photographs",
     ),
     Entry(
         "Training time",
-        "Figure 1 of every training study: your machines above the means of Araújo et al.",
+        "Figure 1 of a study of trainings: the machine at hand above the means that Araújo et al."
+        " printed.",
         ask("demo"),
         "demo",
         "papermill_runs/demo/figure_1.png",
@@ -113,11 +114,11 @@ ENTRIES = (
     ),
     Entry(
         "Serving cost",
-        "What 20,000 requests a day would cost, at the rate that each server held. The instance"
-        " names the price alone: the machine is the one below.",
+        "What a million predictions cost on a machine that is never idle. The instance names the"
+        " price alone: the machine is the one below.",
         SERVE,
         "serving_demo",
-        table="What these requests cost on each endpoint",
+        table="Costs from our times",
     ),
     Entry(
         "CUDA C and Keras",
@@ -139,8 +140,8 @@ ENTRIES = (
     ),
     Entry(
         "A report",
-        "The first page of `report.html`, one file with all figures, tables and verdicts."
-        " The commands write it; it is too large to keep here.",
+        "The first page of [a report](gallery/report.html), one file that holds its figures and"
+        " tables. To read all of it, download it and open it in a browser.",
         ask("demo"),
         "demo",
         "papermill_runs/demo/report.html",
@@ -182,17 +183,21 @@ def open_picture(path: Path) -> Image.Image:
             if not browser:
                 raise DrError("the picture of a report needs chromium or google-chrome")
             options = f"--headless --no-sandbox --disable-gpu --user-data-dir={folder}/browser"
-            options += f" --hide-scrollbars --window-size={WIDTH},1400 --screenshot={drawn}"
-            subprocess.run([browser, *options.split(), path.as_uri()], check=True, timeout=120)
+            options += f" --hide-scrollbars --window-size=1000,{SIDE} --screenshot={drawn}"
+            command = [browser, *options.split(), path.as_uri()]
+            subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
+            shutil.copy(path, PICTURES)
         return Image.open(drawn).copy()
 
 
 def shrink(picture: Image.Image, path: Path) -> None:
-    """Save a picture with a palette, below the limit, and as wide as that allows."""
-    for width in range(min(WIDTH, picture.width), 300, -50):
-        size = (width, round(width * picture.height / picture.width))
-        small = picture.convert("RGB").resize(size, Image.Resampling.LANCZOS)
-        small.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+    """Save a picture with a palette, below the limit, and as large as that allows."""
+    for side in range(SIDE, 300, -50):
+        small = picture.convert("RGB")
+        small.thumbnail((side, side), Image.Resampling.LANCZOS)
+        # the median cut, Pillow's own choice, makes rare colours grey
+        small = small.quantize(96, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        small.save(path, optimize=True)
         if path.stat().st_size < LIMIT:
             return
     raise DrError(f"{path.name} does not fit into {LIMIT} bytes")
