@@ -158,8 +158,8 @@ def make(command: str) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         coordinator = f"DR_LIB_COORDINATOR=127.0.0.1:{free.getsockname()[1]}"
-    printed = subprocess.check_output(command.split(), cwd=ROOT, text=True).splitlines()
-    for _, lines in groupby(printed, lambda line: line.split()[-1]):
+    printed = subprocess.check_output(command.split(), cwd=ROOT, text=True).split("\n")
+    for _, lines in groupby(filter(None, printed), lambda line: line.split()[-1]):
         shells = [["bash", "-c", f"{coordinator}; {line}"] for line in lines]
         machines = [subprocess.Popen(shell, cwd=ROOT) for shell in shells]
         if any([machine.wait() for machine in machines]):

@@ -314,14 +314,6 @@ def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
     )
 
 
-def test_the_documentation_names_every_data_set():
-    """Those that can be used, by the first word of their layouts."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    words = re.sub(r"\W", "", "".join(page.read_text() for page in pages)).casefold()
-    names = {part.layout.split("_")[0] for part in read_parts()}
-    assert [name for name in names - {"sample", "folder", "resized"} if name not in words] == []
-
-
 @pytest.mark.parametrize("layout", sorted({part.layout for part in read_parts()} - {"folder"}))
 def test_every_layout_is_documented_and_read_by_a_test(layout):
     """The page of photographs names it, and a test above reads a folder of it."""
