@@ -27,7 +27,7 @@ from tests.test_readme import ROOT, read_commands
 
 PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = PAGE.with_suffix("")
-MARK = re.compile(r"(?s)(<!-- (papermill_runs/\S+)(?: (.+?))? -->\n).*?(?=<!-- / -->)")
+MARK = re.compile(r"(?s)(<!-- (papermill_runs/\S+)(?: ([^>\n]+?))? -->\n).*?(?=<!-- / -->)")
 LIMIT = 80_000  # bytes of a picture
 SIDE = 1100  # of a picture, the longer one at most [px]
 
