@@ -78,8 +78,9 @@ def shrink(picture: Image.Image, path: Path) -> None:
     for side in range(SIDE, 300, -50):
         small = picture.convert("RGB")
         small.thumbnail((side, side), Image.Resampling.LANCZOS)
-        # the median cut, Pillow's own choice, makes rare colours grey
-        small = small.quantize(96, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+        # the median cut, Pillow's own choice, makes rare colours grey; kmeans spares crops bands
+        kind = Image.Quantize.MAXCOVERAGE
+        small = small.quantize(96, kind, kmeans=1, dither=Image.Dither.NONE)
         small.save(path, optimize=True)
         if path.stat().st_size < LIMIT:
             return
