@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 from datetime import date
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
@@ -105,18 +106,18 @@ def describe(source: str) -> str:
     return write_origin(rows[:1].drop(columns="disturbed"), f"{num_patients} patients")
 
 
-def fill(mark: re.Match) -> str:
+def fill(origins: dict[str, str], mark: re.Match) -> str:
     """What a mark names and, below it, where that comes from."""
     head, source, caption = mark.groups()
     if caption:
         report = (ROOT / source).read_text(encoding="utf-8")
         before = report[: report.index(caption)]
         table = before[before.rindex("<table") : before.rindex("</table>")]
-        return f"{head}{table}</table>\n\n{describe(source)}\n"
+        return f"{head}{table}</table>\n\n{origins[source]}\n"
     name = "-".join(Path(source).with_suffix(".png").parts[-2:])
     shrink(open_picture(ROOT / source), PICTURES / name)
     title = mark.string[: mark.start()].rpartition("\n## ")[2].partition("\n")[0]
-    return f"{head}![{title}](gallery/{name})\n\n{describe(source)}\n"
+    return f"{head}![{title}](gallery/{name})\n\n{origins[source]}\n"
 
 
 if __name__ == "__main__":
@@ -124,4 +125,6 @@ if __name__ == "__main__":
         make(command)
     PICTURES.mkdir(exist_ok=True)
     page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(MARK.sub(fill, page), encoding="utf-8")
+    # before a picture is written, which changes the commit
+    origins = {mark[2]: describe(mark[2]) for mark in MARK.finditer(page)}
+    PAGE.write_text(MARK.sub(partial(fill, origins), page), encoding="utf-8")
