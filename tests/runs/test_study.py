@@ -211,7 +211,9 @@ EFFECTS = {  # of each key of a study, the test that fails without it
 def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
     """Its line stands in the README of the studies, and a test that names it shows what it does."""
     readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$", readme, re.MULTILINE)
+    line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
+    assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
+    assert key in EFFECTS, f"{key}: name in EFFECTS the test that fails without it"
     module, name = EFFECTS[key].split(".")
     source = (ROOT / "tests" / "runs" / f"{module}.py").read_text(encoding="utf-8")
     tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
