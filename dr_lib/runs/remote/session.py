@@ -1,4 +1,4 @@
-"""One session on a cloud service: say what is uploaded, upload, run, fetch, and close.
+"""One session on a cloud service: announce the upload, upload, run, fetch and close.
 
 Its record is in the study's sessions.json before the service is asked, and says how far it is: what
 a client that was killed left is taken up, or closed, by the next call, and no session besides.
@@ -55,7 +55,7 @@ ERROR = re.compile(r"[\w.]*(Error|Exception|Exit)\b")
 
 
 class Plan(NamedTuple):
-    """What a session is for."""
+    """The plan of a session."""
 
     made: dict[str, Row]  # by run
     left: list[str]
@@ -75,7 +75,7 @@ def run_on_service(
     only: str = "",
     allow: Collection[str] = (),
 ) -> list[str]:
-    """Make the runs of a study that a device of a service has not completed, in one session.
+    """Execute, in one session, the runs of a study not yet completed on a service's device.
 
     Rows, executed notebooks, logs and what the runs leave go to the study's folder, where
     `run_study` would put them. A run that the session's end cuts off is made again in the next.
@@ -103,15 +103,13 @@ def run_on_service(
         if not plan.left:
             for session in kept:
                 session.close()
-            say(f"all {len(plan.made)} runs have been made on {on}")
+            say(f"all {len(plan.made)} runs are already completed on {on}")
             return []
 
         pack = pack_up(Path(path), study, root, Path(scratch))
         where = f"to {service.name}, for {len(plan.left)} runs on {service.asked}"
         becomes = service.describe(pack, quota, plan.hours)
-        confirm(
-            f"{pack.describe()}; of your prices none but this machine's\n{where}\n{becomes}"
-        )
+        confirm(f"{pack.describe()}; of your prices only this machine's\n{where}\n{becomes}")
         now = datetime.now(UTC)
         name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         record = Record(
@@ -146,10 +144,10 @@ def run_on_service(
 
 
 def find_service(on: str, say: Say) -> Service:
-    """The service of a name such as colab:T4; other names and old clients are refused."""
+    """Find the service by a name such as colab:T4; refuse other names and old clients."""
     known = [f"{name}:{device}" for name in SERVICES for device in SERVICES[name][1]]
     if on not in known:
-        raise DrError(f"there is no {on!r}: choose from {', '.join(known)}")
+        raise DrError(f"unknown device {on!r}: choose from {', '.join(known)}")
     name, _, device = on.partition(":")
     check_client(name)
     return SERVICES[name][0](device, say)
@@ -195,7 +193,7 @@ def _plan(
     hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
     shortest_s = min(backlog.predict_s([planned[run] for run in left]))
     if shortest_s > 3600 * hours:
-        fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
+        fault = f"a run takes {shortest_s / 60:.0f} min, judged by finished runs"
         where = f"{service.platform}:{service.asked}"
         raise DrError(f"{path}: {fault}, and a session on {where} has {60 * hours:.0f} min now")
     return Plan(made, left, on_cpu, hours)
@@ -220,7 +218,7 @@ def _take_up(folder: Path, say: Say) -> list["Session"]:
             continue
         if record.host != platform.node():
             where = f"was opened on {record.host} and not closed"
-            say(f"{record.session} {where}: the same command there does that")
+            say(f"{record.session} {where}: repeat the command there to close it")
             continue
         session = Session(find_service(record.on, say), folder, record, say)
         if record.state != "fetched" or not session.service.goes_on_alone:
@@ -275,7 +273,7 @@ class Session:
                     self._end_after(error)
                 raise
             if is_alone and len(record.made) < len(record.runs):
-                self._say(f"{record.session} keeps what was uploaded, for the next call")
+                self._say(f"{record.session} keeps the upload for the next call")
             else:
                 with undisturbed():
                     self.close()
@@ -290,7 +288,7 @@ class Session:
         try:
             if self.service.goes_on_alone and record.state == "running" and not is_interrupted:
                 where = f"stays open on {self.service.name}"
-                self._say(f"{record.session} {where}: the same command takes it up again")
+                self._say(f"{record.session} {where}: repeat the command to resume it")
             else:
                 self.close(patience_s=HURRY_S if is_interrupted else None)
         except RemoteError as unclosed:
@@ -308,7 +306,7 @@ class Session:
             said = insist(partial(self.service.close, record, keep), self._say, patience_s)
         except RemoteError as error:
             fault = f"{record.session} is not closed ({error})"
-            raise RemoteError(f"{fault}: the same command takes it up again") from error
+            raise RemoteError(f"{fault}: repeat the command to resume it") from error
         record.ended = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(RemoteError):
             said += self._record_cost()
@@ -381,7 +379,7 @@ class Session:
             elif now - due > SILENCE:
                 due = now
                 runs = f"{service.name} says that it runs"
-                self._say(f"{runs}; its last sign of life was at {heard:%H:%M}")
+                self._say(f"{runs}; its last output was at {heard:%H:%M}")
             if status != RUNNING or not service.goes_on_alone:
                 ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
                 if status == "complete" and not log:  # it could not be read
@@ -467,6 +465,6 @@ class Session:
         self._say(f"{run}: {', '.join(filter(None, [row['status'], row['error']]))}")
         if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
             device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
-            fault = f"{service.name} gave {device} where {service.asked} was asked for"
+            fault = f"{service.name} gave {device} instead of the requested {service.asked}"
             raise RemoteError(f"{fault}: {run} is kept", is_final=True)
         return f"{row['run_id']}: {row['error']}" if row["status"] == "failed" else ""

@@ -58,7 +58,9 @@ def test_a_session_loses_nothing_by_single_faults(cloud, service):
     assert row["status"] == "ok", result.output
     (data_set,) = service.uploaded
     assert data_set["isPrivate"] and data_set["slug"].endswith("-data")
-    assert "the far side is ready" in (study / "logs" / f"{row['session']}.log").read_text()
+    assert (
+        "the remote machine is ready" in (study / "logs" / f"{row['session']}.log").read_text()
+    )
     assert not any(service.faults.values())
     assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
 
@@ -69,7 +71,7 @@ def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, faul
     path = write_study(cloud.house, repetitions=1)
     service.faults["GetKernelSessionStatus"] = [fault] * 10_000
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
+    assert result.exit_code == 1 and "repeat the command to resume it\n" in result.output
     assert (
         len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
     )
