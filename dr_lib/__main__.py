@@ -157,8 +157,7 @@ def prepare(**options) -> None:
         click.echo(notice)
     _describe_split("split.csv", manifest["splits"]["split.csv"])
     click.echo(
-        f"{manifest['num_photographs']} photographs prepared, {manifest['num_rejected']} "
-        "rejected"
+        f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"
     )
     private = options["private"] or options["out"].with_name(options["out"].name + ".private")
     for reason, number in manifest["rejected"].items():

@@ -147,8 +147,9 @@ elif len(finished):
     times = [
         say("Training runs have finished, but no time counts: {}.").format("; ".join(reasons))
     ]
-if len(environments) > 1:
-    slowest = environments.iloc[0]
+has_time = environments.reindex(columns=["train_s"])["train_s"].notna()
+if has_time.sum() > 1:
+    slowest = environments[has_time].iloc[0]
     ratio = page.interval(slowest, "train_s_ratio")
     times.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
 

@@ -38,15 +38,15 @@ QUALITY_SHRUNK = 95
 FEW = 24
 # photographs prepared; the rate is that of those between, so that starting a process is left out
 MANY = 96
-ROUNDS = 3  # of preparing, in turn with one core and with several
-DECODE_MS = 47  # of the machine for which the rate of preparing is promised
-PREPARE = """import sys, time
+ROUNDS = 5  # of preparing, in turn with one core and with several
+PREPARE = """import os, sys, time
 from pathlib import Path
 from dr_lib.data.prepared.prepare import prepare
 images, labels, out, workers = sys.argv[1:]
 start = time.perf_counter()
+before = sum(os.times()[:4])
 prepare(Path(images), Path(labels), Path(out), shard_size=48, scheme="paper", workers=int(workers))
-print(time.perf_counter() - start)
+print(time.perf_counter() - start, sum(os.times()[:4]) - before)
 """
 
 
@@ -198,8 +198,8 @@ def measure_prepare(folder: Path) -> None:
     cores = sorted(os.sched_getaffinity(0))[:4]
     for count in (FEW, MANY):
         lay_out(folder, count)
-    seconds = {}
-    peaks = {}
+    # by workers and photographs: seconds, those of the CPU, MiB
+    runs: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     decode_ms = []
     for _ in range(ROUNDS):
         for workers in (1, len(cores)):
@@ -207,25 +207,28 @@ def measure_prepare(folder: Path) -> None:
                 _time_decode(path) for path in sorted((folder / str(FEW)).iterdir())[:8]
             ]
             for count in (FEW, MANY):
-                taken, peak = _prepare(folder, count, cores[:workers])
-                seconds.setdefault((workers, count), []).append(taken)
-                peaks.setdefault((workers, count), []).append(peak)
-    rates = {workers: _find_rates(seconds, workers) for workers in (1, len(cores))}
+                runs.setdefault((workers, count), []).append(
+                    _prepare(folder, count, cores[:workers])
+                )
     decode = np.median(decode_ms)
     print(
-        f"prepare, drawn {LARGEST[0]}x{LARGEST[1]} jpg, where a full decode takes {decode:.1f} ms:"
+        f"prepare, drawn {LARGEST[0]}x{LARGEST[1]} jpg, where a full decode takes {decode:.1f} ms,"
+        f" n = {ROUNDS}:"
     )
-    for workers, rate in rates.items():
-        speedup = np.median(rate / rates[1])
+    ones = np.subtract(runs[1, MANY], runs[1, FEW])
+    for workers in (1, len(cores)):
+        taken = np.subtract(runs[workers, MANY], runs[workers, FEW])
+        gains = _spread(workers * ones[:, 1] / taken[:, 1], 2)
         print(
-            f"  {workers} cores: {_spread(rate)} photographs/s, {speedup / workers:.2f} N times one"
-            f" core's; at {DECODE_MS} ms that were"
-            f" {np.median(rate) * decode / DECODE_MS / workers:.1f} a second and core"
+            f"  {workers} cores: {_spread((MANY - FEW) / taken[:, 0])} photographs/s,"
+            f" {_spread(ones[:, 0] / taken[:, 0], 2)} times one core's, by CPU time {gains};"
+            f" CPU {_spread(1000 * taken[:, 1] / (MANY - FEW))} ms a photograph"
         )
         memory = ", ".join(
-            f"{np.median(peaks[workers, n]):.0f} MiB for {n} photographs" for n in (FEW, MANY)
+            f"{np.median(runs[workers, n], axis=0)[2]:.0f} MiB for {n} photographs"
+            for n in (FEW, MANY)
         )
-        print(f"  {workers} cores: peak memory {memory}, all processes, n = {ROUNDS}")
+        print(f"  {workers} cores: peak memory {memory}, all processes")
 
 
 def lay_out(folder: Path, count: int) -> None:
@@ -250,9 +253,9 @@ def _time_decode(path: Path) -> float:
     return 1000 * (time.perf_counter() - start)
 
 
-def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
-    """Prepare in processes that may use those cores alone: seconds, and the peak of their
-    resident memory in MiB.
+def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float, float]:
+    """Prepare in processes that may use those cores alone: seconds, those of their CPU time, and
+    the peak of their resident memory in MiB.
     """
     with tempfile.TemporaryDirectory() as out:
         arguments = [
@@ -270,7 +273,8 @@ def _prepare(folder: Path, count: int, cores: list[int]) -> tuple[float, float]:
             while process.poll() is None:
                 peak = max(peak, _resident(process.pid))
                 time.sleep(0.05)
-            return float(process.stdout.read()), peak / 2**20
+            taken, cpu = map(float, process.stdout.read().split())
+            return taken, cpu, peak / 2**20
 
 
 def _resident(pid: int) -> int:
@@ -282,10 +286,6 @@ def _resident(pid: int) -> int:
     except psutil.NoSuchProcess:
         return total
     return total
-
-
-def _find_rates(seconds: dict[tuple[int, int], list[float]], workers: int) -> np.ndarray:
-    return (MANY - FEW) / np.subtract(seconds[workers, MANY], seconds[workers, FEW])
 
 
 def _spread(values: np.ndarray, digits: int = 1) -> str:

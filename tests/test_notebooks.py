@@ -18,6 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
@@ -456,6 +457,8 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
         [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
     )
     assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
+    with pytest.raises(DrError, match="a bill is for runs with a price"):
+        report(clone, "trial", bill_usd=1.0, instance="local")
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert (
         "s de custo adicional por execução" in text
@@ -702,17 +705,21 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     ],
 )
 def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
-    """Beside the time, which may not count."""
+    """Beside the time, which may not count; a machine without one is so many times as slow as
+    none.
+    """
     row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
     own = {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
     write_row(clone / "papermill_runs" / "mine", row | own)
+    elsewhere = {"run_id": "other", "platform": "colab", "resumed": 1}
+    write_row(clone / "papermill_runs" / "mine", row | own | elsewhere)
     choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
     text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
     auc = write_interval(*(row[f"metric_auc_test{end}"] for end in ("", "_low", "_high")), "pt")
     assert f"uma AUC de teste de {auc}." in text and "," in auc
     assert "Seus graus concordam com um kappa quadrático de 0." in text
     assert time in text
-    assert "Nenhum treinamento foi medido" not in text
+    assert "Nenhum treinamento foi medido" not in text and "Em colab, CPU leva" not in text
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):

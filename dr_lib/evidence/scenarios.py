@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.select import Selection
-from dr_lib.runs.prices import PriceError, price_seconds
+from dr_lib.runs.prices import PriceError, price_runs, price_seconds
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
@@ -48,7 +48,7 @@ def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
     """Add bills to the timed runs.
 
     Args:
-        selection: runs with their prices; a bill is for those that are not timed, too.
+        selection: runs; a bill is for those that are not timed, too.
         bills_usd: one for all runs, or several, each for as many of them: of studies that were
             repeated.
 
@@ -63,13 +63,13 @@ def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
         raise PriceError(
             "a bill needs finished runs of notebook 30: there are none below the folders"
         )
-    paid = selection.finished[selection.finished["usd_per_hour"] > 0]
+    paid = price_runs(selection.finished).query("usd_per_hour > 0")
     fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], sum(bills_usd))
     timed = selection.timed
     bill_usd = np.resize(bills_usd, len(timed))
     runs_of_a_bill = len(paid) / len(bills_usd)
     return timed.assign(
-        study_bill_usd=bill_usd * 5 * timed["scenario"].nunique() / runs_of_a_bill,
+        study_bill_usd=bill_usd * 5 * paid["scenario"].nunique() / runs_of_a_bill,
         formula_share_of_bill=paid["formula_usd"].mean() * runs_of_a_bill / bill_usd,
     )
 

@@ -49,8 +49,9 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
         [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
         deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows
         have with bounds: of the mean over the runs, or of a single run its own, over patients.
+        Empty where no run has finished.
     """
-    if "train_s" not in finished:
+    if finished.empty or "train_s" not in finished:
         return pd.DataFrame()
     groups = dict(list(finished.groupby("environment")))
     trained = {name: _read(rows[rows["timed"]], "train_s") for name, rows in groups.items()}

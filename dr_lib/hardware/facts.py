@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -91,6 +90,9 @@ def read_version(module: str) -> str:
     said = getattr(sys.modules.get(module), "__version__", "")
     if said:
         return str(said)
+    # a server that needs none of it has a MB less
+    from importlib.metadata import PackageNotFoundError, version
+
     for name in (module, f"{module}-cpu"):
         with suppress(PackageNotFoundError):
             return version(name)

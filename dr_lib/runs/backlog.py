@@ -9,6 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
-from dr_lib.runs.prices import find_price, price_seconds
+from dr_lib.runs.prices import PriceError, find_price, price_seconds
 from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
@@ -87,44 +88,51 @@ class Backlog:
         of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
         return [median(seconds.get(run.scenario, [of_all])) for run in runs]
 
-    def measure_paid_s(self) -> float:
-        """Sum the machine seconds that all runs of the study have taken so far, on any machine.
+    def measure_paid_usd(self) -> float:
+        """Sum what all runs of the study have cost so far, each at the price of its machine.
 
-        Tries that left no row count.
+        Tries that left no row count; they, and rows without a price, have the study's.
         """
         rows = read_left(self.folder)
         noted = {path.parent.name for path in self.folder.glob("runs/*/spent.json")}
         planned = {run.name: run for run in self.planned}
-        paid_s = 0.0
+        paid_usd = 0.0
         for run_id in rows.keys() | noted:
             row = rows.get(run_id, {})
             run = planned.get("-".join(run_id.split("-")[:2]))
             machines = count_paid(row) if row or not run else run.num_machines
-            paid_s += machines * read_seconds(self.folder, run_id, row).paid_s
-        return paid_s
+            paid_s = machines * read_seconds(self.folder, run_id, row).paid_s
+            paid_usd += price_seconds(self._find_rate(row), paid_s)
+        return paid_usd
 
-    def afford_s(self, paid_s: float) -> float:
-        """Compute the machine seconds that `max_usd` still buys after so many; infinite without
-        it.
-        """
+    def _find_rate(self, row: Row) -> float:
+        """Find the hourly price of a row's machine."""
+        if row.get("usd_per_hour") is not None:
+            return row["usd_per_hour"]
+        if row.get("priced_as"):  # it failed
+            with suppress(PriceError):
+                return find_price(row["priced_as"]).usd_per_hour
+        return self._usd_per_hour
+
+    def afford_s(self, paid_usd: float) -> float:
+        """Compute the machine seconds that the rest of `max_usd` buys; infinite without it."""
         if not self.study.max_usd or not self._usd_per_hour:
             return math.inf
-        return 3600 * self.study.max_usd / self._usd_per_hour - paid_s
+        return 3600 * (self.study.max_usd - paid_usd) / self._usd_per_hour
 
-    def refuse(self, paid_s: float, next_s: float, num_machines: int = 1) -> str:
+    def refuse(self, paid_usd: float, next_s: float, num_machines: int = 1) -> str:
         """Explain why no further run may begin; empty if one may.
 
         Args:
-            paid_s: machine seconds that are spent.
+            paid_usd: that are spent.
             next_s: that the next run takes; NaN, where nothing is known yet, holds nobody back.
             num_machines: that the next one is paid for.
         """
         next_s = 0.0 if math.isnan(next_s) else next_s
         if time.monotonic() + next_s > self.stop_at:
             return "max_hours leaves no time for another run"
-        if self.afford_s(paid_s) <= num_machines * next_s:
-            spent_usd = price_seconds(self._usd_per_hour, paid_s)
-            return f"max_usd: {spent_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
+        if self.afford_s(paid_usd) <= num_machines * next_s:
+            return f"max_usd: {paid_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
         return ""
 
     def find_next(self, under_way: Collection[PlannedRun] = ()) -> Offer | None:
@@ -140,15 +148,16 @@ class Backlog:
         left = of_session or waiting
         run = left[0]
         seconds = self.predict_s(left)
-        paid_s = 0.0
+        paid_usd = 0.0
         if self.study.max_usd:
-            paid_s = self.measure_paid_s() + sum(self.predict_s([*under_way]))
-        refusal = self.refuse(paid_s, seconds[0], run.num_machines)
+            under_way_s = sum(self.predict_s([*under_way]))
+            paid_usd = self.measure_paid_usd() + price_seconds(self._usd_per_hour, under_way_s)
+        refusal = self.refuse(paid_usd, seconds[0], run.num_machines)
         if not of_session:
             count = self.study.session_repetitions
             advice = "restart the machine for more"
             refusal = f"this session has completed its {count} repetitions: {advice}"
-        affordable_s = self.afford_s(paid_s) / run.num_machines
+        affordable_s = self.afford_s(paid_usd) / run.num_machines
         return Offer(
             run=run,
             seconds=seconds,

@@ -1,5 +1,6 @@
 """Calibration of probabilities: slope, intercept, curve, recalibration."""
 
+import gc
 import warnings
 from collections.abc import Callable
 
@@ -34,9 +35,9 @@ def fit_slope(
         return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
     found = []
     for column, with_slope in ((0, False), (1, True)):
-        fitted = _fit(positive, probability, with_slope, patient_id)
-        value = float(fitted.params[column])
-        half = float(Z * fitted.bse[column])
+        params, errors = _fit(positive, probability, with_slope, patient_id)
+        value = float(params[column])
+        half = float(Z * errors[column])
         found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
@@ -54,7 +55,7 @@ def fit_recalibration(
     """
     if not _is_estimable(positive, probability):
         return None
-    intercept, slope = _fit(positive, probability, True).params
+    (intercept, slope), _ = _fit(positive, probability, True)
     if not slope > 0:
         return None
     return lambda probability: expit(intercept + slope * to_logit(probability))
@@ -112,8 +113,9 @@ def _fit(
     probability: ArrayLike,
     with_slope: bool,
     patient_id: ArrayLike | None = None,
-):
-    """Fit a logistic regression in statsmodels, with errors clustered by patient if given.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a logistic regression in statsmodels: coefficients and their standard errors, clustered
+    by patient if given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,
     statsmodels diverges from its own start, as R's glm does.
@@ -140,4 +142,8 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
         model = GLM(positive, design, family=Binomial(), offset=offset)
-        return model.fit(start_params=start, **clusters)
+        fitted = model.fit(start_params=start, **clusters)
+        coefficients = fitted.params, fitted.bse
+    del model, fitted
+    gc.collect()  # they hold each other, and 400 bytes a photograph
+    return coefficients

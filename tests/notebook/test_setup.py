@@ -128,7 +128,7 @@ def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
     assert mounted == ["/content/drive"] and not capsys.readouterr().out
     setup.keep_results("")
     assert (
-        "give results a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
+        "set results to a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
     )
 
 

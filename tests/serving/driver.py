@@ -238,8 +238,10 @@ class Process(NamedTuple):
     log: Path
 
     def measure_resident_mb(self) -> float:
-        """Resident memory now [MB]."""
-        return psutil.Process(self.process.pid).memory_info().rss / 1e6
+        """Memory of all its processes now, shared pages by their share (PSS) [MB]."""
+        server = psutil.Process(self.process.pid)
+        processes = (server, *server.children(recursive=True))
+        return sum(process.memory_full_info().pss for process in processes) / 1e6
 
     def measure_peak_mb(self) -> float:
         """The most resident memory so far [MB]."""

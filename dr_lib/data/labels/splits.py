@@ -128,9 +128,13 @@ def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) 
 
 
 def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
-    if not 2 <= folds <= len(groups):
+    # of a rarer grade a fold may have none; scikit-learn asks for one grade that fills them all
+    commonest = used["grade"].value_counts().max()
+    most = min(len(groups), commonest)
+    if not 2 <= folds <= most:
         raise LabelTableError(
-            f"{len(groups)} groups are too few for {folds} folds: choose 2 to {len(groups)}"
+            f"{len(groups)} groups, with {commonest} photographs of the commonest grade, are too"
+            f" few for {folds} folds: choose 2 to {most}"
         )
     folding = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     # the names of groups are pseudonyms, which must not decide

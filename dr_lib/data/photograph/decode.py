@@ -258,7 +258,7 @@ def decode(picture: Picture, reduction: int) -> np.ndarray:
     """
     _check_size(picture, reduction)
     if picture.format == "jpeg":
-        flags = getattr(cv2, f"IMREAD_REDUCED_COLOR_{reduction}", cv2.IMREAD_COLOR)
+        flags = getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{reduction}", 0) | cv2.IMREAD_COLOR_RGB
         reduction = 1
     elif picture.has_alpha:
         flags = cv2.IMREAD_UNCHANGED
@@ -289,7 +289,7 @@ def decode(picture: Picture, reduction: int) -> np.ndarray:
     if image.dtype == np.uint16:
         depth = next(bits for bits in DEPTHS if largest < 1 << bits)
         image = (image >> (depth - 8)).astype(np.uint8)
-    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+    return image if picture.format == "jpeg" else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 def _check_size(picture: Picture, reduction: int) -> None:

@@ -7,7 +7,7 @@ in a face.
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.edge import Ellipse
+from dr_lib.data.photograph.edge import Ellipse, upper_median
 from dr_lib.data.photograph.errors import NoFundusError
 
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
@@ -59,7 +59,7 @@ def is_doubtful(
         raise NoFundusError("the region that stands out from the background is not round")
     if max(image.shape[:2]) < MIN_SIDE:
         return False
-    level = float(np.median(distance[_cut_square(distance.shape, ellipse)]))
+    level = float(upper_median(distance[_cut_square(distance.shape, ellipse)].ravel()))
     max_hole = MAX_HOLE_ELLIPSE if is_ellipse else MAX_HOLE
     if _has_hole(image, distance <= DARK * level, ellipse, max_hole):
         return True

@@ -5,6 +5,7 @@ import numpy as np
 
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.errors import DrError
 
 
 class Mirrored:
@@ -64,11 +65,12 @@ class Batches(keras.utils.PyDataset):
         self.shuffle_seed = shuffle_seed
         self.error = None
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
-        if batch_size < 1 or len(inputs) != len(targets) or not len(self):
-            counts = f"{len(inputs)} photographs and {len(targets)} targets"
-            raise ValueError(
-                f"{counts} do not make a batch of {batch_size}: give as many of each, or a "
-                "smaller batch_size"
+        if len(inputs) != len(targets):
+            raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
+        if batch_size < 1 or not len(self):
+            raise DrError(
+                f"{len(inputs)} photographs make no batch of {batch_size}: set batch_size to"
+                f" {max(1, len(inputs))} or less"
             )
         self.start_epoch(0)
 

@@ -18,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import cv2
+import numpy as np
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
@@ -91,6 +92,7 @@ def map_over(workers: int) -> Iterator[Map]:
         DrError: a worker died.
     """
     if workers == 1:
+        _keep_freed_memory()
         yield map
         return
     with ExitStack() as ends:
@@ -133,6 +135,7 @@ def _work(tasks: Connection) -> None:
     # Ctrl-C is for the process that hands out the work
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)  # there is a process for each core already
+    _keep_freed_memory()
     with suppress(EOFError, OSError):
         while True:
             function, item = tasks.recv()
@@ -142,6 +145,16 @@ def _work(tasks: Connection) -> None:
                 error.add_note(traceback.format_exc())
                 answer = error
             tasks.send(answer)
+
+
+def _keep_freed_memory() -> None:
+    """Let the C library keep up to 64 MB that were freed: fetching them again for every photograph
+    costs a tenth of its time.
+
+    glibc keeps twice what the largest block freed so far had, counting blocks of up to 32 MiB;
+    untouched, this one takes no memory.
+    """
+    np.empty(31 * 2**20, np.uint8)
 
 
 def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> Any:

@@ -186,11 +186,11 @@ def _plan(
         fault = f"{quota.left:.2f} {quota.unit} are left on {service.name} until {quota.until}"
         raise RemoteError(f"{fault}, too few for a session")
     backlog = Backlog(study, folder, list(planned.values()), every, rows)
-    paid_s = backlog.measure_paid_s()
-    if refusal := backlog.refuse(paid_s, math.nan):
+    paid_usd = backlog.measure_paid_usd()
+    if refusal := backlog.refuse(paid_usd, math.nan):
         raise DrError(f"{path}: {refusal}")
     wanted_hours = max_hours or study.max_hours or math.inf
-    hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
+    hours = min(wanted_hours, backlog.afford_s(paid_usd) / 3600, quota.session_hours)
     shortest_s = min(backlog.predict_s([planned[run] for run in left]))
     if shortest_s > 3600 * hours:
         fault = f"a run takes {shortest_s / 60:.0f} min, judged by finished runs"

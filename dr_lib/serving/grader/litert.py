@@ -11,13 +11,13 @@ from dr_lib.serving.grader.folder import ModelFolderError
 class LiteRT:
     """A model and its buffers; only one thread at a time may use it."""
 
-    def __init__(self, path: Path, *, num_threads: int = 1):
+    def __init__(self, path: Path, *, num_threads: int = 1, content: bytes | None = None):
         """Load a .tflite file; raise ModelFolderError if it cannot be loaded or has other inputs or
-        outputs.
+        outputs. Interpreters of one file share its `content`, if it is given.
         """
         try:
             # a file would stay mapped, and what is written into it be read
-            content = path.read_bytes()
+            content = content or path.read_bytes()
             self._interpreter = Interpreter(model_content=content, num_threads=num_threads)
             self._interpreter.allocate_tensors()
         except (OSError, ValueError, RuntimeError) as error:

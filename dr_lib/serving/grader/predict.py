@@ -77,7 +77,7 @@ class Predictor:
         self.facts = folder.facts
         self.version = folder.version
         is_litert = folder.facts["format"] != "savedmodel"
-        runtime = "ai-edge-litert" if is_litert else "tensorflow"
+        runtime = "ai_edge_litert" if is_litert else "tensorflow"
         self.machine = {
             "instance_type": find_instance_type(),
             "cpu": find_cpu_model(),
@@ -86,7 +86,7 @@ class Predictor:
             # by it a client that asks in several runs sees that they are of one deployment
             "deployment": uuid.uuid4().hex[:12],
             "python": platform.python_version(),
-            runtime.replace("-", "_"): read_version(runtime),
+            runtime: read_version(runtime),
         }
         self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
         for model in _open(folder, num_threads):
@@ -205,7 +205,11 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
             f"{folder.path}: {kind} cannot be served; export the trained model first: {command}"
         )
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
-    return [LiteRT(folder.artifact, num_threads=num_threads // count) for _ in range(count)]
+    content = folder.artifact.read_bytes()
+    return [
+        LiteRT(folder.artifact, num_threads=num_threads // count, content=content)
+        for _ in range(count)
+    ]
 
 
 def _read_json(body: bytes) -> bytes:

@@ -560,7 +560,7 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     assert (
         result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
     )
-    assert "40 photographs prepared, 0 rejected" in result.stdout
+    assert "40 photographs in, 0 rejected" in result.stdout
     # what is started in the background ignores it
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     stopped = [*command, str(tmp_path / "p")]

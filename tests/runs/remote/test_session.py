@@ -121,7 +121,7 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     path = write_study(cloud.house)
     asked = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:t4x2"])
     assert asked.exit_code == 1 and asked.output.endswith(
-        "Error: nobody can be asked here: --yes uploads\n"
+        "Error: no terminal to ask for confirmation: add --yes to upload\n"
     )
     assert " MiB in 1 file: the code of commit " in asked.output
     assert "to Kaggle, for 2 runs on t4x2" in asked.output
@@ -138,7 +138,9 @@ def test_runs_of_labels_that_are_gone_are_refused(cloud, small_sample):
         "data_dir": "prepared",
     }
     complete(cloud.house, path, {"C1": 1.0}, **about, **Prepared(data_dir).describe())
-    assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    assert (
+        "all 1 runs are already completed on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    )
     split(data_dir, seed=3)
     said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])
     assert "data/prepared has another split since C1-r00 was made" in said.output
@@ -206,7 +208,7 @@ def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
     result = cloud.run(path, "kaggle:cpu")
     assert (
         "C1-r00: ok" in result.output
-        and "all 1 runs have been made on kaggle:cpu" in result.output
+        and "all 1 runs are already completed on kaggle:cpu" in result.output
     )
     assert result.exit_code == 0 and not cloud.list_left() and len(cloud.sessions) == 1
 
@@ -621,7 +623,9 @@ def test_a_run_that_the_device_cannot_make_is_made(cloud):
     """Its row says skipped: no further machine is allocated for it."""
     path = write_study(cloud.house, repetitions=1, parameters={"trouble": "unavailable"})
     assert "C1-r00: skipped" in cloud.run(path, "colab:cpu").output
-    assert "all 1 runs have been made on colab:cpu" in cloud.run(path, "colab:cpu").output
+    assert (
+        "all 1 runs are already completed on colab:cpu" in cloud.run(path, "colab:cpu").output
+    )
     assert len(cloud.sessions) == 1
 
 
@@ -697,7 +701,9 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
         row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])
     ]
     assert sessions == [cloud.sessions[0]["session"], cloud.sessions[1]["session"]]
-    assert "all 2 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    assert (
+        "all 2 runs are already completed on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    )
     (created,) = {tuple(call[2:5]) for call in cloud.calls if "create" in call}
     assert created == ("datasets", "create", "-p") and not any(
         {"-u", "--public"} & set(call) for call in cloud.calls
