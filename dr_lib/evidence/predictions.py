@@ -266,13 +266,13 @@ def _read_one(path: Path) -> Predictions:
         numbers = pd.to_numeric(cells, errors="coerce")
         is_bad = (cells != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
-        _refuse(name, is_bad, f"{column} has to be {words}")
+        _refuse(name, is_bad, f"{column} must be {words}")
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
-            _refuse(name, is_bad, f"{column} has to be {words}")
+            _refuse(name, is_bad, f"{column} must be {words}")
     _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)

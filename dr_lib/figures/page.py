@@ -76,7 +76,7 @@ class Page:
         if studies := _list_values(rows, "study"):
             facts.append(say("Study {}").format(", ".join(studies)))
         if paper:
-            facts.append(say("beside {}").format(say(PAPERS[paper].authors)))
+            facts.append(say("compared with {}").format(say(PAPERS[paper].authors)))
         if environments := _list_values(rows, "environment"):
             processors = ", ".join(_list_values(rows, "cpu"))
             places = "; ".join(environments) + (f" ({processors})" if processors else "")
@@ -158,7 +158,7 @@ class Page:
     def table(
         self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
     ) -> None:
-        """Show a table with its number and caption, bounds beside their values.
+        """Show a table with its number and caption, with bounds next to their values.
 
         Args:
             table: values under the names of their columns; `x_low` and `x_high` are the bounds of

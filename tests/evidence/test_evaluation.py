@@ -116,7 +116,7 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     for wrong in ([0.2], [0.6, 0.2]):
         with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
-    with pytest.raises(DrError, match="sensitivity has to lie between 0 and 1: 90 does not"):
+    with pytest.raises(DrError, match="sensitivity must be between 0 and 1, not 90"):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)
     with pytest.raises(DrError, match="prevalence has to lie"):
         evaluation.move_prevalence(nothing, [0.1, 1])

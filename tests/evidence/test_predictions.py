@@ -105,7 +105,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", "inf"),
-            f"row {TEST[3]}: probability_0 has to be a finite number",
+            f"row {TEST[3]}: probability_0 must be a finite number",
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", ""),
@@ -113,7 +113,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", 7),
-            f"row {TEST[3]}: grade has to be 0, 1, 2, 3 or 4",
+            f"row {TEST[3]}: grade must be 0, 1, 2, 3 or 4",
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", ""),
@@ -125,7 +125,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [9], "split", "held-out"),
-            "row 9: split has to be one of train, validation, test",
+            "row 9: split must be one of train, validation, test",
         ),
         (
             lambda t: t.assign(grade=t["grade"] % 2),
@@ -485,7 +485,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "words.csv",
             TABLE.assign(grade="R2").to_csv().encode(),
-            "rows 2, 3, .* more: grade has to be 0, 1, 2, 3 or 4$",
+            "rows 2, 3, .* more: grade must be 0, 1, 2, 3 or 4$",
         ),
     ],
 )

@@ -190,7 +190,9 @@ def test_the_title_says_what_was_measured_where(shown):
     page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
     assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
     places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
-    assert f"Study mine; beside Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
+    assert (
+        f"Study mine; compared with Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
+    )
 
 
 def test_each_figure_says_that_its_data_is_synthetic(shown):

@@ -147,9 +147,7 @@ class Colab:
             yield path
 
     def close(self, record: Record, keep: str) -> str:
-        """Give the machine back; one that is gone is no error, one that nobody knows and is none
-        of the others is.
-        """
+        """Release the machine; a machine that is gone is no error, but an unknown machine is."""
         try:
             told = self._call(record, "stop")
         except RemoteError as error:  # of one that is gone too
@@ -167,7 +165,7 @@ class Colab:
         return self._execute(record, DO.format(UPLOADS, what))
 
     def _execute(self, record: Record, code: str) -> str:
-        """Run code on the machine and return what it prints; its errors are no error here."""
+        """Run code on the machine and return its output, errors included."""
         cell = find_notes(record).with_name("cell.py")
         cell.write_text(code, encoding="utf-8")
         words = ("-f", str(cell), "--timeout", f"{WATCHED_S + 60:.0f}")

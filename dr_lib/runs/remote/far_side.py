@@ -51,8 +51,8 @@ def look(folder: str, shown: int, wait_s: float) -> None:
 
 
 def set_up(home: str, uploads: str, name: str) -> None:
-    """Put the parts of that name, wherever below `uploads` they lie, together; add what the
-    runner needs.
+    """Join the parts of an archive, found anywhere below `uploads`, and install what the runner
+    needs.
     """
     Path(home).mkdir(parents=True, exist_ok=True)
     unpack = f"find -L '{uploads}' -name '{name}*' | sort | xargs cat | tar xz -C '{home}'"

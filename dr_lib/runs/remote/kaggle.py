@@ -76,7 +76,7 @@ class Kaggle:
 
     @cached_property
     def _owner(self) -> str:
-        """The account's name."""
+        """Read the account's name."""
         told = call("kaggle", "config", "view")
         named = re.search(r"^- username: (.+)$", told, re.MULTILINE)
         if not named or named[1] == "None":
@@ -85,8 +85,8 @@ class Kaggle:
         return named[1].strip()
 
     def read_quota(self) -> Quota:
-        """The week's hours of this kind of device; the first call, so it is here that missing
-        credentials are found.
+        """Read the week's hours for this kind of device; the first call, which finds missing
+        credentials.
         """
         kind = "TPU" if self._accelerator.startswith("Tpu") else "GPU"
         for line in csv.DictReader(call("kaggle", "quota", "--csv").splitlines()):
@@ -174,7 +174,7 @@ class Kaggle:
         return Look(status, log.splitlines()[shown:], why)
 
     def is_gone(self, record: Record, error: RemoteError) -> bool:
-        """Whether there is no such script, nor one in the list of the account's own."""
+        """Whether the script exists neither by name nor in the list of the account's own."""
         return error.is_missing() and not is_listed("kernels", record.session)
 
     def _read_status(self, record: Record) -> tuple[str, str]:
@@ -216,7 +216,9 @@ class Kaggle:
         return f"is deleted{runs_on}"
 
     def _check_rows(self, record: Record) -> str:
-        """See that a session whose rows did not come has none, and say how long it runs on."""
+        """Check that a session without downloaded rows has none, and report how long it still
+        runs.
+        """
         try:
             status, _ = self._read_status(record)
         except RemoteError as error:
@@ -231,14 +233,14 @@ class Kaggle:
         return f"{self._owner}/{record.session}"
 
     def _name_data(self, sha256: str) -> str:
-        """Name a data set by what is in it, and otherwise than scripts: Kaggle may refuse a name
-        that is taken.
+        """Name a data set by its content, unlike any script: Kaggle may refuse a name that is
+        taken.
         """
         return f"{self._owner}/dr-{sha256[:24]}-data"
 
 
 def delete(kind: str, name: str) -> None:
-    """Delete a script or a data set, and see that it is gone: no answer to a deletion says so.
+    """Delete a script or a data set and check that it is gone, because no answer confirms it.
 
     What has no status, as that may be denied for other reasons, is gone if it is not in the list of
     the account's own either.
@@ -259,12 +261,12 @@ def delete(kind: str, name: str) -> None:
 
 
 def is_listed(kind: str, slug: str) -> bool:
-    """Whether a script or a data set is in the list of the account's own."""
+    """Whether the account's own list has the script or data set."""
     return slug in call("kaggle", kind, "list", "--mine", "--csv", "--search", slug)
 
 
 def describe_script(name: str, data: str, accelerator: str) -> dict[str, object]:
-    """The kernel-metadata.json of a script.
+    """Write the kernel-metadata.json of a script.
 
     An image is never pinned: a session on a TPU would get a CPU.
     """

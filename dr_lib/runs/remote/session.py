@@ -162,7 +162,7 @@ def _plan(
     quota: Quota,
     max_hours: float | None,
 ) -> Plan:
-    """Find the runs that are left to this device, and the hours that a session may have.
+    """Find the runs left for this device, and the hours that a session may have.
 
     Raises:
         DrError: quota, max_hours or max_usd hold no run.
@@ -200,14 +200,15 @@ def _plan(
 
 
 def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
-    """Whether a run is to use the processor alone, as Keras does beside CUDA C."""
+    """Whether a run is meant to use only the processor, as Keras does in the CUDA C study."""
     is_keras = str(parameters.get("implementation")).startswith("keras_")
     return is_keras or "cpu" in parameters.values()
 
 
 def _take_up(folder: Path, say: Say) -> list["Session"]:
-    """Go on with the sessions that were begun here and are not closed; return those of which
-    nothing but the upload is left.
+    """Resume sessions that were started here and are not closed; return those of which only the
+    upload
+    is left.
 
     Raises:
         RemoteError: one cannot be closed, so that no other is to be begun.
@@ -234,19 +235,19 @@ class Session:
     """A session of a study on a service, with its record."""
 
     def __init__(self, service: Service, folder: Path, record: Record, say: Say):
-        """Take a record of the study's folder, and a way to say what goes on."""
+        """Take a record of the study's folder, and a function that prints progress."""
         self.service = service
         self.folder = folder
         self.record = record
         self._say = say
 
     def reach(self, state: str) -> None:
-        """Note how far the session is."""
+        """Record the state of the session."""
         self.record.state = state
         self.record.save(self.folder)
 
     def make(self, pack: Pack | None = None) -> list[str]:
-        """Go on from where the record is until the session is closed, or has to be left open.
+        """Resume at the record's state until the session is closed or must stay open.
 
         Args:
             pack: what a new session uploads.
@@ -280,7 +281,9 @@ class Session:
         return failures
 
     def _end_after(self, error: BaseException) -> None:
-        """Close the session, unless it goes on alone and its rows may come; say what stays."""
+        """Close the session, unless it continues alone and may still deliver rows; report what
+        stays.
+        """
         record = self.record
         is_interrupted = isinstance(error, KeyboardInterrupt)
         if getattr(error, "is_final", False):
@@ -295,7 +298,7 @@ class Session:
             self._say(str(unclosed))
 
     def close(self, keep: str = "", patience_s: float | None = None) -> None:
-        """Close the session at the service, and write what it took; where that fails it stays open.
+        """Close the session at the service and record its cost; if that fails it stays open.
 
         Args:
             keep: hash of the upload that the next session needs.
@@ -314,7 +317,7 @@ class Session:
         self.reach("closed")
 
     def _record_cost(self) -> str:
-        """Read what the session took from the account, and say it; empty if nothing is counted."""
+        """Read and describe what the session cost the account; empty if nothing is counted."""
         record = self.record
         after = self.service.read_quota()
         if not (record.unit and after.unit):
@@ -329,8 +332,9 @@ class Session:
         return f"; {spent:.2f} {record.unit} spent{cost}, {after.left:.2f} left"
 
     def _write_script(self, folder: Path) -> Path:
-        """Write the far side's own source, with what it has to do and the price of its rows: that
-        of the study's machine, or of the units that this one takes an hour.
+        """Write the remote script with its job and the price of its rows, from the study's
+        machine or from
+        the units per hour.
         """
         service = self.service
         record = self.record
@@ -356,7 +360,7 @@ class Session:
         return script
 
     def _watch(self) -> list[str]:
-        """Say what the far side prints, and take in what its runs leave, until it has ended.
+        """Print the remote output and take in the results of its runs until it has ended.
 
         Returns:
             A sentence for each run that failed.
@@ -394,11 +398,11 @@ class Session:
                 raise RemoteError(f"{fault} and left no row: {why[:300]}", is_final=True)
             self._say(f"{fault}: {why[:300]}")
         if len(record.made) < len(record.runs):
-            self._say("the session is over; start again to go on")
+            self._say("the session is over; start again to resume")
         return failures
 
     def _look(self, shown: int) -> Look:
-        """How the far side is, and what it printed since so many lines.
+        """Return the remote state and the lines printed since the last look.
 
         Raises:
             RemoteError: no answer for long, or no such session and none in the account's list.
@@ -412,7 +416,7 @@ class Session:
             raise RemoteError(f"{fault}; what came is here", is_final=True) from error
 
     def _fetch(self, ended: list[str], status: str, failures: list[str]) -> None:
-        """Take in what the runs that have ended left.
+        """Take in the results of ended runs.
 
         Raises:
             RemoteError: a row is of another device than the one that was asked for.
@@ -427,7 +431,7 @@ class Session:
             raise RemoteError(f"{self.service.name} gave nothing of {', '.join(missing)}")
 
     def take_in(self, results: Path) -> str:
-        """Put what a run left into the study's folder; return a sentence if the run failed.
+        """Move a run's files to the study's folder; return a sentence if the run failed.
 
         A row of another run or study is none; one that failed never takes the place of a
         completed one.
