@@ -120,7 +120,7 @@ def num_pictures(notebook: nbformat.NotebookNode) -> int:
         ("10_train", {"repetiton": 3}, "repetiton: not a parameter of this"),
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
         ("10_train", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
-        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: no parameter of .* it has runs, "),
+        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
         ("30_train_scenario", {"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ],
 )
@@ -774,4 +774,4 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
         with pytest.raises(papermill.PapermillExecutionError, match=message):
             execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)
     (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
-    assert "keras is not served, export the trained model first: " in log.read_text()
+    assert "keras cannot be served; export the trained model first: " in log.read_text()

@@ -145,9 +145,7 @@ def test_the_command_line(folder, tmp_path):
         in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
     )
     failed = run("--scheme", "folds", "--folds", 99)
-    assert failed.exit_code == 1 and failed.output.startswith(
-        "Error: 16 groups, with 19 "
-    )
+    assert failed.exit_code == 1 and failed.output.startswith("Error: 16 groups, with 19 ")
     assert "--folds needs --scheme folds" in run("--folds", 3).output
     refused = run("--seed", "7", "--records", tmp_path / "others")
     assert (

@@ -96,7 +96,7 @@ def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, service,
     (script,) = service.scripts
     (data_set,) = service.data_sets
     for name in (f"kernels delete somebody/{script}", f"datasets delete somebody/{data_set}"):
-        assert f"what stays on Kaggle is deleted by kaggle {name}" in result.output
+        assert f"to delete what is left on Kaggle: kaggle {name}" in result.output
     assert "is deleted\n" not in result.output and not cloud.sessions[0]["ended"]
     service.faults.clear()
     assert "is deleted\n" in cloud.run(path, "kaggle:cpu").output

@@ -390,7 +390,7 @@ def test_no_photographs_stay_at_kaggle_untold(tmp_path, monkeypatch, refusal, st
     ) as raised:
         left.close()
     for kind, name in names.items():
-        assert f"what stays on Kaggle is deleted by kaggle {kind} delete {name}" in str(
+        assert f"to delete what is left on Kaggle: kaggle {kind} delete {name}" in str(
             raised.value
         )
     assert left.record.state == "fetched" and not client.deleted
