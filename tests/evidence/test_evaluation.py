@@ -118,7 +118,7 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
     with pytest.raises(DrError, match="sensitivity must be between 0 and 1, not 90"):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)
-    with pytest.raises(DrError, match="prevalence has to lie"):
+    with pytest.raises(DrError, match="prevalence must be between"):
         evaluation.move_prevalence(nothing, [0.1, 1])
 
 
