@@ -183,10 +183,8 @@ def prepare(**options) -> None:
 @click.option(
     "--records",
     type=PATH,
-    help=(
-        "write an existing split as labelled TFRecords to this folder; no split table is "
-        "written"
-    ),
+    help="write an existing split as labelled TFRecords to this folder; no split table is "
+    "written",
 )
 def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **options) -> None:
     """Split a prepared folder again, with another seed or into folds. No photograph is cropped
@@ -288,10 +286,8 @@ def kernels(names: tuple[str, ...]) -> None:
 @click.option(
     "--on",
     default="",
-    help=(
-        "run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
-        "Dask cluster (dask:ADDRESS)"
-    ),
+    help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
+    "Dask cluster (dask:ADDRESS)",
 )
 @click.option("--yes", is_flag=True, help="with --on, upload without asking")
 def run(study: Path, on: str, yes: bool, **options) -> None:
@@ -437,7 +433,7 @@ def report(
         return click.echo(f"wrote {readme} and the files it lists")
     page = write_report(folders, out or folders[0], ROOT, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv next to it"
     )
 
 
@@ -474,8 +470,8 @@ def evaluate(
     }
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
-        " MODEL_CARD.md beside it"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and "
+        "MODEL_CARD.md next to it"
     )
 
 
@@ -689,10 +685,8 @@ def export(
 @click.option(
     "--by-patient",
     is_flag=True,
-    help=(
-        "also write one answer per patient (files PATIENT_left.jpg, PATIENT_right.jpg) next "
-        "to the CSV"
-    ),
+    help="also write one answer per patient (files PATIENT_left.jpg, PATIENT_right.jpg) next "
+    "to the CSV",
 )
 @click.option(
     "--sep",

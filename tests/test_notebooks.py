@@ -117,10 +117,10 @@ def num_pictures(notebook: nbformat.NotebookNode) -> int:
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("10_train", {"repetiton": 3}, "repetiton: no parameter of this"),
+        ("10_train", {"repetiton": 3}, "repetiton: not a parameter of this"),
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
         ("10_train", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
-        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: no parameter of .* it has runs, "),
+        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
         ("30_train_scenario", {"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ],
 )
@@ -322,7 +322,7 @@ def test_11_without_rows_shows_the_paper_alone(clone, kernel):
     ("parameters", "message"),
     [
         ({"data_dir": "nowhere"}, "nowhere has no manifest.json"),
-        ({"accelerator": "gpu"}, "no GPU is here"),
+        ({"accelerator": "gpu"}, "this machine has no GPU"),
         ({"model": "resnet"}, "choose from"),
     ],
 )
@@ -479,7 +479,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     planned = subprocess.run(
         [*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True
     ).stdout
-    assert "4 completed, 0 to do" in planned and "4 that this machine cannot make" in planned
+    assert "4 completed, 0 to do" in planned and "4 not possible on this machine" in planned
 
 
 def test_20_leaves_a_model_folder(clone, kernel, small_sample):
@@ -689,10 +689,10 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     assert "SYNTHETIC SAMPLE" not in text  # that is no name of images for timing
     if name == "23_serving_cost":
         assert (
-            "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict"
+            "takes 20.8 ms per photograph including decoding, of which prediction takes 7.29 ms"
             in text
         )
-        assert "a million cost 1.33 USD at the price of ml.m5.xlarge" in text
+        assert "a million predictions cost 1.33 USD at the price of ml.m5.xlarge" in text
         assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
         assert "max_rate_per_s" not in text
 
@@ -769,9 +769,9 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
     for asked, message in (
         ({"served_dir": "nowhere"}, "holds no model"),
         ({"url": "http://127.0.0.1:9"}, "give the folder that the endpoint serves"),
-        ({"served_dir": str(refused)}, "ping does not say 200; see"),
+        ({"served_dir": str(refused)}, "ping does not return 200; see"),
     ):
         with pytest.raises(papermill.PapermillExecutionError, match=message):
             execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)
     (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
-    assert "keras is not served, export the trained model first: " in log.read_text()
+    assert "keras cannot be served; export the trained model first: " in log.read_text()

@@ -93,14 +93,14 @@ def build(device: str = "auto") -> Library:
             )
         if device == "gpu":
             raise HardwareError(
-                "there is no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
+                "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
                 "build('cpu')"
             )
     compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
     compiler = next(filter(None, map(shutil.which, compilers)), None)
     if compiler is None:
         raise HardwareError(
-            "there is no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
+            "this machine has no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
         )
     return Library(_compile([compiler, *CPU_FLAGS], CPU_EXTRAS), "cpu")
 

@@ -1,4 +1,4 @@
-"""Whether probabilities are what they say: slope, intercept, curve, recalibration."""
+"""Calibration of probabilities: slope, intercept, curve, recalibration."""
 
 import gc
 import warnings
@@ -45,8 +45,9 @@ def fit_slope(
 def fit_recalibration(
     positive: ArrayLike, probability: ArrayLike
 ) -> Callable[[ArrayLike], np.ndarray] | None:
-    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958,
-    Platt 1999).
+    """Fit a recalibration on the validation split: intercept and slope on the logit (Cox 1958,
+    Platt
+    1999).
 
     Returns:
         A function from probabilities to recalibrated ones; None where no slope is finite (see
@@ -63,7 +64,7 @@ def fit_recalibration(
 def smooth_calibration(
     positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, grid: ArrayLike
 ) -> Interval:
-    """The smoothed share of positives at each probability of a grid, (k,) and bounds.
+    """Smooth the share of positives at each probability of a grid, (k,), with bounds.
 
     Straight lines fitted by tricube weights to the nearest three quarters of the photographs
     (Cleveland 1979, as Austin and Steyerberg 2014 do), with the bounds of the bootstrap over
@@ -103,7 +104,7 @@ def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
 
 
 def to_logit(probability: ArrayLike) -> np.ndarray:
-    """The logarithm of the odds of a probability, finite for 0 and 1 too."""
+    """Compute the log odds of a probability, finite even for 0 and 1."""
     return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
 
 
@@ -113,8 +114,8 @@ def _fit(
     with_slope: bool,
     patient_id: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coefficients of a logistic regression of statsmodels, and their standard errors, which are
-    between patients, if these are given.
+    """Fit a logistic regression in statsmodels: coefficients and their standard errors, clustered
+    by patient if given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,
     statsmodels diverges from its own start, as R's glm does.

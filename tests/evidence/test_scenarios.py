@@ -40,8 +40,8 @@ def test_a_bill_that_the_formula_meets_asks_for_nothing():
     ("run_s", "usd_per_hour", "bill_usd", "message"),
     [
         ([3600], [2.0], 1.0, "less than the 2.00 USD"),
-        ([], [], 5.0, "one price above zero"),
-        ([3600], [0.0], 5.0, "one price above zero"),
+        ([], [], 5.0, "with one price above zero"),
+        ([3600], [0.0], 5.0, "with one price above zero"),
         ([-1], [2.0], 5.0, "finite and not negative"),
         ([math.nan], [2.0], 5.0, "finite and not negative"),
         ([3600], [2.0], math.inf, "finite and not negative"),

@@ -113,7 +113,7 @@ def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _outline(mask: np.ndarray) -> np.ndarray:
-    """Find the largest shape's contour, without what lies on the frame: (n, 2) px."""
+    """Find the largest shape's contour, without its part on the frame: (n, 2) px."""
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not contours:
         return np.empty((0, 2))
