@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench gpu runtimes container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -92,6 +92,9 @@ bench: .venv/more ## measured comparisons
 	$(BIN)/python tests/bench_verdicts.py 2>/dev/null
 	$(BIN)/python tests/bench_intervals.py 2>/dev/null
 	$(BIN)/python tests/bench_remote.py 2>/dev/null
+
+gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
+	$(BIN)/python -m tests.gallery
 
 gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where it stopped
 	$(BIN)/python tests/bench_gpu.py

@@ -649,7 +649,10 @@ def export(
         outcome = f"refused: {row.reason}"
         if row.folder:
             outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
-        change = f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}"
+        change = (
+            f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}  sensitivity"
+            f" {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}"
+        )
         click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")

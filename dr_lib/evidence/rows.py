@@ -8,6 +8,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.predictions import split_paths
 from dr_lib.evidence.select import Selection, list_columns, select_runs
 from dr_lib.evidence.serving.request_log import select_requests
 from dr_lib.runs.row import read_rows, read_runs
@@ -37,13 +38,13 @@ def open_rows(
 
     Args:
         paper: a key of PAPERS.
-        runs: folders with rows, separated by commas.
+        runs: folders with rows, as `join_paths` writes them.
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
         allow: columns in which rows may differ beside the paper's factors, separated by commas.
         exclude: marks of runs whose times do not count, separated by commas.
     """
-    folders = [root / name.strip() for name in runs.split(",")]
+    folders = [root / name for name in split_paths(runs)]
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent and runs != default:
         raise DrError(f"{', '.join(absent)}: no such folder; runs must name folders with rows")

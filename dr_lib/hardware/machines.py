@@ -19,6 +19,7 @@ from dr_lib.hardware.facts import HardwareError
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
 RANK = "DR_LIB_MACHINE"
+LOOPBACK = ("127.", "localhost:", "[::1]:")  # addresses of this machine for itself
 # by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 TPU_HOSTS = (
@@ -47,7 +48,7 @@ class Place(NamedTuple):
     @property
     def is_rehearsed(self) -> bool:
         """Whether the machines are processes on a single machine."""
-        return self.coordinator.startswith("127.0.0.1:")
+        return self.coordinator.startswith(LOOPBACK)
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:

@@ -12,6 +12,7 @@ import yaml
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
+from dr_lib.evidence.predictions import join_paths
 from dr_lib.files import write_text
 from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
@@ -69,7 +70,7 @@ def write_report(
     if not path.is_file():
         choices = ", ".join(sorted(set(ANALYSES.values())))
         raise DrError(f"{path.stem} is not a notebook: choose from {choices}")
-    runs = ",".join(str(folder.resolve()) for folder in folders)
+    runs = join_paths([folder.resolve() for folder in folders])
     page = run_analysis(path, out, root, runs=runs, **parameters)
     write_text(out / "runs.csv", rows.to_csv(index=False))
     return page

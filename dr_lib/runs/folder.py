@@ -43,8 +43,9 @@ def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
 
 def keep_for(folder: Path, study: Study) -> None:
     """Reserve a folder for a study, after `check_folder`."""
-    check_folder(folder, study)
-    write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+    with lock(folder / "study.lock", wait_s=math.inf):  # machines that share the disk
+        check_folder(folder, study)
+        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
 
 
 def check_folder(folder: Path, study: Study) -> None:

@@ -205,7 +205,9 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(f"run {row['run_id']} is twice in {names}, with different content")
+            fault = f"run {row['run_id']} is twice in {names}, with different content"
+            advice = "machines of the same kind need study files with different names"
+            raise RowError(f"{fault}: remove one; {advice}")
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)

@@ -106,11 +106,25 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     return study
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """The dictionary of a node."""
+        present = set()
+        for key, _ in node.value:
+            if str(key.value) in present:
+                problem = f"{key.value} is there twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            present.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> Study:
     """Read a study file; report what is wrong with it in one sentence."""
     fault = f"{path} is not a valid study file"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
     except IsADirectoryError as error:
         file = path.with_suffix(".yaml")
         hint = f": did you mean {file}?" if file.is_file() else ""

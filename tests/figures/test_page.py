@@ -15,6 +15,7 @@ from dr_lib.errors import DrError
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, select_runs
+from dr_lib.evidence.training_time import compare_environments
 from dr_lib.evidence.verdicts import judge_claims
 from dr_lib.figures import page
 from dr_lib.figures.serving import plot_predict_time
@@ -84,6 +85,10 @@ def test_a_column_without_a_header_is_an_error(shown):
         table, "times", "Rows that are not timed, with reasons.", own=["my_factor"]
     )
     assert ">my_factor<" in shown[0]
+    runs = select_runs(train_referable([1.0, 2.0], CPU)).finished
+    page.Page().table(
+        compare_environments(runs), "environments", "Rows that are not timed, and why."
+    )
 
 
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
@@ -238,7 +243,8 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
     text = "\n".join(map(str, shown[-4:]))
     assert ">taxa de aprendizado<" in text and ">0,02<" in text and "dropout = 0,25" in text
-    assert {*WORK, *PLAN} - {*page.COMMITS} <= set(read_headers())
+    missing = {*WORK, *PLAN} - {*page.COMMITS} - {*read_headers()}
+    assert not missing, "give them headers in dr_lib/figures/words.csv"
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):

@@ -45,6 +45,13 @@ def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, pla
     assert find_place(environment) == place
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "[::1]"])
+def test_machines_that_meet_on_one_are_a_rehearsal(host):
+    """Whatever it calls itself: what they show is no speed of several, and is paid as one's."""
+    assert Place(0, 2, f"{host}:29400").is_rehearsed
+    assert not Place(0, 2, "10.127.0.1:29400").is_rehearsed
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -249,15 +249,17 @@ def check_hostile(page: str, times: int) -> None:
 
 @pytest.mark.slow
 def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
-    """Study, machine, network and commit: in heading, figures, tables, claims and appendix."""
+    """Study, machine, network and commit: in heading, figures, tables, claims and appendix; of a
+    folder with a comma in its name.
+    """
     named = dict.fromkeys(("platform", "cpu", "model", "commit", "keras", "precision"), HOSTILE)
     for number in range(3):
         row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
-        write_row(tmp_path / "mine", row)
+        write_row(tmp_path / "mine, yours", row)
     out = tmp_path / "out"
     out.mkdir()
     out.chmod(0o2775)  # of a group
-    page = write_report([tmp_path / "mine"], out, ROOT)
+    page = write_report([tmp_path / "mine, yours"], out, ROOT)
     check_hostile(page.read_text(encoding="utf-8"), 9)
     assert out.stat().st_mode & 0o7777 == 0o2775
 

@@ -59,13 +59,17 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     ("content", "message"),
     [
         (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
+        (
+            b"notebook: quick\nrepetitions: 2\nrepetitions: 3",
+            "line 3: repetitions is there twice",
+        ),
         (b"just words", "it needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
         (None, "none.yaml: no such study file"),
     ],
 )
 def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, message):
-    """No file, no YAML, no keys, no text."""
+    """No file, no YAML, a key twice, no keys, no text."""
     path = house / "papermill_runs" / "none.yaml"
     if content:
         path.write_bytes(content)
@@ -207,7 +211,9 @@ EFFECTS = {  # of each key of a study, the test that fails without it
 def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
     """Its line stands in the README of the studies, and a test that names it shows what it does."""
     readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$", readme, re.MULTILINE)
+    line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
+    assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
+    assert key in EFFECTS, f"{key}: name in EFFECTS the test that fails without it"
     module, name = EFFECTS[key].split(".")
     source = (ROOT / "tests" / "runs" / f"{module}.py").read_text(encoding="utf-8")
     tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)

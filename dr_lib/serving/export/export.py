@@ -121,7 +121,8 @@ def export_model(
             )
             _check_difference(format_name, verdict["max_abs_difference"])
             if not is_judged:
-                scores = [name for name in verdict if name.startswith(("auc_", "kappa_"))]
+                judged = ("auc_", "kappa_", "sensitivity_")
+                scores = [name for name in verdict if name.startswith(judged)]
                 verdict.update(dict.fromkeys(scores, math.nan))
                 verdict.update(passes=False, reason=f"not judged: {UNJUDGED}", warning="")
             if verdict["warning"] and not rows:

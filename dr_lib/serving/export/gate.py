@@ -57,6 +57,8 @@ def compare(
         num_images, num_patients, worse_patients (whose grades are further from the truth); for auc
         and kappa _before with _before_low and _high, _after, and _difference with _low and _high;
         agreement of the most probable grade and agreement_referable at the threshold;
+        sensitivity_before and _after at the threshold, which the artifact keeps though its
+        probabilities may have moved (NaN where no eye is referable);
         max_abs_difference of a probability; needed_patients for the margin at this spread (0: not
         known); margin, passes, reason (empty where it passes) and warning, where the network itself
         may be guessing: what guesses loses nothing.
@@ -103,6 +105,8 @@ def compare(
         **changes.kappa.columns("kappa_difference"),
         "agreement": float((called[0] == called[1]).mean()),
         "agreement_referable": float((is_referred[0] == is_referred[1]).mean()),
+        "sensitivity_before": _find_sensitivity(is_referable, is_referred[0]),
+        "sensitivity_after": _find_sensitivity(is_referable, is_referred[1]),
         "max_abs_difference": max_abs_difference,
         "needed_patients": changes.needed_patients,
         "margin": margin,
@@ -179,6 +183,10 @@ def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the gate's decision on an exported model in columns of a run's row."""
     gate = facts.get("gate") or {}
     return {f"gate_{name}": gate.get(name) for name in SHOWN}
+
+
+def _find_sensitivity(is_referable: np.ndarray, is_referred: np.ndarray) -> float:
+    return float(is_referred[is_referable].mean()) if is_referable.any() else np.nan
 
 
 def _split_kappa(

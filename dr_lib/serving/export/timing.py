@@ -1,7 +1,7 @@
 """Time runtimes in turns, and compare them with a reference round by round."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,12 @@ from dr_lib.serving.export.runtimes import Predict, open_runtime
 
 
 def compare_latency(
-    paths: Mapping[str, Path], image: np.ndarray, *, num_rounds: int = 15, num_threads: int = 1
+    paths: Mapping[str, Path],
+    image: np.ndarray,
+    *,
+    num_rounds: int = 15,
+    num_threads: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> pd.DataFrame:
     """Time runtimes in turns, so that disturbances of the machine affect all of them.
 
@@ -22,6 +27,7 @@ def compare_latency(
         image: (side, side, 3) uint8.
         num_rounds: turns; the order within each is drawn anew.
         num_threads: of one prediction.
+        clock: seconds; `time.process_time` is not disturbed where others use the machine.
 
     Returns:
         One row per runtime and round: runtime, round, ms (median of five calls, after one that
@@ -35,16 +41,16 @@ def compare_latency(
     rows = []
     for turn in range(-1, num_rounds):
         for name in rng.permutation(list(runtimes)):
-            calls = [_time_call(runtimes[name], image) for _ in range(6)]
+            calls = [_time_call(runtimes[name], image, clock) for _ in range(6)]
             ms = float(np.median(calls[1:]))
             rows.append({"runtime": str(name), "round": turn, "ms": ms})
     return pd.DataFrame(rows[len(runtimes) :])
 
 
-def _time_call(predict: Predict, image: np.ndarray) -> float:
-    start = time.perf_counter()
+def _time_call(predict: Predict, image: np.ndarray, clock: Callable[[], float]) -> float:
+    start = clock()
     predict(image[None])
-    return 1000 * (time.perf_counter() - start)
+    return 1000 * (clock() - start)
 
 
 def pair_latency(times: pd.DataFrame, reference: str) -> pd.DataFrame:

@@ -87,12 +87,14 @@ def test_the_interval_counts_patients_and_pairs():
 
 
 def test_the_threshold_decides_who_is_referred():
-    """0.35 and 0.45 are one decision at 0.3 and two at 0.4."""
+    """0.35 and 0.45 are one decision at 0.3 and two at 0.4, where all who were missed are found."""
     grade = np.repeat([0, 2], 20)
     before = np.tile([0.65, 0, 0.35, 0, 0], (40, 1))
     after = np.tile([0.55, 0, 0.45, 0, 0], (40, 1))
     shares = [compare(grade, np.arange(40), before, after, threshold=t) for t in (0.3, 0.4)]
     assert [row["agreement_referable"] for row in shares] == [1, 0]
+    assert [row["sensitivity_before"] for row in shares] == [1, 0]
+    assert [row["sensitivity_after"] for row in shares] == [1, 1]
 
 
 @pytest.mark.parametrize(
