@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench gpu runtimes container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -17,8 +17,8 @@ CHECK := import sys; v = sys.version_info[:2]; v < (3, 11) and sys.exit( \
   "$(PYTHON) is Python %d.%d, 3.11 or newer is needed: make $(MAKECMDGOALS) PYTHON=python3.11" % v)
 VERSION := import sys; print(sys.version_info[:2])
 
-# .venv holds what requirements.txt asks for; a changed requirements.txt brings it up to date. One of another Python, or
-# without pip, is made anew
+# .venv holds what requirements.txt lists, and is updated when requirements.txt changes. One of another Python, or
+# without pip, is created again
 .venv/ready: requirements.txt
 	@"$(PYTHON)" -c '$(CHECK)'
 	@echo "1/4 setting up .venv; the first time this downloads TensorFlow: two to five minutes"
@@ -27,10 +27,10 @@ VERSION := import sys; print(sys.version_info[:2])
 	@$(PIP) -r requirements.txt
 	@touch $@
 
-demo: .venv/ready ## draw a sample, train it three times, leave papermill_runs/demo/report.html
-	@echo "2/4 the sample: photographs drawn here, cropped to their discs"
+demo: .venv/ready ## generate the sample, train on it three times, write papermill_runs/demo/report.html
+	@echo "2/4 the sample: synthetic photographs, cropped to the field of view"
 	@$(BIN)/python -m dr_lib sample
-	@echo "3/4 three timed trainings"
+	@echo "3/4 three timed training runs"
 	@$(BIN)/python -m dr_lib run papermill_runs/demo.yaml
 	@echo "4/4 the report"
 	@$(BIN)/python -m dr_lib report papermill_runs/demo
@@ -72,7 +72,7 @@ test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; need
 sync: .venv/ready ## write each notebook from its .py
 	$(BIN)/python -m dr_lib.notebook.publish
 
-# make publish URL=https://github.com/OWNER/NAME REF=v1, and URL= to take the address back
+# make publish URL=https://github.com/OWNER/NAME REF=v1, and URL= to remove the address
 REF ?= main
 publish: .venv/ready ## write the repository's address: URL= REF=
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
@@ -93,7 +93,10 @@ bench: .venv/more ## measured comparisons
 	$(BIN)/python tests/bench_intervals.py 2>/dev/null
 	$(BIN)/python tests/bench_remote.py 2>/dev/null
 
-gpu: .venv/more ## what a GPU is asked, in order of value; goes on where it stopped
+gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
+	$(BIN)/python -m tests.gallery
+
+gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where it stopped
 	$(BIN)/python tests/bench_gpu.py
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for

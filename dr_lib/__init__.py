@@ -1,4 +1,4 @@
-"""Train, time, price and serve a fundus model: the library behind the notebooks.
+"""Train, time, price and serve a fundus model: the library of the notebooks.
 
 notebook     sets a notebook up, writes it from its source, renders a report, packs a deposit
 command      how a command of this library is typed where it runs

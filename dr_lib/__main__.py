@@ -1,4 +1,4 @@
-"""The command line: python -m dr_lib COMMAND; --help lists them."""
+"""The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
 import os
 import sys
@@ -24,10 +24,10 @@ PATH = click.Path(path_type=Path)
 
 
 class Amount(click.FloatRange):
-    """A number that may be a thousand: one that can be read in two ways is asked about."""
+    """A number option that refuses text such as 20.000, which may mean 20 or 20,000."""
 
     def convert(self, value: str | float, *where: object) -> float:
-        """The number of an option."""
+        """Convert the text of an option to a number."""
         try:
             check_digits(str(value))
         except ParameterError as error:
@@ -38,7 +38,9 @@ class Amount(click.FloatRange):
 PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
 POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option(
-    "--instance", default="", help="whose price the runs have  [default: the study's]"
+    "--instance",
+    default="",
+    help="machine whose hourly price the runs get  [default: the study's]",
 )
 LANG = click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
 PARAMETERS = click.option(
@@ -46,12 +48,12 @@ PARAMETERS = click.option(
     "parameters",
     nargs=2,
     multiple=True,
-    help="a parameter of the notebook and its value, such as allow mode or published no",
+    help="name and value of a notebook parameter, such as allow mode or published no",
 )
 
 
 def _bar(title: str) -> Callable[[int, int], None]:
-    """A progress bar with photographs a second and the time left, shown once there is progress."""
+    """Show a progress bar, once there is progress, with photographs per second and time left."""
     bar = None
 
     def show(done: int, total: int) -> None:
@@ -67,17 +69,19 @@ def _bar(title: str) -> Callable[[int, int], None]:
 
 
 class Commands(click.Group):
-    """Commands whose errors are one sentence; with --debug they are tracebacks."""
+    """Commands that report an error in one sentence, or with --debug as a traceback."""
 
     def invoke(self, context: click.Context) -> object:
-        """Run the command that the line names."""
+        """Run the command named on the command line."""
         try:
             return super().invoke(context)
         except (click.Abort, click.exceptions.Exit):  # RuntimeErrors too
             raise
         except KeyboardInterrupt:
-            goes_on = context.invoked_subcommand in ("run", "prepare")
-            click.echo(f"stopped{'; the same command goes on' if goes_on else ''}", err=True)
+            resumes = context.invoked_subcommand in ("run", "prepare")
+            click.echo(
+                f"stopped{'; repeat the command to resume' if resumes else ''}", err=True
+            )
             context.exit(130)
         except Exception as error:
             if context.params["debug"] or isinstance(error, click.ClickException):
@@ -87,19 +91,19 @@ class Commands(click.Group):
                 reason = f"{error.filename}: {error.strerror}"
             elif not isinstance(error, (DrError, ValueError, RuntimeError, OSError)):
                 again = write_command("--debug", context.invoked_subcommand, "...")
-                reason = f"{type(error).__name__}: {error}; {again} shows where"
+                reason = f"{type(error).__name__}: {error}; {again} shows the traceback"
             raise click.ClickException(reason) from error
 
 
 @click.group(cls=Commands)
-@click.option("--debug", is_flag=True, help="show the traceback of an error")
+@click.option("--debug", is_flag=True, help="show tracebacks of errors")
 def main(debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
 
 
 @main.command()
 def sample() -> None:
-    """Draw the sample and prepare it."""
+    """Generate the synthetic sample and prepare it."""
     from dr_lib.data.prepared.sample import open_sample
 
     folder = ROOT / "papermill_runs" / "sample"
@@ -111,18 +115,18 @@ def sample() -> None:
     "--images",
     type=PATH,
     required=True,
-    help="folder of the photographs, or root of a known data set",
+    help="folder of the photographs, or root folder of a known data set",
 )
 @click.option(
     "--labels",
     type=PATH,
-    help="CSV with columns image, grade and, where known, patient, eye, split",
+    help="CSV with the columns image and grade, and optionally patient, eye and split",
 )
-@click.option("--out", type=PATH, required=True, help="folder to write, new or empty")
+@click.option("--out", type=PATH, required=True, help="new or empty folder to write")
 @click.option(
     "--private",
     type=PATH,
-    help="folder for what names files or patients  [default: OUT.private]",
+    help="folder for everything that names files or patients  [default: OUT.private]",
 )
 @click.option(
     "--size",
@@ -137,11 +141,13 @@ def sample() -> None:
 @click.option(
     "--scheme",
     type=click.Choice(["random", "paper", "official"]),
-    help="of the split  [default: random]",
+    help="how to split the patients  [default: random]",
 )
-@click.option("--workers", type=click.IntRange(1), help="processes  [default: one per core]")
+@click.option(
+    "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
+)
 def prepare(**options) -> None:
-    """Turn photographs and a label table into a folder to train from; again, to add photographs
+    """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
     """
     from dr_lib.data.prepared.prepare import prepare
@@ -169,7 +175,7 @@ def prepare(**options) -> None:
 )
 @click.option("--seed", type=int, help="[default: as before]")
 @click.option(
-    "--folds", type=click.IntRange(2), help="number of them, with --scheme folds  [default: 5]"
+    "--folds", type=click.IntRange(2), help="number of folds, with --scheme folds  [default: 5]"
 )
 @click.option(
     "--out", default="split.csv", show_default=True, help="name of the split table in DATA_DIR"
@@ -177,20 +183,21 @@ def prepare(**options) -> None:
 @click.option(
     "--records",
     type=PATH,
-    help="write the split as labelled TFRecords to this folder, and no split table",
+    help="write an existing split as labelled TFRecords to this folder; no split table is "
+    "written",
 )
 def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **options) -> None:
-    """Divide a prepared folder anew: another seed, folds. No photograph is cropped again;
-    corrected labels are for `prepare`.
+    """Split a prepared folder again, with another seed or into folds. No photograph is cropped
+    again. To correct labels, repeat `prepare`.
     """
     from dr_lib.data.prepared.folder import read_manifest
     from dr_lib.data.prepared.split import export_records, split
 
     if folds and options["scheme"] != "folds":
-        raise click.UsageError("--folds goes with --scheme folds: give both")
+        raise click.UsageError("--folds needs --scheme folds: give both")
     if records and any(options[name] is not None for name in ("scheme", "seed")):
         raise click.UsageError(
-            "--records writes a split that is there: divide first, then write the records"
+            "--records writes an existing split: run split without it first, then with it"
         )
     if records:
         click.echo(f"{len(export_records(data_dir, records, out))} shards in {records}")
@@ -202,8 +209,8 @@ def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **o
 
 
 def _describe_split(name: str, facts: dict) -> None:
-    """Print the sides of a split, who changed them, and what copies of photographs did to its
-    groups.
+    """Print the sides of a split, the patients who changed sides, and the largest group that
+    copies of photographs connect.
     """
     from dr_lib.data.prepared.split import describe_moves
 
@@ -217,11 +224,11 @@ def _describe_split(name: str, facts: dict) -> None:
     for sentence in describe_moves(facts):
         click.echo(sentence)
     if facts.get("num_excluded"):
-        click.echo(f"{facts['num_excluded']} excluded, the reasons stand in {name}")
+        click.echo(f"{facts['num_excluded']} excluded; {name} lists the reasons")
     if facts and facts["largest_group"]["patients"] > 1:
         click.echo(
-            "copies connect the {patients} patients of the largest group, {images} photographs: see"
-            " near_duplicates.csv, private".format(**facts["largest_group"])
+            "copies connect {patients} patients ({images} photographs) in the largest group: "
+            "see near_duplicates.csv in the private folder".format(**facts["largest_group"])
         )
 
 
@@ -231,14 +238,14 @@ def verify(data_dir: Path) -> None:
     """Compare every file of a prepared folder with its manifest."""
     from dr_lib.data.prepared.folder import verify
 
-    click.echo(f"{data_dir}: {len(verify(data_dir)['files'])} files, all as the manifest says")
+    click.echo(f"{data_dir}: {len(verify(data_dir)['files'])} files, all match the manifest")
 
 
 @main.command()
 @click.argument("names", nargs=-1)
 def kernels(names: tuple[str, ...]) -> None:
-    """Set up the Jupyter kernels of MXNet, PyTorch and JAX, an environment each, in .kernels/;
-    beside a GPU, CUDA for the TensorFlow of this one.
+    """Set up Jupyter kernels for MXNet, PyTorch and JAX, each in its own environment in .kernels/.
+    On a machine with a GPU, also add CUDA for TensorFlow to the current environment.
     """
     from dr_lib import hardware
     from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
@@ -264,27 +271,27 @@ def kernels(names: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("study", type=PATH)
 @click.option(
-    "--max-hours", type=POSITIVE, help="save and stop in time  [default: the study's]"
+    "--max-hours", type=POSITIVE, help="save and stop within this time  [default: the study's]"
 )
 @INSTANCE
 @click.option(
-    "--only", default="", help="one run alone, by scenario and repetition, such as C3-r02"
+    "--only", default="", help="run only this scenario and repetition, such as C3-r02"
 )
 @click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["notebook_sha256"]),
-    help="go on with a changed notebook",
+    help="resume although the notebook has changed",
 )
 @click.option(
     "--on",
     default="",
-    help="in a session of Colab or Kaggle: colab:T4, colab:v5e1, kaggle:t4x2, ..., or on a Dask"
-    " cluster: dask:ADDRESS",
+    help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
+    "Dask cluster (dask:ADDRESS)",
 )
-@click.option("--yes", is_flag=True, help="with --on, upload without being asked")
+@click.option("--yes", is_flag=True, help="with --on, upload without asking")
 def run(study: Path, on: str, yes: bool, **options) -> None:
-    """Make the runs of a study file that are not completed yet."""
+    """Execute the runs of a study file that are not completed yet."""
     from dr_lib.runs.cluster import run_on_cluster
     from dr_lib.runs.runner import run_study
 
@@ -305,10 +312,10 @@ def run(study: Path, on: str, yes: bool, **options) -> None:
 
 
 def _confirm(yes: bool, what: str) -> None:
-    """Say what will be uploaded, and ask whether it may."""
+    """Print what will be uploaded and ask for confirmation."""
     click.echo(f"will upload {what}")
     if not yes and not sys.stdin.isatty():
-        raise click.ClickException("nobody can be asked here: --yes uploads")
+        raise click.ClickException("no terminal to ask for confirmation: add --yes to upload")
     if not yes:
         click.confirm("upload?", abort=True)
 
@@ -319,10 +326,10 @@ def _confirm(yes: bool, what: str) -> None:
 @click.option(
     "--commands",
     is_flag=True,
-    help="print one command per incomplete run and machine, for any scheduler",
+    help="print one command per incomplete run and machine, for use with any scheduler",
 )
 def plan(study: Path, instance: str, commands: bool) -> None:
-    """List the runs of a study file, and what the rest takes in time, money and repetitions."""
+    """List the runs of a study file, with the time, cost and repetitions still needed."""
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
@@ -351,7 +358,7 @@ def plan(study: Path, instance: str, commands: bool) -> None:
 
 
 def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
-    """The claims that a study repeats too little for, and those that its rows leave open."""
+    """List the claims that need more repetitions and those that the rows leave undecided."""
     from dr_lib.evidence.claims import read_judged
     from dr_lib.runs.row import read_rows, read_runs
 
@@ -359,13 +366,13 @@ def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:
     for name in [name for name, paper in PAPERS.items() if study.stem in paper.studies]:
         for claim in read_judged(name):
             if (claim.needs or 0) > repetitions:
-                yield f"claim {claim.id} needs some {claim.needs} repetitions to be decided"
+                yield f"claim {claim.id} needs about {claim.needs} repetitions to be decided"
         if not read_rows(folder):
             continue
         try:
             judged = _judge(name, read_runs(folder), [folder])
         except DrError as error:  # what is left to do is planned all the same
-            yield f"claims of paper {name} are not judged: {error}"
+            yield f"the claims of paper {name} cannot be judged: {error}"
             continue
         for row in judged[judged["verdict"] == "undecided"].itertuples():
             yield f"claim {row.id} is undecided: {row.reason}"
@@ -379,7 +386,7 @@ def _judge(
     allowed: Sequence[str] = (),
     bills: Sequence[float] = (),
 ) -> "pd.DataFrame":
-    """Judge the claims of a paper by its rows among the runs; `allowed` columns may differ."""
+    """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
     from dr_lib.evidence.rows import list_paper_rows, select_paper
     from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.verdicts import judge_claims
@@ -398,12 +405,12 @@ def _judge(
 @click.option(
     "--notebook",
     default="",
-    help="the analysis  [default: the study's, or the one that reads its rows]",
+    help="analysis notebook  [default: the study's, or the one that reads its rows]",
 )
 @LANG
 @PARAMETERS
 @click.option(
-    "--deposit", type=PATH, help="new folder for report, rows and checksums, to publish"
+    "--deposit", type=PATH, help="new folder for report, rows and checksums, ready to publish"
 )
 def report(
     folders: tuple[Path, ...],
@@ -413,7 +420,7 @@ def report(
     lang: str,
     parameters: tuple,
 ) -> None:
-    """Run the analysis notebook on the rows below the folders, and leave report.html with its
+    """Run the analysis notebook on the rows below the folders, and write report.html with its
     figures and tables.
     """
     from dr_lib.notebook.report import write_report
@@ -423,10 +430,10 @@ def report(
         from dr_lib.notebook.deposit import write_deposit
 
         readme = write_deposit(folders, deposit, ROOT, **choice)
-        return click.echo(f"wrote {readme} and what it lists")
+        return click.echo(f"wrote {readme} and the files it lists")
     page = write_report(folders, out or folders[0], ROOT, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv beside it"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv next to it"
     )
 
 
@@ -437,16 +444,16 @@ def report(
 @click.option(
     "--folds",
     is_flag=True,
-    help="the files are the folds of one recipe: pool their test photographs",
+    help="treat the files as the folds of one recipe and pool their test photographs",
 )
 @PARAMETERS
 def evaluate(
     predictions: tuple[Path, ...], out: Path, lang: str, folds: bool, parameters: tuple
 ) -> None:
-    """Evaluate a predictions.csv by patient, ours or anybody's.
+    """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
 
-    Further files are compared with the first, or are of the same models on other data sets:
-    external validation.
+    Further files are compared with the first, or hold the same models' predictions on other data
+    sets (external validation).
     """
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.notebook.report import run_analysis
@@ -454,7 +461,7 @@ def evaluate(
     if folds:
         pool_folds(predictions)
     else:
-        read_predictions(*predictions)  # what is wrong with them is said at once
+        read_predictions(*predictions)  # report errors before the notebook starts
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
@@ -463,20 +470,20 @@ def evaluate(
     }
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and"
-        " MODEL_CARD.md beside it"
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and "
+        "MODEL_CARD.md next to it"
     )
 
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
-@click.option("--out", type=PATH, help="CSV to write, a row per claim")
+@click.option("--out", type=PATH, help="CSV to write, one row per claim")
 @click.option(
     "--bill",
     "bills",
     type=POSITIVE,
     multiple=True,
-    help="USD paid for all of paper C's runs; repeatable, each for as many of them",
+    help="USD paid for the runs of paper C; repeatable, each bill for the same number of runs",
 )
 @click.option(
     "--allow",
@@ -486,8 +493,8 @@ def evaluate(
 def claims(
     folders: tuple[Path, ...], out: Path | None, bills: tuple[float, ...], allow: str
 ) -> None:
-    """List every claim of the papers with the verdict of the rows below the folders; without
-    one, count the claims.
+    """List every claim of the papers with its verdict from the rows below the folders. Without a
+    folder, count the claims.
     """
     import pandas as pd
 
@@ -523,8 +530,8 @@ def claims(
     num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
     if num_given:
         click.echo(
-            f"of {num_given} verdicts, holds or does not hold, up to {by_chance:.1f} would be wrong"
-            " by chance"
+            f"of {num_given} verdicts (holds or does not hold), up to {by_chance:.1f} may be "
+            "wrong by chance"
         )
     if out:
         table.to_csv(out, index=False)
@@ -538,15 +545,18 @@ def claims(
     "--requests-per-day",
     required=True,
     type=POSITIVE,
-    help="that the endpoint answers, mean of a month",
+    help="requests that the endpoint answers per day, monthly mean",
 )
 @click.option(
-    "--p99-ms", required=True, type=POSITIVE, help="99 of 100 answers come within that"
+    "--p99-ms",
+    required=True,
+    type=POSITIVE,
+    help="99 % of the responses must take at most this long",
 )
 @click.option(
     "--accuracy-within",
     type=POSITIVE,
-    help="margin of AUC and kappa that a format may lose  [default: any]",
+    help="largest loss of AUC and kappa allowed to a format  [default: any]",
 )
 def price(
     folders: tuple[Path, ...],
@@ -581,18 +591,24 @@ def price(
     "data_dir",
     type=PATH,
     required=True,
-    help="prepared folder to calibrate with and to judge by",
+    help="prepared folder, for calibration and for the accuracy gate",
 )
-@click.option("--out", type=PATH, required=True, help="gets a folder per format")
+@click.option(
+    "--out", type=PATH, required=True, help="folder to write; each format gets a folder in it"
+)
 @click.option(
     "--format",
     "formats",
     multiple=True,
-    help="such as litert_int8, repeatable  [default: all for serving]",
+    help="format such as litert_int8, repeatable  [default: all serving formats]",
 )
-@click.option("--force", is_flag=True, help="write what loses more, or cannot be judged, too")
 @click.option(
-    "--pack", is_flag=True, help="also write FORMAT.tar.gz, the model.tar.gz of SageMaker"
+    "--force",
+    is_flag=True,
+    help="also write formats that fail the accuracy gate or cannot be judged",
+)
+@click.option(
+    "--pack", is_flag=True, help="also write FORMAT.tar.gz, as SageMaker's model.tar.gz"
 )
 def export(
     model: Path,
@@ -602,7 +618,7 @@ def export(
     force: bool,
     pack: bool,
 ) -> None:
-    """Convert a model folder of notebook 10, and keep what passes the accuracy gate."""
+    """Convert a model folder of notebook 10 and keep the formats that pass the accuracy gate."""
     from dr_lib.hardware import import_tensorflow
 
     os.environ["KERAS_BACKEND"] = "tensorflow"
@@ -643,7 +659,7 @@ def export(
     if not exported["folder"].any():
         again = write_command(*sys.argv[1:], "--force")
         raise click.ClickException(
-            f"the gate refused every format; to write the formats in spite of it: {again}"
+            f"every format failed the accuracy gate; to write them anyway: {again}"
         )
 
 
@@ -659,24 +675,25 @@ def export(
 @click.option(
     "--workers",
     type=click.IntRange(1),
-    help="processes  [default: one per core where there are many files]",
+    help="number of processes  [default: one per core if there are many files]",
 )
 @click.option(
     "--external",
     is_flag=True,
-    help="the model learned from no photograph of this prepared folder",
+    help="confirm that the model was not trained on photographs of this prepared folder",
 )
 @click.option(
     "--by-patient",
     is_flag=True,
-    help="also one answer per person, PATIENT_left.jpg and PATIENT_right.jpg, beside the CSV",
+    help="also write one answer per patient (files PATIENT_left.jpg, PATIENT_right.jpg) next "
+    "to the CSV",
 )
 @click.option(
     "--sep",
     default=",",
     show_default=True,
     type=click.Choice([",", ";"]),
-    help="between cells; ; with decimal commas for Excel in Brazil",
+    help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
 )
 def predict(
     model: Path,
@@ -687,19 +704,21 @@ def predict(
     by_patient: bool,
     sep: str,
 ) -> None:
-    """Grade photographs, files or folders of them, with an exported model.
+    """Grade photographs, given as files or folders, with an exported model.
 
-    Of one prepared folder it writes predictions to evaluate, which name no file; there a trained
-    model will do.
+    For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
+    be a trained model too.
     """
     from dr_lib.serving.grader.folder import read_folder
     from dr_lib.serving.grader.grade_files import grade_files, grade_prepared, refer_patients
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
     if external and not is_prepared:
-        raise click.UsageError("--external is for one prepared folder: leave it out")
+        raise click.UsageError("--external needs one prepared folder: leave it out")
     if is_prepared and (by_patient or sep != ","):
-        raise click.UsageError("--by-patient and --sep are for photographs: leave them out")
+        raise click.UsageError(
+            "--by-patient and --sep need photographs, not a prepared folder: leave them out"
+        )
     if is_prepared:
         grade_prepared(
             read_folder(model),
@@ -728,7 +747,8 @@ def predict(
             " This is not a medical device."
         )
         click.echo(
-            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
+            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por "
+            "uma"
             " pessoa. Isto não é um dispositivo médico."
         )
 
@@ -736,7 +756,7 @@ def predict(
 @main.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def serve(arguments: tuple[str, ...]) -> None:
-    """Put an exported model behind an endpoint, as the container does; --help for the options."""
+    """Serve an exported model over HTTP, as the container does; --help lists the options."""
     from dr_lib.serving.__main__ import main as serve_main
 
     serve_main(["serve", *arguments])
@@ -746,12 +766,16 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.argument("url")
 @click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
 @click.option(
-    "--requests", "num_requests", default=25, show_default=True, help="in a closed loop"
+    "--requests",
+    "num_requests",
+    default=25,
+    show_default=True,
+    help="number of requests, in a closed loop",
 )
 @click.option(
-    "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between them  [default: 5]"
+    "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between requests  [default: 5]"
 )
-@click.option("--out", type=PATH, required=True, help="CSV to write, a row per request")
+@click.option("--out", type=PATH, required=True, help="CSV to write, one row per request")
 def load(
     url: str,
     images: Path,
@@ -759,9 +783,7 @@ def load(
     gap_s: float,
     out: Path,
 ) -> None:
-    """Time an endpoint: URL is where predictions are asked for,
-    http://127.0.0.1:8080/invocations or sagemaker:NAME.
-    """
+    """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
     from dr_lib.serving.server.load import run_closed_loop, summarise_load
 
     bodies = [
@@ -771,7 +793,8 @@ def load(
     ]
     if not bodies:
         raise click.ClickException(
-            f"no JPEG is below {images}: give --images the folder of the photographs to send"
+            f"no JPEG files below {images}: set --images to the folder of the photographs to "
+            "send"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
@@ -782,11 +805,14 @@ def load(
         raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
     summary = summarise_load(requests)
     click.echo(
-        f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 {summary['p99_ms']:.1f} ms:"
+        f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 "
+        f"{summary['p99_ms']:.1f} ms:"
         f" {out}"
     )
     if len(failed):
-        click.echo(f"{len(failed)} were not answered, the first: {failed['error'].iloc[0]}")
+        click.echo(
+            f"{len(failed)} were not answered; the first error: {failed['error'].iloc[0]}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How a command of this library is typed where this process runs.
+"""Write the commands of this library as they are typed where this process runs.
 
 Notebooks of foreign kernels print commands too: this file needs Python 3.9, nothing else.
 """
@@ -28,7 +28,7 @@ def write_command(*words: str | Path) -> str:
 
 
 def write_lasting_command(*words: str | Path) -> str:
-    """Write a command for the repository's root, which may be kept or run on another machine.
+    """Write a command for the repository's root that can be stored or run on another machine.
 
     It begins with the path of this interpreter where that lies in the repository, as `make` has it;
     else with `python`.
@@ -39,17 +39,17 @@ def write_lasting_command(*words: str | Path) -> str:
 
 
 def write_install(*packages: str) -> str:
-    """Write how packages, or `-r` and a file of them, are installed for this interpreter."""
+    """Write the command that installs packages, or `-r` and a file, for this interpreter."""
     return shlex.join([find_interpreter(), "-m", "pip", "install", *packages])
 
 
 def find_interpreter() -> str:
-    """Find how this interpreter is called in the working directory."""
+    """Find the command that starts this interpreter from the working directory."""
     return shorten_program(sys.executable)
 
 
 def shorten_program(path: str) -> str:
-    """Shorten a path to what a shell in the working directory takes for that program."""
+    """Shorten a program's path to what a shell in the working directory resolves to it."""
     name = os.path.basename(path)
     if shutil.which(name) == path:
         return name

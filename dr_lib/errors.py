@@ -1,10 +1,10 @@
-"""The base of what this library raises.
+"""The base class of this library's errors.
 DrError
-+ a child where a caller catches it by name; the child stands in the module that raises it
++ a child where a caller catches it by name, defined in the module that raises it
 """
 
 from __future__ import annotations
 
 
 class DrError(Exception):
-    """Something cannot be done as asked; the message says what, and what to do."""
+    """A request cannot be fulfilled; the message says why and what to do."""

@@ -1,5 +1,4 @@
-"""Write a file whole or not at all, read what a spreadsheet wrote, and hold a lock that ends with
-its process.
+"""Write files atomically, read CSV files of spreadsheets, and lock a file while a process lives.
 
 Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
 """
@@ -26,8 +25,7 @@ DELIMITERS = ",;\t|"  # of cells
 
 @contextmanager
 def replace(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside a file, and put what is written there in the file's place in one
-    step.
+    """Yield a temporary path beside a file, then move what was written there into the file's place.
 
     Whoever reads the file finds the old content or the new, after a kill and on a full disk too. A
     kill leaves `<name>.tmp` at most, which the next try overwrites; an error leaves nothing.
@@ -57,13 +55,13 @@ def write_text(path: Path, content: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON in one step; what JSON cannot hold is an error before the disk is touched."""
+    """Write JSON in one step; a value that JSON cannot hold raises before the disk is touched."""
     write_text(path, json.dumps(content, indent=1))
 
 
 def find_encoding(path: Path) -> str:
-    """The encoding of a text: UTF-8, or where its bytes are none windows-1252, which a Brazilian
-    Excel writes as CSV (printable Latin-1 is a part of it).
+    """Find the encoding of a text: UTF-8, or if its bytes are not UTF-8, windows-1252, which Excel
+    in Brazil writes as CSV (it includes printable Latin-1).
 
     Raises:
         OSError: it cannot be read.
@@ -71,7 +69,7 @@ def find_encoding(path: Path) -> str:
     """
     content = path.read_bytes()
     if b"\0" in content:
-        raise ValueError(f"{path.name} is no text")
+        raise ValueError(f"{path.name} is not a text file")
     try:
         content.decode("utf-8")
         return "utf-8-sig"
@@ -81,8 +79,8 @@ def find_encoding(path: Path) -> str:
 
 
 def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
-    """Read a CSV as spreadsheets write it: between commas, semicolons as in Brazil, tabs or bars,
-    perhaps below a byte order mark, `sep=;` or a title.
+    """Read a CSV as spreadsheets write it: separated by commas, semicolons (as in Brazil), tabs or
+    bars, optionally after a byte order mark, `sep=;` or a title.
 
     Returns:
         The cells of each line that has any, without blanks around them, by its number; the first
@@ -120,8 +118,7 @@ def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
-    """Lock a file for as long as what is returned stays open and this process lives, however it
-    ends.
+    """Lock a file until the returned object is closed or this process ends, however it ends.
 
     Where the file system has no locks, nobody is kept out.
 

@@ -1,4 +1,4 @@
-"""Show a text as it is where Markdown or HTML is read: what comes from a file is never markup."""
+"""Escape text for Markdown and HTML, so that text from a file is never read as markup."""
 
 import re
 
@@ -13,7 +13,7 @@ NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")  # a list
 
 
 def escape(text: object) -> str:
-    """Write a text so that Markdown, which may hold HTML, shows it as it is, in one line."""
+    """Escape a text so that Markdown, which may contain HTML, shows it literally, in one line."""
     line = " ".join(str(text).split())
     line = MARKUP.sub(lambda found: ENTITIES.get(found[0], f"\\{found[0]}"), line)
     return NUMBERED.sub(r"\1\\\2", line)

@@ -1,4 +1,4 @@
-"""How numbers are written: few digits, bounds in brackets, decimal commas in Portuguese."""
+"""Format numbers: few digits, bounds in brackets, decimal commas in Portuguese."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ COMMAS = str.maketrans(".,", ",.")
 
 
 def write_number(value: float, lang: str = "en", form: str = "") -> str:
-    """A number with the decimal sign of the language; a dash where there is none.
+    """Format a number with the language's decimal sign; a missing one is a dash.
 
     By default three digits without an exponent, 0.0000645, and whole and large numbers to the unit,
     3,377,221. What is below 1 is not rounded to 1: 0.9996.
@@ -30,14 +30,14 @@ def write_number(value: float, lang: str = "en", form: str = "") -> str:
 
 
 def write_decimals(text: str, lang: str) -> str:
-    """A text with the language's decimal sign where it holds numbers alone, 0.01-0.48."""
+    """Give a text that holds only numbers, such as 0.01-0.48, the language's decimal sign."""
     return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
 
 
 def write_interval(
     value: float, low: float, high: float, lang: str = "en", form: str = ""
 ) -> str:
-    """A value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
+    """Format a value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
 
     A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
     value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
@@ -60,6 +60,6 @@ def write_interval(
 
 
 def write_span(row: Mapping | pd.Series, column: str, lang: str = "en") -> str:
-    """A value of a row and its bounds, which stand in it as `column`_low and `column`_high."""
+    """Format a value of a row with its bounds, the columns `column`_low and `column`_high."""
     bounds = [row.get(f"{column}_{end}", np.nan) for end in ("low", "high")]
     return write_interval(row[column], *bounds, lang)

@@ -1,4 +1,4 @@
-"""Check what is given for the parameters of a notebook or a command: names, kinds and numbers.
+"""Check the parameters of a notebook or a command: their names, types and values.
 
 Notebooks of foreign kernels are given parameters too: this file needs Python 3.9, nothing else.
 """
@@ -63,26 +63,26 @@ INPUTS = {  # parameters that name a folder or a file to read: their values that
     "mnist": ("keras", "synthetic"),
 }
 GONE = {  # parameters that notebooks had, for older studies and commands: what to do instead
-    "weigh_classes": "leave it out; weigh_grades weighs the grades of a model of five",
+    "weigh_classes": "leave it out; weigh_grades weights the grades of a five-grade model",
     "ema_momentum": "leave it out: the weights are no longer averaged",
     "last_layer": "give recipe: few, and leave last_layer out",
     "last_frozen": "give recipe: upper, and leave last_frozen out",
     "probe_grades": "give recipe: few, and leave probe_grades out",
-    "dropout": "leave it out: recipe upper drops 0.3 of the features, the others none",
+    "dropout": "leave it out: recipe upper uses dropout of 0.3, the other recipes none",
     "test_time_augmentation": "leave it out: recipes few and upper average mirror images",
     "batch_scale": "leave it out: mode scaled takes four times the batch",
     "warmup_epochs": "leave it out: mode scaled warms up for five epochs",
     "steps_per_execution": "leave it out: they follow from the mode",
     "strategy": "leave it out: it follows from backend and num_devices",
-    "input": "leave it out: photographs are streamed where they do not fit into memory",
-    "tensorboard": "leave it out: history.csv has what its logs had",
-    "scaling": "leave it out: several machines share the batch, as strong scaling had it",
+    "input": "leave it out: photographs are streamed if they do not fit into memory",
+    "tensorboard": "leave it out: history.csv holds what its logs held",
+    "scaling": "leave it out: several machines always share the batch (strong scaling)",
     "cheap": "leave it out: the paper's two instances are compared",
     "dear": "leave it out: the paper's two instances are compared",
     "num_calibrated": "leave it out: 100 crops set the scales of int8",
     "sweep": "leave it out: the instruction sets are no longer compared",
-    "precision": "leave it out: in a training it follows from the mode; plan counts repetitions",
-    "repeat_disturbed": "leave it out: disturbed runs are kept, and marked",
+    "precision": "leave it out: in training it follows from the mode; plan counts repetitions",
+    "repeat_disturbed": "leave it out: disturbed runs are kept and marked",
 }
 THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([.,]\d{3})+"
@@ -90,11 +90,11 @@ THOUSANDS = re.compile(
 
 
 class ParameterError(DrError):
-    """A parameter is none, or cannot have the value; the message names it and says what to give."""
+    """A parameter is unknown or has an invalid value; the message names what to give."""
 
 
 def list_choices(name: str, declared: Collection[str]) -> tuple[str, ...]:
-    """The values that a parameter may have beside those declared; none if it is free."""
+    """List the values that a parameter may have; empty if any is allowed."""
     for other, choices in CHOICES_BESIDE.items():
         if other in declared and name in choices:
             return choices[name]
@@ -102,7 +102,7 @@ def list_choices(name: str, declared: Collection[str]) -> tuple[str, ...]:
 
 
 def check_value(name: str, kind: str, value: Any, declared: Collection[str] = ()) -> None:
-    """Refuse a value of another kind, one that is no choice, and a number below the least.
+    """Refuse a value of the wrong type, one outside the choices, and a number below the minimum.
 
     Args:
         name: of the parameter.
@@ -126,7 +126,7 @@ def check_value(name: str, kind: str, value: Any, declared: Collection[str] = ()
 
 
 def check_digits(text: str) -> None:
-    """Refuse a number that is another one in another country, such as 20.000 or 20,000.
+    """Refuse a number that countries read differently, such as 20.000 or 20,000.
 
     Raises:
         ParameterError: the number, and how to write it.
@@ -168,7 +168,9 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
     unknown = [name for name in injected if name not in declared]
     if unknown:
         advice = GONE.get(unknown[0]) or f"it has {', '.join(declared)}"
-        raise ParameterError(f"{', '.join(unknown)}: no parameter of this notebook, {advice}")
+        raise ParameterError(
+            f"{', '.join(unknown)}: not a parameter of this notebook, {advice}"
+        )
     for name, kind in declared.items():
         if name in values:
             check_value(name, kind, values[name], declared)

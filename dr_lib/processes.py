@@ -1,4 +1,4 @@
-"""Other processes: end with the one that started them, read their last words, ask git for a commit.
+"""Other processes: end with the parent, read the last line printed, ask git for a commit.
 
 Run as a script, this file becomes the command that it is given, and ends with its parent. Foreign
 kernels use it too: it needs Python 3.9, nothing else.
@@ -16,13 +16,13 @@ SIGKILL = 9  # `signal` takes longer to import than all else here
 
 
 def end_with_parent(number: int = SIGKILL) -> None:
-    """Have Linux send this process a signal when its parent ends; elsewhere nothing happens."""
+    """On Linux, send this process a signal when its parent ends; elsewhere do nothing."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, number)  # 1 = PR_SET_PDEATHSIG
 
 
 def bind_to_parent(command: list[str]) -> list[str]:
-    """The command that runs this one and ends with this process, on Linux; elsewhere the same.
+    """Wrap a command so that on Linux it ends with this process; elsewhere it is unchanged.
 
     A preexec_fn would run Python between fork and exec, where a Ctrl-C is lost and threads may lock
     each other out.
@@ -33,13 +33,13 @@ def bind_to_parent(command: list[str]) -> list[str]:
 
 
 def read_last_words(text: str, default: str = "no message") -> str:
-    """The last line that a process printed, which says what went wrong; of none the default."""
+    """Return the last line that a process printed, which says what went wrong, or the default."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else default
 
 
 def read_commit(root: str | os.PathLike) -> str:
-    """The commit of a repository, with -dirty if files differ from it; empty outside of one."""
+    """Read the commit of a repository, with -dirty if files differ; empty outside a repository."""
     from pathlib import Path
     from subprocess import run
 
@@ -56,7 +56,7 @@ def read_commit(root: str | os.PathLike) -> str:
 
 
 def shorten_commit(commit: str) -> str:
-    """The first digits of a commit, with its -dirty; unknown where there is none."""
+    """Shorten a commit to its first digits, keeping -dirty; `unknown` if there is none."""
     digits, _, dirty = commit.partition("-")
     return "-".join(filter(None, [digits[:12], dirty])) or "unknown"
 

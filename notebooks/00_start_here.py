@@ -3,17 +3,17 @@
 #
 # **Question.** What is this machine, and what happens to a photograph between the camera and the
 # model's answer?
-# **Input.** Nothing: the photograph is drawn. **Output.** Pictures of each step. **Time.** Half a
+# **Input.** None: the photograph is synthetic. **Output.** Pictures of each step. **Time.** Half a
 # minute.
 #
 # **Resumo.** O que é esta máquina, e o que acontece com uma retinografia entre a câmera e a
-# resposta do modelo? Nada é baixado: a fotografia é desenhada aqui. Cada passo da cadeia é mostrado
-# uma vez, com uma única imagem.
+# resposta do modelo? Nada é baixado: a fotografia é sintética. Cada passo é mostrado uma vez, com
+# uma única imagem.
 
 # %% tags=["parameters"]
-grade: int = 3  # of the eye to draw, 0 (healthy) to 4 (proliferative)
+grade: int = 3  # grade of the synthetic eye, 0 (healthy) to 4 (proliferative)
 image_size: int = 96  # side of the network's input [px]
-seed: int = 0  # of the drawing
+seed: int = 0  # seed of the synthetic eye
 
 # %% [markdown]
 # ## Setup
@@ -30,7 +30,7 @@ from dr_lib.notebook import setup
 setup.set_up(root, "cv2")
 
 # %% [markdown]
-# What this machine is, and how a training would run on it. Nothing is imported to find that out.
+# This cell detects the machine and how a training run would use it, without importing a framework.
 
 # %%
 from dr_lib import hardware
@@ -38,18 +38,19 @@ from dr_lib import hardware
 facts = hardware.probe()
 plan = hardware.choose(facts)
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
-accelerators = ", ".join(facts.gpus or chips or ["no GPU and no TPU"])
+accelerators = ", ".join(facts.gpus or chips or ["no GPU or TPU"])
 print(
     f"{facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, {accelerators}."
 )
 place = f"{plan.accelerator.upper()}, in Keras on {plan.backend}, in {plan.precision}"
-print(f"A training would run on its {place}.")
+print(f"A training run would use its {place}.")
 
 # %% [markdown]
 # ## Data
 #
-# A photograph as a fundus camera takes it: a bright disc on black. This one is drawn, with the
-# lesions of its grade: red microaneurysms and haemorrhages, yellow exudates.
+# A fundus camera takes photographs like this one: a bright disc on black. This photograph is
+# synthetic and shows the lesions of its grade: red microaneurysms and haemorrhages, yellow
+# exudates.
 
 # %%
 import cv2
@@ -68,8 +69,8 @@ _ = plt.axis("off")
 # %% [markdown]
 # ## Method
 #
-# **Find the field of view and crop it.** The circle is found whatever the background, and all
-# outside it becomes black, so that no text in a corner survives.
+# **Find the field of view and crop it.** The circle is found on any background, and everything
+# outside it becomes black, which removes text in the corners.
 
 # %%
 from dr_lib.data.photograph.crop import crop_fundus
@@ -89,9 +90,8 @@ for axis in (left, right):
     axis.axis("off")
 
 # %% [markdown]
-# **Store it.** Shards hold the crop as JPEG and a pseudonym; they are what trainings read, with or
-# without TensorFlow. Grades and splits stand in tables beside them, so a corrected grade crops
-# nothing again.
+# **Store it.** Shards hold the crop as JPEG and a pseudonym; training reads them with or without
+# TensorFlow. Grades and splits are in separate tables, so a corrected grade needs no new crops.
 
 # %%
 from dr_lib.data.photograph import pixels
@@ -100,10 +100,10 @@ stored = pixels.encode_jpeg(crop.image)
 print(f"{len(stored):,} bytes")
 
 # %% [markdown]
-# **Augment it.** The network takes uint8 pixels; casting, flips and changes of colour happen on the
-# device. In notebook 10 this is a layer of the model. With `augmentation="colour"` it turns the hue
-# far, as Voets et al. do, so that the network learns not to rely on the camera's colours: hence
-# eyes in pink and yellow.
+# **Augment it.** The network takes uint8 pixels; casting, flips and colour changes happen on the
+# device. In notebook 10 this is a layer of the model. With `augmentation="colour"` it shifts the
+# hue strongly, as Voets et al. do, so that the network learns not to rely on the camera's colours.
+# Some eyes therefore look pink or yellow.
 
 # %%
 hardware.activate(plan)
@@ -122,7 +122,7 @@ _ = axes[0].set_title("as stored")
 # ## Result
 #
 # The network gives a probability of referable disease. This one has not been trained, so its answer
-# says nothing yet.
+# means nothing yet.
 
 # %%
 network = build_model("small_cnn", image_size)
@@ -133,10 +133,10 @@ print(f"probability of referable disease: {probability:.2f}")
 # %% [markdown]
 # ## What this shows
 #
-# The chain from a photograph to an answer runs on this machine. Go on with **01** to prepare
-# photographs, **10** to train and time, **11** to compare machines with the paper.
+# The chain from a photograph to an answer runs on this machine. Continue with **01** to prepare
+# photographs, **10** to train and time, and **11** to compare machines with the paper.
 #
 # ## Limits
 #
-# One drawn photograph shows the steps and nothing about accuracy: neither of the field of view (the
-# tests measure that) nor of the model.
+# One synthetic photograph shows the steps. It says nothing about the accuracy of the field of view
+# (the tests measure that) or of the model.

@@ -1,11 +1,13 @@
 # %% [markdown]
 # # Prepare fundus photographs: find the field of view, crop, split, store
 #
-# **Question.** Which photographs can be used, what do they look like once cropped, and how are they
-# divided? **Input.** A folder of photographs with a CSV (`image,grade`, and `patient,eye` where
-# known), a known data set, or the synthetic sample. **Output.** Shards of crops, `labels.csv`,
-# `split.csv` and `manifest.json` to train from; what was rejected and why, in a private folder.
-# **Time.** Under 90 seconds on two cores with the sample; with it drawn before, half of that.
+# **Question.** Which photographs can be used, what do they look like after cropping, and how are
+# they split? **Input.** A folder of photographs with a CSV (`image,grade` and optionally
+# `patient,eye`), a known data set, or the synthetic sample. **Output.** Shards of crops,
+# `labels.csv`, `split.csv` and `manifest.json` for training; the rejected photographs and the
+# reasons, in a private folder.
+# **Time.** Under 90 seconds on two cores with the sample; half of that if the sample already
+# exists.
 #
 # **Resumo.** Quais retinografias podem ser usadas, como ficam depois do recorte e como são
 # divididas em treino, validação e teste? Entrada: uma pasta de fotografias com um CSV, ou a amostra
@@ -16,13 +18,13 @@
 # data
 images: str = "sample"  # folder of the photographs, root of a known data set, or sample
 labels: str = ""  # CSV of the labels, empty to find it in a known data set
-out: str = "data/prepared"  # folder to write, new or empty
-private: str = ""  # folder for what names files or patients, empty for OUT.private
-# how it is prepared (not for the sample)
-size: int = 299  # side of the crops, the largest image_size of a training [px]
+out: str = "data/prepared"  # new or empty folder to write
+private: str = ""  # folder for everything that names files or patients, empty for OUT.private
+# preparation (not for the sample)
+size: int = 299  # side of the crops, the largest possible image_size of a training [px]
 scheme: str = "random"  # random, paper (70/30 without validation) or official
-method: str = "robust"  # how the field of view is found, robust or voets
-# what is shown
+method: str = "robust"  # method that finds the field of view, robust or voets
+# display
 num_shown: int = 24  # crops on the contact sheet
 
 # %% [markdown]
@@ -42,8 +44,8 @@ setup.set_up(root, "cv2")
 # %% [markdown]
 # ## Data
 #
-# Nothing is lost in silence: photographs in = records + rejected. A mistake in the label table
-# stops here, before time is spent.
+# No photograph is dropped silently: each one becomes a record or is listed as rejected. A mistake
+# in the label table stops this notebook here, before any time is spent.
 
 # %%
 from dr_lib.data.prepared.folder import Prepared
@@ -67,11 +69,12 @@ else:
 prepared = Prepared(data_dir)
 manifest = prepared.manifest
 num_photographs = manifest["num_photographs"]
-print(f"{num_photographs} photographs in, {manifest['num_rejected']} rejected")
+print(f"{num_photographs} photographs, {manifest['num_rejected']} rejected")
 print(*manifest["notices"], *describe_moves(manifest["splits"]["split.csv"]), sep="\n")
 
 # %% [markdown]
-# Real photographs are personal health data: the outputs of this notebook then stay private.
+# Real photographs are personal health data: keep the outputs of this notebook private if it shows
+# them.
 
 # %%
 from IPython.display import Markdown, display
@@ -88,12 +91,13 @@ if not prepared.is_synthetic:
 # %% [markdown]
 # ## Method
 #
-# Each photograph is cropped to its field of view at 299 px, black outside: it is what differs from
-# the background, of whatever colour, inside a circle. `method="voets"` repeats the steps of Voets
-# et al. 2019, faults included. A crop's status says whether it is `clipped` by the frame,
-# `doubtful` because it looks unlike a retina (it is kept, for a dark haemorrhage does too), an
-# `ellipse` made round again, `full_frame` without a dark border, or of a `truncated` file. How
-# often each occurs, and how large the fields of view are:
+# Each photograph is cropped to its field of view at 299 px, black outside. The field of view is the
+# circle that differs from the background, whatever the background's colour. `method="voets"`
+# repeats the steps of Voets et al. 2019, including their faults. A crop's status says whether it is
+# `clipped` by the frame, `doubtful` because it looks unlike a retina (it is kept, because a dark
+# haemorrhage can look so too), an `ellipse` that was made round, `full_frame` without a dark
+# border, or from a `truncated` file. The table shows how often each status occurs and how large the
+# fields of view are:
 
 # %%
 parts = prepared.photographs
@@ -103,11 +107,12 @@ radii.set_axis(
 ).round()
 
 # %% [markdown]
-# Patients are divided so that no one stands on two sides, with the same shares of grades
-# everywhere. Patients who share a picture, in copies saved otherwise, are one group; the later of
-# two equal files is excluded. Names are replaced by keyed hashes. Labels and split are tables, so
-# another seed or a corrected grade takes seconds (`python -m dr_lib split`, `prepare`), and so do
-# labelled TFRecords for other tools (`python -m dr_lib split DATA_DIR --records OUT`).
+# Patients are split so that nobody is on two sides and all sides have the same shares of grades.
+# Patients who share a picture, even in copies that were saved differently, form one group; the
+# later of two identical files is excluded. Names are replaced by keyed hashes. Labels and split are
+# tables, so a new seed or a corrected grade takes seconds (`python -m dr_lib split`, `prepare`),
+# and so does the export of labelled TFRecords for other tools (`python -m dr_lib split DATA_DIR
+# --records OUT`).
 
 # %%
 counts = parts.pivot_table(
@@ -120,16 +125,16 @@ counts
 division = manifest["splits"]["split.csv"]
 num_images, num_patients = division["largest_group"].values()
 print(
-    f"{division['num_groups']} groups; photographs and patients of the largest: {num_images} and"
-    f" {num_patients}"
+    f"{division['num_groups']} groups; the largest has {num_images} photographs of "
+    f"{num_patients} patients"
 )
 print(f"{division['num_excluded']} photographs excluded")
 
 # %% [markdown]
 # ## Result
 #
-# The contact sheet: crops of every status and every grade, then others at random, by row of the
-# label table.
+# The contact sheet shows crops of every status and every grade, then random others, with their row
+# in the label table.
 
 # %%
 import matplotlib.pyplot as plt
@@ -153,7 +158,8 @@ for axis, image, row in zip(axes.flat, crops[:], chosen.itertuples(), strict=Fal
 _ = figure.suptitle(f"Crops ({note})")
 
 # %% [markdown]
-# What could not be used; `rejected.csv` in the private folder names the files.
+# The table counts the photographs that could not be used; `rejected.csv` in the private folder
+# names the files.
 
 # %%
 pd.Series(manifest["rejected"], name="photographs", dtype=int).rename_axis("reason").to_frame()
@@ -167,13 +173,13 @@ import os
 sides = division["counts"].items()
 shares = ", ".join(f"{name} {count['num_images']} photographs" for name, count in sides)
 Markdown(
-    f"**{num_photographs - manifest['num_rejected']}** of {num_photographs} photographs can be"
-    f" trained on: {shares}. Patients: {manifest['patients']}. Give"
-    f" `data_dir={os.path.relpath(data_dir)}` to notebook 10."
+    f"**{num_photographs - manifest['num_rejected']}** of {num_photographs} photographs can "
+    f"be used for training: {shares}. Patients: {manifest['patients']}. In notebook 10, set "
+    f"`data_dir={os.path.relpath(data_dir)}`."
 )
 
 # %% [markdown]
 # ## Limits
 #
-# A patient whose photographs stand under two names can still be in two splits; where the label
-# table names no patients, fellow eyes can be too. Grades are taken as the table gives them.
+# A patient whose photographs are listed under two names can still be in two splits, and so can
+# fellow eyes if the label table names no patients. Grades are used as the table gives them.

@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Train a network once, and time it
 #
-# **Question.** How long does one training take on this machine, and how well does the network find
+# **Question.** How long does one training run take on this machine? How well does the network find
 # eyes that a specialist should see (task *referable*: grade 2 or worse), or grade retinopathy from
 # 0 to 4 (task *grades*)? **Input.** A folder that notebook 01 prepared, or the synthetic sample.
-# **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Ten such runs
-# per machine make figure 1 of notebook 11; notebook 21 exports networks that grade. **Time.** Under
-# 90 seconds on two cores with the defaults.
+# **Output.** One row in `papermill_runs/<study>/rows/`, the history, a model folder. Figure 1 of
+# notebook 11 is made from ten such runs per machine; notebook 21 exports networks that grade.
+# **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva um treinamento nesta máquina, e quão bem a rede encontra os olhos
 # que um especialista deve ver (`task` referable: grau 2 ou mais) ou dá o grau da retinopatia, de 0
@@ -19,29 +19,29 @@ data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 # model and training
 task: str = "referable"  # referable or grades
-mode: str = "paper"  # paper (our reading of it), fast (same schedule) or scaled (larger batch)
+mode: str = "paper"  # paper (as we interpret it), fast (same schedule) or scaled (larger batch)
 model: str = "small_cnn"  # small_cnn, or a network of keras.applications, e.g. EfficientNetV2B0
 weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
-batch_size: int = 8  # images per step, over all replicas; mode scaled takes four times as many
+batch_size: int = 8  # images per step, over all replicas; mode scaled uses four times as many
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start, halved on plateaus
 augmentation: str = "flip"  # none, flip or colour
-recipe: str = "full"  # full, few or upper; the last two train parts of mobilenet
-weigh_grades: bool = False  # let each grade count the same in the loss, however rare it is
+recipe: str = "full"  # full, few or upper; few and upper train only parts of mobilenet
+weigh_grades: bool = False  # give every grade the same total weight in the loss
 keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
-num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; several of a CPU are virtual
-num_machines: int = 1  # machines that train as one; plan --commands prints how they start
-# what is explained
+num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; on a CPU several are virtual
+num_machines: int = 1  # machines that train as one; plan --commands prints their commands
+# explanation
 explain: str = ""  # folder of lesion masks, or test for the test split
 # where, when, which
-results: str = ""  # folder for rows, models and checkpoints; on Colab one on Drive stays
-max_hours: float = 0.0  # save and stop in time, 0 for no limit [h]
-seed: int = 20  # of the study, the run adds its repetition
+results: str = ""  # folder for rows, models and checkpoints; on Colab a folder on Drive is kept
+max_hours: float = 0.0  # save and stop within this time, 0 for no limit [h]
+seed: int = 20  # seed of the study; the run adds its repetition
 repetition: int = 0  # index of this timed run
 
 # %% [markdown]
@@ -59,13 +59,14 @@ from dr_lib.notebook import setup
 setup.set_up(root, *["cv2"] if data_dir == "sample" or explain else [])
 
 # %% [markdown]
-# The run begins here: what is to be trained, and the clock of `wall_s` and `setup_s`. Started again
-# after a kill, with the same parameters, it is the same run and goes on from its last checkpoint.
+# The run starts here, with its configuration and the clock of `wall_s` and `setup_s`. If it is
+# killed, start it again with the same parameters: it resumes from its last checkpoint as the same
+# run.
 #
-# Mode *paper* trains as we read the paper: float32, one step per call. *fast* keeps that schedule
-# and uses what the device can do. *scaled* also takes a larger batch: the learning rate grows with
-# its square root, the rule for optimisers that divide by a running mean of squared gradients
-# (Malladi et al. 2022), and rises to that over the first epochs (Goyal et al. 2017).
+# Mode *paper* trains as we interpret the paper: float32, one step per call. Mode *fast* keeps that
+# schedule and uses the device's faster options. Mode *scaled* also uses a larger batch: the
+# learning rate grows with its square root, the rule for optimisers that divide by a running mean of
+# squared gradients (Malladi et al. 2022), and warms up over the first epochs (Goyal et al. 2017).
 
 # %%
 from dataclasses import replace
@@ -82,7 +83,7 @@ for name, value in config.schedule._asdict().items():
 # %% [markdown]
 # ## Data
 #
-# The manifest says what was prepared; the shards are checked against it when they are read.
+# The manifest describes the prepared data; the shards are checked against it when they are read.
 
 # %%
 from dr_lib.data.prepared.folder import Prepared
@@ -100,8 +101,8 @@ print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {k
 print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 
 # %% [markdown]
-# What this machine is, how it will train, and why. An accelerator that was asked for and is not
-# there stops the notebook.
+# This cell prints the machine, the training plan and the reasons. If the requested accelerator is
+# missing, the notebook stops.
 
 # %%
 from dr_lib import hardware
@@ -116,23 +117,24 @@ print("because", *plan.reasons, sep="\n- ")
 # ## Method
 #
 # Uint8 pixels enter the network, which casts, augments and scales them on the device, with the
-# preprocessing that its ImageNet weights were trained with. They are decoded once and lie in
-# memory, the device's where the plan says so; or, where more is there than fits, they are read from
-# the shards and decoded again for each batch, in the same order and to the same bits. Every batch
-# is full, so that replicas can share it: the shuffled remainder of an epoch is dropped.
+# preprocessing that its ImageNet weights were trained with. They are decoded once and kept in
+# memory, on the device if the plan says so. If they do not fit, they are read from the shards and
+# decoded again for each batch, in the same order and with the same bits. Every batch is full, so
+# that replicas can share it; the remainder of each shuffled epoch is dropped.
 #
 # Task *grades* has the layers of the serving study (Camargo, Künas, Navaux): global pooling, two
 # layers of 128 and one of 5.
 #
-# The recipes *few* and *upper* are for few photographs. *few* ends MobileNet behind its seventh
-# block, for lesions are small and the last blocks see large things, freezes it, and starts the head
-# from a regression of the grade, which tells severe from mild. *upper* trains the blocks behind the
-# eleventh, and the head starts as a linear probe (logistic regression). Each photograph and its
-# mirror image pass the frozen part once; that is set-up.
+# The recipes *few* and *upper* are for small data sets. Recipe *few* cuts MobileNet after its
+# seventh block, because lesions are small and the last blocks see large structures. It freezes
+# these blocks and initialises the head from a regression of the grade, which separates severe from
+# mild. Recipe *upper* trains the blocks after the eleventh, and initialises the head as a linear
+# probe (logistic regression). Each photograph and its mirror image pass through the frozen part
+# once; that time counts as set-up.
 #
-# The timed part goes from the call of `fit` to the end of the last epoch. The epoch with the best
-# AUC of referable disease on the validation split is kept; without one (the paper's 70/30) the
-# last, or with `keep_best` the one with the best AUC in training.
+# The timed part lasts from the call of `fit` to the end of the last epoch. The epoch with the best
+# AUC of referable disease on the validation split is kept; without a validation split (the paper's
+# 70/30), the last epoch is kept or, with `keep_best`, the one with the best AUC in training.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise
@@ -164,12 +166,12 @@ print(
     f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call"
 )
 print(
-    f"{timing.steady_epoch_s:.3f} s an epoch from the second on; resumed {timing.resumed} times"
+    f"{timing.steady_epoch_s:.3f} s per epoch from the second on; resumed {timing.resumed} times"
 )
 
 # %% [markdown]
-# What the network saw: photographs, and below them the same as the augmentation changes them. Real
-# ones are not shown, so this notebook can be kept.
+# The top row shows photographs, the bottom row the same photographs after augmentation. Real
+# photographs are not shown, so this notebook can be kept.
 
 # %%
 import matplotlib.pyplot as plt
@@ -190,8 +192,8 @@ if is_synthetic:
     _ = figure.suptitle("synthetic, not photographs")
 
 # %% [markdown]
-# The grades are far from equally frequent: without weights a network does well by calling every eye
-# healthy.
+# Some grades are far more frequent than others: without weights, a network scores well by calling
+# every eye healthy.
 
 # %%
 from dr_lib.data.labels.grades import GRADES
@@ -216,9 +218,9 @@ for axis, metric in zip(axes, ("loss", "auc"), strict=True):
     history.filter(regex=f"^(val_)?{metric}$").plot(ax=axis, title=f"{metric}: {kind}")
 
 # %% [markdown]
-# The threshold of referral is chosen on the validation split, for a sensitivity of 90 %; the test
-# split is only looked at. The interval is over patients, for fellow eyes are not
-# independent, and on the logit scale; with fewer than ten patients of a kind it is the one that
+# The referral threshold is chosen on the validation split, for a sensitivity of 90 %; nothing is
+# chosen on the test split. The interval is computed over patients, because fellow eyes are not
+# independent, on the logit scale. With fewer than ten patients in a class, it is the interval that
 # holds for any score.
 
 # %%
@@ -240,9 +242,9 @@ if task == "grades":
     )
 
 # %% [markdown]
-# The row: everything the report and notebook 11 will read. Of a training that was resumed it names
-# all devices, precisions and commits that took part. The model folder holds the network and the
-# manifest that serving reads. With both there, nothing is left to go on with.
+# The row holds everything that the report and notebook 11 read. For a resumed run it lists all
+# devices, precisions and commits that took part. The model folder holds the network and the
+# manifest for serving. Once both are written, the checkpoint is deleted.
 
 # %%
 from dr_lib.command import write_lasting_command
@@ -266,11 +268,11 @@ print(write_lasting_command("evaluate", predictions, "other.csv", "--out", "eval
 
 # %% [markdown]
 # Where does a network that grades look? Grad-CAM (Selvaraju et al. 2017) maps what raises the
-# probability of referable disease. Beside each map stands its control, the same network with random
-# weights (Adebayo et al. 2018): a map that is like its control explains nothing. Where lesions are
-# known, the table says how many times as much of the top 5 % of a map lies in them as of the field
-# of view: 1 is chance. Photographs are shown only where `explain` asks for it, which serves the
-# other task too.
+# probability of referable disease. Next to each map is its control, from the same network with
+# random weights (Adebayo et al. 2018): a map that resembles its control explains nothing. If lesion
+# masks exist, the table compares the share of the top 5 % of a map inside lesions with the lesions'
+# share of the field of view: 1 is chance. Photographs are shown only if `explain` is set, which
+# works for both tasks.
 
 # %%
 images = []
@@ -334,9 +336,12 @@ if task == "grades":
     finds = (
         f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
     )
-doubt = " That interval holds 0.5, a coin's AUC: **the network has not been shown to learn.**"
+doubt = (
+    " The interval includes 0.5, the AUC of chance: **the network has not been shown to "
+    "learn.**"
+)
 Markdown(
-    f"One training of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
+    f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
     f" **{timing.train_s:.1f} s** on {escape(trained.device.name)} ({escape(row['cpu'])}). It"
     f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
     + (doubt if auc.low <= 0.5 else "")
@@ -346,7 +351,7 @@ Markdown(
 # ## Limits
 #
 # One run says nothing about the spread: repeat it (`-p repetition 1`, 2, ...) or run a study file,
-# and compare in notebook 11. The interval of the AUC is that of this test split and this training
-# alone; kappa depends on how the grades are distributed. The defaults train a small network from
-# random weights, to show the way: `papermill_runs/grades.yaml` trains a model worth serving. A
-# synthetic sample says how the software works and what it costs, nothing about disease.
+# and compare the runs in notebook 11. The interval of the AUC covers only this test split and this
+# training run; kappa depends on the distribution of grades. The defaults train a small network from
+# random weights as a demonstration; `papermill_runs/grades.yaml` trains a model worth serving. A
+# synthetic sample shows how the software works and what it costs, but nothing about disease.

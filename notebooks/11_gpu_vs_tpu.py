@@ -1,14 +1,15 @@
 # %% [markdown]
 # # GPU or TPU: how long does training take?
 #
-# **Question.** How long does one training take on each machine, and do the claims of Araújo et al.
-# hold on ours?
-# **Input.** The rows that notebook 10 left, from any number of machines. **Output.** The paper's
-# figure 1 with our bars beside its own, intervals, and a verdict on each claim. **Time.** Seconds.
+# **Question.** How long does one training run take on each machine, and do the claims of Araújo et
+# al. hold on ours?
+# **Input.** The rows that notebook 10 wrote, from any number of machines. **Output.** The paper's
+# figure 1 with our means next to its own, intervals, and a verdict on each claim. **Time.**
+# Seconds.
 #
 # **Resumo.** Quanto tempo leva um treinamento em cada máquina, e as afirmações de Araújo et al. se
 # confirmam nas nossas? Entrada: as linhas deixadas pelo notebook 10, de quantas máquinas houver.
-# Saída: a figura 1 do artigo com as nossas barras ao lado, intervalos e um veredito para cada
+# Saída: a figura 1 do artigo com as nossas médias ao lado, intervalos e um veredito para cada
 # afirmação.
 
 # %% tags=["parameters"]
@@ -19,7 +20,7 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # report
-published: bool = True  # hold the rows against the paper, false for a study of your own
+published: bool = True  # compare the rows with the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -40,8 +41,8 @@ setup.set_up(root, "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# All rows of notebook 10 below the folders, one per run. Rows from another machine are
-# copied beside them; none at all leaves the paper alone in the figure.
+# This cell reads all rows of notebook 10 below the folders, one per run. Copy rows from another
+# machine next to them. Without any rows, the figure shows only the paper.
 
 # %%
 from dr_lib.evidence.rows import open_rows
@@ -54,7 +55,7 @@ finished = selection.finished
 page = Page(out, lang)
 print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)} timed")
 if rows.num_others:
-    print(f"{rows.num_others} rows of the other task: give a folder that holds them alone")
+    print(f"{rows.num_others} rows of the other task: give a folder that holds only those rows")
 
 # %% tags=["summary"]
 words = "How long does training take?"
@@ -65,10 +66,10 @@ page.title(words, "A" if published else "", selection)
 # %% [markdown]
 # ## Method
 #
-# Rows are pooled only where data, model, mode, parameters and commit agree; `allow` names columns
-# that may differ all the same. Ratios are of arithmetic means, with Welch's interval of the
-# logarithms. A run that was resumed is not timed; a run beside which others took more than 10 % of
-# the CPU is disturbed: drawn hollow, and counted unless `exclude` names it.
+# Rows are pooled only if data, model, mode, parameters and commit agree; `allow` names columns that
+# may differ anyway. Ratios are of arithmetic means, with Welch's interval of the logarithms. A
+# resumed run is not timed. A run is disturbed if other processes took more than 10 % of the CPU:
+# its point is hollow, and it counts unless `exclude` names it.
 
 # %% [markdown]
 # ## Result
@@ -98,8 +99,8 @@ page.table(
 page.energy(selection.timed, ["environment"], g_per_kwh)
 
 # %% [markdown]
-# A faster mode counts only where its mean AUC is that of mode *paper*: two one-sided tests at 5 %
-# each, margin 0.02.
+# A faster mode counts only if its mean AUC is equivalent to that of mode *paper*: two one-sided
+# tests at 5 % each, margin 0.02.
 
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_modes
@@ -108,15 +109,15 @@ if len(modes := compare_modes(selection)):
     page.table(
         modes,
         "modes",
-        "Modes on one machine, AUC and times as fast as mode paper [95 % interval], and whether the"
-        " speed counts.",
+        "Modes on one machine: AUC, speed relative to mode paper [95 % interval], and whether "
+        "the speed counts.",
     )
 else:
-    print("one mode only: run notebook 10 with another, and allow mode")
+    print("only one mode: run notebook 10 with another mode, and allow mode")
 
 # %% [markdown]
-# Several machines that shared each batch: how many times as fast as the fewest of them, and at what
-# price.
+# The table compares several machines that shared each batch: their speed-up over the fewest
+# machines, and its price.
 
 # %% tags=["report"]
 from dr_lib.evidence.training_time import compare_machines
@@ -143,9 +144,12 @@ if finished["timed"].any():
 elif len(finished):
     is_finished = selection.excluded["run_id"].isin(finished["run_id"])
     reasons = map(say, selection.excluded["reason"][is_finished].unique())
-    times = [say("Trainings have finished, and no time counts: {}.").format("; ".join(reasons))]
-if len(environments) > 1:
-    slowest = environments.iloc[0]
+    times = [
+        say("Training runs have finished, but no time counts: {}.").format("; ".join(reasons))
+    ]
+has_time = environments.reindex(columns=["train_s"])["train_s"].notna()
+if has_time.sum() > 1:
+    slowest = environments[has_time].iloc[0]
     ratio = page.interval(slowest, "train_s_ratio")
     times.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
 
@@ -165,29 +169,30 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Runs of one session, a boot of the machine, share its host, its neighbours and its temperature.
-# What compares two machines therefore counts sessions, and is undecided below three of each; the
-# intervals of the tables count runs, and understate the spread between sessions.
+# Runs of one session (one boot of the machine) share its host, its neighbours and its temperature.
+# Comparisons of two machines therefore count sessions, and are undecided with fewer than three of
+# each. The intervals in the tables count runs, and understate the spread between sessions.
 
 # %% [markdown] tags=["en", "paper"]
-# The paper names neither its network nor its number of photographs, so its minutes can be compared
-# with ours only in their ratio. It speaks of severe cases; referable is grade 2 and more here.
-# Keras' own RMSprop, and a learning rate halved after 5 epochs without progress, are our choice
-# too. At batch 8 the comparison measures overhead more than arithmetic.
+# The paper names neither its network nor its number of photographs, so only the ratios of its times
+# can be compared with ours. It refers to severe cases; here, referable means grade 2 or worse.
+# Keras's own RMSprop, and a learning rate halved after 5 epochs without progress, are also our
+# choices. At batch size 8 the comparison measures overhead more than arithmetic.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
 # Execuções de uma mesma sessão (um boot da máquina) dividem o hospedeiro, seus vizinhos e sua
-# temperatura. Por isso o que compara duas máquinas conta sessões, e fica indeciso com menos de três
-# de cada; os intervalos das tabelas contam execuções e subestimam a variação entre sessões.
+# temperatura. Por isso as comparações entre duas máquinas contam sessões e ficam inconclusivas com
+# menos de três de cada. Os intervalos das tabelas contam execuções e subestimam a variação entre
+# sessões.
 
 # %% [markdown] tags=["pt", "paper"]
-# O artigo não diz qual é a rede nem quantas são as retinografias; seus minutos só se comparam com
-# os nossos na razão entre eles. Ele fala em casos graves; aqui é encaminhado o grau 2 ou mais. O
-# RMSprop do próprio Keras e a taxa de aprendizado reduzida à metade após 5 épocas sem progresso
-# também são escolhas nossas. Com lotes de 8 a comparação mede mais o custo fixo do que a
-# aritmética.
+# O artigo não informa a rede nem o número de retinografias; por isso, só as razões entre os seus
+# tempos podem ser comparadas com as nossas. Ele trata de casos graves; aqui, encaminhável significa
+# grau 2 ou mais. O RMSprop do próprio Keras e a taxa de aprendizado reduzida à metade após 5 épocas
+# sem progresso também são escolhas nossas. Com lotes de 8, a comparação mede mais o custo fixo do
+# que a aritmética.
 
 # %% tags=["report"]
 page.appendix(selection)

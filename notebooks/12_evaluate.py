@@ -1,31 +1,32 @@
 # %% [markdown]
 # # How well does the model refer?
 #
-# **Question.** Which patients does a model refer, whom does it miss, are its probabilities true,
-# and is it of use?
-# **Input.** One `predictions.csv` or several, of notebook 10, of `predict`, or anybody's.
-# **Output.** An evaluation by patient as the field asks for it, and the items of STARD-AI and
-# TRIPOD+AI that it fills. Without any predictions a small network first learns the synthetic
-# sample.
+# **Question.** Which patients does a model refer, and whom does it miss? Are its probabilities well
+# calibrated, and is it useful?
+# **Input.** One or more `predictions.csv` files from notebook 10, from `predict` or from any other
+# program.
+# **Output.** An evaluation by patient that follows the reporting guidelines, and the items of
+# STARD-AI and TRIPOD+AI that it fills in. Without predictions, a small network is first trained on
+# the synthetic sample.
 #
-# **Resumo.** Quais pacientes um modelo encaminha, quem ele deixa passar, suas probabilidades são
-# verdadeiras, e ele é útil? Entrada: um ou mais `predictions.csv`, do notebook 10, de
-# `predict` ou de qualquer um. Saída: uma avaliação por paciente e os itens de STARD-AI e TRIPOD+AI
-# que ela preenche.
+# **Resumo.** Quais pacientes um modelo encaminha e quem ele deixa passar? Suas probabilidades são
+# bem calibradas, e ele é útil? Entrada: um ou mais `predictions.csv`, do notebook 10, de `predict`
+# ou de qualquer outro programa. Saída: uma avaliação por paciente e os itens de STARD-AI e
+# TRIPOD+AI que ela preenche.
 
 # %% tags=["parameters"]
-# what is evaluated
-predictions: str = ""  # predictions.csv, or several between commas; empty: the latest here
+# predictions
+predictions: str = ""  # one or more predictions.csv, with commas between; empty for the latest
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
-folds: bool = False  # the files are the folds of one recipe, pool their test photographs
+folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
-thresholds: str = ""  # two thresholds frozen elsewhere, between commas
+thresholds: str = ""  # two thresholds frozen elsewhere, separated by a comma
 # report
 prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
-subgroups: str = ""  # further columns of the predictions to form groups by, between commas
-num_errors: int = 10  # of the worst errors of each kind to list
+subgroups: str = ""  # further columns of the predictions that define groups, with commas
+num_errors: int = 10  # number of worst errors of each kind to list
 private: str = ""  # prepared folder whose photographs and pseudonyms to show, empty for none
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
@@ -47,8 +48,8 @@ setup.set_up(root, "statsmodels")
 # %% [markdown]
 # ## Data
 #
-# A row per photograph: whose it is, its split, its label, its probability. What would make the
-# evaluation false is refused with the rows: a patient in two splits, predictions of training
+# The file has one row per photograph: its patient, split, label and probability. Rows that would
+# make the evaluation wrong are refused: a patient in two splits, predictions of training
 # photographs, copies, synthetic photographs among real ones.
 
 # %%
@@ -99,18 +100,18 @@ page.heading("How well does the model refer?", [names, counts], notice)
 # %% [markdown] tags=["en"]
 # ## Patients and photographs
 #
-# What was offered, what could not be used and why, what is evaluated; reasons are counted as the
-# file words them. Fellow eyes are alike, so every interval below (95 %) is over patients: a
-# closed form with the spread between them, for AUC, average precision and Brier score on the logit
-# scale, or a bootstrap that draws patients.
+# This section counts the photographs that were offered, those that could not be used, and those
+# evaluated; reasons are quoted from the file. Fellow eyes are alike, so every interval below (95 %)
+# is computed over patients. AUC, average precision and Brier score use closed forms on the logit
+# scale with the spread between patients; other scores use closed forms or a bootstrap of patients.
 
 # %% [markdown] tags=["pt"]
 # ## Pacientes e retinografias
 #
-# As retinografias disponíveis, as que não puderam ser usadas e por quê, as avaliadas; os motivos
-# são contados como o arquivo os escreve. Os dois olhos se parecem; por isso todo intervalo abaixo
-# (95 %) é por paciente: uma fórmula com a variação entre eles, para AUC, precisão média e escore de
-# Brier na escala logit, ou um bootstrap que sorteia pacientes.
+# Esta seção conta as retinografias disponíveis, as que não puderam ser usadas e as avaliadas; os
+# motivos são citados do arquivo. Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é
+# calculado por paciente. AUC, precisão média e escore de Brier usam fórmulas na escala logit com a
+# variação entre pacientes; as demais métricas usam fórmulas ou um bootstrap de pacientes.
 
 # %% tags=["report"]
 from dr_lib.figures import evaluation as figures
@@ -118,30 +119,31 @@ from dr_lib.figures import evaluation as figures
 flow = evaluation.count_flow(model)
 shown = flow if private else evaluation.hide_flow(flow)
 page.figure(
-    figures.plot_flow(shown, lang), "flow", "From what was offered to what is evaluated."
+    figures.plot_flow(shown, lang), "flow", "From the photographs offered to those evaluated."
 )
 page.table(shown.loc[:, (shown != "").any()], "flow", "Patients and photographs of each stage.")
 sources = [source for evaluated in models for source in evaluated.sources]
 for source in sources:
     if source.encoding == "windows-1252":
-        page.note("{} is no UTF-8 and was read as {}.", source.file, source.encoding)
+        page.note("{} is not UTF-8 and was read as {}.", source.file, source.encoding)
 
 # %% [markdown] tags=["en"]
 # ## Discrimination
 #
-# The operating points are chosen on the validation split and frozen: the test split is only looked
-# at. Their names say what was asked for on validation; the tables below say what the test reaches.
-# A data set without validation rows takes the thresholds of the same model from its own data set,
-# unchanged, where that file is given too, or two that are given; otherwise there are none.
+# The operating points are chosen on the validation split and frozen: nothing is chosen on the test
+# split. Their names state the goal on the validation split; the tables below show what is reached
+# on the test split. A data set without validation rows uses the unchanged thresholds of the same
+# model from the model's own data set, if that file is also given, or the two values of
+# `thresholds`; otherwise it has no operating points.
 
 # %% [markdown] tags=["pt"]
 # ## Discriminação
 #
-# Os pontos de operação são escolhidos na validação e congelados: o teste só é observado. Os nomes
-# dizem o que foi pedido na validação; as tabelas abaixo, o que se alcança no teste. Um
-# conjunto de dados sem linhas de validação recebe os limiares do mesmo modelo em seu próprio
-# conjunto, sem mudança, se esse arquivo também for dado, ou dois que se deem; do contrário não há
-# pontos.
+# Os pontos de operação são escolhidos na validação e congelados: nada é escolhido no teste. Os
+# nomes dizem a meta na validação; as tabelas abaixo, o que se alcança no teste. Um conjunto de
+# dados sem linhas de validação usa, sem mudança, os limiares do mesmo modelo no conjunto de origem,
+# se esse arquivo também for dado, ou os dois valores de `thresholds`; do contrário, não há pontos
+# de operação.
 
 # %%
 shares = evaluation.read_shares("prevalence", prevalence)
@@ -163,20 +165,23 @@ page.table(
 few = ""
 if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
     few = say(
-        "Too few patients: {} with referable photographs or with others. The bounds of the AUC are"
-        " those that hold for any score."
+        "Too few patients: {} with referable photographs or with others. The bounds of the "
+        "AUC are therefore those that hold for any score."
     ).format(summary["rarer_patients"].iloc[0])
     page.findings([few])
 if summary.filter(like="_low").isna().iloc[0].any():
-    page.note("A score without an interval is not certain: these patients cannot bound it.")
+    page.note(
+        "A score without an interval is uncertain: these patients are too few to bound it."
+    )
 
 # %% tags=["report"]
 curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
 page.figure(curves, "roc", "ROC curve and precision-recall curve.")
-page.table(own, "points", "Operating points, and what they were chosen on.")
+page.table(own, "points", "Operating points and the data they were chosen on.")
 if own.empty:
     page.note(
-        "No operating point: there are no validation rows, and the test split is not for choosing."
+        "No operating point: there are no validation rows, and the test split must not be "
+        "used to choose one."
     )
 if len(own) == 1:
     page.note(
@@ -191,24 +196,25 @@ if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
     )
 if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
     page.note(
-        "On the validation split every threshold between the two reaches the sensitivity and the"
-        " specificity asked for."
+        "On the validation split, every threshold between the two reaches the requested "
+        "sensitivity and specificity."
     )
 if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
     page.note(
-        "The thresholds rest on {} patients with the disease: with fewer than {} they are chance.",
+        "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
+        "on chance.",
         own["validation_diseased"].min(),
         evaluation.MIN_PATIENTS,
     )
 
 # %% [markdown] tags=["en"]
-# A person is referred if one of the photographs reaches the threshold, and has the disease if one
-# of the eyes is referable: the worse eye counts, where there is one eye that. FN are patients with
-# the disease who would be sent home.
+# A patient is referred if any photograph reaches the threshold, and has the disease if any eye is
+# referable: the worse eye counts, or the only one. FN are patients with the disease who would be
+# sent home.
 
 # %% [markdown] tags=["pt"]
 # Uma pessoa é encaminhada se uma das retinografias atinge o limiar, e tem a doença se um dos olhos
-# é encaminhável: conta o pior olho ou, se só há um, esse. FN são pacientes com a doença que seriam
+# é encaminhável: conta o pior olho, ou o único. FN são pacientes com a doença que seriam
 # mandados para casa.
 
 # %% tags=["report"]
@@ -216,21 +222,23 @@ if len(own) and not private and evaluation.hides_test(flow):
     # a second row would tell how many photographs could not be used
     measured = measured[measured["ungradable"] == "excluded"]
     patients = patients[patients["ungradable"] == "excluded"]
-words = "What the operating points do for patients of the test split [95 % interval]."
+words = "Performance of the operating points for patients of the test split [95 % interval]."
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
 page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)
-words = "What the operating points do on the photographs of the test split [95 % interval]."
+words = (
+    "Performance of the operating points on the photographs of the test split [95 % interval]."
+)
 page.table(measured.drop(columns=same).dropna(axis=1, how="all"), "accuracy", words)
 
 # %% [markdown] tags=["en"]
-# Predictive values depend on how many photographs are referable, and data sets are often enriched:
-# what a positive or a negative answer on one photograph would be worth elsewhere follows from the
-# likelihood ratios (Bayes), if the spectrum of the disease is the same there.
+# Predictive values depend on how many photographs are referable, and data sets are often enriched.
+# The predictive values elsewhere follow from the likelihood ratios (Bayes), if the spectrum of the
+# disease is the same there.
 
 # %% [markdown] tags=["pt"]
 # Valores preditivos dependem de quantas retinografias são encaminháveis, e conjuntos de dados
-# costumam ser enriquecidos: quanto valeria a resposta a uma retinografia em outro lugar segue das
-# razões de verossimilhança (Bayes), se lá o espectro da doença for o mesmo.
+# costumam ser enriquecidos. Os valores preditivos em outro lugar seguem das razões de
+# verossimilhança (Bayes), se lá o espectro da doença for o mesmo.
 
 # %% tags=["report"]
 moved = evaluation.move_prevalence(measured, shares)
@@ -239,25 +247,25 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # %% [markdown] tags=["en"]
 # ## Calibration
 #
-# Of the photographs with a probability of 20 %, one in five should be referable. Slope 1 and
-# intercept 0 (calibration in the large) are right; a slope below 1 says that the probabilities are
-# too extreme. The recalibration is learned on the validation split and shown apart: it changes no
-# ranking.
+# Of the photographs with a probability of 20 %, one in five should be referable. Perfect
+# calibration has slope 1 and intercept 0 (calibration in the large); a slope below 1 means that the
+# probabilities are too extreme. The recalibration is learned on the validation split and shown
+# separately; it does not change the ranking.
 
 # %% [markdown] tags=["pt"]
 # ## Calibração
 #
 # Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável.
-# Inclinação 1 e intercepto 0 estão certos; uma inclinação abaixo de 1 diz que as probabilidades são
-# extremas demais. A recalibração é aprendida na validação e mostrada à parte: não muda nenhuma
-# ordem.
+# A calibração perfeita tem inclinação 1 e intercepto 0; uma inclinação abaixo de 1 indica que as
+# probabilidades são extremas demais. A recalibração é aprendida na validação e mostrada à parte;
+# ela não muda a ordenação.
 
 # %% tags=["report"]
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = evaluation.calibrate(model)
 figure = figures.plot_calibration(smoothed, lang)
-page.figure(figure, "calibration", "What came true against the prediction.")
+page.figure(figure, "calibration", "Observed outcomes against predictions.")
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
     page.note(
@@ -266,24 +274,25 @@ if len(model.validation) and len(calibrated) == 1:
 num_clipped = (~model.test["probability_referable"].between(NEAR, 1 - NEAR)).sum()
 if num_clipped:
     page.note(
-        "{} probabilities lie nearer to 0 or 1 than {} and count as it; the fit depends on it.",
+        "{} probabilities are closer to 0 or 1 than {} and are clipped there; the fit depends "
+        "on it.",
         num_clipped,
         page.number(NEAR),
     )
 
 # %% [markdown] tags=["en"]
-# ## Is it of use?
+# ## Is it useful?
 #
-# A threshold of 10 % says that missing a referable eye is nine times as bad as a needless referral.
-# At each threshold the net benefit of the model has to beat that of referring everybody and that of
-# referring nobody.
+# A threshold of 10 % means that missing a referable eye is nine times as bad as a needless
+# referral. At each threshold, the model's net benefit must exceed that of referring everybody and
+# that of referring nobody.
 
 # %% [markdown] tags=["pt"]
 # ## É útil?
 #
-# Um limiar de 10 % diz que perder um olho encaminhável é nove vezes pior que um encaminhamento
-# desnecessário. Em cada limiar o benefício líquido do modelo tem de superar o de encaminhar todos e
-# o de não encaminhar ninguém.
+# Um limiar de 10 % significa que não encaminhar um olho encaminhável é nove vezes pior que um
+# encaminhamento desnecessário. Em cada limiar, o benefício líquido do modelo deve superar o de
+# encaminhar todos e o de não encaminhar ninguém.
 
 # %% tags=["report"]
 decisions = evaluation.weigh_decisions(model)
@@ -292,24 +301,30 @@ page.figure(
 )
 
 # %% [markdown] tags=["en"]
-# ## What lies behind the scores
+# ## Behind the scores
 
 # %% [markdown] tags=["pt"]
-# ## O que há por trás das métricas
+# ## Por trás das métricas
 
 # %% tags=["report"]
 figure = figures.plot_distributions(model, own, lang)
-page.figure(figure, "distributions", "Probabilities by what the eyes truly are.")
+page.figure(figure, "distributions", "Predicted probabilities by true class.")
 if len(model.graded):
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
     page.figure(figure, "confusion", "Photographs by true and predicted grade.")
     if num_others := len(model.test) - len(model.graded):
-        page.note("{} photographs without a grade are not in the grades and kappa.", num_others)
+        page.note(
+            "{} photographs without a grade are not counted in the grades and kappa.",
+            num_others,
+        )
 
 # %% tags=["report"]
 groups = evaluation.split_subgroups(model, own, split_paths(subgroups))
 groups = groups if private else evaluation.hide_subgroups(groups)
-words = "Subgroups at high sensitivity; scored from 10 patients with and 10 without disease on."
+words = (
+    "Subgroups at high sensitivity; scored if they have at least 10 patients with and 10 "
+    "without disease."
+)
 page.table(groups, "subgroups", words)
 if groups.empty:
     page.note(
@@ -319,33 +334,33 @@ if groups.empty:
 # %% [markdown] tags=["en"]
 # ## When the model abstains
 #
-# If the photographs nearest to the threshold go to a person, how good are the model's answers to
-# the rest?
+# How good are the model's remaining answers if a person grades the photographs nearest to the
+# threshold?
 
 # %% [markdown] tags=["pt"]
 # ## Quando o modelo se abstém
 #
-# Se as retinografias mais próximas do limiar vão para uma pessoa, quão boas são as respostas do
-# modelo às demais?
+# Quão boas são as demais respostas do modelo, se uma pessoa avalia as retinografias mais próximas
+# do limiar?
 
 # %% tags=["report"]
 if len(own):
     figure = figures.plot_abstention(evaluation.abstain(model, own), lang)
-    page.figure(figure, "abstention", "Accuracy of what is left to the model.")
+    page.figure(figure, "abstention", "Accuracy on the photographs left to the model.")
 
 # %% [markdown] tags=["en"]
 # ## The worst errors
 #
-# At the point of high sensitivity: the highest grades missed first, each by its line in the file of
-# predictions. Names and photographs are shown only to whoever names the prepared folder: `evaluate
-# -p private data/prepared`.
+# The table lists errors at the point of high sensitivity, highest missed grades first, each by its
+# line in the predictions file. Names and photographs are shown only if the prepared folder is
+# given: `evaluate -p private data/prepared`.
 
 # %% [markdown] tags=["pt"]
 # ## Os piores erros
 #
-# No ponto de alta sensibilidade: primeiro os graus mais altos não encaminhados, cada um por sua
-# linha no arquivo de predições. Identificadores e retinografias só são mostrados a quem indicar a
-# pasta preparada: `evaluate -p private data/prepared`.
+# A tabela lista os erros no ponto de alta sensibilidade, primeiro os graus mais altos não
+# encaminhados, cada um por sua linha no arquivo de predições. Identificadores e retinografias só
+# são mostrados se a pasta preparada for indicada: `evaluate -p private data/prepared`.
 
 # %% tags=["report"]
 if len(own):
@@ -401,18 +416,18 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # %% [markdown] tags=["en"]
 # ## Reporting guidelines
 #
-# Aligned with STARD-AI and TRIPOD+AI, in our own words; the guidelines say more. What no run can
-# know, its author fills in: `checklist.csv` and `MODEL_CARD.md`, both in English, list it. Item
-# numbers: TRIPOD+AI by Table 2 of its statement; STARD-AI by a public self-assessment, for its own
-# table could not be read.
+# The items follow STARD-AI and TRIPOD+AI in our own words; the guidelines say more. The author
+# fills in what a run cannot know, as listed in `checklist.csv` and `MODEL_CARD.md` (both in
+# English). Item numbers of TRIPOD+AI are from Table 2 of its statement. Those of STARD-AI are from
+# a public self-assessment, because its own table was not accessible.
 
 # %% [markdown] tags=["pt"]
 # ## Diretrizes de relato
 #
-# Alinhado a STARD-AI e TRIPOD+AI, em palavras nossas; as diretrizes dizem mais. O que nenhuma
-# execução pode saber, o autor preenche: `checklist.csv` e `MODEL_CARD.md`, ambos em inglês, o
-# listam. Números dos itens: TRIPOD+AI pela Tabela 2 da declaração; STARD-AI por uma autoavaliação
-# pública, pois a tabela original não pôde ser lida.
+# Os itens seguem STARD-AI e TRIPOD+AI em palavras nossas; as diretrizes dizem mais. O autor
+# preenche o que uma execução não pode saber, listado em `checklist.csv` e `MODEL_CARD.md` (ambos em
+# inglês). Os números dos itens de TRIPOD+AI são da Tabela 2 da declaração; os de STARD-AI, de uma
+# autoavaliação pública, pois a tabela original não estava acessível.
 
 # %% tags=["report"]
 from dr_lib.evidence import checklist
@@ -422,7 +437,7 @@ tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 facts = checklist.state_facts(checklist.Evaluated(model, *tables))
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED].drop(columns="status")
-page.table(filled, "checklist_filled", "Items of the guidelines that this run fills.")
+page.table(filled, "checklist_filled", "Guideline items that this run fills in.")
 if out:
     items.to_csv(Path(out) / "checklist.csv", index=False)
     write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
@@ -430,15 +445,15 @@ if out:
 # %% [markdown] tags=["en"]
 # ## From photographs to patients
 #
-# A person gets one answer: referral, if one of the photographs reaches the threshold of high
+# Each patient gets one answer: referral, if any photograph reaches the threshold of high
 # sensitivity. `predict MODEL FOLDER --by-patient` gives it for new photographs, at the threshold
-# frozen in the model's folder; with `-p private data/prepared` this page lists it for the patients
-# of the test split. This is not a medical device.
+# frozen in the model's folder. With `-p private data/prepared`, this page lists the answers for
+# patients of the test split. This is not a medical device.
 
 # %% [markdown] tags=["pt"]
 # ## Das retinografias aos pacientes
 #
-# Uma pessoa recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
+# Cada paciente recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
 # alta sensibilidade. `predict MODEL FOLDER --by-patient` a dá para novas retinografias, com o
 # limiar congelado na pasta do modelo; com `-p private data/prepared` esta página a lista
 # para os pacientes do teste. Isto não é um dispositivo médico.
@@ -493,11 +508,14 @@ for _, row in measured.iterrows():
         sentences.append(words.format(say(row["point"]), *scores))
 if summary.iloc[0]["auc_high"] < 0.5:
     sentences.append(
-        say("An AUC below 0.5: are the labels reversed, or the columns of the probabilities?")
+        say(
+            "The AUC is below 0.5: check whether the labels or the probability columns are "
+            "reversed."
+        )
     )
 for row in patients.itertuples():
     if row.ungradable == "excluded":
-        words = say("At {} {} of {} patients with the disease would be sent home.")
+        words = say("At {}, {} of {} patients with the disease would be sent home.")
         sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
@@ -512,20 +530,19 @@ page.findings(sentences)
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# One test split of one source says little about other cameras, graders and populations: evaluate
-# there, with the thresholds carried over. The intervals are those of the patients drawn; the spread
-# between trainings is not in them. Referable means what the labels say, by default grade 2 or
-# worse: macular oedema counts only where they include it. Subgroups are looked at, not tested. Not
-# a medical device.
-# An AUC near 1 rests on few errors: its interval is wide on purpose, and holds the truth more often
-# than its 95 % say.
+# One test split from one source says little about other cameras, graders and populations: evaluate
+# there too, with the same thresholds. The intervals cover the sampling of patients, not the spread
+# between training runs. Referable means what the labels say, by default grade 2 or worse; macular
+# oedema counts only if the labels include it. Subgroups are described, not tested. This is not a
+# medical device. An AUC near 1 rests on few errors: its interval is deliberately wide, and contains
+# the true value more often than 95 % of the time.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
 # Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
-# os mesmos limiares. Os intervalos são os dos pacientes sorteados; a variação entre treinamentos
-# não está neles. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais: o edema macular
-# só conta se eles o incluem. Subgrupos são observados, não testados. Não é um dispositivo médico.
-# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito, e contém a verdade
-# mais vezes do que seus 95 % dizem.
+# os mesmos limiares. Os intervalos cobrem a amostragem de pacientes, não a variação entre
+# treinamentos. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais; o edema macular só
+# conta se eles o incluem. Subgrupos são descritos, não testados. Isto não é um dispositivo médico.
+# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito e contém o valor
+# verdadeiro em mais de 95 % das vezes.

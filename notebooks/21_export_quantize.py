@@ -1,12 +1,11 @@
 # %% [markdown]
 # # Export and quantize: how small, how fast, how right
 #
-# **Question.** What do size and time of a prediction become in each format, and what does that cost
-# in accuracy?
+# **Question.** How large is the model and how fast is a prediction in each format, and what does
+# that cost in accuracy?
 # **Input.** A model folder of notebook 10 (or an untrained network), and the data it was trained
-# on. **Output.** A folder per format that the server can load, where the accuracy gate lets it
-# through; one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and
-# OpenVINO.
+# on. **Output.** One folder for each format that passes the accuracy gate, ready for the server;
+# one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and OpenVINO.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia
 # isso custa? Entrada: uma pasta de modelo do notebook 10 (ou uma rede não treinada) e seus dados.
@@ -14,20 +13,20 @@
 
 # %% tags=["parameters"]
 # model
-model_dir: str = ""  # model folder that notebook 10 wrote, empty makes an untrained network
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; of an untrained network
-image_size: int = 96  # of an untrained network, 224 in the paper [px]
+model_dir: str = ""  # model folder that notebook 10 wrote, empty for an untrained network
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn, for an untrained network
+image_size: int = 96  # input side of an untrained network, 224 in the paper [px]
 # data
-data_dir: str = "sample"  # prepared folder to calibrate with and to judge by, or sample
+data_dir: str = "sample"  # prepared folder for calibration and the accuracy gate, or sample
 # export
 margin: float = 0.02  # non-inferiority margin of the gate, for AUC and for kappa
-force: bool = False  # write what the gate refuses, or cannot judge, too
+force: bool = False  # also write formats that fail the accuracy gate or cannot be judged
 # timing
-num_rounds: int = 10  # in which the runtimes are timed in turns
-num_threads: int = 1  # of one prediction
+num_rounds: int = 10  # rounds in which the runtimes are timed in turns
+num_threads: int = 1  # threads of one prediction
 # where, which
 results: str = ""  # folder for rows and exported models
-seed: int = 20  # of untrained weights, the run adds its repetition
+seed: int = 20  # seed of untrained weights; the run adds its repetition
 repetition: int = 0  # index of this run
 
 # %% [markdown]
@@ -64,8 +63,8 @@ run = Run(root, "21_export_quantize", asked, results=results)
 # %% [markdown]
 # ## Data
 #
-# TensorFlow computes with as many threads as the other runtimes, which has to be said before it
-# computes at all.
+# TensorFlow uses as many threads as the other runtimes; this must be set before it computes
+# anything.
 
 # %%
 from dr_lib import hardware
@@ -76,7 +75,7 @@ pin_tensorflow(num_threads)
 device = hardware.activate(
     hardware.choose(facts, hardware.Request(accelerator="cpu", backend="tensorflow"))
 )
-print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores for a prediction")
+print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores per prediction")
 
 # %%
 from dr_lib.serving.grader.folder import read_folder
@@ -93,7 +92,7 @@ print(f"{model}, {image_size} px, {source.facts['num_parameters']:,} parameters"
 print(f"weights: {source.facts['weights']}")
 
 # %% [markdown]
-# Scales of int8 come from crops of the training split; the gate judges by the test split.
+# The scales of int8 come from crops of the training split; the accuracy gate uses the test split.
 
 # %%
 from dr_lib.data.prepared.folder import Prepared, find_split
@@ -109,22 +108,24 @@ data_kind = described["data_kind"]
 calibration = prepared.load("train", image_size, stream=True).images[:100]
 test = prepared.load("test", image_size)
 labelled = Labelled(test.images, test.grade, test.patient_id, described["split_sha256"])
-print(f"{len(calibration)} crops to calibrate with, {len(test.grade)} to judge by: {data_kind}")
+print(
+    f"{len(calibration)} crops for calibration, {len(test.grade)} for the accuracy gate: "
+    f"{data_kind}"
+)
 
 # %% [markdown]
 # ## Method
 #
 # Every format is compared with the Keras network on the test split. The gate is a test of
-# non-inferiority: it lets a format through where the photographs show that it loses less than the
-# margin of AUC and of kappa, by the lower bounds of 95 % intervals over patients. These count the
-# patients who are answered worse and allow for lost ones of whom none was seen, so a small data set
-# leaves an honest format undecided; the reason says how many patients would tell. An untrained
-# network has nothing to lose, so its exports are forced.
-# ONNX Runtime and OpenVINO are compared where they are installed (`pip install onnx onnxruntime
-# openvino tf2onnx`); the server needs neither.
+# non-inferiority: a format passes if the photographs show that it loses less than the margin of AUC
+# and of kappa, by the lower bounds of 95 % intervals over patients. The bounds count the patients
+# who get worse answers and allow for losses that the sample did not show. With few patients, even
+# an equally good format may fail; the reason then gives the number of patients needed. An untrained
+# network has nothing to lose, so its exports are forced. ONNX Runtime and OpenVINO are compared if
+# they are installed (`pip install onnx onnxruntime openvino tf2onnx`); the server needs neither.
 #
-# In the table, `ideal` is the size of the weights alone, and agreement the share of photographs
-# that keep their grade.
+# In the table, `ideal` is the size of the weights alone, and agreement is the share of photographs
+# whose predicted grade does not change.
 
 # %%
 from importlib.util import find_spec
@@ -171,10 +172,9 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 # %% [markdown]
 # ## Result
 #
-# Each runtime predicts the same picture, in turns, so that what disturbs the machine disturbs all
-# of them. `keras_predict` is `model.predict`, which the paper timed; `savedmodel` is the same
-# network without that call's overhead, and the speedup is over it: median and quartiles of the
-# rounds.
+# The runtimes predict the same picture in turns, so that disturbances of the machine affect all of
+# them. `keras_predict` is `model.predict`, which the paper timed. `savedmodel` is the same network
+# without that call's overhead, and the reference of the speed-up: median and quartiles over rounds.
 
 # %%
 from dr_lib.serving.export import timing
@@ -201,7 +201,7 @@ title = f"{model}, {image_size} px: one prediction, median [ms]"
 _ = speed["ms"].plot.barh(title=title, color="#404040", ylabel="")
 
 # %% [markdown]
-# The row, and the tables beside it.
+# This cell writes the row and its tables.
 
 # %%
 exported.drop(columns="folder").to_csv(run.folder / "exported.csv", index=False)
@@ -229,13 +229,13 @@ from dr_lib.markdown import escape
 fastest = speed.iloc[0]
 overhead = speed.loc["keras_predict"]
 refused = exported.loc[~exported["passes"], "format"]
-verdict = "the gate lets every format through"
+verdict = "every format passes the accuracy gate"
 if len(refused):
     verdict = f"the gate refuses {', '.join(refused)}"
 if exported["reason"].str.startswith("not judged").any():
     verdict = f"**{exported['reason'].iloc[0]}**"
 if not is_trained:
-    verdict = "the network is untrained, so nothing is said of its accuracy"
+    verdict = "the network is untrained, so its accuracy was not judged"
 smallest = exported["artifact_mib"].min()
 Markdown(
     f"**{escape(model)}** at {image_size} px: the fastest runtime is {fastest.name} "
@@ -248,7 +248,7 @@ Markdown(
 # %% [markdown]
 # ## Limits
 #
-# The times are of this processor: what int8 gains depends on its instructions (VNNI, AMX). In ONNX
-# its weights have 7 bits, so that the answers do not: sums of 8 bits overflow where there is AVX2
-# and no VNNI. The gate knows only this labelled set; its intervals say how little a small one can
-# show. A synthetic sample says nothing about disease.
+# The times apply to this processor: the gain of int8 depends on its instructions (VNNI, AMX). In
+# ONNX, int8 weights use only 7 bits, so that answers do not depend on the processor: 8-bit sums
+# overflow on processors with AVX2 but no VNNI. The accuracy gate sees only this labelled set; its
+# intervals show how little a small set can prove. A synthetic sample says nothing about disease.

@@ -1,11 +1,11 @@
 # %% [markdown]
-# # Put the model behind an endpoint, and ask it
+# # Serve the model and load the endpoint
 #
-# **Question.** How long does one request take, and its decoding and predicting, and how many
-# requests a second does the endpoint hold? **Input.** A folder that notebook 21 exported (or an
+# **Question.** How long do one request, its decoding and its prediction take, and how many requests
+# per second does the endpoint sustain? **Input.** A folder that notebook 21 exported (or an
 # untrained network), photographs, and this machine or the address of an endpoint. **Output.** One
-# row, and a table with a line per request, for notebook 23. **Time.** Under 90 seconds on two cores
-# with the defaults.
+# row, and a table with one line per request, for notebook 23. **Time.** Under 90 seconds on two
+# cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e
 # quantas requisições por segundo o serviço aguenta? Entrada: uma pasta exportada pelo notebook 21,
@@ -14,25 +14,25 @@
 
 # %% tags=["parameters"]
 # model
-served_dir: str = ""  # exported folder, or one of several as MODEL/FORMAT; empty: untrained
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn; untrained, or one of several
-image_size: int = 96  # of an untrained network, 224 in the paper [px]
+served_dir: str = ""  # exported folder, or one of several as MODEL/FORMAT; empty for untrained
+model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn, if untrained or one of several
+image_size: int = 96  # input side of an untrained network, 224 in the paper [px]
 format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
 # data
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 # endpoint
-url: str = ""  # elsewhere, e.g. sagemaker:NAME, with {model}, {instance}, {repetition}; or here
-threads: int = 0  # predictions at a time of the server started here, 0 for one per core
+url: str = ""  # e.g. sagemaker:NAME, with {model}, {instance}, {repetition}; empty for one here
+threads: int = 0  # parallel predictions of a server started here, 0 for one per core
 # load
-num_requests: int = 25  # of the closed loop, as in the paper
-gap_s: float = 0.2  # between the end of one request and the next, 5 in the paper [s]
-bound_ms: float = 100.0  # that 99 of 100 requests have to meet under load [ms]
-load_seconds: float = 3.0  # of each rate tried [s]
-num_compared: int = 20  # photographs whose answers are compared with predictions made here
+num_requests: int = 25  # requests in the closed loop, as in the paper
+gap_s: float = 0.2  # pause between requests, 5 in the paper [s]
+bound_ms: float = 100.0  # bound that 99 % of the response times must meet under load [ms]
+load_seconds: float = 3.0  # duration of each rate tried [s]
+num_compared: int = 20  # photographs whose answers are compared with local predictions
 # where, which
-instance: str = ""  # the machine's name in the table of prices, for what a prediction costs
+instance: str = ""  # the machine's name in the price table, for the cost of a prediction
 results: str = ""  # folder for rows and tables
-seed: int = 20  # of the arrivals and of untrained weights, the run adds its repetition
+seed: int = 20  # seed of arrivals and untrained weights; the run adds its repetition
 repetition: int = 0  # index of this run
 
 # %% [markdown]
@@ -74,7 +74,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # ## Data
 #
 # The photographs are sent as they are; real ones stay in memory, and nothing here names or shows
-# them. What shows no retina would be refused and is left out.
+# them. Pictures without a retina would be refused and are left out.
 
 # %%
 from dr_lib.data.photograph import pixels
@@ -101,14 +101,12 @@ for path in files:
     except DrError:  # no field of view, or no picture
         continue
 if not bodies:
-    raise ValueError(
-        f"photographs: none of {len(files)} JPEG or PNG files there shows a retina"
-    )
+    raise ValueError(f"photographs: none of the {len(files)} JPEG or PNG files shows a retina")
 kind = "synthetic pictures" if is_synthetic else "photographs"
 print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
 
 # %% [markdown]
-# The model: an exported folder, or an untrained network, whose predictions mean nothing and take
+# The model is an exported folder or an untrained network, whose predictions mean nothing but take
 # just as long.
 
 # %%
@@ -118,7 +116,7 @@ from dr_lib.serving.grader.folder import read_folder
 
 if url and not served_dir:
     raise ValueError(
-        "served_dir: give the folder that the endpoint serves, its answers are compared with it"
+        "served_dir: give the folder that the endpoint serves, to compare its answers"
     )
 is_untrained = not served_dir
 if is_untrained:
@@ -140,10 +138,10 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # %% [markdown]
 # ## Method
 #
-# The server is the container's own process, `python -m dr_lib.serving serve`, on a port of the
-# loopback interface. `GET /ping` says 503 until a warm-up prediction has passed. An endpoint of
-# SageMaker shows its clients no `/ping`: its name is enough, and boto3 with the user's credentials,
-# which signs the requests.
+# The server is the same process as in the container, `python -m dr_lib.serving serve`, on a port of
+# the loopback interface. `GET /ping` returns 503 until a warm-up prediction has finished. A
+# SageMaker endpoint offers no `/ping` to clients; it needs only its name, and boto3 signs the
+# requests with the user's credentials.
 
 # %%
 import atexit
@@ -187,7 +185,7 @@ def is_ready() -> bool:
 while not is_ready():
     if (server and server.poll() is not None) or time.monotonic() - started > 60:
         raise RuntimeError(
-            f"{url}/ping does not say 200"
+            f"{url}/ping does not return 200"
             + f"; see {run.folder.name}/server.log" * bool(server)
         )
     time.sleep(0.02)
@@ -197,7 +195,7 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 
 # %% [markdown]
 # The paper's experiment is a closed loop: one request at a time, with a pause after each answer. It
-# comes first: no request before it has warmed the server.
+# comes first, so that no earlier request has warmed up the server.
 
 # %%
 from dr_lib.serving.server import load
@@ -209,8 +207,8 @@ parts = ["round_trip_ms", "decode_ms", "predict_ms"]
 requests[parts].describe().round(2)
 
 # %% [markdown]
-# What the endpoint answers has to be what training's own steps and the same artifact give here: the
-# same crop, stored and read as records are, the same network.
+# The endpoint's answers must equal those computed here by the steps of training with the same
+# artifact: the same crop, stored and read as a record, and the same network.
 
 # %%
 from dr_lib.serving.export.runtimes import open_runtime
@@ -236,10 +234,10 @@ if largest > 1e-5:  # the order of additions; a mistake is far above
 # %% [markdown]
 # ## Result
 #
-# Under load, in an open loop: requests come at a rate whether or not the earlier ones are answered.
-# The response time counts from when a request was due, so a stalled server cannot hide its stall;
-# the service time counts from when it was sent. The rate rises until one of a hundred response
-# times exceeds the bound.
+# The load test is an open loop: requests arrive at a fixed rate without waiting for earlier
+# answers. The response time starts when a request was due, so a stalled server cannot hide the
+# stall; the service time starts when it was sent. The rate rises until more than 1 % of the
+# response times exceed the bound.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise
@@ -261,7 +259,7 @@ shown = [
     "service_p99_ms",
     "held",
 ]
-print(f"holds {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
+print(f"sustains {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
 found.tried[shown].sort_values("rate_per_s").round(3)
 
 # %%
@@ -338,14 +336,15 @@ Markdown(
 # %% [markdown]
 # ## Limits
 #
-# Client and server share this machine, so the client takes processor time from the server, and no
-# network lies between them; the paper's calls crossed the internet (its calls took about 195 ms
-# more than their predictions). Tries of a few seconds say little about the 99th percentile: give
-# `load_seconds` a minute for a rate to plan with. An untrained network's answers mean nothing.
+# Client and server share this machine, so the client takes processor time from the server, and
+# there is no network between them. The paper's calls crossed the internet and took about 195 ms
+# more than their predictions. Tests of a few seconds say little about the 99th percentile: set
+# `load_seconds` to 60 for a rate to plan with. An untrained network's answers mean nothing.
 #
-# **Deploy it.** These commands build the container and make an endpoint of it. They were **not run
-# here**: building needs Docker and its base image, the endpoint an account. `ACCOUNT`, `REGION`,
-# `ROLE` and `BUCKET` are yours; `model.tar.gz` is what `python -m dr_lib export --pack` writes.
+# **Deploy it.** These commands build the container and create an endpoint from it. They were **not
+# run here**: the build needs Docker and its base image, the endpoint an AWS account. Replace
+# `ACCOUNT`, `REGION`, `ROLE` and `BUCKET`; `model.tar.gz` is the FORMAT.tar.gz that `python -m
+# dr_lib export --pack` writes.
 #
 # ```sh
 # docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
@@ -372,11 +371,11 @@ Markdown(
 # aws sagemaker delete-endpoint --endpoint-name $NAME
 # ```
 #
-# The study `serving_sagemaker.yaml` asks endpoints of such names, a new one in each repetition:
-# between `wait` and `delete-endpoint` comes one of its runs. m6g and c7g need an image that was
-# built on arm64, and a SavedModel one with `--build-arg MORE=tensorflow-cpu`.
+# The study `serving_sagemaker.yaml` uses endpoints with such names, a new one in each repetition:
+# start one of its runs between `wait` and `delete-endpoint`. m6g and c7g need an image built on
+# arm64; a SavedModel needs an image built with `--build-arg MORE=tensorflow-cpu`.
 #
-# Past one machine the endpoint scales by target tracking (`aws application-autoscaling
-# put-scaling-policy`) on `SageMakerVariantInvocationsPerInstance`, its requests a minute and
-# instance: `TargetValue` is 60 times the rate that this notebook found on that instance, with room
-# to spare.
+# Beyond one machine, the endpoint scales by target tracking (`aws application-autoscaling
+# put-scaling-policy`) on `SageMakerVariantInvocationsPerInstance`, its requests per minute and
+# instance. Set `TargetValue` somewhat below 60 times the rate that this notebook found on that
+# instance.

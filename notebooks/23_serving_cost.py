@@ -1,10 +1,10 @@
 # %% [markdown]
 # # What does a prediction cost?
 #
-# **Question.** How long does a prediction take, what does it cost by the hour and by the million,
-# and which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from any number of
-# machines; none leaves the paper alone (Camargo, Künas, Navaux). **Output.** Its figures 1 and 2,
-# costs, and its claims judged. **Time.** Seconds.
+# **Question.** How long does a prediction take, what does it cost per hour and per million, and
+# which endpoint is the cheapest? **Input.** Rows of notebooks 21 and 22 from any number of
+# machines; without rows, only the paper (Camargo, Künas, Navaux) is shown. **Output.** The paper's
+# figures 1 and 2, costs, and a verdict on each claim. **Time.** Seconds.
 #
 # **Resumo.** Quanto tempo leva uma predição, quanto custa por hora e por milhão, e qual endpoint é
 # o mais barato? Entrada: linhas dos notebooks 21 e 22; sem elas, só o artigo. Saída: figuras 1 e 2
@@ -19,12 +19,12 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep each row's price
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # endpoint
-requests_per_day: float = 20000.0  # that it answers, mean of a month
-p99_ms: float = 300.0  # 99 of 100 answers come within that [ms]
+requests_per_day: float = 20000.0  # requests that the endpoint answers per day, monthly mean
+p99_ms: float = 300.0  # bound for 99 % of the response times [ms]
 busiest_hour: float = 0.125  # share of a day's requests in its busiest hour
-accuracy_within: float = 0.0  # margin of AUC and kappa that a format may lose, 0 for any
+accuracy_within: float = 0.0  # largest loss of AUC and kappa allowed to a format, 0 for any
 # report
-published: bool = True  # hold the rows against the paper, false for a study of your own
+published: bool = True  # compare the rows with the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -45,7 +45,7 @@ setup.set_up(root)
 # %% [markdown]
 # ## Data
 #
-# One line per request that was sent in closed loop, and one per run of notebook 21.
+# The rows hold one line per request of the closed loop, and one per run of notebook 21.
 
 # %%
 import pandas as pd
@@ -60,7 +60,7 @@ timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
 say = Page(lang=lang).say
-print(f"{len(rows.table)} runs, {len(timed)} requests whose times count")
+print(f"{len(rows.table)} runs, {len(timed)} requests timed")
 
 # %% tags=["summary"]
 page.title("What does a prediction cost?", "B" if published else "", selection)
@@ -68,8 +68,9 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # %% [markdown]
 # ## Method
 #
-# A machine is billed by the hour, asked or not. A million predictions on a machine that is never
-# idle cost price x latency; at a rate they cost the hours of as many machines as the rate needs.
+# A machine is billed by the hour, used or not. A million predictions on a machine that is never
+# idle cost price x latency; at a given rate, they cost the hours of as many machines as the rate
+# needs.
 
 # %% [markdown]
 # ## Result
@@ -141,21 +142,21 @@ if len(
         label = summary["priced_as"].replace("", instance)
     priced = cost_table(summary.assign(instance=label))
     columns = [name for name in COSTS if name in priced]
-    page.table(priced[columns], "costs_ours", "Costs from our times, by the hour's price.")
+    page.table(priced[columns], "costs_ours", "Costs from our times, at hourly prices.")
 
 # %% [markdown] tags=["en"]
 # ## The cheapest endpoint
 #
-# Machines are counted from the rate that each held in its load tests within the bound asked for,
-# for the busiest hour, and rented all month, busy or idle. Only endpoints of one network are
-# compared; what a format costs in accuracy is the gate's answer (notebook 21).
+# The number of machines follows from the rate that one sustained within the bound in its load tests
+# and from the busiest hour; they are rented all month, busy or idle. Only endpoints of the same
+# network are compared; the accuracy gate (notebook 21) measures what a format costs in accuracy.
 
 # %% [markdown] tags=["pt"]
 # ## O endpoint mais barato
 #
-# As máquinas são contadas pela taxa que cada uma sustentou nos testes de carga dentro do limite
-# pedido, para a hora de pico, e alugadas o mês todo, ocupadas ou não. Só se comparam endpoints de
-# uma mesma rede; o que um formato custa em acurácia é a resposta da verificação (notebook 21).
+# O número de máquinas resulta da taxa que uma delas sustentou dentro do limite nos testes de carga
+# e da hora de pico; elas são alugadas o mês todo, ocupadas ou não. Só se comparam endpoints da
+# mesma rede; a verificação de acurácia (notebook 21) mede o que um formato custa em acurácia.
 
 # %% tags=["report"]
 from dr_lib.errors import DrError
@@ -188,23 +189,23 @@ else:
     page.table(
         tabulate_endpoints(endpoints),
         "endpoints",
-        "What these requests cost on each endpoint, the cheapest of a network first.",
+        "Cost of these requests on each endpoint, the cheapest of a network first.",
     )
     page.findings(describe_choice(endpoints, lang))
 
 # %% [markdown] tags=["en", "paper"]
 # ## The paper's claims
 #
-# Most speak of machines that these rows are not from: those are shown and not compared. A claim
-# about a time needs three deployments; the 25 requests to one are one measurement. The paper's
-# prices are an input of ours: nothing tests them.
+# Most claims are about machines other than those of these rows; they are shown but not compared. A
+# claim about a time needs three deployments; the 25 requests to one deployment are one measurement.
+# We use the paper's prices as inputs and do not test them.
 
 # %% [markdown] tags=["pt", "paper"]
 # ## As afirmações do artigo
 #
-# A maioria fala de máquinas das quais estas linhas não vêm: essas são mostradas e não comparadas.
-# Uma afirmação sobre um tempo precisa de três endpoints; as 25 requisições a um deles são uma
-# medida. Os preços do artigo são uma entrada nossa: nada os testa.
+# A maioria das afirmações trata de máquinas diferentes das destas linhas; elas são mostradas, mas
+# não comparadas. Uma afirmação sobre um tempo precisa de três endpoints; as 25 requisições a um
+# deles são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
 
 # %% tags=["report"]
 from dr_lib.evidence.verdicts import judge_claims
@@ -222,8 +223,8 @@ from dr_lib.figures.style import name
 sentences = []
 for row in priced.itertuples():
     words = say(
-        "{} in {} takes {} ms for a photograph, decoding included, of which {} ms predict "
-        "(n = {}); a million cost {} USD at the price of {}, never idle."
+        "{} in {} takes {} ms per photograph including decoding, of which prediction takes {} "
+        "ms (n = {}); a million predictions cost {} USD at the price of {}, without idle time."
     )
     times = page.number(row.busy_ms), page.number(row.predict_ms)
     usd = page.number(row.usd_per_million)
@@ -237,20 +238,20 @@ page.findings(sentences or [say("No request has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Prices change. Calls to a server that ran beside the client crossed no network. A fleet needs more
-# machines than fully used ones, for requests come in bursts (notebook 22).
+# Prices change. Calls to a server on the client's machine crossed no network. A fleet needs more
+# machines than full use would suggest, because requests come in bursts (notebook 22).
 
 # %% [markdown] tags=["en", "paper"]
-# The papers give no day for their prices. The paper's calls crossed a network.
+# The papers do not date their prices. The paper's calls crossed a network.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Preços mudam. Chamadas a um servidor ao lado do cliente não passaram por rede alguma. Uma frota
+# Preços mudam. Chamadas a um servidor na máquina do cliente não passaram por rede alguma. Uma frota
 # precisa de folga, pois requisições chegam em rajadas (notebook 22).
 
 # %% [markdown] tags=["pt", "paper"]
-# Os artigos não dizem o dia de seus preços. As chamadas do artigo passaram por uma rede.
+# Os artigos não informam a data de seus preços. As chamadas do artigo passaram por uma rede.
 
 # %% tags=["report"]
 page.appendix(selection)

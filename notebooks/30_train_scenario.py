@@ -1,17 +1,17 @@
 # %% [markdown]
 # # Train one scenario of the factorial design, monitored
 #
-# **Question.** What does one training cost in time, money and utilisation, for one framework, data
-# set, image side and network on this machine? **Input.** MNIST or CIFAR-10, from keras.datasets,
-# from a file, or drawn (timing only).
-# **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran beside
-# the training. `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura Filho and
-# Sousa; notebook 31 reads the rows.
+# **Question.** What does one training run cost in time, money and utilisation, for one framework,
+# data set, image side and network on this machine? **Input.** MNIST or CIFAR-10, from
+# keras.datasets, from a file, or synthetic (for timing only).
+# **Output.** One row in `papermill_runs/<study>/rows/` and the samples of a monitor that ran during
+# training. The studies `scenarios_cpu.yaml` and `scenarios_gpu.yaml` make the 240 runs of Moura
+# Filho and Sousa; notebook 31 reads the rows.
 # **Time.** Half a minute with the defaults.
 #
 # **Resumo.** Quanto custa um treinamento em tempo, dinheiro e utilização, para um framework,
 # conjunto de dados, lado da imagem e rede nesta máquina? Saída: uma linha e as amostras de um
-# monitor que correu ao lado do treinamento; `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as
+# monitor que acompanhou o treinamento; `scenarios_cpu.yaml` e `scenarios_gpu.yaml` fazem as
 # 240 execuções do artigo, e o notebook 31 lê as linhas.
 
 # %% tags=["parameters"]
@@ -19,23 +19,23 @@
 framework: str = "tensorflow"  # tensorflow (by Keras), pytorch, mxnet, keras_jax or keras_torch
 dataset: str = "mnist"  # mnist or cifar10
 image_size: int = 32  # side of the square input, 32 or 64 [px]
-network: int = 1  # Rede 1 or Rede 2, one block of convolutions more
+network: int = 1  # 1 or 2 for Rede 1 or Rede 2, which has one more block of convolutions
 accelerator: str = "auto"  # auto (a GPU if there is one), cpu or gpu
 # data
-data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (to time)
-data_share: float = 0.0128  # share of the images, 1 for all; MNIST and CIFAR-10 stay 6 to 5
+data_source: str = "synthetic"  # keras, the path of an .npz file, or synthetic (for timing)
+data_share: float = 0.0128  # share of the images, 1 for all; MNIST keeps 6 to CIFAR-10's 5
 # training
 batch_size: int = 128  # images per step
 epochs: int = 3  # passes over the training set, 10 in the paper
-learning_rate: float = 0.01  # of stochastic gradient descent with momentum 0.9
+learning_rate: float = 0.01  # learning rate of stochastic gradient descent with momentum 0.9
 evaluate_every: int = 0  # epochs between tests of the accuracy, 0 for one at the end
 # machine
-threads: int = 0  # CPUs that the process is pinned to, 0 for all that it may use
+threads: int = 0  # CPUs that the process is pinned to, 0 for all available
 sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
-instance: str = ""  # the machine's name in the table of prices, for the cost
+instance: str = ""  # the machine's name in the price table, for the cost
 # where, which
-results: str = ""  # folder for rows and samples; on Colab one on Drive outlives the machine
-seed: int = 20  # of the study, the run adds its repetition
+results: str = ""  # folder for rows and samples; on Colab a folder on Drive is kept
+seed: int = 20  # seed of the study; the run adds its repetition
 repetition: int = 0  # index of this run
 
 # %% [markdown]
@@ -55,8 +55,9 @@ print(setup.describe_machine(root))
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente
 #
-# What this machine is. Every framework is pinned to the same CPUs before it is imported: unpinned,
-# each takes a number of threads of its own, and the comparison would be one of defaults.
+# This cell describes the machine. Every framework is pinned to the same CPUs before it is imported.
+# Unpinned, each would choose its own number of threads, and the comparison would be one of
+# defaults.
 
 # %%
 import os
@@ -79,7 +80,7 @@ print(*facts.gpus or ["no GPU"])
 # ## 2. Plan the experiment / Planejar o experimento
 #
 # One cell of the design: the factors are framework, data set, image side, network and accelerator.
-# A study file sets them and the order; the clock of `setup_s` begins here.
+# A study file sets them and the order; the clock of `setup_s` starts here.
 
 # %%
 request = {
@@ -106,8 +107,8 @@ print(f"{work}, on the {device.upper()}")
 # %% [markdown]
 # ## 3. Configure / Configurar
 #
-# The data, resized and kept as bytes. Images that were drawn have the shapes and counts of the real
-# ones and serve the timing alone.
+# The data are resized and kept as bytes. Synthetic images have the shapes and counts of the real
+# ones and serve only for timing.
 
 # %%
 from dr_lib.data.small_images import load_images
@@ -117,11 +118,11 @@ from dr_lib.training.frameworks.batches import FixedBatches
 images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
 batches = FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
 num_images = len(images.x_train)
-print(f"{images.kind}: {num_images} images, {len(batches)} steps an epoch,", end=" ")
+print(f"{images.kind}: {num_images} images, {len(batches)} steps per epoch,", end=" ")
 print(f"{batches.num_dropped} dropped in each")
 
 # %% [markdown]
-# The network, from the same initial weights in every framework.
+# The network starts from the same initial weights in every framework.
 
 # %%
 from dr_lib.training.frameworks.base import FrameworkError
@@ -150,9 +151,9 @@ print(*(f"{name} {version}" for name, version in model.versions().items()), sep=
 # %% [markdown]
 # ## 4. Measure / Medir
 #
-# A thread samples the machine while the network trains, and each epoch's end is noted. An epoch's
-# time ends when the device has done its work; the looks at the test accuracy lie between
-# the epochs.
+# A thread samples the machine while the network trains, and each epoch's end is recorded. An
+# epoch's time ends when the device has finished its work; the test accuracy is measured between
+# epochs.
 
 # %%
 import time
@@ -192,7 +193,7 @@ print(f"trained in {train_s:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
 # %% [markdown]
 # ## 5. Analyse / Analisar
 #
-# The row: everything that the report and notebook 31 will read.
+# The row holds everything that the report and notebook 31 read.
 
 # %%
 from statistics import median
@@ -233,7 +234,7 @@ row = read_row(path)
 print(
     f"Time: {work}: {num_images} {images.kind} images in {train_s:.2f} s ({epochs} epochs,"
     f" {steady_epoch_s:.3f} s each from the second on, {row['images_per_s']:.0f} images/s) on"
-    f" {row['accelerator']}; {row['metric_accuracy_test']:.1%} of the test images are right."
+    f" {row['accelerator']}; {row['metric_accuracy_test']:.1%} of the test images are correct."
 )
 devices = ("cpu", "memory", "gpu", "gpu_memory")
 for column in ("cost_usd", "gpu_energy_j", *(f"{device}_percent_mean" for device in devices)):
@@ -243,6 +244,6 @@ for column in ("cost_usd", "gpu_energy_j", *(f"{device}_percent_mean" for device
 # %% [markdown]
 # ## Limits
 #
-# The paper does not give the layers of its networks, nor its optimiser; these are ours. One run
-# says nothing about the spread: a study file repeats it in random order. Accuracies of synthetic
-# images mean nothing but that the training learns.
+# The paper gives neither the layers of its networks nor its optimiser; these are our choices. One
+# run says nothing about the spread: a study file repeats it in random order. Accuracies on
+# synthetic images only show that the network learns.

@@ -1,30 +1,30 @@
 # %% [markdown]
 # # What does each factor cost?
 #
-# **Question.** Which of framework, data set, image side, network and machine decides over time,
-# money and utilisation, and do the claims of Moura Filho and Sousa hold on our machines? **Input.**
-# The rows that notebook 30 left, from any number of machines. **Output.** The paper's figures 2 to
-# 5, effects with intervals, the allocation of variation, and a verdict on each claim. **Time.**
+# **Question.** Which of framework, data set, image side, network and machine determine time, cost
+# and utilisation, and do the claims of Moura Filho and Sousa hold on our machines? **Input.** The
+# rows that notebook 30 wrote, from any number of machines. **Output.** The paper's figures 2 to 5,
+# effects with intervals, the allocation of variation, and a verdict on each claim. **Time.**
 # Seconds; without rows, a minute and a half for a demo.
 #
-# **Resumo.** Qual dos fatores framework, conjunto de dados, lado da imagem, rede e máquina decide
-# sobre tempo, dinheiro e utilização, e as afirmações do artigo se confirmam nas nossas máquinas?
-# Entrada: as linhas deixadas pelo notebook
-# 30. Saída: as figuras 2 a 5 do artigo, efeitos com intervalos, alocação da variação e veredito.
+# **Resumo.** Quais dos fatores framework, conjunto de dados, lado da imagem, rede e máquina
+# determinam tempo, custo e utilização, e as afirmações do artigo se confirmam nas nossas máquinas?
+# Entrada: as linhas deixadas pelo notebook 30. Saída: as figuras 2 a 5 do artigo, efeitos com
+# intervalos, alocação da variação e veredito.
 
 # %% tags=["parameters"]
 # rows
-runs: str = "papermill_runs/scenarios_small"  # folders with rows; without these, a demo
+runs: str = "papermill_runs/scenarios_small"  # folders with rows; a demo if there are none
 allow: str = ""  # columns in which pooled rows may differ, such as commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one, empty to keep the price in each row
-bill_usd: float = 0.0  # what was paid for all runs, to find the overhead; 0 if unknown [USD]
+bill_usd: float = 0.0  # amount paid for all runs, to find the overhead; 0 if unknown [USD]
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # questions
-accuracy: float = 0.9  # the test accuracy whose price is asked
+accuracy: float = 0.9  # test accuracy for the cost to reach it
 # report
-published: bool = True  # hold the rows against the paper, false for a study of your own
+published: bool = True  # compare the rows with the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -56,8 +56,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     from dr_lib.runs.runner import run_study
 
     print(
-        "no rows there: here are the eight small runs of scenarios_demo.yaml; to make them"
-        " takes a minute and a half"
+        "no rows there: running the eight small runs of scenarios_demo.yaml, which takes a "
+        "minute and a half"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
@@ -67,7 +67,7 @@ if rows.table.empty:
     raise SystemExit(f"no rows below the folders: {command} makes them")
 selection = rows.selection
 if selection.finished.empty:
-    raise SystemExit("no run has finished: their errors stand in the rows")
+    raise SystemExit("no run has finished: see the errors in the rows")
 if selection.timed.empty:
     raise SystemExit("every finished run is excluded from the timing")
 page = Page(out, lang)
@@ -79,12 +79,12 @@ page.title("What does each factor cost?", "C" if published else "", selection)
 # %% [markdown] tags=["en"]
 # ## 1. Understand the environment
 #
-# The machines that made the rows, and the CPUs that every framework was pinned to.
+# The table lists the machines that made the rows and the CPUs that every framework was pinned to.
 
 # %% [markdown] tags=["pt"]
 # ## 1. Entender o ambiente
 #
-# As máquinas que fizeram as linhas, e as CPUs às quais cada framework foi fixado.
+# A tabela lista as máquinas que produziram as linhas e as CPUs às quais cada framework foi fixado.
 
 # %% tags=["report"]
 machine = "environment framework accelerator cpu num_cpus threads memory_gib python".split()
@@ -95,14 +95,15 @@ page.table(environments, "environments", "Runs by environment and framework.")
 # %% [markdown] tags=["en"]
 # ## 2. Plan the experiment
 #
-# Every level of every factor with every other, repeated in randomised blocks. How many repetitions
-# a mean within 5 % needs follows from how much they vary: `plan` says it.
+# The design combines every level of every factor with every other, repeated in randomised blocks.
+# The repetitions needed for a mean within 5 % follow from their variation; `plan` reports them.
 
 # %% [markdown] tags=["pt"]
 # ## 2. Planejar o experimento
 #
-# Cada nível de cada fator com todos os outros, repetidos em blocos aleatórios. Quantas repetições
-# pede uma média com erro de 5 % depende de quanto variam: `plan` o diz.
+# O desenho combina cada nível de cada fator com todos os outros, em blocos aleatórios repetidos. As
+# repetições necessárias para uma média com erro de 5 % dependem de quanto elas variam; `plan` as
+# informa.
 
 # %% tags=["report"]
 timed = selection.timed
@@ -118,14 +119,14 @@ page.table(design, "design", "Factors and their levels.")
 # %% [markdown] tags=["en"]
 # ## 3. Configure
 #
-# Rows are pooled only where data, batch, epochs and commit agree. Where a machine has a
-# price, each run is priced by the hour, with the day of the price.
+# Rows are pooled only if data, batch size, epochs and commit agree. If a machine has a price, each
+# run is priced by the hour, with the date of the price.
 
 # %% [markdown] tags=["pt"]
 # ## 3. Configurar
 #
-# Linhas só são reunidas onde dados, lote, épocas e commit coincidem. Onde a máquina tem
-# preço, cada execução é cobrada por hora, com o dia do preço.
+# Linhas só são reunidas se dados, lote, épocas e commit coincidem. Se a máquina tem preço, cada
+# execução é cobrada por hora, com a data do preço.
 
 # %% tags=["report"]
 prices = [find_price(instance)] if instance else None
@@ -140,7 +141,7 @@ timed = price(timed)
 if timed["usd_per_hour"].notna().any():
     billed = timed[["environment", "usd_per_hour", "price_as_of"]]
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
-    page.table(billed, "prices", "Prices by the hour, and of which day.")
+    page.table(billed, "prices", "Hourly prices and their dates.")
 
 # %% [markdown] tags=["en"]
 # ## 4. Measure
@@ -155,14 +156,14 @@ cost = scenarios.plot_time_and_cost(timed, lang)
 page.figure(
     cost,
     "figure_2_3",
-    "Mean training time of each scenario, and its cost where it has a price.",
+    "Mean training time of each scenario, and its cost if it has a price.",
 )
 busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
-page.figure(busy, "figure_4", "Use of processors, mean over a run.")
+page.figure(busy, "figure_4", "Processor use, mean over a run.")
 memory = scenarios.plot_utilisation(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
 )
-page.figure(memory, "figure_5", "Use of memory, mean over a run.")
+page.figure(memory, "figure_5", "Memory use, mean over a run.")
 
 # %% tags=["report"]
 parts = timed
@@ -173,7 +174,7 @@ columns = [
 ]
 by_framework = parts.groupby("framework")
 medians = by_framework[columns].median().assign(n=by_framework.size()).reset_index()
-page.table(medians, "overhead", "What a headless run takes beyond its training, medians.")
+page.table(medians, "overhead", "Time that a headless run takes besides training, medians.")
 
 # %% tags=["report"]
 page.energy(timed, keys, g_per_kwh)
@@ -181,16 +182,16 @@ page.energy(timed, keys, g_per_kwh)
 # %% [markdown] tags=["en"]
 # ## 5. Analyse
 #
-# Times are analysed on their logarithms, for what disturbs a run multiplies its time. The
-# allocation of variation says how much each factor explains, alone and with others (Jain 1991,
-# chapter 22); the rest is the repetitions'.
+# Times are analysed on the log scale, because disturbances multiply a run's time. The allocation of
+# variation shows how much each factor explains, alone and with others (Jain 1991, chapter 22); the
+# rest is due to repetitions.
 
 # %% [markdown] tags=["pt"]
 # ## 5. Analisar
 #
-# Os tempos são analisados em logaritmos, pois o que perturba uma execução multiplica o seu tempo. A
-# alocação da variação diz quanto cada fator explica, sozinho e com outros (Jain 1991, capítulo 22);
-# o resto é das repetições.
+# Os tempos são analisados na escala logarítmica, pois as perturbações multiplicam o tempo de uma
+# execução. A alocação da variação mostra quanto cada fator explica, sozinho e com outros (Jain
+# 1991, capítulo 22); o resto se deve às repetições.
 
 # %% tags=["report"]
 from dr_lib.figures.style import name_term
@@ -205,7 +206,9 @@ except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
     figure = scenarios.plot_effects(effects, lang)
-    page.figure(figure, "effects", "By how much each level multiplies the time of an epoch.")
+    page.figure(
+        figure, "effects", "Factor by which each level multiplies the time of an epoch."
+    )
     effects = effects.rename(
         columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
     )
@@ -215,7 +218,7 @@ else:
     page.figure(
         scenarios.plot_variation(variation, lang),
         "variation",
-        "How much of the variation of an epoch's time each term explains.",
+        "Share of the variation of an epoch's time that each term explains.",
     )
     page.table(
         variation.drop(columns="num_factors"),
@@ -227,6 +230,8 @@ else:
 from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
+if bill_usd and not (timed["cost_usd"] > 0).any():
+    raise SystemExit("a bill is for runs with a price: name their machine by instance")
 if (timed["cost_usd"] > 0).any():
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
@@ -238,7 +243,7 @@ if (timed["cost_usd"] > 0).any():
         overhead_s = fit_overhead(
             paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd
         )
-        words = say("A bill of {} USD asks for {} s of overhead a run.")
+        words = say("A bill of {} USD implies {} s of overhead per run.")
         sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
         timed = price(timed, overhead_s)
     page.findings(sums)
@@ -254,7 +259,7 @@ if (timed["cost_usd"] > 0).any():
     page.table(
         means.dropna(axis=1, how="all").reset_index(),
         "costs",
-        "Mean cost of a run, of an epoch, of 1,000 images, and to the accuracy asked for.",
+        "Mean cost per run, per epoch, per 1,000 images, and to reach the requested accuracy.",
     )
 
 # %% tags=["report"]
@@ -278,33 +283,35 @@ if len(variation):
     ]
     rest = page.number(100 * by_term["share"].get("residual", float("nan")), "{:.1f}")
     words = say(
-        "Of the variation of an epoch's time the factors explain: {}; repetitions {} %."
+        "The factors explain this much of the variation of an epoch's time: {}; repetitions {} %."
     )
     sentences.append(words.format(", ".join(percents), rest))
 sentences += sums[:1]
 if published:
     sentences.append(page.count_verdicts("C", judged))
-page.findings(sentences or [say("An unfinished study: its design has cells without a run.")])
+page.findings(
+    sentences or [say("The study is unfinished: its design has cells without a run.")]
+)
 
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# The effects are those of this machine, these versions and these two networks. Repetitions of one
-# session share its temperature and its neighbours. Synthetic images serve the timing alone. A price
-# by the hour is not a bill: disks, traffic and idle machines come on top.
+# The effects apply to this machine, these versions and these two networks. Repetitions of one
+# session share its temperature and its neighbours. Synthetic images serve only for timing. An
+# hourly price is not a bill: disks, traffic and idle machines cost extra.
 
 # %% [markdown] tags=["en", "paper"]
-# The paper does not give the layers of its networks: ours are our reading.
+# The paper does not give the layers of its networks: ours are our interpretation.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Os efeitos são os desta máquina, destas versões e destas duas redes. Repetições de uma sessão
+# Os efeitos valem para esta máquina, estas versões e estas duas redes. Repetições de uma sessão
 # dividem a temperatura e os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por
-# hora não é uma conta: discos, tráfego e máquinas ociosas vêm por cima.
+# hora não é uma conta: discos, tráfego e máquinas ociosas custam à parte.
 
 # %% [markdown] tags=["pt", "paper"]
-# O artigo não dá as camadas de suas redes: as nossas são nossa leitura.
+# O artigo não informa as camadas de suas redes: as nossas são nossa interpretação.
 
 # %% tags=["report"]
 page.appendix(selection, varied)

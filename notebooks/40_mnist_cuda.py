@@ -2,8 +2,8 @@
 # # Train a small network in CUDA C, or in Keras
 #
 # **Question.** How fast can a network of 2,343 parameters learn MNIST in CUDA C, and in Keras?
-# **Input.** MNIST, or drawn images for the timing; an NVIDIA GPU with `nvcc`, or a C++ compiler
-# alone: the same source builds for both.
+# **Input.** MNIST, or synthetic images for timing; an NVIDIA GPU with `nvcc`, or only a C++
+# compiler: the same source builds for both.
 # **Output.** One row per implementation, with the time and the test accuracy after each epoch;
 # `mnist_cuda.yaml` makes the 40 epochs of De Felice Lima and Zola from this notebook, and notebook
 # 41 reads the rows. **Time.** Under 90 seconds on two cores with the defaults; no network.
@@ -13,21 +13,21 @@
 # com tempo e acurácia após cada época; o notebook 41 as lê.
 
 # %% tags=["parameters"]
-# what, each as NAME@BATCH
+# implementations, each as NAME@BATCH
 # fmt: off
 implementation: str = "paper@1,fused@1,minibatch@32,keras_tensorflow@1,keras_tensorflow@32"  # timed
 # fmt: on
-device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras: the CPU
+device: str = "auto"  # of CUDA C, auto (a GPU if there is one), gpu or cpu; Keras uses the CPU
 # data
 mnist: str = "synthetic"  # keras, the path of an mnist.npz, or synthetic (for timing only)
 data_share: float = 0.05  # share of the training images, the first ones, 1 for all
 # training
-epochs: int = 4  # passes over them, 40 in the paper
-replicas: int = 4  # networks of other seeds in one launch of CUDA C, 0 for one per core
+epochs: int = 4  # passes over the training images, 40 in the paper
+replicas: int = 4  # networks with different seeds in one launch of CUDA C, 0 for one per core
 # where, which
-instance: str = ""  # the machine's name in the table of prices, for the cost
-results: str = ""  # folder for rows; on Colab one on Drive outlives the machine
-seed: int = 20  # of the first weights, the run adds its repetition
+instance: str = ""  # the machine's name in the price table, for the cost
+results: str = ""  # folder for rows; on Colab a folder on Drive is kept
+seed: int = 20  # seed of the initial weights; the run adds its repetition
 repetition: int = 0  # index of this run
 
 # %% [markdown]
@@ -45,9 +45,9 @@ from dr_lib.notebook import setup
 setup.set_up(root)
 
 # %% [markdown]
-# What to train. A batch is part of each name: an epoch of larger batches has fewer steps, each with
-# more work to do at once, and learns less. A row is one implementation, so a study file asks for
-# one at a time.
+# This cell reads what to train. The batch size is part of each name: an epoch with larger batches
+# has fewer steps, each with more parallel work, and learns less. A row is one implementation, so a
+# study file names one at a time.
 
 # %%
 import os
@@ -65,20 +65,18 @@ if any(name not in NAMES or not batch.isdigit() for name, batch in pairs):
     )
 if len(pairs) > 1 and RUN_VARIABLE in os.environ:
     raise ValueError(
-        "a study makes one row a run: make implementation a factor with one NAME@BATCH a level"
+        "a study writes one row per run: make implementation a factor with one NAME@BATCH per level"
     )
 backends = {KERAS[name] for name, _ in pairs if name in KERAS}
 if len(backends) > 1:
-    raise ValueError(
-        "Keras has one backend in a process: ask for keras_tensorflow or for keras_jax"
-    )
+    raise ValueError("Keras has one backend per process: choose keras_tensorflow or keras_jax")
 trainings = [(name, int(batch)) for name, batch in pairs]
 
 # %% [markdown]
 # ## Data
 #
-# 60,000 handwritten digits to learn from, 10,000 to test on, 28 x 28 bytes each; or drawn patterns
-# of that shape and number, whose accuracies mean nothing but that a network learns.
+# MNIST has 60,000 handwritten digits for training and 10,000 for testing, 28 x 28 bytes each; or
+# synthetic patterns of the same shape and number, whose accuracies only show that a network learns.
 
 # %%
 from dr_lib.data.small_images import load_mnist
@@ -87,13 +85,13 @@ x_train, y_train, x_test, y_test = load_mnist(mnist)
 num_images = round(data_share * len(x_train))
 x_train = x_train[:num_images]
 y_train = y_train[:num_images]
-print(f"{len(x_train):,} images to learn from, {len(x_test):,} to test on")
+print(f"{len(x_train):,} training images, {len(x_test):,} test images")
 
 # %% [markdown]
 # ## Method
 #
-# **Build.** The source is compiled here, for the GPU that is here or for this processor, and kept
-# for the next time.
+# **Build.** The source is compiled for this machine's GPU or processor, and the result is kept for
+# the next time.
 
 # %%
 from dr_lib import hardware
@@ -109,12 +107,12 @@ cores = library.num_multiprocessors
 print(f"built for the {kind}: {library.device}, {cores} multiprocessors or cores")
 
 # %% [markdown]
-# The original's way, some forty small kernels for each image, needs a GPU; the other
+# The original program launches about forty small kernels per image and needs a GPU; the other
 # implementations do not.
 
 # %%
 if library.kind == "cpu" and any(name == "paper" for name, _ in trainings):
-    reason = "paper needs a GPU: there is none here, or no nvcc, or device is cpu"
+    reason = "paper needs a GPU: this machine has none, or no nvcc, or device is cpu"
     print(reason)
     trainings = [(name, batch) for name, batch in trainings if name != "paper"]
     if not trainings:
@@ -122,11 +120,11 @@ if library.kind == "cpu" and any(name == "paper" for name, _ in trainings):
 print("to train:", *(f"{name} in batches of {batch}" for name, batch in trainings), sep="\n- ")
 
 # %% [markdown]
-# **Check.** Before anything is timed: from the same weights, CUDA C and Keras have to give the same
-# outputs, and CUDA C's gradients, which are written by hand, have to be those that Keras finds by
-# automatic differentiation. The original divides some of its gradients by the number of values that
-# they were summed over (576 for the convolution, 216 for the second layer's bias); `fused` does so
-# too, so Keras's are divided likewise.
+# **Check.** Before anything is timed, CUDA C and Keras must give the same outputs from the same
+# weights, and CUDA C's hand-written gradients must equal those that Keras finds by automatic
+# differentiation. The original program divides some gradients by the number of values summed (576
+# for the convolution, 216 for the second layer's bias). `fused` does so too, and Keras's gradients
+# are divided in the same way.
 
 # %%
 import pandas as pd
@@ -173,10 +171,10 @@ if table.max(axis=None) > 1e-5:
 table.map("{:.1e}".format)
 
 # %% [markdown]
-# **Time.** The clock of an epoch runs while the network trains and stands still while it is tested.
-# Keras begins from the same weights, sees the images in the same order, and is called once for all
-# epochs. At batch 1 it learns with the original's loss and plain SGD, in larger batches with
-# softmax and Adam, as `minibatch` does.
+# **Time.** The clock of an epoch runs while the network trains and stops while it is tested. Keras
+# starts from the same weights, sees the images in the same order, and is called once for all
+# epochs. At batch size 1 it uses the original's loss and plain SGD, with larger batches softmax and
+# Adam, as `minibatch` does.
 
 
 # %%
@@ -198,8 +196,8 @@ def train(name, batch, run):
 
 
 # %% [markdown]
-# One row per implementation: `train_s` is the time after the last epoch, of the slowest replica;
-# two lists of lists hold the time and the accuracy after each epoch of each replica.
+# One row per implementation: `train_s` is the slowest replica's time after the last epoch; two
+# lists of lists hold each replica's time and accuracy after each epoch.
 
 # %%
 from dr_lib.evidence.mnist import summarise_trainings
@@ -241,8 +239,8 @@ for name, batch in trainings:
 # %% [markdown]
 # ## Result
 #
-# Accuracy at the end, and the time until each accuracy was first reached: median over replicas,
-# fastest to slowest. Notebook 41 draws the paper's figures from rows like these, and judges its
+# The table shows the final accuracy and the time until each accuracy was first reached: median over
+# replicas, fastest to slowest. Notebook 41 draws the paper's figures from such rows and judges its
 # claims.
 
 # %%
@@ -262,12 +260,12 @@ compared = compare_like_for_like(timed)
 for row in compared.itertuples():
     print(f"{row.line} is {row.times_as_fast:.3g} times as fast as {row.reference}, per epoch")
 if compared.empty:
-    print("one implementation was trained; what it is compared with is in other rows")
+    print("only one implementation was trained; compare it with other rows in notebook 41")
 
 # %% [markdown]
 # ## Limits
 #
-# A short run on a share of the images says how fast an epoch is, not what 40 epochs of all of them
-# reach. Replicas share one launch: they show how much the seed matters, are no repetitions of its
-# time, and on a CPU slow each other down; a study trains one network a run and repeats the run.
-# `paper` is not timed where there is no GPU.
+# A short run on a share of the images shows how fast an epoch is, not what 40 epochs on all images
+# reach. Replicas share one launch: they show how much the seed matters, but they are not
+# repetitions of its time, and on a CPU they slow each other down. A study trains one network per
+# run and repeats the run. `paper` is not timed without a GPU.

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # CUDA C against Keras: how much is the language?
+# # CUDA C or Keras: how much does the language matter?
 #
-# **Question.** How much of the speed of a small network in CUDA C is the language, the GPU, or the
-# size of the batch, and do the claims of De Felice Lima and Zola hold on our machines? **Input.**
-# The rows that notebook 40 left, from any number of machines. **Output.** Figures 1a, 1b and 2 of
-# the paper, like against like, and a verdict on each claim.
+# **Question.** How much of the speed of a small network in CUDA C is due to the language, the GPU
+# or the batch size, and do the claims of De Felice Lima and Zola hold on our machines? **Input.**
+# The rows that notebook 40 wrote, from any number of machines. **Output.** Figures 1a, 1b and 2 of
+# the paper, comparisons at equal batch size, and a verdict on each claim.
 # **Time.** Seconds.
 #
 # **Resumo.** Quanto da rapidez de uma rede pequena em CUDA C se deve à linguagem, à GPU ou ao
@@ -18,7 +18,7 @@ runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by comma
 allow: str = ""  # columns in which pooled rows may differ, such as commit
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # report
-published: bool = True  # hold the rows against the paper, false for a study of your own
+published: bool = True  # compare the rows with the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -39,8 +39,8 @@ setup.set_up(root)
 # %% [markdown]
 # ## Data
 #
-# All rows of notebook 40 below the folders, one per training; none at all leaves the paper alone in
-# figure 1a.
+# This cell reads all rows of notebook 40 below the folders, one per training run. Without any rows,
+# figure 1a shows only the paper.
 
 # %%
 from dr_lib.evidence.rows import open_rows
@@ -57,16 +57,16 @@ print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]
 page.title(
-    "CUDA C against Keras: how much is the language?", "D" if published else "", selection
+    "CUDA C or Keras: how much does the language matter?", "D" if published else "", selection
 )
 
 # %% [markdown]
 # ## Method
 #
-# The clock of an epoch runs while the network trains and stands still while it is tested. Two
-# trainings are compared on the same host in the same batch, by an epoch's time; batches that are
-# unlike can only be compared by the time to reach an accuracy, because an epoch of larger batches
-# has fewer steps and learns less.
+# The clock of an epoch runs while the network trains and stops while it is tested. Two training
+# runs on the same host with the same batch size are compared by the time of an epoch. Different
+# batch sizes can only be compared by the time to reach an accuracy, because an epoch with larger
+# batches has fewer steps and learns less.
 
 # %% [markdown]
 # ## Result
@@ -86,11 +86,13 @@ try:
     page.figure(
         figure,
         "figure_1b",
-        "Time to reach each accuracy: what unlike batches can be compared by.",
+        "Time to reach each accuracy, by which different batch sizes can be compared.",
     )
     figure = mnist.plot_speed_up(timed, lang, published=published)
     page.figure(
-        figure, "figure_2", "Speed-up over Keras after each epoch. Dotted: unlike batches."
+        figure,
+        "figure_2",
+        "Speed-up over Keras after each epoch. Dotted: different batch sizes.",
     )
 except NoRunsError as error:
     print(error)
@@ -103,12 +105,12 @@ compared = compare_like_for_like(timed)
 page.table(
     accuracies,
     "accuracies",
-    "Test accuracy at the end, and the median time to reach 90, 95 and 97 % [fastest, slowest].",
+    "Final test accuracy, and median time to reach 90, 95 and 97 % [fastest, slowest].",
 )
 page.table(
     compared,
     "like_for_like",
-    "Times as fast as Keras per epoch, on the same host in the same batch [95 % interval].",
+    "Speed relative to Keras per epoch, on the same host with the same batch size [95 % interval].",
 )
 
 # %% tags=["report"]
@@ -121,7 +123,7 @@ if published:
 # %% tags=["summary"]
 from dr_lib.figures.style import name_line
 
-words = say("{} is {} times as fast as {}, per epoch, in the same batch.")
+words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
 rows = [row for _, row in compared.iterrows()]
 sentences = [
     words.format(
@@ -138,26 +140,26 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # %% [markdown] tags=["en"]
 # ## Limits
 #
-# Keras is called as its users call it, one call of `fit` with arrays in memory, on the CPU; most of
-# its time at batch 1 is not arithmetic but the way to each step.
+# Keras is used as usual, with one call of `fit` and arrays in memory, on the CPU. At batch size 1,
+# most of its time is overhead per step, not arithmetic.
 
 # %% [markdown] tags=["en", "paper"]
-# The paper, too, has Keras on the CPU, and most likely compares unlike batches. It prints neither
-# its batch, its loss nor its Keras code: batches 1 and 32, sigmoid, loss, divisors and learning
-# rate are our reading, after a public CUDA network of the same shapes
-# (github.com/paramhanji/CUDA-CNN, whose README gives 97.22 % after 50 epochs).
+# The paper also runs Keras on the CPU, and most likely compares different batch sizes. It gives
+# neither its batch size, nor its loss, nor its Keras code. Batch sizes 1 and 32, sigmoid, loss,
+# divisors and learning rate are our interpretation, after a public CUDA network with the same
+# shapes (github.com/paramhanji/CUDA-CNN, whose README reports 97.22 % after 50 epochs).
 
 # %% [markdown] tags=["pt"]
 # ## Limites
 #
-# Keras é chamado como seus usuários o chamam, uma chamada de `fit` com os dados em memória, na CPU;
-# com lotes de 1 a maior parte do seu tempo não é aritmética, mas o caminho até cada passo.
+# O Keras é usado como de costume, com uma chamada de `fit` e os dados em memória, na CPU. Com lotes
+# de 1, a maior parte do seu tempo é custo fixo de cada passo, não aritmética.
 
 # %% [markdown] tags=["pt", "paper"]
-# Também no artigo o Keras roda na CPU, e provavelmente são comparados lotes diferentes. Ele não dá
-# seu lote, nem sua função de perda, nem seu código Keras: lotes de 1 e 32, sigmoide, perda,
-# divisores e taxa de aprendizado são nossa leitura, segundo uma rede CUDA pública das mesmas formas
-# (github.com/paramhanji/CUDA-CNN, cujo README dá 97,22 % após 50 épocas).
+# Também no artigo o Keras roda na CPU, e provavelmente são comparados lotes diferentes. Ele não
+# informa o lote, a função de perda nem o código Keras. Lotes de 1 e 32, sigmoide, perda, divisores
+# e taxa de aprendizado são nossa interpretação, segundo uma rede CUDA pública com as mesmas formas
+# (github.com/paramhanji/CUDA-CNN, cujo README informa 97,22 % após 50 épocas).
 
 # %% tags=["report"]
 page.appendix(selection)

@@ -48,7 +48,7 @@ for run in {runs!r}:
     shutil.copy(f"{made}/{{run}}.zip", '/kaggle/working')
     print(f"{{run}} ended with 0", flush=True)
 """
-TOLD = re.compile("stays open|keeps what was uploaded|is not closed")
+TOLD = re.compile("stays open|keeps the upload|is not closed")
 
 
 def write_results(house: Path, path: Path) -> None:
@@ -101,7 +101,7 @@ def try_fault(request: str, faults: list, house: Path, service: KaggleService) -
     service.faults = {}
     for _ in range(4):
         call(service, path, said)
-        if "all 2 runs have been made" in said.read_text():
+        if "all 2 runs are already completed" in said.read_text():
             break
     sessions = json.loads((path.with_suffix("") / "sessions.json").read_text())
     return found | {

@@ -9,7 +9,6 @@ table is that of docs/measuring.md.
 """
 
 import argparse
-import re
 import sys
 import zlib
 from collections.abc import Iterator
@@ -242,18 +241,22 @@ def count_false_modes(studies: int, rng, deviation: float = 0.01, n: int = 10) -
 
 
 def list_lines(studies: int, only: str) -> Iterator[str]:
-    """The rows of the table."""
+    """The rows of the table: in each cell a share [%] for each number of runs."""
     yield (
-        '| situation | runs of a cell | n | false "holds" | false "does not hold" |'
+        '| situation | n | runs of a cell | false "holds" | false "does not hold" |'
         ' 10 % inside: "holds" |'
     )
     yield "| --- | --- | --- | --- | --- | --- |"
     for situation, numbers in SITUATIONS.items():
         if only in situation.name:
-            for n in numbers:
-                repeats = studies if situation.num_cells < MANY else studies // 4
-                shares = [f"{share:.1%}" for share in count(situation, n, repeats).values()]
-                yield f"| {situation.name} | {n} | {repeats} | {' | '.join(shares)} |"
+            repeats = studies if situation.num_cells < MANY else studies // 4
+            counted = [count(situation, n, repeats).values() for n in numbers]
+            shares = [
+                ", ".join(f"{100 * share:.1f}" for share in column)
+                for column in zip(*counted, strict=True)
+            ]
+            runs = ", ".join(map(str, numbers))
+            yield f"| {situation.name} | {repeats} | {runs} | {' | '.join(shares)} |"
 
 
 def main() -> None:
@@ -265,7 +268,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="situations whose names hold this")
     arguments = parser.parse_args()
     for line in list_lines(arguments.studies, arguments.only):
-        print(re.sub(r"(\d)%", r"\1 %", line), flush=True)
+        print(line, flush=True)
     rng = np.random.default_rng(0)
     share = count_false_modes(20 * arguments.studies, rng)
     print(f"modes: an AUC that is the margin lower counts in {share:.1%}; 5 % is the limit")

@@ -11,6 +11,7 @@ import pandas as pd
 from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.training_time import UNITS
 from dr_lib.numbers import write_interval
+from dr_lib.processes import shorten_commit
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
@@ -27,6 +28,16 @@ def read_measured(folder: Path) -> pd.DataFrame:
     )
 
 
+def write_origin(rows: pd.DataFrame, count: str) -> str:
+    """Where rows come from: machines as detected, what is counted, disturbed runs, day, commits."""
+    machines = rows["cpu"] + rows["num_cpus"].map(", {} CPUs".format)
+    machines = ", ".join(sorted(set(machines + rows["memory_gib"].map(", {:.0f} GiB".format))))
+    disturbed = f", {int(rows['disturbed'].sum())} disturbed" if "disturbed" in rows else ""
+    commits = ", ".join(sorted(set(rows["commit"].map(shorten_commit))))
+    day = rows["started_at"].max()[:10]
+    return f"{machines}; n = {count}{disturbed}; {day}; commit {commits}"
+
+
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     """A line for each study and machine: mean times of its runs with 95 % intervals."""
     lines = []
@@ -38,7 +49,7 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
             "training [s]": write_interval(*mean_interval(runs["train_s"])[:3]),
             "images per second": write_interval(*mean_interval(runs["images_per_s"])[:3]),
             "date": runs["started_at"].max()[:10],
-            "commit": ", ".join(sorted({commit[:12] for commit in runs["commit"]})),
+            "commit": ", ".join(sorted(set(runs["commit"].map(shorten_commit)))),
         }
         lines.append(line)
     return pd.DataFrame(lines)

@@ -1,5 +1,6 @@
-"""The rows that everybody sees."""
+"""The rows and pictures that everybody sees."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -28,3 +29,20 @@ def test_the_page_is_in_step_with_its_rows(tmp_path):
     write_page(copy)
     assert (copy / "README.md").read_text() == (FOLDER / "README.md").read_text()
     assert (copy / "training.png").stat().st_size < 80_000
+
+
+def test_the_gallery_says_where_each_picture_comes_from():
+    """Commands, machine, n, day and a commit without changes; the pictures are there and small."""
+    page = FOLDER.parent / "gallery.md"
+    origin = (
+        r"(?m)^.+, \d+ CPUs, \d+ GiB; n = \d+ \w+(, \d+ disturbed)?; \d{4}-\d\d-\d\d; commit"
+        r" [0-9a-f]{12}(, [0-9a-f]{12})*$"
+    )
+    shown = []
+    for section in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+        pictures = re.findall(r"!\[.+\]\((.+)\)", section)
+        assert pictures or "</table>" in section, section
+        assert re.search(origin, section) and "\n```sh\n.venv/bin/" in section, section
+        shown += [page.parent / picture for picture in pictures]
+    assert len(shown) > 6 and {*shown} == {*page.with_suffix("").glob("*.png")}
+    assert max(picture.stat().st_size for picture in shown) < 80_000

@@ -104,7 +104,7 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     [
         ({"implementation": "fused"}, "write NAME@BATCH"),
         ({"implementation": "numpy@1"}, "NAME one of paper, fused"),
-        ({"implementation": "keras_jax@1, keras_tensorflow@1"}, "one backend in a process"),
+        ({"implementation": "keras_jax@1, keras_tensorflow@1"}, "one backend per process"),
         ({"mnist": "absent.npz"}, "absent.npz"),
         ({"implementation": "paper@1", "device": "cpu"}, "UnavailableError: paper needs a GPU"),
     ],
@@ -160,4 +160,4 @@ def test_a_study_of_implementations(clone, digits):
     failed = subprocess.run(
         [*command, study.parent / "several.yaml"], cwd=clone, capture_output=True, text=True
     )
-    assert "one NAME@BATCH a level" in failed.stdout + failed.stderr
+    assert "one NAME@BATCH per level" in failed.stdout + failed.stderr

@@ -18,6 +18,7 @@ import pytest
 from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
@@ -116,10 +117,10 @@ def num_pictures(notebook: nbformat.NotebookNode) -> int:
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("10_train", {"repetiton": 3}, "repetiton: no parameter of this"),
+        ("10_train", {"repetiton": 3}, "repetiton: not a parameter of this"),
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
         ("10_train", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
-        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: no parameter of .* it has runs, "),
+        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
         ("30_train_scenario", {"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ],
 )
@@ -321,7 +322,7 @@ def test_11_without_rows_shows_the_paper_alone(clone, kernel):
     ("parameters", "message"),
     [
         ({"data_dir": "nowhere"}, "nowhere has no manifest.json"),
-        ({"accelerator": "gpu"}, "no GPU is here"),
+        ({"accelerator": "gpu"}, "this machine has no GPU"),
         ({"model": "resnet"}, "choose from"),
     ],
 )
@@ -456,6 +457,8 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
         [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
     )
     assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
+    with pytest.raises(DrError, match="a bill is for runs with a price"):
+        report(clone, "trial", bill_usd=1.0, instance="local")
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert (
         "s de custo adicional por execução" in text
@@ -476,7 +479,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
     planned = subprocess.run(
         [*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True
     ).stdout
-    assert "4 completed, 0 to do" in planned and "4 that this machine cannot make" in planned
+    assert "4 completed, 0 to do" in planned and "4 not possible on this machine" in planned
 
 
 def test_20_leaves_a_model_folder(clone, kernel, small_sample):
@@ -686,10 +689,10 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     assert "SYNTHETIC SAMPLE" not in text  # that is no name of images for timing
     if name == "23_serving_cost":
         assert (
-            "takes 20.8 ms for a photograph, decoding included, of which 7.29 ms predict"
+            "takes 20.8 ms per photograph including decoding, of which prediction takes 7.29 ms"
             in text
         )
-        assert "a million cost 1.33 USD at the price of ml.m5.xlarge" in text
+        assert "a million predictions cost 1.33 USD at the price of ml.m5.xlarge" in text
         assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
         assert "max_rate_per_s" not in text
 
@@ -702,17 +705,21 @@ def test_a_report_of_ones_own_shows_no_paper(clone, kernel, name):
     ],
 )
 def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
-    """Beside the time, which may not count."""
+    """Beside the time, which may not count; a machine without one is so many times as slow as
+    none.
+    """
     row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
     own = {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
     write_row(clone / "papermill_runs" / "mine", row | own)
+    elsewhere = {"run_id": "other", "platform": "colab", "resumed": 1}
+    write_row(clone / "papermill_runs" / "mine", row | own | elsewhere)
     choice = {"runs": "papermill_runs/mine", "published": False, "lang": "pt"}
     text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
     auc = write_interval(*(row[f"metric_auc_test{end}"] for end in ("", "_low", "_high")), "pt")
     assert f"uma AUC de teste de {auc}." in text and "," in auc
     assert "Seus graus concordam com um kappa quadrático de 0." in text
     assert time in text
-    assert "Nenhum treinamento foi medido" not in text
+    assert "Nenhum treinamento foi medido" not in text and "Em colab, CPU leva" not in text
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):
@@ -762,9 +769,9 @@ def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
     for asked, message in (
         ({"served_dir": "nowhere"}, "holds no model"),
         ({"url": "http://127.0.0.1:9"}, "give the folder that the endpoint serves"),
-        ({"served_dir": str(refused)}, "ping does not say 200; see"),
+        ({"served_dir": str(refused)}, "ping does not return 200; see"),
     ):
         with pytest.raises(papermill.PapermillExecutionError, match=message):
             execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)
     (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
-    assert "keras is not served, export the trained model first: " in log.read_text()
+    assert "keras cannot be served; export the trained model first: " in log.read_text()

@@ -32,11 +32,13 @@ VALUES = {"epochs": 20, "learning_rate": 1, "keep": False, "optimizer": "adam"}
     [
         (
             {"epoch": 2},
-            "epoch: no parameter of this notebook, it has epochs, learning_rate, keep, optimizer",
+            "epoch: not a parameter of this notebook, it has epochs, learning_rate, keep, "
+            "optimizer",
         ),
         (
             {"ema_momentum": 0.9},
-            "ema_momentum: no parameter of this notebook, leave it out: the weights are no longer"
+            "ema_momentum: not a parameter of this notebook, leave it out: the weights are no "
+            "longer"
             " averaged",
         ),
         ({"epochs": 2.5}, "epochs is 2.5: give a whole number"),
@@ -71,7 +73,7 @@ def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
     own = ["y: int", "class A:\n    x: int = 3", "z: int = 1\nprint(z)"]
     check_parameters(["", CELL, *own], VALUES)
     with pytest.raises(
-        ParameterError, match="^epoch: no parameter of this notebook, it has epochs,"
+        ParameterError, match="^epoch: not a parameter of this notebook, it has epochs,"
     ):
         check_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
     check_parameters(["", "gone: int = 1"], {})

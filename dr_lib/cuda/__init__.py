@@ -1,4 +1,4 @@
-"""A network of 2,343 parameters for MNIST, trained in CUDA C on a GPU, or on a CPU from one source.
+"""A network of 2,343 parameters for MNIST in CUDA C: one source for GPU and CPU.
 
 mnist               the public functions: train, forward, gradients, initial_weights
 build               finds the device and a compiler, builds the source once, caches the library

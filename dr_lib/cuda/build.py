@@ -25,17 +25,17 @@ CPU_EXTRAS = (("-march=native", "-fopenmp"), ("-march=native",), ())
 
 
 class Library:
-    """The built kernels on a device that is awake; the functions of `mnist` take it."""
+    """The built kernels on an initialised device, for the functions of `mnist`."""
 
     def __init__(self, path: Path, kind: str):
-        """Load a built library, of kind gpu or cpu, and wake its device."""
+        """Load a built library of kind gpu or cpu and initialise its device."""
         self.path = path
         self.kind = kind
         self.device = f"the {kind.upper()}"
         try:
             self._functions = ctypes.CDLL(str(path))
         except OSError as error:
-            message = f"{path} cannot be loaded ({error}): delete it, and it is built again"
+            message = f"{path} cannot be loaded ({error}): delete it to have it built again"
             raise DrError(message) from error
         self._functions.cnn_message.restype = ctypes.c_char_p
         name = ctypes.create_string_buffer(256)
@@ -45,7 +45,7 @@ class Library:
         self.num_multiprocessors = number.value  # cores, on a CPU
 
     def call(self, function: str, *arguments: Any) -> None:
-        """Call a C function that returns a status; arrays have to be contiguous.
+        """Call a C function that returns a status; arrays must be contiguous.
 
         Raises:
             HardwareError: there is no usable GPU.
@@ -55,9 +55,9 @@ class Library:
             return
         message = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
         if status == 2:
-            message += ": take fewer replicas, epochs or images, or free the device's memory"
+            message += ": use fewer replicas, epochs or images, or free memory on the device"
         if status == 3:
-            advice = "update the driver, take an older CUDA toolkit, or build('cpu')"
+            advice = "update the driver, use an older CUDA toolkit, or build('cpu')"
             raise HardwareError(f"{message}: {advice}")
         raise DrError(message)
 
@@ -76,7 +76,7 @@ def build(device: str = "auto") -> Library:
         HardwareError: there is no such device, its driver does not answer, or there is no compiler.
     """
     if device not in ("auto", "gpu", "cpu"):
-        raise ValueError(f"device {device!r}: there are auto, gpu and cpu")
+        raise ValueError(f"device {device!r}: choose from auto, gpu and cpu")
     if device != "cpu":
         try:
             capabilities = {capability for _, _, capability, *_ in list_gpus()}
@@ -93,19 +93,20 @@ def build(device: str = "auto") -> Library:
             )
         if device == "gpu":
             raise HardwareError(
-                "there is no NVIDIA GPU (nvidia-smi): choose a runtime with one, or build('cpu')"
+                "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
+                "build('cpu')"
             )
     compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
     compiler = next(filter(None, map(shutil.which, compilers)), None)
     if compiler is None:
         raise HardwareError(
-            "there is no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
+            "this machine has no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
         )
     return Library(_compile([compiler, *CPU_FLAGS], CPU_EXTRAS), "cpu")
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
-    """Compile for GPUs of some compute capabilities, such as {"75", "90"}, which need not be here.
+    """Compile for GPUs of the given compute capabilities, such as {"75", "90"}; no GPU is needed.
 
     It is machine code for each, so that no driver has to translate PTX.
     """
@@ -114,7 +115,7 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
 
 
 def find_nvcc() -> str | None:
-    """The CUDA compiler: on the path, of CUDA_HOME, of a toolkit, or of the Python package."""
+    """Find the CUDA compiler on the path, in CUDA_HOME, in a toolkit or in the Python package."""
     homes = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
     folders = [*(Path(home, "bin") for home in homes), Path("/usr/local/cuda/bin")]
     for packages in (*site.getsitepackages(), site.getusersitepackages()):
@@ -125,7 +126,7 @@ def find_nvcc() -> str | None:
 
 
 def _compile(command: list[str], extras: tuple[tuple[str, ...], ...] = ((),)) -> Path:
-    """The library that a command makes with the first extra flags that the compiler has."""
+    """Build the library with the first of the extra flags that the compiler accepts."""
     cpu = set(
         re.findall(r"^(?:flags|Features).*", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
     )
@@ -153,7 +154,7 @@ def _compile(command: list[str], extras: tuple[tuple[str, ...], ...] = ((),)) ->
                         raise
             built.replace(library)
     except OSError as error:
-        message = f"{folder} cannot be written ({error}): name another in XDG_CACHE_HOME"
+        message = f"{folder} cannot be written ({error}): set XDG_CACHE_HOME to another folder"
         raise DrError(message) from error
     return library
 

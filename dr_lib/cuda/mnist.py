@@ -1,4 +1,4 @@
-"""Train, run and check the MNIST network of 2,343 parameters, in CUDA C, on a GPU or on a CPU."""
+"""Train, run and check the MNIST network of 2,343 parameters in CUDA C, on a GPU or a CPU."""
 
 import math
 
@@ -38,7 +38,7 @@ def train(
     seed: int = 0,
     replicas: int = 1,
 ) -> pd.DataFrame:
-    """Train replicas of the network side by side, from different weights, on the images in order.
+    """Train replicas of the network side by side, from different weights, with the images in order.
 
     Args:
         library: from `build`.
@@ -61,15 +61,16 @@ def train(
     _check_implementation(implementation)
     for name, count in (("epochs", epochs), ("batch_size", batch_size), ("replicas", replicas)):
         if not 1 <= count < 2**31:
-            raise ValueError(f"{name} {count!r}: 1 or more")
+            raise ValueError(f"{name} {count!r}: give 1 or more")
     if implementation == "paper" and library.kind != "gpu":
         raise HardwareError(
-            "paper needs a GPU, and this library is the CPU's: choose a runtime with one, or fused"
+            "paper needs a GPU, but this library runs on the CPU: choose a runtime with a "
+            "GPU, or fused"
         )
     if implementation == "paper" and batch_size != 1:
         raise ValueError(
-            f"batch_size {batch_size}: paper takes one image per step; fused does the same with"
-            " more"
+            f"batch_size {batch_size}: paper takes one image per step; use fused for larger "
+            "batches"
         )
     data = _check_images(x_train, y_train, "training")
     x_test, y_test = _check_images(x_test, y_test, "test")
@@ -91,7 +92,9 @@ def train(
 
 
 def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
-    """Train without tests: weights after each epoch, (replicas, epochs, 2343), and seconds."""
+    """Train without tests; return weights after each epoch, (replicas, epochs, 2343), and
+    seconds.
+    """
     x, y = data
     first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
     snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
@@ -108,7 +111,7 @@ def train_weights(library, implementation, data, epochs, batch_size, rate, seed,
         library.call("cnn_train", number, x, y, *counts, rate, replicas, *outputs)
     for replica in np.flatnonzero(finished < epochs):
         epoch = f"epoch {finished[replica] + 1} (replica {replica})"
-        raise DrError(f"training diverged in {epoch}: take a smaller learning rate")
+        raise DrError(f"training diverged in {epoch}: use a smaller learning rate")
     return snapshots, seconds
 
 
@@ -141,7 +144,7 @@ def gradients(
     *,
     implementation: str,
 ) -> dict[str, np.ndarray]:
-    """Find the gradient by which an implementation would step down on one batch, divisors included.
+    """Compute the gradient that an implementation descends on one batch, divisors included.
 
     Takes what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small kernels too.
 
@@ -172,11 +175,11 @@ def initial_weights(seed: int) -> dict[str, np.ndarray]:
 
 
 def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
-    """All weights in a row, as the C code takes them; other names or shapes are a ValueError."""
+    """Flatten the weights for the C code; other names or shapes raise a ValueError."""
     shapes = {name: np.shape(array) for name, array in weights.items()}
     if shapes != SHAPES:
         raise ValueError(
-            f"weights of shapes {shapes}: the network takes {SHAPES}, as initial_weights gives them"
+            f"weights of shapes {shapes}: the network needs {SHAPES}, as from initial_weights"
         )
     return np.concatenate([np.ravel(weights[name]) for name in SHAPES]).astype(np.float32)
 
@@ -188,7 +191,9 @@ def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Images as (n, 28, 28) and digits as (n,), uint8 and contiguous; others are a ValueError."""
+    """Return images (n, 28, 28) and digits (n,), uint8 and contiguous; raise ValueError for
+    others.
+    """
     x = np.asarray(x)
     y = np.asarray(y)
     if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
@@ -198,7 +203,8 @@ def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray,
         )
     if y.shape != (len(x),) or not np.isin(y, range(10)).all():
         raise ValueError(
-            f"{which} digits are {y.dtype} of shape {y.shape}: give one from 0 to 9 for each image"
+            f"{which} digits are {y.dtype} of shape {y.shape}: give one digit from 0 to 9 per "
+            "image"
         )
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
@@ -206,11 +212,11 @@ def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray,
 def _check_implementation(implementation: str) -> None:
     if implementation not in IMPLEMENTATIONS:
         names = ", ".join(IMPLEMENTATIONS)
-        raise ValueError(f"implementation {implementation!r}: there are {names}")
+        raise ValueError(f"implementation {implementation!r}: choose from {names}")
 
 
 def _evaluate(library, snapshots, x, y, implementation, outputs=None) -> np.ndarray:
-    """Correct answers of each snapshot; the outputs of a single one go into `outputs`."""
+    """Count the correct answers of each snapshot; write a single one's outputs to `outputs`."""
     correct = np.zeros(len(snapshots), np.int32)
     ends_in_softmax = int(implementation == "minibatch")
     counts = (len(x), len(snapshots))

@@ -1,4 +1,4 @@
-"""From photographs and a label table to batches, in the order of the data's way.
+"""From photographs and a label table to batches; modules are listed in the order of the data flow.
 
 synthetic     draws the sample of fundus photographs
 photograph    bytes -> crop

@@ -1,4 +1,4 @@
-"""Masks of lesions: find those of IDRiD and DDR, and crop them as their photograph is cropped."""
+"""Lesion masks: find those of IDRiD and DDR, and crop them like their photographs."""
 
 import re
 from collections import defaultdict
@@ -22,7 +22,7 @@ MASK = re.compile(
 
 
 def find_masks(folder: Path) -> dict[Path, list[Path]]:
-    """Find the photographs under a folder that have masks of lesions, by name: the masks of each.
+    """Find the photographs under a folder that have lesion masks, and these masks, by file name.
 
     The folder is IDRiD's `A. Segmentation` or DDR's `lesion_segmentation`, or one of one's own laid
     out like these; the optic disc's mask is left out.
@@ -39,7 +39,8 @@ def find_masks(folder: Path) -> dict[Path, list[Path]]:
     pairs = {path: masks[path.stem] for path in files if not names[path] and path.stem in masks}
     if not pairs:
         raise DrError(
-            f"{folder}: no photograph has masks like NAME_MA.tif (IDRiD) or MA/NAME.tif (DDR) here"
+            f"{folder}: no photograph here has masks such as NAME_MA.tif (IDRiD) or "
+            "MA/NAME.tif (DDR)"
         )
     return pairs
 
@@ -60,12 +61,10 @@ def load_masked(folder: Path, image_size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_masks(paths: Iterable[Path]) -> np.ndarray:
-    """Read the masks of one photograph, (height, width) bool: where any of them is not black."""
+    """Read the masks of one photograph: (height, width) bool, True where any mask is not black."""
     masks = [cv2.imread(str(path), cv2.IMREAD_GRAYSCALE) for path in paths]
     if any(mask is None for mask in masks):
-        raise DrError(
-            "a mask cannot be read: it has to be a picture, as large as its photograph"
-        )
+        raise DrError("a mask cannot be read: it must be a picture as large as its photograph")
     return np.any(np.stack(masks), axis=0)
 
 

@@ -1,4 +1,4 @@
-"""MNIST and CIFAR-10, at the size asked for: from Keras, from a file, or synthetic.
+"""Load MNIST and CIFAR-10 at a chosen size: from Keras, from a file, or synthetic.
 
 Synthetic images are for timing only. `python -m dr_lib.data.small_images DATASET FILE` saves what
 Keras loads.
@@ -26,7 +26,7 @@ DATASETS = {"mnist": ((28, 28, 1), 60_000, 10_000), "cifar10": ((32, 32, 3), 50_
 
 
 class ImageSet(NamedTuple):
-    """Images of ten classes, for training and for testing."""
+    """Images of ten classes, for training and testing."""
 
     x_train: np.ndarray  # (n, size, size, channels) uint8
     y_train: np.ndarray  # (n,) int64, 0 to 9
@@ -36,7 +36,7 @@ class ImageSet(NamedTuple):
 
 
 def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
-    """Load MNIST, or draw images of its shape and number.
+    """Load MNIST, or generate as many synthetic images of the same shape.
 
     Args:
         source: keras, for where Keras keeps it or else its download; the path of an mnist.npz with
@@ -57,7 +57,7 @@ def load_mnist(source: str | Path = "keras") -> list[np.ndarray]:
 def load_images(
     dataset: str, image_size: int, source: str, *, share: float = 1.0, seed: int = 0
 ) -> ImageSet:
-    """Load a data set, or a share of it, and enlarge its images to a size.
+    """Load a data set, or a share of it, and enlarge its images to the given size.
 
     A share keeps the ratio of the data sets' epochs: 0.0128 of MNIST and CIFAR-10 are 6 and 5
     batches of 128.
@@ -80,7 +80,7 @@ def load_images(
     if image_size not in (32, 64):
         raise DrError(f"image_size {image_size!r}: choose from 32, 64")
     if not 0 < share <= 1:
-        raise DrError(f"share {share}: choose one of more than 0 and at most 1")
+        raise DrError(f"share {share}: choose more than 0 and at most 1")
     if source == "synthetic":
         kind = "synthetic"
         arrays = _draw(dataset, share, seed)
@@ -117,13 +117,13 @@ def resize(images: np.ndarray, size: int) -> np.ndarray:
 
 
 def _weigh(old: int, new: int) -> np.ndarray:
-    """The matrix (old, new) whose columns hold the weights of the old pixels in each new one."""
+    """Return the matrix (old, new) whose columns weight the old pixels in each new pixel."""
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
 
 
 def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
-    """Draw a coarse pattern for each class, and images that are half pattern, half noise."""
+    """Generate a coarse pattern for each class, and images that are half pattern, half noise."""
     shape, *numbers = DATASETS[dataset]
     rng = np.random.default_rng(seed)
     patterns = rng.integers(0, 128, (NUM_CLASSES, 4, 4, shape[2]), dtype=np.uint8)
@@ -137,7 +137,7 @@ def _draw(dataset: str, share: float, seed: int) -> list[np.ndarray]:
 
 
 def _read(source: str, dataset: str) -> list[np.ndarray]:
-    """Read and check a file, or Keras's: images, (n, height, width, channels), labels, (n,), twice.
+    """Read and check a file or Keras's: images (n, height, width, channels), labels (n,), twice.
 
     The first two are to train on, the last two to test.
     """
@@ -153,7 +153,7 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
         Exception
     ) as error:  # NumPy raises whatever its readers of zip files and of arrays meet
         raise DrError(
-            f"{path} is no .npz file with {', '.join(ARRAYS)}, or damaged: {error}"
+            f"{path} is not an .npz file with {', '.join(ARRAYS)}, or is damaged: {error}"
         ) from error
     shape = DATASETS[dataset][0]
     checked = []
@@ -172,7 +172,7 @@ def _read(source: str, dataset: str) -> list[np.ndarray]:
 
 
 def _fetch(dataset: str) -> Path:
-    """Find a data set in Keras's folder, or have another process put it there.
+    """Find a data set in Keras's folder, or start a process that downloads it there.
 
     This one imports no Keras, for its backend may be still to be chosen.
     """
@@ -182,8 +182,8 @@ def _fetch(dataset: str) -> Path:
         return path
     if importlib.util.find_spec("keras") is None:
         raise DrError(
-            f"{path} is not there, and this kernel has no Keras to download it: load"
-            f" keras.datasets.{dataset} by load_images in the main environment first"
+            f"{path} is missing, and this kernel has no Keras to download it: first load "
+            f"keras.datasets.{dataset} with load_images in the main environment"
         )
     # loading needs no backend, but Keras does not start without one that is installed
     backends = [
@@ -200,12 +200,12 @@ def _fetch(dataset: str) -> Path:
     if fetched.returncode:
         reason = read_last_words(fetched.stderr, "it was killed")
         fault = f"Keras cannot load {dataset} ({reason})"
-        raise DrError(f"{fault}: give the path of a file, or synthetic")
+        raise DrError(f"{fault}: give the path of a file, or the word synthetic")
     return path
 
 
 def save(dataset: str, path: Path) -> None:
-    """Save what Keras loads, as plain arrays: it keeps CIFAR-10 as pickles."""
+    """Save what Keras loads as plain arrays, because Keras keeps CIFAR-10 as pickles."""
     import keras
 
     from dr_lib.files import replace
@@ -217,7 +217,7 @@ def save(dataset: str, path: Path) -> None:
 
 
 def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]:
-    """Keep a share of the images, drawn because files may be sorted by class, in their order."""
+    """Keep a random share of the images (files may be sorted by class), in their order."""
     rng = np.random.default_rng(seed)
     kept = []
     for images, labels in (arrays[:2], arrays[2:]):
@@ -229,7 +229,7 @@ def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]
 def _count(num_images: int, share: float) -> int:
     count = round(num_images * share)
     if not count:
-        raise DrError(f"share {share} of {num_images} images is none: ask for a larger share")
+        raise DrError(f"share {share} of {num_images} images is none: choose a larger share")
     return count
 
 

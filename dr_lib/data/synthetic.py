@@ -1,4 +1,4 @@
-"""Draw synthetic fundus photographs, so that everything runs without an account or a download.
+"""Generate synthetic fundus photographs, so that all runs without an account or a download.
 
 They are no model of the disease: lesions follow the international scale (Wilkinson et al. 2003),
 but are larger and clearer than in life, so that a small network finds them at 96 px. Colour alone
@@ -54,7 +54,7 @@ EYES = ("left", "right")
 
 
 class Look(NamedTuple):
-    """What the photographs of a patient share: the camera, and the eyes but for their lesions."""
+    """What the photographs of a patient share: the camera, and the eyes except the lesions."""
 
     width: int
     height: int
@@ -70,7 +70,7 @@ class Look(NamedTuple):
 
 
 class Canvas(NamedTuple):
-    """What is drawn of an eye before it is coloured, as of a right one, where the nose is right."""
+    """Drawing of an eye before it is coloured, as of a right eye: the nose is on the right."""
 
     disc: np.ndarray  # place of the optic disc
     macula: np.ndarray
@@ -92,7 +92,7 @@ class Vessel(NamedTuple):
 
 
 def choose_grades(num_patients: int, seed: int) -> np.ndarray:
-    """Share out GRADE_SHARES over left and right eyes, fellow eyes mostly alike: (n, 2)."""
+    """Distribute GRADE_SHARES over left and right eyes, fellow eyes mostly alike: (n, 2)."""
     rng = np.random.default_rng(seed)
     severity = rng.standard_normal((num_patients, 1))
     severity = severity + 0.25 * rng.standard_normal((num_patients, 2))
@@ -115,7 +115,7 @@ def draw_look(rng: np.random.Generator) -> Look:
 def draw_eye(
     grade: int, eye: str, look: Look, rng: np.random.Generator
 ) -> tuple[np.ndarray, Circle, np.ndarray]:
-    """Draw one photograph of a left or right eye; the grade (0-4) chooses the lesions alone.
+    """Draw one photograph of a left or right eye; the grade (0-4) determines only the lesions.
 
     Returns:
         The photograph, (height, width, 3) uint8 RGB; the circle of its retina, of which the frame
@@ -151,7 +151,7 @@ def _draw_spots(layer, places, radii, density, rng):
 
 
 def _draw_lesions(canvas, grade, rng):
-    """Draw what a grade is known by, whose place is returned, then drusen.
+    """Draw the lesions that define a grade, whose places are returned, then drusen.
 
     Of these as many as this eye's amount of yellow lacks.
     """
@@ -185,7 +185,7 @@ def _draw_lesions(canvas, grade, rng):
 
 
 def _draw_vessels(canvas, calibre, rng):
-    """Draw arcades around the macula, stems to the nose, then twigs up to this eye's red."""
+    """Draw arcades around the macula, stems to the nose, then twigs until the eye is red enough."""
     amount = rng.uniform(6, 10) - cv2.mean(canvas.red)[0]  # mean density over the canvas
     stems = []
     for share, density in ((0.7, RED * 0.65), (1, RED)):  # arteries, veins
@@ -268,7 +268,7 @@ def _shape_retina():
 
 
 def _draw_light(canvas, texture, rng):
-    """The light: flash, vignette, texture, macula and grain; none outside the retina."""
+    """Draw the light: flash, vignette, texture, macula and grain; none outside the retina."""
     x = ((np.arange(COARSE) + 0.5) / COARSE - 0.5) * SIDE / RADIUS
     vignette = rng.uniform(0.1, 0.5)
     light = np.full((COARSE, COARSE), 1 - vignette, np.float32)
@@ -293,7 +293,7 @@ def _draw_light(canvas, texture, rng):
 
 
 def _photograph(retina, lesions, eye, look, rng):
-    """Place the retina, and its lesions, into the camera's frame: shifted, tilted, marked."""
+    """Place the retina and its lesions in the camera's frame: shifted, tilted, marked."""
     size = look.width, look.height
     middle = (SIDE - 1) / 2
     radius = look.coverage * look.height / 2
@@ -322,7 +322,7 @@ def draw_sample(
     workers: int | None = None,
     progress: Callable | None = None,
 ) -> Path:
-    """Draw both eyes of every patient into `out/images`, unless they are there; return `out`.
+    """Draw both eyes of every patient into `out/images`, unless they exist; return `out`.
 
     `labels.csv` (image relative to `out`, patient, eye, grade) is written last, so that a
     half-drawn folder is drawn again. The same parameters give the same bytes for any number of
@@ -332,7 +332,7 @@ def draw_sample(
         DrError: `out` holds something else.
     """
     if num_patients < 1:
-        raise DrError(f"num_patients is {num_patients}: draw at least one")
+        raise DrError(f"num_patients is {num_patients}: give 1 or more")
     out = Path(out)
     note = out / "sample.json"
     parameters = json.dumps(
@@ -341,7 +341,7 @@ def draw_sample(
     is_new = not out.exists() or not any(out.iterdir())
     if not is_new and not (note.exists() and note.read_text() == parameters):
         raise DrError(
-            f"{out} holds something else than this sample: empty it or choose another folder"
+            f"{out} holds other files than this sample: empty it or choose another folder"
         )
     if (out / "labels.csv").exists():
         return out
@@ -359,7 +359,7 @@ def draw_sample(
 
 
 def _draw_patient(out, seed, numbered):
-    """Write the photographs of a patient, a number and two grades.
+    """Write the photographs of a patient, given as a number and two grades.
 
     Returns rows: image, patient, eye, grade.
     """
@@ -373,7 +373,7 @@ def _draw_patient(out, seed, numbered):
 
 
 def _draw_eyes(seed: int, number: int, grades: Sequence[int]) -> Iterator[tuple]:
-    """Yield of both eyes of a patient: eye, grade, quality of its file, what `draw_eye` does."""
+    """Yield for each eye of a patient: eye, grade, JPEG quality and the result of `draw_eye`."""
     rng = np.random.default_rng([seed, number])
     look = draw_look(rng)
     for eye, grade in zip(EYES, grades, strict=True):
@@ -381,7 +381,7 @@ def _draw_eyes(seed: int, number: int, grades: Sequence[int]) -> Iterator[tuple]
 
 
 def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
-    """Draw again where the lesions are of photographs that `draw_sample` drew.
+    """Draw the lesion masks of photographs that `draw_sample` drew.
 
     Args:
         sample: the folder that it drew into.

@@ -1,4 +1,4 @@
-"""Reads rows: tables in, tables out, nothing drawn.
+"""Read rows: from tables to tables, without drawing.
 
 papers       the papers: which notebooks make and read the rows of each
 select       what is timed, what is excluded and why, what may differ: once per analysis

@@ -1,4 +1,4 @@
-"""What a report of the evaluation still needs, item by item; the model card; where it comes from.
+"""The reporting checklist of an evaluation, its model card, and the sources of its tables.
 
 The numbers of TRIPOD+AI are those of Table 2 of the statement (Collins et al., BMJ
 2024;385:e078378), all 52. Those of STARD-AI (Sounderajah et al., Nature Medicine 2025;31:3283) are
@@ -40,9 +40,10 @@ METHODS = {  # of the intervals, 95 %, over patients
         f" {MAX_WEIGHTS // MAX_DRAWS:,} photographs, of {MAX_WEIGHTS:,} divided by their number"
     ),
     "sensitivity, specificity, predictive values, shares": (
-        "Wilson's for as many photographs as the design effect leaves (Rao and Scott 1992)"
+        "Wilson's, with the effective number of photographs by the design effect (Rao and "
+        "Scott 1992)"
     ),
-    "likelihood ratios": "from the two shares on the logarithms (Zou and Donner 2008)",
+    "likelihood ratios": "from the two shares, on the log scale (Zou and Donner 2008)",
     "predictive values at another prevalence": "from the likelihood ratios (Bayes)",
     "calibration slope and intercept": "logistic regression, sandwich variance over patients",
 }
@@ -66,7 +67,7 @@ class Evaluated(NamedTuple):
 
 
 def state_facts(evaluated: Evaluated) -> dict[str, str]:
-    """What a run can say of the items; a fact that it does not know is empty, or unknown.
+    """State what a run knows of the items; a missing fact is empty, or unknown.
 
     Fewer than five patients or photographs are no fact, for they may be known by it.
     """
@@ -90,7 +91,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
         scores += _list_scores(pd.concat(tables), ["unit", "point"], names)
         number = _write_sum(len(predictions.ungradable), is_masked)
-        ungradable.append(f"in a second row counted as referred {number}")
+        ungradable.append(f"counted as referred in a second row {number}")
         crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
         frozen = [
             f"{p.point} {write_number(p.threshold)} ({p.source})" for p in points.itertuples()
@@ -157,7 +158,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
 
 
 def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
-    """Fill what a run knows, and name what its author has to.
+    """Fill in what a run knows, and mark what its author must fill in.
 
     Args:
         facts: by the names in the column `fact` of checklist.csv.
@@ -177,7 +178,7 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
 
 
 def write_readme(sources: Sequence[Source], made_by: str) -> str:
-    """What stands beside the tables: the files that they are of, the methods of the intervals.
+    """Write the README next to the tables: their source files and the methods of the intervals.
 
     Args:
         sources: of the predictions.
@@ -197,7 +198,7 @@ def write_readme(sources: Sequence[Source], made_by: str) -> str:
 
 
 def write_card(facts: Mapping[str, str]) -> str:
-    """The model card as Markdown, of the same facts as the checklist."""
+    """Write the model card as Markdown, with the same facts as the checklist."""
     template = Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")
     return template.format_map(
         {name: escape(text) or f"*{OPEN}*" for name, text in facts.items()}
@@ -223,5 +224,5 @@ def _write_few(count: int) -> str:
 
 
 def _write_sum(count: int, is_masked: bool) -> str:
-    """A sum of counts, of which one could be found by subtraction where the flow is masked."""
+    """Write a sum of counts, unless it would reveal a masked count by subtraction."""
     return f"≥ {FEW}" if is_masked and count >= FEW else _write_few(count)

@@ -1,4 +1,4 @@
-"""The papers' claims, as claims.yaml holds them: an entry each, checked when it is read."""
+"""The papers' claims from claims.yaml, each entry checked when it is read."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
@@ -29,18 +29,18 @@ WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are 
 
 
 class Condition(NamedTuple):
-    """What a column of a row has to hold: one of some patterns, or none of them."""
+    """A condition on a column of a row: it matches one of some patterns, or none of them."""
 
     column: str
     patterns: tuple[str, ...]  # * stands for any text
     is_met: bool = True  # false where it may be none of them
 
     def __str__(self) -> str:
-        """As a verdict's reason names it, such as accelerator=TPU*."""
+        """Write the condition as a verdict's reason names it, such as accelerator=TPU*."""
         return f"{self.column}={'' if self.is_met else '!'}{'|'.join(self.patterns)}"
 
     def test(self, rows: pd.DataFrame) -> np.ndarray:
-        """Whether each row meets it; a row without the column holds an empty text."""
+        """Whether each row meets the condition; a row without the column holds an empty text."""
         values = rows[self.column] if self.column in rows else [""] * len(rows)
         is_met = []
         for value in values:
@@ -53,7 +53,7 @@ class Condition(NamedTuple):
 
 
 def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:
-    """The conditions of a mapping, those on hardware last."""
+    """List the conditions of a mapping, those on hardware last."""
     conditions = []
     for column, levels in terms.items():
         is_met = not isinstance(levels, Mapping)
@@ -70,7 +70,7 @@ Columns = Annotated[
 
 
 class Claim(BaseModel):
-    """A claim: the paper's words, and the quantity over rows that has to meet a bound."""
+    """A claim: the paper's words, and the quantity over rows that must meet a bound."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -123,27 +123,27 @@ class Claim(BaseModel):
 
     @property
     def paper(self) -> str:
-        """Its paper, a key of PAPERS."""
+        """The claim's paper, a key of PAPERS."""
         return self.id[0]
 
     @property
     def sides(self) -> list[tuple[Condition, ...]]:
-        """What each side is of: the numerator, and the denominator where there is one."""
+        """Conditions of each side: the numerator, and the denominator if there is one."""
         return [self.numerator, self.denominator] if self.denominator else [self.numerator]
 
     @property
     def is_anywhere(self) -> bool:
-        """Whether it speaks of any machine."""
+        """Whether the claim holds for any machine."""
         return self.hardware == "any"
 
     @property
     def is_of_design(self) -> bool:
-        """Whether it adds up the whole design on the paper's machines."""
+        """Whether the claim sums the whole design on the paper's machines."""
         return self.statistic in WHOLE_DESIGN and not self.is_anywhere
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which its quantity has to lie."""
+        """The bounds between which the claim's quantity must lie."""
         low = -np.inf if self.relation == "<=" else self.value - self.tolerance
         high = np.inf if self.relation == ">=" else self.value + self.tolerance
         return low, high
@@ -151,9 +151,9 @@ class Claim(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "Claim":
         if (self.statistic in ONE_SIDED) == bool(self.denominator):
-            raise ValueError(f"denominator: {self.statistic} has one side or two")
+            raise ValueError(f"denominator: {self.statistic} needs one side or two")
         if bool(self.never) != bool(self.reason):
-            raise ValueError("reason: why no row can judge it")
+            raise ValueError("reason: say why no row can judge the claim")
         return self
 
 
@@ -188,7 +188,7 @@ def read_judged(paper: str = "") -> list[Claim]:
 
 
 def list_printed(paper: str) -> pd.DataFrame:
-    """List the means that a paper prints.
+    """List the means that a paper reports.
 
     Returns:
         A row per number: its `column`, `value` and `tolerance`, the `hardware` in words, and under

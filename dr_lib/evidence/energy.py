@@ -1,4 +1,4 @@
-"""What runs used in energy where their GPUs count it, and the carbon dioxide of that electricity.
+"""The energy that runs used, if their GPUs count it, and its carbon dioxide emissions.
 
 Processors, memory, disks, power supplies and cooling come on top.
 """
@@ -17,7 +17,7 @@ MEANS = ("energy_j", "joules_per_image", "joules_per_epoch", "joules_per_predict
 
 
 def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFrame:
-    """Add to each run what its GPUs used, NaN where that, or its whole time, was not measured.
+    """Add the energy of its GPUs to each run; NaN if it was not measured over the whole time.
 
     Args:
         runs: one row per run, with `accelerator`, and what `monitor.summarise` found where it was
@@ -56,7 +56,7 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
 def summarise_energy(
     runs: pd.DataFrame, keys: Sequence[str], *, g_per_kwh: float = 0.0
 ) -> pd.DataFrame:
-    """Say what runs of one kind used, as the mean of each number with its 95 % interval.
+    """Summarise the energy of runs of one kind: the mean of each quantity with its 95 % interval.
 
     Returns:
         A row per kind (`keys`): `n` runs that were measured, and what `measure_energy` adds, but

@@ -1,4 +1,4 @@
-"""Evaluate predictions as the field asks for it: by patient, at points that were frozen before.
+"""Evaluate predictions as guidelines ask: by patient, at operating points frozen beforehand.
 
 Discrimination, calibration, clinical utility and the distributions behind them (Van Calster et al.
 2025, Lancet Digital Health). All intervals are 95 % and over patients; the operating points come
@@ -68,7 +68,7 @@ AT = ("point", "threshold", "sensitivity", "specificity")
 
 
 class Eyes(NamedTuple):
-    """Photographs as arrays (n,): is it referable, the probability that it is, whose it is."""
+    """Photographs as arrays (n,): referable or not, its probability, and the patient."""
 
     y: np.ndarray
     p: np.ndarray
@@ -76,7 +76,7 @@ class Eyes(NamedTuple):
 
 
 def count_flow(predictions: Predictions) -> pd.DataFrame:
-    """Count photographs and patients from what was offered to what is evaluated.
+    """Count photographs and patients at each stage, from offered to evaluated.
 
     Returns:
         A row per stage of STAGES with `stage`, `reason`, `num_patients`, `num_images`; those of
@@ -98,7 +98,8 @@ def count_flow(predictions: Predictions) -> pd.DataFrame:
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
-    """One row: photographs, patients, prevalence, and what each score of the whole range is.
+    """Summarise a test split in one row: photographs, patients, prevalence and threshold-free
+    scores.
 
     Returns:
         `model`, `num_images`, `num_patients`, `num_referable`, `rarer_patients` (with or
@@ -165,8 +166,8 @@ def choose_points(
     if len(thresholds):
         if len(thresholds) != 2 or not 0 <= thresholds[0] <= thresholds[1] <= 1:
             raise DrError(
-                "thresholds: give two between 0 and 1, as 0.21,0.75: that of high sensitivity and"
-                " then that of high specificity, which is not below it"
+                "thresholds: give two between 0 and 1, such as 0.21,0.75: first for high "
+                "sensitivity, then, not below it, for high specificity"
             )
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     if predictions.validation.empty:
@@ -178,11 +179,11 @@ def choose_points(
 
 
 def _choose(validation: pd.DataFrame, sensitivity: float, specificity: float) -> pd.DataFrame:
-    """The points of one model on its validation photographs."""
+    """Choose the operating points of one model on its validation photographs."""
     y, p, patient = _unpack(validation)
     if y.all() or not y.any():
         raise DrError(
-            "the validation split has one class only: no operating point can be chosen on it"
+            "the validation split has only one class: no operating point can be chosen on it"
         )
     chosen = sorted(
         [
@@ -204,7 +205,7 @@ def _choose(validation: pd.DataFrame, sensitivity: float, specificity: float) ->
 
 
 def freeze_points(models: Sequence[Predictions], **choice) -> list[pd.DataFrame]:
-    """Choose the points of each by `choose_points`; without validation rows a model takes its own.
+    """Choose each model's points; without validation rows, take those of the same model version.
 
     `source` says where a threshold was carried over from another data set.
     """
@@ -222,7 +223,7 @@ def freeze_points(models: Sequence[Predictions], **choice) -> list[pd.DataFrame]
 def compare_data_sets(
     models: Sequence[Predictions], points: Sequence[pd.DataFrame]
 ) -> pd.DataFrame:
-    """How each model does on each data set, at the thresholds of `freeze_points`.
+    """Score each model on each data set, at the thresholds of `freeze_points`.
 
     Returns:
         A row per prediction and operating point, or one with none: `model`, `trained_on` (where its
@@ -255,7 +256,7 @@ def compare_data_sets(
 def measure_points(
     predictions: Predictions, points: pd.DataFrame, *, by_patient: bool = False
 ) -> pd.DataFrame:
-    """What each operating point does on the test split.
+    """Score each operating point on the test split.
 
     Args:
         predictions: whose test split it is.
@@ -281,14 +282,14 @@ def measure_points(
 
 
 def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
-    """A row per patient, at each visit where these are known: the highest label and probability."""
+    """Make one row per patient, or per visit if known: the highest label and probability."""
     keys = [name for name in ("patient_id", "visit") if name in table]
     worst = ("fold", "grade", "referable", "probability_referable")
     return table.groupby(keys, as_index=False)[[name for name in worst if name in table]].max()
 
 
 def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str) -> np.ndarray:
-    """The threshold of each photograph at a point, (n,): of pooled folds that of its own."""
+    """Find each photograph's threshold at a point, (n,): with pooled folds, that of its fold."""
     at = points[points["point"] == name]
     if "fold" in at:
         return table["fold"].map(at.set_index("fold")["threshold"]).to_numpy()
@@ -296,7 +297,7 @@ def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str) -> np.
 
 
 def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.DataFrame:
-    """What an answer would be worth where more or fewer eyes are referable: enriched data mislead.
+    """Compute predictive values at other prevalences, because enriched data mislead.
 
     Args:
         measured: of `measure_points`.
@@ -321,7 +322,7 @@ def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.
 
 
 def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
-    """The ROC curve with a pointwise band, and the precision-recall curve.
+    """Trace the ROC curve with a pointwise band, and the precision-recall curve.
 
     Returns:
         roc: `specificity`, `sensitivity`; band: `specificity`, `sensitivity_low`,
@@ -340,7 +341,7 @@ def trace_curves(predictions: Predictions) -> dict[str, pd.DataFrame]:
 
 
 def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
-    """Compare probabilities with what came true, as they are and recalibrated.
+    """Compare probabilities with outcomes, before and after recalibration.
 
     Returns:
         A row for `as predicted` and, where the validation split allows it, `recalibrated`
@@ -380,8 +381,8 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
 
 
 def recalibrate(predictions: Predictions) -> np.ndarray | None:
-    """The test probabilities, (n,), recalibrated on the validation split, of folds on their own;
-    None where it does not allow it.
+    """Recalibrate the test probabilities, (n,), on the validation split, for folds on their own;
+    None if that is impossible.
     """
     p = predictions.test["probability_referable"].to_numpy().copy()
     fold = _name_fold(predictions.test)
@@ -395,7 +396,7 @@ def recalibrate(predictions: Predictions) -> np.ndarray | None:
 
 
 def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
-    """The decision curve (Vickers and Elkin 2006): the gain over referring all or none.
+    """Compute the decision curve (Vickers and Elkin 2006): the gain over referring all or none.
 
     Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
     threshold.
@@ -411,7 +412,7 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     counts = np.bincount(whose)
 
     def weigh(probability: np.ndarray) -> Score:
-        """The net benefit as a function of the weights of patients."""
+        """Return the net benefit as a function of patients' weights."""
         values = [
             np.bincount(whose, (probability >= threshold) * np.where(y, 1, -at))
             for threshold, at in zip(THRESHOLDS, odds, strict=True)
@@ -438,7 +439,7 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
-    """The confusion matrix of the test split: true grades in rows, predicted ones in columns."""
+    """Count the confusion matrix of the test split: true grades in rows, predicted in columns."""
     names = ["grade", "predicted_grade"]
     grades = [pd.Categorical(predictions.graded[name], range(5)) for name in names]
     return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
@@ -447,7 +448,7 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
 def split_subgroups(
     predictions: Predictions, points: pd.DataFrame, further: Sequence[str] = ()
 ) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, sex and age, and by further columns of the file.
+    """Score subgroups by camera, eye, quality, sex, age and further columns of the file.
 
     Returns:
         A row per `factor` and `level`: `num_patients`, `num_diseased` of them with a referable eye,
@@ -463,7 +464,8 @@ def split_subgroups(
     for name in names:
         if name not in test or test[name].nunique() > MAX_LEVELS:
             raise DrError(
-                f"subgroups: {name} is no column of 2 to {MAX_LEVELS} groups in the predictions"
+                f"subgroups: {name} is not a column with 2 to {MAX_LEVELS} groups in the "
+                "predictions"
             )
     rows = []
     for factor in [name for name in dict.fromkeys([*SUBGROUPS, *names]) if name in test]:
@@ -492,7 +494,7 @@ def split_subgroups(
 
 
 def hide_few(counts: pd.Series) -> pd.Series:
-    """Counts of the levels of one factor as text, those below FEW as < 5.
+    """Format the counts of one factor's levels as text, those below FEW as < 5.
 
     Where they could be found by subtraction from the sum, because they add up to fewer than FEW,
     as one alone does, the next smallest counts are hidden too, as ≥ 5.
@@ -508,7 +510,7 @@ def hide_few(counts: pd.Series) -> pd.Series:
 
 
 def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
-    """The table of `count_flow` with counts below FEW as < 5.
+    """Mask the table of `count_flow`: counts below FEW become < 5.
 
     Where the patients or photographs hidden are fewer than FEW, the sums that would give them away
     are –.
@@ -537,7 +539,7 @@ def hides_test(flow: pd.DataFrame) -> bool:
 
 
 def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
-    """The table of `split_subgroups` with the counts of each factor as `hide_few` shows them."""
+    """Mask the counts in the table of `split_subgroups` with `hide_few`."""
     if subgroups.empty:
         return subgroups
     by_factor = subgroups.groupby("factor", sort=False)
@@ -551,7 +553,7 @@ def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
 
 
 def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
-    """What is left to the model if the photographs nearest to the threshold go to a person.
+    """Score what is left to the model if a person grades the photographs nearest to the threshold.
 
     Near is meant on the logit, to the point of high sensitivity.
 
@@ -580,7 +582,7 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> pd.DataFrame:
-    """The worst errors at the point of high sensitivity: the highest grades missed come first.
+    """List the worst errors at the point of high sensitivity, highest missed grades first.
 
     Returns:
         At most `number` of each: `error` (missed or false alarm), `fold` and `line` in the file
@@ -662,7 +664,9 @@ def compare_models(
 
 
 def band_ages(levels: pd.Series) -> pd.Series:
-    """The band of AGES of each age [years], in the order of the bands, empty for no number."""
+    """Find the band of AGES for each age [years], in the order of the bands; empty for no
+    number.
+    """
     years = pd.to_numeric(levels, errors="coerce")
     names = [f"< {AGES[0]}", f"{AGES[0]}-{AGES[1] - 1}", f">= {AGES[1]}"]
     bands = pd.cut(years, [-np.inf, *AGES, np.inf], right=False, labels=names)
@@ -670,7 +674,7 @@ def band_ages(levels: pd.Series) -> pd.Series:
 
 
 def read_shares(name: str, text: str) -> list[float]:
-    """Shares as people write them: 0.05,0.2; or, between semicolons, 0,05;0,2; or 5%.
+    """Read shares as people write them: 0.05,0.2; or, with semicolons, 0,05;0,2; or 5%.
 
     Raises:
         DrError: one is no number.
@@ -680,18 +684,20 @@ def read_shares(name: str, text: str) -> list[float]:
     try:
         return [float(cell.rstrip("%")) / 10 ** (2 * ("%" in cell)) for cell in cells if cell]
     except ValueError as error:
-        raise DrError(f"{name} {text}: give numbers with points, as 0.05,0.2") from error
+        raise DrError(
+            f"{name} {text}: give numbers with decimal points, such as 0.05,0.2"
+        ) from error
 
 
 def _check_share(name: str, share: float) -> None:
     if not 0 < share < 1:
-        raise DrError(f"{name} has to lie between 0 and 1: {share:g} does not")
+        raise DrError(f"{name} must be between 0 and 1, not {share:g}")
 
 
 def _measure(
     table: pd.DataFrame, points: pd.DataFrame, handling: str = HANDLING[0]
 ) -> list[dict]:
-    """What the operating points do: rows of `measure_points`."""
+    """Score the operating points: rows of `measure_points`."""
     y, p, patient = _unpack(table)
     rows = []
     for name in points["point"].unique():
@@ -750,7 +756,7 @@ def _unpack(table: pd.DataFrame) -> Eyes:
 
 
 def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
-    """A table of rows: three columns for an interval, none for None.
+    """Make a table of rows: three columns for an interval, none for None.
 
     Where no draw of patients changes a score, it has no bounds: a kappa of 1 would be 1 [1, 1], of
     three patients too.

@@ -1,4 +1,4 @@
-"""Epochs of paper D's runs: one table of them, when each accuracy was reached, and like for like.
+"""Epochs of paper D's runs: their table, the time to each accuracy, and comparisons at equal batch.
 
 A row of a run holds the seconds and the accuracy after each epoch of each of its replicas (networks
 of another seed trained in the same launch) as two lists of lists, `replica_train_s` and
@@ -27,7 +27,7 @@ LINE = ["environment", "framework", "implementation", "batch_size"]  # what tell
 
 
 def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
-    """Put the trainings of one launch, or the one of Keras, into columns of a row.
+    """Summarise the trainings of one launch, or one of Keras, in columns of a row.
 
     Args:
         table: a row per epoch of each replica, with `replica`, `train_s` (cumulative) and
@@ -55,7 +55,7 @@ def summarise_trainings(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
-    """Take the epochs out of their rows.
+    """Extract the epochs from the rows.
 
     Args:
         timed: timed rows of a `Selection`; those without epochs of replicas are passed over.
@@ -84,7 +84,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Say at the end of which epoch each training of `list_epochs` first had each accuracy.
+    """Find the epoch at whose end each training of `list_epochs` first reached each accuracy.
 
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
@@ -98,7 +98,7 @@ def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.
 
 
 def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
-    """Add what the accuracies of each run come to, where it has any.
+    """Add a summary of its accuracies to each run that has any.
 
     Returns:
         The rows with `best_epoch`, the first of the highest accuracy (the mean over replicas),
@@ -121,7 +121,7 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
-    """Make a row per line: its trainings, their accuracy, and when they had 90, 95 and 97 %.
+    """Make one row per line: its trainings, their accuracy, and the time to 90, 95 and 97 %.
 
     Returns:
         `line`, `n` trainings (replicas count), `epochs`, `accuracy_percent` at the end, and for
@@ -148,7 +148,7 @@ def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
-    """Say how many times as fast as Keras CUDA C is on the same host in the same batch.
+    """Compute how many times as fast as Keras CUDA C is, on the same host with the same batch.
 
     Args:
         timed: timed rows of a `Selection`, with `steady_epoch_s`.
@@ -185,7 +185,7 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
-    """Implementation, batch and accelerator, or the whole environment where that is unclear."""
+    """Name implementation, batch and accelerator, or the whole environment if that is ambiguous."""
     names = timed["implementation"].map(lambda name: IMPLEMENTATIONS.get(name, name))
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
     short = names + timed["accelerator"].replace("cpu", "CPU")

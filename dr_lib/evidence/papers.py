@@ -1,4 +1,4 @@
-"""The papers: which notebooks make and analyse the rows of each, and what its study varies."""
+"""The papers: the notebooks that make and analyse their rows, and what their studies vary."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""predictions.csv: read anybody's, and refuse what would make an evaluation false."""
+"""Read predictions.csv from any source, and refuse what would make an evaluation wrong."""
 
 import csv
 import hashlib
@@ -75,7 +75,7 @@ WORDS = {  # what people write in cells, folded, for what is read
 
 
 class Source(NamedTuple):
-    """A file that predictions are from."""
+    """A file of predictions."""
 
     file: str  # its name
     rows: int
@@ -113,7 +113,7 @@ class Predictions(NamedTuple):
 
 
 def read_predictions(*paths: Path) -> list[Predictions]:
-    """Read predictions: of several models of the same photographs, and of each on other data sets.
+    """Read predictions of several models for the same photographs, and of each for other data sets.
 
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test,
     excluded or rejected), `grade` (0-4) or `referable` (0 or 1), and `probability_referable` or
@@ -138,13 +138,13 @@ def read_predictions(*paths: Path) -> list[Predictions]:
             the others; the message names the rows and says what to change.
     """
     if len(set(map(str, paths))) < len(paths):
-        raise DrError("a file is named twice: a model is not compared with itself")
+        raise DrError("a file is named twice: a model cannot be compared with itself")
     found = _name_models([_read_one(Path(path)) for path in paths])
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
             names = f"{other.name} and {first.name}"
-            raise DrError(f"{names}: synthetic photographs and real ones are not pooled")
+            raise DrError(f"{names}: synthetic and real photographs cannot be pooled")
     found = _name_data_sets(found)
     sets = group_by_photographs(found)
     versions = Counter(predictions.version for predictions in found if predictions.version)
@@ -152,9 +152,9 @@ def read_predictions(*paths: Path) -> list[Predictions]:
         if versions[other.version] < 2:
             unlike = first.photographs ^ other.photographs
             raise DrError(
-                f"{other.name} and {first.name} are of different test photographs ({len(unlike)}"
-                " stand in one alone): models are compared on the same patients, or on another"
-                " data set each by its model_version"
+                f"{other.name} and {first.name} have different test photographs "
+                f"({len(unlike)} are in only one): compare models on the same patients, or "
+                "give each model's files for other data sets the same model_version"
             )
     for version in versions:
         _check_external([p for p in found if p.version == version])
@@ -165,20 +165,22 @@ def read_predictions(*paths: Path) -> list[Predictions]:
 
 
 def join_paths(paths: Sequence[Path]) -> str:
-    """Several paths as one parameter: commas between them, quotes around one that has a comma."""
+    """Join paths into one parameter, with commas between them and quotes around one with a
+    comma.
+    """
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(paths)
     return text.getvalue()
 
 
 def split_paths(text: str) -> list[str]:
-    """The paths of a parameter, as `join_paths` writes it."""
+    """Split a parameter that `join_paths` wrote into paths."""
     (names,) = csv.reader([text], skipinitialspace=True)
     return [name.strip() for name in names if name.strip()]
 
 
 def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]]:
-    """Put predictions of the same test photographs together, in the order of the first of each."""
+    """Group predictions of the same test photographs, in the order of the first of each."""
     sets: dict[frozenset, list[Predictions]] = {}
     for predictions in found:
         sets.setdefault(predictions.photographs, []).append(predictions)
@@ -186,7 +188,7 @@ def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]
 
 
 def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
-    """The mean of the models' probabilities on each data set, as one model (an ensemble).
+    """Average the models' probabilities on each data set, as one model (an ensemble).
 
     Raises:
         DrError: a data set lacks a model, or a model validation photographs of the others.
@@ -203,14 +205,12 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
         )
         averaged.append(ensemble)
     if len({ensemble.version for ensemble in averaged}) > 1:
-        raise DrError(
-            "an ensemble needs the same models on every data set, by their model_version"
-        )
+        raise DrError("an ensemble needs the same models on every data set, by model_version")
     return averaged
 
 
 def pool_folds(paths: Sequence[Path]) -> Predictions:
-    """Pool the test photographs of all folds, each as predicted by the model that had not seen it.
+    """Pool the test photographs of all folds, each predicted by the model that had not seen it.
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of
     several models: more than the mean of the folds' AUCs does. A column `fold` says whose each
@@ -230,7 +230,7 @@ def pool_folds(paths: Sequence[Path]) -> Predictions:
     for (path, rows), (later, others) in itertools.combinations(files, 2):
         if set(rows["patient_id"]) & set(others["patient_id"]):
             raise DrError(
-                f"{later} and {path} test the same patients: they are no folds of one split"
+                f"{later} and {path} test the same patients: they are not folds of one split"
             )
     used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
     if missing := set(used) - set(pd.concat(tested)["image_id"]):
@@ -238,7 +238,7 @@ def pool_folds(paths: Sequence[Path]) -> Predictions:
             f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
         )
     if len({fold.is_synthetic for fold in folds}) > 1:
-        raise DrError("synthetic photographs and real ones are not pooled")
+        raise DrError("synthetic and real photographs cannot be pooled")
     table = _number(tested)
     return folds[0]._replace(
         table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
@@ -266,25 +266,23 @@ def _read_one(path: Path) -> Predictions:
         numbers = pd.to_numeric(cells, errors="coerce")
         is_bad = (cells != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
-        _refuse(name, is_bad, f"{column} has to be {words}")
+        _refuse(name, is_bad, f"{column} must be {words}")
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
-            _refuse(name, is_bad, f"{column} has to be {words}")
+            _refuse(name, is_bad, f"{column} must be {words}")
     _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
     test = table[is_test & is_usable]
     if test.empty:
-        raise DrError(
-            f"{name} has no test photograph with a probability: nothing can be evaluated"
-        )
+        raise DrError(f"{name} has no test photograph with a probability")
     if test["referable"].nunique() < 2:
         kind = "referable" if test["referable"].all() else "not referable"
         raise DrError(
-            f"{name}: all {len(test)} test photographs are {kind}: both kinds are needed"
+            f"{name}: all {len(test)} test photographs are {kind}: both classes are needed"
         )
     encoding = "" if path.suffix.lower() == ".xlsx" else find_encoding(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -303,17 +301,17 @@ def _read_one(path: Path) -> Predictions:
 
 
 def _read_table(path: Path) -> pd.DataFrame:
-    """The cells of a file as text, by their line in it, under our names and in our words."""
+    """Read a file's cells as text, indexed by line, with our column names and words."""
     rows = _read_cells(path)
     while len(rows) > 1 and sum(map(bool, rows[min(rows)])) < 4:  # a title
         rows.pop(min(rows))
     if not rows:
-        raise DrError(f"{path.name} is empty: it needs a header and a row for each photograph")
+        raise DrError(f"{path.name} is empty: it needs a header and one row per photograph")
     header = _name_columns(path.name, rows.pop(min(rows)))
     for line, row in rows.items():
         if len(row) > len(header):
             raise DrError(
-                f"{path.name}, row {line}: {len(row)} cells below the {len(header)} of the header"
+                f"{path.name}, row {line}: {len(row)} cells, but the header has {len(header)}"
             )
         row += [""] * (len(header) - len(row))
     table = pd.DataFrame(list(rows.values()), list(rows), header, dtype=str)
@@ -325,9 +323,11 @@ def _read_table(path: Path) -> pd.DataFrame:
         missing.append("probability_referable, or probability_0 to probability_4")
     if missing:
         columns = " and no column ".join(missing)
-        raise DrError(f"{path.name} has no column {columns}: name it so in the header")
+        raise DrError(
+            f"{path.name} has no column {columns}: add it, or rename one in the header"
+        )
     if table.empty:
-        raise DrError(f"{path.name} has no rows below the header: one for each photograph")
+        raise DrError(f"{path.name} has no rows below the header: give one per photograph")
     for column in table:
         words = _list_words(WORDS.get(column, {}))
         meant = {
@@ -341,20 +341,20 @@ def _read_table(path: Path) -> pd.DataFrame:
 
 
 def _read_cells(path: Path) -> dict[int, list[str]]:
-    """The cells of each line that has any, by its number."""
+    """Read the cells of each non-empty line, by line number."""
     if str(path).startswith(("http:/", "https:/")):
-        raise DrError(f"{path} is an address: download the file, and give its path")
+        raise DrError(f"{path} is a web address: download the file, and give its path")
     if path.is_dir():
         raise DrError(f"{path} is a folder: give the predictions.csv in it")
     if not path.is_file():
-        raise DrError(f"there is no file {path}")
+        raise DrError(f"no such file: {path}")
     try:
         if path.suffix.lower() != ".xlsx":
             return read_csv(path)
         sheet = pd.read_excel(path, header=None, dtype=str, na_filter=False)
     except ImportError as error:
         raise DrError(
-            f"{path} needs the package openpyxl: add it, or save it as CSV"
+            f"{path} needs the package openpyxl: install it, or save the file as CSV"
         ) from error
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
@@ -363,14 +363,14 @@ def _read_cells(path: Path) -> dict[int, list[str]]:
 
 
 def fold_name(text: str) -> str:
-    """A name in small letters without accents, _ between its words: grau_de_rd."""
+    """Fold a name to lower case without accents, with _ between words: grau_de_rd."""
     letters = unicodedata.normalize("NFKD", text.casefold())
     plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return re.sub(r"[\W_]+", "_", plain).strip("_")
 
 
 def _name_columns(name: str, header: Sequence[str]) -> list[str]:
-    """Our names of the columns; one of ours goes before what people call it."""
+    """Map columns to our names; a column with our own name takes precedence over synonyms."""
     words = _list_words(COLUMNS)
     folded = [fold_name(column) for column in header]
     named = [
@@ -384,18 +384,18 @@ def _name_columns(name: str, header: Sequence[str]) -> list[str]:
 
 
 def _list_words(words: Mapping[str, str]) -> dict[str, str]:
-    """Our word for each of people's."""
+    """Map people's words to ours."""
     return {other: word for word, others in words.items() for other in others.split()}
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:
-    """The text that stands in all rows of a column, empty where there are several or none."""
+    """Find the only text in a column; empty if there are several or none."""
     values = table[column].unique() if column in table else []
     return values[0] if len(values) == 1 else ""
 
 
 def _name_models(found: Sequence[Predictions]) -> list[Predictions]:
-    """Give a model one name in all its files, and number models of one name: 1 mine, 2 mine."""
+    """Give a model the same name in all its files, and number models that share a name: 1 mine."""
     models = [predictions.version or place for place, predictions in enumerate(found)]
     names = {}
     for model, predictions in zip(models, found, strict=True):
@@ -406,7 +406,7 @@ def _name_models(found: Sequence[Predictions]) -> list[Predictions]:
 
 
 def _name_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
-    """Give the same photographs one data set's name, and others of that name a number: data (2)."""
+    """Name data sets by their photographs, and number further ones of the same name: data (2)."""
     names = {}
     counts = Counter()
     for same in group_by_photographs(found):
@@ -419,17 +419,17 @@ def _name_data_sets(found: Sequence[Predictions]) -> list[Predictions]:
 
 
 def _check_external(files: Sequence[Predictions]) -> None:
-    """See that a model's files are of other photographs each, and that one alone taught it."""
+    """Check that a model's files hold different photographs and only one has its training data."""
     if len(group_by_photographs(files)) < len(files):
         raise DrError(
-            f"{files[0].name} stands twice, on the same photographs: a model is not compared with"
-            " itself"
+            f"{files[0].name} is given twice, for the same photographs: a model cannot be "
+            "compared with itself"
         )
     num_homes = sum(len(predictions.validation) > 0 for predictions in files)
     if num_homes > 1:
         raise DrError(
-            f"{files[0].name} has validation rows in {num_homes} files: it is frozen on those of"
-            " one"
+            f"{files[0].name} has validation rows in {num_homes} files: keep those of one "
+            "file, which freeze its thresholds"
         )
     for home, other in itertools.permutations(files, 2):
         learned = home.table[home.table["split"].isin(["train", "validation"])]
@@ -437,26 +437,26 @@ def _check_external(files: Sequence[Predictions]) -> None:
             both = {*map(_fold_id, learned[column])} & {*map(_fold_id, other.test[column])}
             if both:
                 raise DrError(
-                    f"{other.dataset}: {len(both)} {column} of its test rows stand among the"
-                    f" training and validation rows of {home.dataset}: that is no external"
-                    " validation"
+                    f"{other.dataset}: {len(both)} {column} of its test rows are among the "
+                    f"training and validation rows of {home.dataset}: this is not an external "
+                    "validation"
                 )
 
 
 def _check_alike(first: Predictions, other: Predictions) -> None:
-    """See that two files say the same of the photographs that they share."""
+    """Check that two files agree on the photographs that they share."""
     mine, theirs = (p.table[p.table["split"].isin(SIDES)] for p in (first, other))
     both = mine.merge(theirs, on="image_id", suffixes=("", "_other"))
     for column in {"patient_id", "referable", "grade"} & set(mine) & set(theirs):
         pair = both[[column, f"{column}_other"]].dropna()
         if (pair[column] != pair[f"{column}_other"]).any():
             raise DrError(
-                f"{other.name} and {first.name} name other patients or labels of one photograph"
+                f"{other.name} and {first.name} disagree on the patient or label of a photograph"
             )
 
 
 def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
-    """The first table with the means of all tables' probabilities."""
+    """Return the first table with the mean probabilities of all tables."""
     by_id = [table.set_index("image_id") for table in tables]
     ids = by_id[0].index
     if any(set(table.index) != set(ids) for table in by_id):
@@ -469,7 +469,7 @@ def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
 
 
 def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns that all evaluations read, from those that are there."""
+    """Add the columns that all evaluations read, derived from the existing ones."""
     table = table.copy()
     if set(OF_GRADES) <= set(table):
         five = table[OF_GRADES].to_numpy()
@@ -487,7 +487,7 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
-    """A DrError that names the first rows for which something is wrong."""
+    """Raise a DrError that names the first wrong rows."""
     rows = [str(row) for row in is_bad.index[is_bad]]
     if rows:
         named = ", ".join(rows[:MAX_ROWS])
@@ -496,12 +496,12 @@ def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
 
 
 def _fold_id(name: str) -> str:
-    """An id as 7, 07, 7.0 and pt1, PT1 share it."""
+    """Fold an id, so that 7, 07 and 7.0, or pt1 and PT1, are equal."""
     return re.sub(r"(?<![\d.])0+(?=\d)|\.0+$", "", name.strip().casefold())
 
 
 def _check_rows(name: str, table: pd.DataFrame) -> None:
-    """Refuse what no row may be, in one sentence each."""
+    """Refuse invalid rows, each with one sentence."""
     refuse = partial(_refuse, name)
     patient = table["patient_id"]
     p = table[OF_REFERABLE]
@@ -510,17 +510,17 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     refuse((patient == "") & (side != REJECTED), "patient_id is empty")
     refuse(
         _count_in(table, patient.map(_fold_id), "patient_id") > 1,
-        "a patient_id differs from another in case or leading zeros alone: write one patient in one"
-        " way, and tell two apart by more",
+        "a patient_id differs from another only in case or leading zeros: write a patient in "
+        "one way only, and make ids of two patients clearly different",
     )
     refuse(
         table["image_id"].duplicated(keep=False),
-        "a photograph stands more than once: augmented copies and padding do not belong here",
+        "a photograph is listed more than once: remove augmented copies and padding",
     )
     is_synthetic = table.get("data_kind", side) == "synthetic"
     refuse(
         is_synthetic & ~is_synthetic.all(),
-        "synthetic photographs are not pooled with real ones",
+        "synthetic and real photographs cannot be pooled",
     )
     grade = table.get("grade", pd.Series(np.nan, table.index))
     refuse(
@@ -531,7 +531,7 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     given = five.assign(p=p)
     refuse(
         ((given < 0) | (given > 1)).any(axis=1),
-        "a probability lies outside 0 to 1: divide per cent by 100",
+        "a probability is outside 0 to 1: divide percentages by 100",
     )
     refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
     total = five.sum(axis=1, min_count=1)
@@ -543,18 +543,18 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     is_asked = side.isin(["validation", "test"]) & _is_gradable(table)
     refuse(
         is_asked & p.isna() & (table.get("reason", "") == ""),
-        "there is no probability: give one, or why not in the column reason",
+        "no probability: give one, or say why not in the column reason",
     )
     refuse(
         p.notna() & table["referable"].isna(),
-        "there is a probability and no label: give grade or referable, or take the row out",
+        "a probability without a label: give grade or referable, or remove the row",
     )
     refuse(
         (side == "train") & p.notna(),
-        "these are predictions of training photographs, which no evaluation may hold",
+        "predictions of training photographs may not be evaluated",
     )
     used = table[side.isin(SIDES)]
-    leak = "stands in two splits: what was learned leaks into the evaluation"
+    leak = "is in two splits: training data leak into the evaluation"
     for column, whose in (("patient_id", "a patient"), ("group", GROUP)):
         if column in used:
             named = used[used[column] != ""]
@@ -571,7 +571,7 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
 
 
 def _count_in(table: pd.DataFrame, keys, column: str) -> pd.Series:
-    """How many values of a column the rows of each group have, by row."""
+    """Count the distinct values of a column in each group, by row."""
     return table.groupby(keys)[column].transform("nunique")
 
 

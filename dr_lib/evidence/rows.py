@@ -1,4 +1,4 @@
-"""Open the rows of a paper's study: what each notebook of an analysis begins with."""
+"""Open the rows of a paper's study, as each analysis notebook does first."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -8,13 +8,14 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.predictions import split_paths
 from dr_lib.evidence.select import Selection, list_columns, select_runs
 from dr_lib.evidence.serving.request_log import select_requests
 from dr_lib.runs.row import read_rows, read_runs
 
 
 class Rows(NamedTuple):
-    """The rows of a paper's notebooks below some folders, and those that an analysis rests on."""
+    """The rows of a paper's notebooks below some folders, and the selection for an analysis."""
 
     folders: list[Path]
     table: pd.DataFrame
@@ -37,18 +38,16 @@ def open_rows(
 
     Args:
         paper: a key of PAPERS.
-        runs: folders with rows, separated by commas.
+        runs: folders with rows, as `join_paths` writes them.
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
         allow: columns in which rows may differ beside the paper's factors, separated by commas.
         exclude: marks of runs whose times do not count, separated by commas.
     """
-    folders = [root / name.strip() for name in runs.split(",")]
+    folders = [root / name for name in split_paths(runs)]
     absent = [str(folder) for folder in folders if not folder.is_dir()]
     if absent and runs != default:
-        raise DrError(
-            f"{', '.join(absent)}: no such folder; runs has to name folders with rows"
-        )
+        raise DrError(f"{', '.join(absent)}: no such folder; runs must name folders with rows")
     folders = [folder for folder in folders if folder.is_dir()]
     table = pd.DataFrame(columns=["notebook", "status"])
     if read_rows(*folders):
@@ -64,7 +63,7 @@ def open_rows(
 
 
 def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
-    """The rows of a paper's notebooks; of one task, the paper's unless another is named."""
+    """List the rows of a paper's notebooks, of the paper's task unless another is named."""
     if task is None:
         task = PAPERS[paper].task
     rows = table[table["notebook"].isin(PAPERS[paper].notebooks)]

@@ -1,4 +1,4 @@
-"""Compares what paper C's runs cost by the formula with a bill; finds the cost of an accuracy."""
+"""Compare the formula's cost of paper C's runs with a bill; find the cost of an accuracy."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.select import Selection
-from dr_lib.runs.prices import PriceError, price_seconds
+from dr_lib.runs.prices import PriceError, price_runs, price_seconds
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 
@@ -16,7 +16,7 @@ BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given
 def fit_overhead(
     run_s: Sequence[float], usd_per_hour: Sequence[float], bill_usd: float
 ) -> float:
-    """Find the seconds a run that a bill asks for beside the measured ones.
+    """Find the seconds per run that a bill implies besides the measured ones.
 
     A machine is billed while it starts, waits and keeps its disk. One overhead for all runs makes
     the sum of price x (measured + overhead) the bill.
@@ -31,7 +31,8 @@ def fit_overhead(
     amounts = np.array([*run_s, *usd_per_hour, bill_usd])
     if not (np.isfinite(amounts).all() and (amounts >= 0).all() and usd_per_hour.sum() > 0):
         raise PriceError(
-            "seconds, prices and the bill have to be finite and not negative, one price above zero"
+            "seconds, prices and the bill must be finite and not negative, with one price "
+            "above zero"
         )
     measured_usd = price_seconds(usd_per_hour, run_s).sum()
     if bill_usd < measured_usd and not math.isclose(bill_usd, measured_usd):
@@ -44,10 +45,10 @@ def fit_overhead(
 
 
 def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
-    """Put bills beside the timed runs.
+    """Add bills to the timed runs.
 
     Args:
-        selection: runs with their prices; a bill is for those that are not timed, too.
+        selection: runs; a bill is for those that are not timed, too.
         bills_usd: one for all runs, or several, each for as many of them: of studies that were
             repeated.
 
@@ -60,21 +61,21 @@ def add_bills(selection: Selection, bills_usd: Sequence[float]) -> pd.DataFrame:
     """
     if selection.finished.empty:
         raise PriceError(
-            "a bill is for runs of notebook 30: none below the folders has finished"
+            "a bill needs finished runs of notebook 30: there are none below the folders"
         )
-    paid = selection.finished[selection.finished["usd_per_hour"] > 0]
+    paid = price_runs(selection.finished).query("usd_per_hour > 0")
     fit_overhead(paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], sum(bills_usd))
     timed = selection.timed
     bill_usd = np.resize(bills_usd, len(timed))
     runs_of_a_bill = len(paid) / len(bills_usd)
     return timed.assign(
-        study_bill_usd=bill_usd * 5 * timed["scenario"].nunique() / runs_of_a_bill,
+        study_bill_usd=bill_usd * 5 * paid["scenario"].nunique() / runs_of_a_bill,
         formula_share_of_bill=paid["formula_usd"].mean() * runs_of_a_bill / bill_usd,
     )
 
 
 def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
-    """What a run had cost in USD when an epoch first reached an accuracy.
+    """Compute a run's cost in USD up to the epoch that first reached an accuracy.
 
     Args:
         row: a run with usd_per_hour, setup_s, epoch_s and epoch_accuracy, which has a value for
@@ -87,7 +88,7 @@ def cost_to_reach(row: Mapping[str, Any], accuracy: float) -> float:
     """
     if not 0 <= accuracy <= 1:
         raise PriceError(
-            f"an accuracy lies between 0 and 1, {accuracy} does not: give 0.95 for 95 %"
+            f"an accuracy must be between 0 and 1, not {accuracy}: give 0.95 for 95 %"
         )
     accuracies = row.get("epoch_accuracy")
     if not isinstance(accuracies, list) or row.get("usd_per_hour") is None:

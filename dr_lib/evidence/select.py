@@ -1,5 +1,5 @@
-"""Select the rows that an analysis rests on, once: what is timed, what is excluded and why, what
-may differ.
+"""Select an analysis' rows in one place: what is timed, what is excluded and why, and what may
+differ.
 """
 
 from collections.abc import Collection, Sequence
@@ -41,15 +41,15 @@ REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_mi
 
 
 class UnlikeRunsError(DrError):
-    """The rows did different work; the message names the columns and their values."""
+    """The rows come from different work; the message names the columns and their values."""
 
 
 class NoRunsError(DrError):
-    """No run is left to draw or to tabulate; the message says why."""
+    """No run is left to plot or tabulate; the message says why."""
 
 
 class Selection(NamedTuple):
-    """The rows of an analysis; tables of one row per run, or per request of a served model."""
+    """The rows of an analysis: tables with one row per run, or per request to a served model."""
 
     runs: pd.DataFrame  # all rows of the analysis's notebooks
     finished: pd.DataFrame  # status ok, with `machine`, `mode`, `environment` and `disturbed`
@@ -64,8 +64,7 @@ def select_runs(
     may_differ: Collection[str] = (),
     within: Sequence[str] = (),
 ) -> Selection:
-    """Select what is timed: rows with status ok that were not resumed; disturbed ones count unless
-    excluded.
+    """Select the timed rows: status ok and not resumed; disturbed rows count unless excluded.
 
     Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or
     the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
@@ -114,7 +113,7 @@ def select_runs(
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
-    """List the columns in which somebody lets rows differ.
+    """List the columns in which the user lets rows differ.
 
     Args:
         names: of the columns, separated by commas.
@@ -131,7 +130,7 @@ def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
 
 
 def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per run: where rows are requests, one per deployment with the means of its times.
+    """Make one row per run; of requests, one per deployment with the means of its times.
 
     Requests to one server share its machine and its moment: they repeat nothing, and nor do several
     runs against one endpoint elsewhere. A run's name is unique in its study alone; what a server
@@ -147,15 +146,15 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
-    """What a server called itself; where it did not, the run, which had a server of its own."""
+    """Name deployments by the server's own id, or else by the run, which had its own server."""
     told = rows.reindex(columns=["deployment", "study", "run_id"]).astype(object).fillna("")
     name = told["deployment"].astype(str)
     return name.mask(name == "", told["study"] + "/" + told["run_id"])
 
 
 def name_sessions(rows: pd.DataFrame) -> pd.Series:
-    """What shared a host, its neighbours and its temperature: the boot of the machine, and the
-    session of a cloud service.
+    """Name sessions, whose runs share a host and its state: the machine's boot and the cloud
+    service's session.
 
     A server elsewhere has a machine of its own for each deployment. Rows that tell neither are of
     one session for each `environment`.
@@ -199,7 +198,7 @@ def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
-    """Work is one in all rows, but for what the mode, the environment or a factor sets.
+    """Check that all rows did the same work, except for what mode, environment or factors set.
 
     Batch and learning rate are one in each mode, precision and the like in each environment, and
     the versions of its software in each kernel there. Where the split is a factor, each table that
@@ -224,12 +223,12 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         raise UnlikeRunsError(
-            f"rows differ in {named}: choose one of each, or allow the column to differ"
+            f"rows differ in {named}: choose one value of each, or allow the column to differ"
         )
 
 
 def _is_factor(finished: pd.DataFrame, column: str) -> bool:
-    """Whether every study of these rows varies a parameter from scenario to scenario."""
+    """Whether every study of these rows varies a parameter between scenarios."""
     if finished.empty or not {"study", "scenario", column} <= set(finished):
         return False
     varies = finished.groupby("study")[column].nunique() > 1

@@ -1,5 +1,5 @@
-"""Compare environments, modes and numbers of machines: how fast they train, how well, and whether
-a speed counts.
+"""Compare the speed and accuracy of environments, modes and numbers of machines, and decide
+whether a speed counts.
 """
 
 import math
@@ -37,7 +37,7 @@ SCALED = ("model", "image_size", "mode", *MACHINE, "rehearsed")
 
 
 def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
-    """Say how long each environment trains, how well, and how many times as long as the fastest.
+    """Compute each environment's training time, scores, and time relative to the fastest.
 
     Args:
         finished: finished rows of a `Selection`. Times are read of the timed ones, scores of all:
@@ -49,8 +49,9 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
         [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
         deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows
         have with bounds: of the mean over the runs, or of a single run its own, over patients.
+        Empty where no run has finished.
     """
-    if "train_s" not in finished:
+    if finished.empty or "train_s" not in finished:
         return pd.DataFrame()
     groups = dict(list(finished.groupby("environment")))
     trained = {name: _read(rows[rows["timed"]], "train_s") for name, rows in groups.items()}
@@ -97,8 +98,8 @@ def _score(rows: pd.DataFrame, metric: str) -> Interval:
 
 
 def compare_modes(selection: Selection) -> pd.DataFrame:
-    """Compare each mode with the paper's on the same machine: a speed counts only where the AUC is
-    the paper's.
+    """Compare each mode with mode paper on the same machine: a speed counts only if the AUC is
+    equivalent.
 
     Shown by two one-sided tests at 5 % each: the 90 % interval of the difference of the mean AUCs
     (Welch) lies within AUC_MARGIN on both sides, for a better AUC is another model, too. A run that
@@ -167,7 +168,7 @@ def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
 
 
 def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
-    """Say how much faster more machines train one work together, and what that costs.
+    """Compute the speed-up of more machines that share the same work, and its cost.
 
     The speed-up is the time of the fewest machines over theirs, the efficiency the speed-up over
     how many times as many they are.

@@ -1,4 +1,4 @@
-"""Judge claims by rows: find the rows of each side, match their cells, measure, decide.
+"""Judge claims by rows: find each side's rows, match their cells, measure, decide.
 
 "TensorFlow takes 2 to 3 times as long as MXNet on the CPU" has two sides, the rows of TensorFlow
 and those of MXNet from that machine. Their cells are data set, image side and network, eight on
@@ -60,8 +60,9 @@ MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so
 
 
 class Verdict(NamedTuple):
-    """What our rows say of a claim; `ours` is in the claim's unit, `n` the runs of the cell that
-    has fewest, or its sessions.
+    """The judgement of a claim by our rows; `ours` is in the claim's unit, `n` the runs or
+    sessions of
+    the smallest cell.
     """
 
     id: str
@@ -79,7 +80,7 @@ class Verdict(NamedTuple):
 
 
 class Sides(NamedTuple):
-    """The rows that are nearest to what a claim speaks of."""
+    """The rows that come closest to a claim's conditions."""
 
     rows: list[pd.DataFrame]  # of the numerator, and of the denominator where there is one
     unmet: list[str]  # conditions that no row meets
@@ -87,14 +88,14 @@ class Sides(NamedTuple):
 
 
 class Cells(NamedTuple):
-    """The rows of a claim's sides by what they have in common."""
+    """The rows of a claim's sides, matched by their common columns."""
 
     keys: list[str]  # the columns that tell cells apart
     rows: dict[tuple, list[pd.DataFrame]]  # of each cell, on each side
 
 
 class Part(NamedTuple):
-    """What is judged at once: all cells together, or one of them; of one column."""
+    """A unit that is judged: all cells together, or one of them, for one column."""
 
     name: str
     ours: Interval
@@ -137,7 +138,7 @@ def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
-    """List what claims are judged by: the timed rows of a selection, one per run on one machine.
+    """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
         The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, `session` as
@@ -176,8 +177,8 @@ def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
 
 
 def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
-    """How many verdicts were given, and how many of them would be wrong by chance if every truth
-    lay on a bound.
+    """Count the verdicts given, and how many would be wrong by chance if every true value were on a
+    bound.
 
     A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A verdict
     that follows from others which were given, or from what was put in, is no further one; nor is a
@@ -194,7 +195,7 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
 
 
 def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
-    """Say whether a claim holds.
+    """Judge whether a claim holds.
 
     Args:
         claim: one that rows can judge.
@@ -232,7 +233,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
         ]
         unlike = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
         differing = ", ".join(unlike or cells.keys)
-        reason = f"nothing was run alike on both sides: they differ in {differing}"
+        reason = f"no cell was run on both sides: they differ in {differing}"
         found = found._replace(verdict="not measured", reason=reason)
     elif claim.is_of_design and len(cells.rows) > claim.cells:
         reason = f"{len(cells.rows)} cells for {claim.cells} of the design: several machines or"
@@ -242,7 +243,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
         reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
         found = found._replace(verdict="not comparable", reason=reason)
     if sides.num_unknown:
-        words = f"of {sides.num_unknown} further rows no instance type was detected"
+        words = f"{sides.num_unknown} further rows have no detected instance type"
         found = found._replace(reason=f"{found.reason}; {words}")
     num_disturbed = 0
     if "disturbed" in used and not claim.counted:
@@ -253,7 +254,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
 
 
 def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
-    """Find the rows of each side that are nearest to what a claim speaks of.
+    """Find the rows of each side that come closest to a claim's conditions.
 
     Hardware, then conditions, narrow the rows one by one; a condition that none meets is given up.
     On a laptop `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the
@@ -295,7 +296,7 @@ def _narrow(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame
 
 
 def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
-    """Match the cells of the sides, like with like; what has no like on the other side is dropped.
+    """Match equal cells of the sides; drop cells without a match.
 
     A cell is one level of every factor, and of whatever other work a side did several of, on one
     machine unless the claim compares machines. Two frameworks with two networks each are compared
@@ -327,8 +328,8 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
 
 
 def measure(claim: Claim, cells: Cells) -> list[Part]:
-    """Measure the claim's statistic, in its unit: over all cells, or in each of them; of each of
-    its columns.
+    """Measure the claim's statistic in its unit, over all cells or in each, for each of its
+    columns.
 
     What is said of machines is said of each: each is measured alone, unless the claim adds them up.
     What is counted, and always came out the same, needs no interval.
@@ -369,7 +370,7 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
 
 
 def _read_scores(claim: Claim, cells: Cells) -> list[Part]:
-    """A model's scores, which have their intervals already: one of each cell."""
+    """Read a model's scores, which already have intervals: one per cell."""
     (column,) = claim.columns
     parts = []
     for (rows,) in cells.rows.values():
@@ -390,7 +391,7 @@ def _fit_design(claim: Claim, column: str, sides: Sequence[Sequence[pd.DataFrame
 
 
 def _list_statistics(claim: Claim, name: str, keys: Collection[tuple]) -> dict[str, Statistic]:
-    """What is estimated of a design: one number of all its cells, or one of each, by its name."""
+    """List a design's statistics by name: one over all its cells, or one for each."""
     statistic = STATISTICS[claim.statistic]
     if not claim.every_cell:
         return {name: statistic}
@@ -430,7 +431,7 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     if not enough:
         reason = f"n = {ours.n} < {MIN_RUNS}"
         if ours.n == 1:
-            reason = f"one run, or one session: {needed} would decide at the earliest"
+            reason = f"one run, or one session: at least {needed} are needed to decide"
     elif not repeated:
         reason = "no interval: nothing was repeated"
     elif violated and (not num_missing or any(part.is_partial for part in parts)):
@@ -438,7 +439,7 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     elif num_satisfied == len(parts) and not num_missing:
         verdict = "holds"
     elif not num_missing:
-        reason += f"; with n near {needed} they might decide"
+        reason += f"; n near {needed} might decide"
     return Verdict(
         claim.id,
         ours,
@@ -452,8 +453,9 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
 
 
 def _count_needed(ours: Interval, low: float, high: float) -> int:
-    """How many runs or sessions shrink the interval until it leaves no bound inside, by its width
-    now, which falls with their root.
+    """Estimate how many runs or sessions would move the interval off the bounds; its width
+    falls with
+    their root.
     """
     if not ours.high > ours.low:
         return MIN_RUNS
@@ -466,7 +468,7 @@ def _count_needed(ours: Interval, low: float, high: float) -> int:
 
 
 def _scale(claim: Claim, found: Interval) -> Interval:
-    """A ratio as the claim's unit has it."""
+    """Convert a ratio to the claim's unit."""
     value, low, high, n = found
     if claim.statistic == "increase":
         return Interval(100 * value - 100, 100 * low - 100, 100 * high - 100, n)
@@ -476,14 +478,14 @@ def _scale(claim: Claim, found: Interval) -> Interval:
 
 
 def _average_sessions(column: str, side: Sequence[pd.DataFrame]) -> np.ndarray:
-    """The mean of each session."""
+    """Average each session."""
     runs = pd.Series(np.concatenate([cell[column] for cell in side]))
     sessions = np.concatenate([cell["session"] for cell in side])
     return runs.groupby(sessions).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
-    """The cells of each machine by its name; all together for a claim that adds its machines up.
+    """Group cells by machine name; all together for a claim that sums its machines.
 
     A machine that a claim names is one whatever processor it had: a cloud gives several for a type.
     """
@@ -498,7 +500,7 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
 
 
 def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) -> int:
-    """The cells of the claim's design without rows; no other work or second processor fills one.
+    """Count the cells of the claim's design without rows; other work or processors do not fill one.
 
     What is said of any machine has its design on each.
     """
@@ -510,7 +512,7 @@ def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) ->
 
 
 def _is_mispriced(rows: pd.DataFrame) -> bool:
-    """Whether a row has the price of another machine than the one that the cloud says it ran on."""
+    """Whether a row has the price of a machine other than the one that the cloud reported."""
     named = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
     pairs = named[(named != "").all(axis=1)].itertuples(index=False)
     return not all(detected == label.removeprefix(AZURE) for detected, label in pairs)

@@ -1,4 +1,4 @@
-"""Draws tables.
+"""Draw figures from tables.
 
 style      colours, words in two languages, number formats, panels
 page       what an analysis notebook shows: figures, tables, claims, and their files

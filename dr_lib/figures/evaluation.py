@@ -32,7 +32,7 @@ TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the way of photographs and patients from offered to evaluated (`count_flow`,
+    """Draw the flow of photographs and patients from offered to evaluated (`count_flow`,
     `hide_flow`).
     """
     say = choose_words(lang)
@@ -119,7 +119,7 @@ def plot_curves(
 
 
 def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
-    """Draw what came true against what was predicted, above how often it was: `calibrate`."""
+    """Draw observed against predicted probabilities, above their histogram: `calibrate`."""
     say = choose_words(lang)
     heights = [3.6, 1.1] * len(curves)
     figure, axes = open_panels(len(heights), width=3.6, heights=heights, share="x")
@@ -245,7 +245,9 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw how each model does on each data set, its thresholds unchanged (`compare_data_sets`)."""
+    """Draw each model's scores on each data set, with unchanged thresholds
+    (`compare_data_sets`).
+    """
     say = choose_words(lang)
     names = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
     order = list(dict.fromkeys(names))
@@ -286,7 +288,7 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw how good the answers are if the most doubtful photographs go to a person (`abstain`)."""
+    """Draw the accuracy if a person grades the most doubtful photographs (`abstain`)."""
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=6, heights=3.4)
     x = 100 * table["abstained"]
@@ -308,7 +310,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
 def plot_photographs(
     errors: pd.DataFrame, crops: Mapping[str, np.ndarray], lang: str = "en"
 ) -> Figure:
-    """Show the crops of `list_errors`, for private use: they are of patients.
+    """Show the crops of `list_errors`, for private use only: they show patients.
 
     Crops are (side, side, 3) uint8 RGB, by image id.
     """

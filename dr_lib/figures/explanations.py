@@ -1,6 +1,4 @@
-"""Draw where a network looks: a photograph, its Grad-CAM map, the control beside it, and the
-lesions.
-"""
+"""Draw where a network looks: a photograph, its Grad-CAM map, the control, and the lesions."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,8 +14,7 @@ def plot_explanations(
     *,
     is_synthetic: bool,
 ) -> Figure:
-    """Draw a row per photograph; there is no map without the control, which shows what random
-    weights look at.
+    """Draw one row per photograph, each map with its control, the map of random weights.
 
     Args:
         photographs: (n, side, side, 3) uint8 RGB.

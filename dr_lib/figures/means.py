@@ -1,4 +1,4 @@
-"""Draw means over the values that they are of: ours, and below them those that a paper printed.
+"""Draw means over their single values: ours, and below them those that a paper reports.
 
 Times of unlike machines lie a hundredfold apart, so the axis is logarithmic: equal distances are
 equal ratios, in all panels.
@@ -19,7 +19,7 @@ from dr_lib.statistics.intervals import Interval
 
 
 class Mean(NamedTuple):
-    """A line of a panel."""
+    """One mean of a panel."""
 
     label: str
     interval: Interval  # without bounds where only the mean was printed
@@ -80,7 +80,9 @@ def plot_means(
 
 
 def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
-    """A mean with its interval, or a paper's with its standard deviation: 8.1 s [6.2, 10.7]."""
+    """Write a mean with its interval, or a paper's with its standard deviation: 8.1 s [6.2,
+    10.7].
+    """
     value, low, high = mean.interval[:3]
     unit, size = _choose_unit(value, units)
     if len(mean.values):
@@ -95,7 +97,7 @@ def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
 
 
 def _number_axis(ax: Axes, units: Mapping[str, float], lang: str) -> None:
-    """Number the axis in its unit, or where there are several each part in its own: 10 s, 1 min."""
+    """Label the axis in its unit, or each part in its own if there are several: 10 s, 1 min."""
     say = choose_words(lang)
     if len(units) == 1:
         space_ticks(ax, lang, "x")
@@ -117,6 +119,6 @@ def _number_axis(ax: Axes, units: Mapping[str, float], lang: str) -> None:
 
 
 def _choose_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
-    """The largest unit of which the value is two or more, else the smallest."""
+    """Choose the largest unit in which the value is two or more, else the smallest."""
     sizes = reversed(units.items())
     return next((unit, size) for unit, size in sizes if value >= 2 * size or size == 1)

@@ -47,7 +47,7 @@ HIGHEST = 0.9995  # no error has no place on a logarithmic axis
 
 
 class Line(NamedTuple):
-    """The epochs of an implementation in a batch on a machine, and how they are drawn."""
+    """The epochs of an implementation with a batch size on a machine, and their line style."""
 
     label: str
     colour: str
@@ -92,8 +92,7 @@ def plot_cumulative_time(
 def plot_time_to_accuracy(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw how long it takes to err no more than so much, by which unlike batches compare: figure
-    1b.
+    """Draw the time to reach each test error, which compares different batch sizes: figure 1b.
 
     Raises:
         NoRunsError: no run has epochs.
@@ -130,7 +129,7 @@ def plot_time_to_accuracy(
 
 
 def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
-    """Draw how many times as fast as Keras CUDA C is, a panel for each Keras: figure 2.
+    """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
     where they do not, as in the paper's own comparison: an epoch of larger batches is faster, and
@@ -149,7 +148,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             panels.append((keras, near))
     if not panels:
         raise NoRunsError(
-            "no run of CUDA C has one of Keras on its host: train both in notebook 40"
+            "no run of CUDA C has a run of Keras on the same host: train both in notebook 40"
         )
     width = 4.5 if len(panels) > 1 else 7
     figure, axes = open_panels(len(panels), columns=2, width=width, heights=3.4, share="xy")
@@ -177,13 +176,13 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             line.set_linestyle("-")
     figure.supylabel(say("times as fast as Keras"))
     figure.suptitle(say("Speed-up over Keras after each epoch"))
-    words = "line: median; band: all replicas and runs; dotted: another batch than Keras"
+    words = "line: median; band: all replicas and runs; dotted: batch size differs from Keras"
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
 
 def _read_paper() -> dict[str, float]:
-    """Seconds of the paper's two end points, by framework."""
+    """Read the seconds of the paper's two end points, by framework."""
     points = list_printed("D").query("column == 'train_s'")
     return points.set_index("framework")["value"].astype(float).to_dict()
 
@@ -207,13 +206,13 @@ def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
 
 
 def _divide(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """The ratio after each epoch that both have, from the least to the largest."""
+    """Compute the ratios after each common epoch, from the smallest to the largest."""
     ratio = theirs / ours[["median", "max", "min"]].set_axis(SPREAD, axis=1)
     return ratio.dropna()
 
 
 def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
-    """A line in its band; a few epochs have points."""
+    """Draw a line in its band; a few epochs have points."""
     epochs = spread.index
     middle, low, high = (spread[column] for column in SPREAD)
     marker = "o" if len(epochs) <= 12 else ""

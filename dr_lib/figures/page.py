@@ -1,4 +1,4 @@
-"""What an analysis notebook shows, in a language, and leaves as files: figures, tables, claims."""
+"""The output of an analysis notebook, shown in a language and written to files."""
 
 import re
 from base64 import b64encode
@@ -45,14 +45,14 @@ WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
 class Page:
-    """What is shown goes to the notebook and, if there is a folder, into files beside the report.
+    """A page that shows its parts in the notebook and, given a folder, writes them to files.
 
     Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
     stay in English. Sentences are no Markdown: what came from a file is shown as it is.
     """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):
-        """Begin a page.
+        """Start a page.
 
         Args:
             out: folder for the PNG and PDF of each figure and the CSV and LaTeX of each table;
@@ -76,7 +76,7 @@ class Page:
         if studies := _list_values(rows, "study"):
             facts.append(say("Study {}").format(", ".join(studies)))
         if paper:
-            facts.append(say("beside {}").format(say(PAPERS[paper].authors)))
+            facts.append(say("compared with {}").format(say(PAPERS[paper].authors)))
         if environments := _list_values(rows, "environment"):
             processors = ", ".join(_list_values(rows, "cpu"))
             places = "; ".join(environments) + (f" ({processors})" if processors else "")
@@ -94,7 +94,7 @@ class Page:
         self.heading(words, facts, notice if is_synthetic else "")
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
-        """Show what the page is about, in one line what it rests on, and a notice above it all.
+        """Show the page's title, one line of facts, and a notice above both.
 
         The notice also stands in each figure.
         """
@@ -103,27 +103,29 @@ class Page:
         display(Markdown(f"# {self.say(words)}\n\n{warning}{escape('; '.join(facts))}."))
 
     def section(self, words: str) -> None:
-        """Begin a section where not every report has it."""
+        """Start a section that only some reports have."""
         display(Markdown(f"## {self.say(words)}"))
 
     def findings(self, sentences: Sequence[str]) -> None:
-        """Show what was found, as one paragraph."""
+        """Show the findings as one paragraph."""
         display(Markdown(escape(" ".join(sentences))))
 
     def note(self, words: str, *values: object) -> None:
-        """Show one sentence of its own, with values in it."""
+        """Show a separate sentence with values in it."""
         self.findings([self.say(words).format(*values)])
 
     def number(self, value: float, form: str = "") -> str:
-        """A number as text."""
+        """Format a number as text."""
         return write_number(value, self.lang, form)
 
     def interval(self, row: pd.Series, column: str) -> str:
-        """A value of a row and its bounds, as text."""
+        """Format a value of a row and its bounds as text."""
         return write_span(row, column, self.lang)
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
-        """How many claims of a paper hold, do not, and cannot be judged, as a sentence."""
+        """Count, in a sentence, the claims of a paper that hold, do not hold, and cannot be
+        judged.
+        """
         words = self.say("Of {} claims of {}: {}.")
         return words.format(len(judged), self.say(PAPERS[paper].authors), self._count(judged))
 
@@ -156,7 +158,7 @@ class Page:
     def table(
         self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
     ) -> None:
-        """Show a table with its number and caption, bounds beside their values.
+        """Show a table with its number and caption, with bounds next to their values.
 
         Args:
             table: values under the names of their columns; `x_low` and `x_high` are the bounds of
@@ -174,21 +176,21 @@ class Page:
         self._caption("Table", caption)
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
-        """Show what runs used, by `summarise_energy`."""
+        """Show the energy that runs used, from `summarise_energy`."""
         self.table(
             summarise_energy(runs, keys, g_per_kwh=g_per_kwh),
             "energy",
-            "Energy that the GPUs of a run counted, mean [95 % interval].",
+            "Energy of a run, counted by its GPUs, mean [95 % interval].",
         )
 
     def judge(self, paper: str, selection: Selection) -> pd.DataFrame:
-        """Say how claims are judged, judge a paper's by `judge_claims`, show and return them."""
+        """Explain how claims are judged, judge a paper's claims, show and return them."""
         rule = self.say(
-            "A claim holds only if the whole 95 % interval satisfies it, and does not hold only if"
-            " the whole interval violates it. What the paper says of every case is judged case by"
-            " case; what refutes it has 95 % for all intervals together. Rows from other hardware,"
-            " data or work than the paper's are listed and not compared; versions may differ, and"
-            " are listed too."
+            "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
+            "only if the whole interval violates it. A claim about every case is judged case "
+            "by case; to refute it, the 95 % apply to all intervals together. Rows from "
+            "hardware, data or work other than the paper's are listed but not compared. "
+            "Versions may differ, and are listed too."
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
@@ -198,7 +200,7 @@ class Page:
         return judged
 
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
-        """Show a paper's judged claims, and fold all of them with versions and reasons.
+        """Show a paper's judged claims, then all claims with versions and reasons, folded.
 
         Then how many verdicts could be wrong by chance.
 
@@ -221,7 +223,7 @@ class Page:
         num_given, by_chance = count_by_chance(judged)
         if num_given:
             words = say(
-                "Of {} verdicts, holds or does not hold, up to {} would come out wrong by chance."
+                "Of {} verdicts (holds or does not hold), up to {} may be wrong by chance."
             )
             display(Markdown(words.format(num_given, self.number(by_chance))))
 
@@ -231,9 +233,9 @@ class Page:
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts()
         if reasons.empty:
-            display(Markdown(self.say("Every row that was read is timed.")))
+            display(Markdown(self.say("All rows that were read are timed.")))
         counted = reasons.rename_axis("reason").reset_index(name="n")
-        self.table(counted, "excluded", "Rows that are not timed, and why.")
+        self.table(counted, "excluded", "Rows that are not timed, with reasons.")
         given = set(selection.runs) - set(COMMITS)
         parameters = [
             name
@@ -243,7 +245,7 @@ class Page:
         alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]
         values = {name: write_decimals(str(runs[name].iloc[0]), self.lang) for name in alike}
         stated = [f"{k} = {v}" for k, v in values.items() if v not in ("nan", "", "None")]
-        self.findings([self.say("All runs have in common: {}.").format("; ".join(stated))])
+        self.findings([self.say("Common to all runs: {}.").format("; ".join(stated))])
         listed = ["run_id", "seed", *(name for name in parameters if name not in alike)]
         if "study" in runs and runs["study"].nunique() > 1:
             listed = ["study", *listed]
@@ -257,7 +259,7 @@ class Page:
         self.table(
             shown,
             "runs_timed",
-            "Every finished run: what sets it apart, its times and scores [95 % interval].",
+            "Every finished run: its own settings, times and scores [95 % interval].",
             own=varied,
         )
         texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *VERSIONS)}
@@ -274,7 +276,7 @@ class Page:
         display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
 
     def _place(self, row) -> str:
-        """Where the paper says it, and whether in these words."""
+        """Name the place in the paper, and whether the words are its own."""
         place = row.place if row.wording == "reading" else self.say(row.place)
         return (
             place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
@@ -298,7 +300,7 @@ class Page:
         return table.assign(verdict=table["verdict"].map(self.say))
 
     def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
-        """The table as it is read; it is written as that, in LaTeX, and as it is, in CSV."""
+        """Format the table for reading and LaTeX, and write it unformatted as CSV."""
         shown = {}
         for column in table:
             base, _, bound = column.rpartition("_")
@@ -343,6 +345,6 @@ class Page:
 
 
 def _list_values(rows: pd.DataFrame, column: str) -> list[str]:
-    """The distinct values of a column as sorted text; none where it is not there."""
+    """List the distinct values of a column as sorted text; empty if it is missing."""
     values = rows[column].dropna() if column in rows else []
     return sorted({str(value) for value in values} - {""})

@@ -1,5 +1,5 @@
-"""Draw paper C: time and cost (its figures 2 and 3), utilisation (4 and 5); and what it lacks:
-effects with their intervals, the allocation of variation.
+"""Draw paper C: time and cost (its figures 2 and 3), utilisation (4 and 5), and, beyond the paper,
+    effects with intervals and the allocation of variation.
 
 A scenario is one cell of the design: framework, data set, image side and network on one
 environment. `runs` are timed rows of a `Selection`; `lang` is en, or pt with decimal commas.
@@ -40,8 +40,8 @@ WORK = ["dataset", "image_size", "network"]  # what frameworks and environments 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as bars, and where all runs have a price their
-    `formula_usd` together on a second axis; a panel for each environment.
+    """Draw the mean training time of each scenario as bars, one panel per environment; if all runs
+    have a price, add their total `formula_usd` on a second axis.
     """
     say = choose_words(lang)
     panels = list(name_scenarios(runs).groupby("environment", sort=False))
@@ -74,7 +74,7 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en") -> Figure:
-    """Draw how much of the machine each scenario used: the mean of a run's samples, per cent.
+    """Draw how much of the machine each scenario used: the mean of a run's samples, in per cent.
 
     Args:
         runs: timed rows.
@@ -101,7 +101,7 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
 
 
 def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw by how much each level of each factor multiplies the time, with its interval.
+    """Draw the factor by which each level of each factor multiplies the time, with its interval.
 
     Args:
         effects: from `estimate_effects`; without repetitions the points stand without error bars.
@@ -162,7 +162,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
 
 
 def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort the runs by environment, CPUs first, and as the paper does, and name each scenario.
+    """Sort the runs by environment (CPUs first) and in the paper's order, and name each scenario.
 
     Returns:
         The runs with `position`, of the scenario within its environment from 0 on, and `label`: its
@@ -181,7 +181,7 @@ def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_width(runs: pd.DataFrame) -> float:
-    """Of a panel, inches: what the names of the scenarios take side by side, at full size."""
+    """Find a panel's width [inches] that shows the scenarios' names side by side at full size."""
     num_scenarios = name_scenarios(runs)["position"].max() + 1
     return max(5.5, 0.45 * num_scenarios)
 
@@ -194,7 +194,7 @@ def _add_title(ax: Axes, place: str, rows: pd.DataFrame, say: Callable[[str], st
 
 
 def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
-    """A bar for each scenario in its framework's colour, its runs, and the frameworks below."""
+    """Draw a bar per scenario in its framework's colour, its runs, and the frameworks below."""
     palette = {
         framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
         for framework in rows["framework"]
@@ -238,7 +238,7 @@ def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
 
 
 def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:
-    """The bars from the top, with their words; small terms as one."""
+    """Sort the bars from the top, with labels; small terms are merged into one."""
     terms = allocation.sort_values("share", ascending=False, kind="stable")
     terms = terms.assign(words=[name_term(term, say) for term in terms["term"]])
     is_rest = terms["num_factors"] == 0

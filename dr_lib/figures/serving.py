@@ -29,7 +29,7 @@ PERCENTILES = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
 def plot_predict_time(
     timed: pd.DataFrame, model: str, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw how long a model predicts on each machine in each format, and below what paper B has.
+    """Draw a model's prediction time on each machine in each format, and below it paper B's.
 
     For VGG19 this is the paper's figure 1, for MobileNet its figure 2.
 
@@ -72,7 +72,7 @@ def plot_predict_time(
 
 
 def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
-    """Draw percentiles of the latency against the rate offered, and the bound.
+    """Draw percentiles of the response time against the offered rate, and the bound.
 
     Args:
         tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms,
@@ -102,7 +102,7 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Name the cheapest of `price_endpoints`, in a sentence for each network."""
+    """Name the cheapest of `price_endpoints`, one sentence per network."""
     say = choose_words(lang)
     words = say(
         "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is {}:"

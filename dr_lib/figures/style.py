@@ -1,4 +1,4 @@
-"""What every figure and table shares: colours, words in two languages, number formats, axes and
+"""Shared by all figures and tables: colours, words in two languages, number formats, axes,
 panels.
 """
 
@@ -48,9 +48,7 @@ IMAGES = "synthetic images, for timing only"
 
 
 def read_headers() -> dict[str, str]:
-    """The English header of a column of a table, with its unit; a column that is not there is
-    its own header.
-    """
+    """Read the English headers of table columns, with units; a missing column is its own header."""
     words = _read_words()
     return {
         column: words["english"][row]
@@ -60,7 +58,7 @@ def read_headers() -> dict[str, str]:
 
 
 def choose_words(lang: str) -> Callable[[str], str]:
-    """How to say a sentence in a language; the sentences in English are the keys of words.csv.
+    """Return a function that translates sentences; English sentences are the keys of words.csv.
 
     Raises:
         ValueError: the language is neither en nor pt.
@@ -71,37 +69,35 @@ def choose_words(lang: str) -> Callable[[str], str]:
 
 
 def name(level: object) -> str:
-    """A level as people write it: MNIST for mnist, 32 for 32.0."""
+    """Write a level as people do: MNIST for mnist, 32 for 32.0."""
     return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
 
 
 def name_term(term: str, say: Callable[[str], str]) -> str:
-    """The words of a factor, or of an interaction of factors joined by x."""
+    """Name a factor, or an interaction of factors joined by x."""
     return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
 
 
 def name_line(line: str, say: Callable[[str], str]) -> str:
-    """The words of a line of paper D's figures: CUDA C fused, batch 1, CPU."""
+    """Name a line of paper D's figures: CUDA C fused, batch 1, CPU."""
     implementation, batch, rest = line.partition(", batch ")
     return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
 
 
 def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """(2, n): how far the error bars of a column reach down and up to its bounds; 0 where there
-    are none.
-    """
+    """Compute a column's error bars, (2, n), down and up to its bounds; 0 without bounds."""
     bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
     return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T
 
 
 class ShownFigure(Figure):
-    """A figure that a notebook shows as a cell's value, also before pyplot has drawn one there.
+    """A figure that a notebook shows as a cell's value, even before pyplot has drawn one.
 
     A $ in a name begins no formula; only the powers of ten of an axis are formulas.
     """
 
     def draw(self, renderer: RendererBase) -> None:
-        """Draw, names as they are."""
+        """Draw the figure with names as they are."""
         for text in self.findobj(Text):
             if "\\mathdefault" not in text.get_text() and "$" in text.get_text():
                 text.set_parse_math(False)
@@ -121,7 +117,7 @@ def open_panels(
     heights: Sequence[float] | float = 3.8,
     share: str = "",
 ) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row, without the frame's upper and right sides.
+    """Open a figure with this many panels, row by row, without upper and right frame lines.
 
     Args:
         num_panels: one at least.
@@ -154,7 +150,7 @@ def open_panels(
 def draw_runs(
     ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4
 ) -> None:
-    """A point per run, one beside the other; hollow where the run was disturbed."""
+    """Draw a point per run, side by side; hollow if the run was disturbed."""
     is_disturbed = disturbed.to_numpy(bool)
     for is_kind, fill in ((~is_disturbed, "black"), (is_disturbed, "white")):
         if is_kind.any():
@@ -179,8 +175,9 @@ def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
 
 
 def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> None:
-    """Number logarithmic axes at 1, 2 and 5; where they span little as others, `wide` times at
-    powers of ten alone.
+    """Place ticks of logarithmic axes at 1, 2 and 5; on short axes as usual, on `wide` ones at
+    powers of
+    ten.
     """
     use_commas(ax, lang, axes)
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):

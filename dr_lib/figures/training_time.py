@@ -16,7 +16,7 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 def plot_training_time(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw the mean training time of each environment, and below it the means that paper A printed.
+    """Draw the mean training time of each environment, and below it the means that paper A reports.
 
     Args:
         timed: timed rows of a `Selection`. Without any the paper stands alone.

@@ -1,4 +1,4 @@
-"""This machine: what it has, how to train on it, and making that so.
+"""Detect the hardware, choose a training plan, and apply it.
 
 cpus     the processor, and how many CPUs may be used
 cloud    the cloud's name of the machine

@@ -1,5 +1,5 @@
-"""The cloud's own name of this machine, from the metadata service that each cloud has at the
-same address.
+"""Find the cloud's name for this machine, from the metadata service, whose address all clouds
+share.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
 
 @cache
 def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tuple[int, int]:
-    """This machine's number, and how many there are, in a slice of Cloud TPU; (0, 1) elsewhere."""
+    """Find this machine's index and the number of machines in a Cloud TPU slice; (0, 1)
+    elsewhere.
+    """
     if _find_cloud(system) != "google":
         return 0, 1
     path = "/computeMetadata/v1/instance/attributes/"
@@ -83,7 +85,7 @@ def _find_cloud(system: Path) -> str | None:
 
 
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:
-    """One answer of the service, past any proxy; an HTTPException where it is no answer."""
+    """Query the service, bypassing proxies; raise an HTTPException without a valid answer."""
     for timeout_s in TIMEOUTS_S:
         connection = http.client.HTTPConnection(address, timeout=timeout_s)
         try:

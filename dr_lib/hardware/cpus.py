@@ -1,4 +1,4 @@
-"""The processor: its model, and how many CPUs this process may use of it."""
+"""The processor: its model, and the number of its CPUs that this process may use."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ARM_CORES = {
 
 
 def find_cpu_model(root: Path = Path("/")) -> str:
-    """The processor's model, of an ARM one its core's: ARM Neoverse-N1, or ARM 0x61 0x022 where
-    that is unknown.
+    """Find the processor's model; for ARM that of its core, such as ARM Neoverse-N1, or its codes,
+    such as ARM 0x61 0x022, if unknown.
     """
     fields = [
         line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()
@@ -41,7 +41,7 @@ def find_cpu_model(root: Path = Path("/")) -> str:
 
 
 def count_cpus(root: Path = Path("/")) -> int:
-    """CPUs that this process may use: those it is bound to, and no more than its cgroups' quota,
+    """Count the CPUs that this process may use: those it is bound to, at most its cgroups' quota,
     rounded up.
     """
     bound = (
@@ -53,8 +53,8 @@ def count_cpus(root: Path = Path("/")) -> int:
 
 
 def _read_quotas(root: Path) -> Iterator[float]:
-    """CPUs that each cgroup of this process grants it, of version 2 and of version 1, up to the
-    outermost in sight.
+    """Yield the CPUs that each cgroup (version 1 or 2) grants this process, up to the outermost
+    visible one.
 
     A container may see its own cgroup as the outermost, under another path than /proc says.
     """
@@ -77,7 +77,7 @@ def _read_quotas(root: Path) -> Iterator[float]:
 
 
 def read_text(path: Path) -> str:
-    """A file of the system; empty where it is not there."""
+    """Read a system file; empty if it is missing."""
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:

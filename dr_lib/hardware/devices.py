@@ -1,4 +1,4 @@
-"""Apply a plan: set the backend, and find the devices by name, or raise."""
+"""Apply a plan: select the backend and verify that the devices exist."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dr_lib.hardware.plans import Plan
 
 
 class Device(NamedTuple):
-    """The devices that a plan was given."""
+    """The devices on which a plan runs."""
 
     plan: Plan
     name: str  # as the framework gives it, or cpu
@@ -27,12 +27,12 @@ class Device(NamedTuple):
     rank: int = 0  # of this machine among those of the plan
 
     def scope(self) -> AbstractContextManager:
-        """Where the model is built and compiled."""
+        """The context in which the model is built and compiled."""
         return self.distribution.scope() if self.distribution else nullcontext()
 
     @property
     def synchronised(self) -> bool:
-        """Whether batch normalisation has to be told to pool its statistics over the replicas.
+        """Whether batch normalisation needs an option to pool its statistics over the replicas.
 
         On JAX a batch stays one array, whatever the number of devices: its statistics are those of
         all replicas.
@@ -40,7 +40,7 @@ class Device(NamedTuple):
         return self.distribution is not None
 
     def broadcast(self, content: bytes) -> bytes:
-        """What machine 0 holds, see `machines.broadcast`."""
+        """Return the values of machine 0, see `machines.broadcast`."""
         return content if self.plan.num_machines == 1 else machines.broadcast(content)
 
     def check_alike(self, values: Mapping[str, Any]) -> None:
@@ -51,13 +51,13 @@ class Device(NamedTuple):
         if machines.is_any(bool(unlike)):
             difference = "a machine differs from this one"
             if unlike:
-                difference = (
-                    f"machine {self.rank} has another {', '.join(unlike)} than machine 0"
-                )
+                difference = f"machine {self.rank} and machine 0 differ in {', '.join(unlike)}"
             raise HardwareError(f"{difference}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
-        """What the run's row says of the device, the plan, the machine and the versions."""
+        """Describe the device, the plan, the machine and the versions, as columns of the run's
+        row.
+        """
         plan = self.plan
         return {
             "accelerator": self.name,
@@ -80,7 +80,8 @@ def activate(plan: Plan) -> Device:
     """
     if "keras" in sys.modules and sys.modules["keras"].config.backend() != plan.backend:
         raise HardwareError(
-            f"Keras runs on another backend already: restart the kernel to train on {plan.backend}"
+            "Keras already runs on another backend: restart the kernel to train on "
+            f"{plan.backend}"
         )
     os.environ["KERAS_BACKEND"] = plan.backend
     try:
@@ -89,7 +90,7 @@ def activate(plan: Plan) -> Device:
         )
     except RuntimeError as error:  # it is too late to divide a CPU
         raise HardwareError(
-            f"{plan.backend} does not start as planned: restart the kernel ({error})"
+            f"{plan.backend} cannot be started as planned: restart the kernel ({error})"
         ) from error
     import keras
 
@@ -98,7 +99,9 @@ def activate(plan: Plan) -> Device:
 
 
 def import_tensorflow() -> ModuleType:
-    """Import TensorFlow without its greeting: no level stops its lines on drivers and CPUs."""
+    """Import TensorFlow without its start-up lines on drivers and CPUs, which no log level
+    stops.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
     with without_output(2):
         import tensorflow as tf
@@ -154,8 +157,8 @@ def _activate_jax(plan: Plan) -> Device:
             " install jax[cuda12] or jax[tpu], or restart the kernel"
         )
     if plan.accelerator == "tpu" and len(there) > plan.num_replicas:
-        counts = f"{plan.num_replicas} of {len(there)} chips train"
-        warnings.warn(f"{counts}: num_devices takes more", stacklevel=3)
+        counts = f"{plan.num_replicas} of {len(there)} chips are used for training"
+        warnings.warn(f"{counts}: set num_devices to use more", stacklevel=3)
     import keras
 
     # a kernel may have had another plan before
@@ -166,7 +169,7 @@ def _activate_jax(plan: Plan) -> Device:
 
 @contextmanager
 def without_output(*numbers: int) -> Iterator[None]:
-    """Drop what native code writes to these of stdout (1) and stderr (2)."""
+    """Drop what native code writes to the given streams, stdout (1) or stderr (2)."""
     sys.stdout.flush()
     kept = {number: os.dup(number) for number in numbers}
     with open(os.devnull, "wb") as null:

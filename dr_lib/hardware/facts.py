@@ -1,4 +1,4 @@
-"""What a machine has, found without importing a framework."""
+"""Detect what a machine has, without importing a framework."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 
 
 class HardwareError(DrError):
-    """The machine does not have what was asked for, or does not say what it has."""
+    """The machine lacks the requested hardware, or cannot be queried for its hardware."""
 
 
 class Facts(NamedTuple):
-    """What a machine has, found without importing a framework; hints, which `activate` checks."""
+    """What a machine seems to have; `activate` verifies it."""
 
     platform: str  # kaggle, colab or local
     cpu: str  # model
@@ -42,7 +42,7 @@ class Facts(NamedTuple):
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
 
     def describe(self) -> dict[str, Any]:
-        """What a run's row says of the machine."""
+        """Describe the machine in columns of a run's row."""
         names = ("platform", "instance_type", "cpu", "num_cpus", "memory_gib", "driver")
         return {name: getattr(self, name) for name in names}
 
@@ -75,8 +75,8 @@ def probe() -> Facts:
 
 
 def read_version(module: str) -> str:
-    """Find the version of a module: what it says itself where it is imported, else what was
-    installed.
+    """Find the version of a module: its own statement if it is imported, else the installed
+    version.
 
     The installed package may have a longer name than its module, such as tensorflow-cpu or
     tf-nightly.
@@ -100,7 +100,7 @@ def read_version(module: str) -> str:
 
 
 def find_boot() -> str:
-    """Name this boot of the machine, by Linux' random name of it or else by its time (UNIX, s)."""
+    """Identify this boot of the machine, by Linux's random id or else by its time (UNIX, s)."""
     import psutil
 
     return read_text(BOOT_ID).strip()[:13] or f"{psutil.boot_time():.0f}"
@@ -116,8 +116,8 @@ def find_platform() -> str:
 
 
 def list_gpus() -> list[list[str]]:
-    """Name, memory [MiB], compute capability, driver and UUID of each visible GPU, as texts of the
-    driver's tool.
+    """List name, memory [MiB], compute capability, driver and UUID of each visible GPU, as the
+    driver's tool prints them.
 
     Raises:
         HardwareError: there is a GPU, and its driver does not answer.
@@ -131,7 +131,8 @@ def list_gpus() -> list[list[str]]:
     except (OSError, subprocess.SubprocessError) as error:
         if GPU_DEVICE.exists():
             raise HardwareError(
-                f"a GPU is here and nvidia-smi fails ({error}): repair or update its driver"
+                f"this machine has a GPU, but nvidia-smi fails ({error}): repair or update "
+                "its driver"
             ) from error
         return []
     gpus = [
@@ -143,8 +144,8 @@ def list_gpus() -> list[list[str]]:
 
 
 def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, by number or by the beginning of a UUID, up to the
-    first unknown name.
+    """Select the GPUs named in CUDA_VISIBLE_DEVICES, by number or by the beginning of a UUID, up to
+    the first unknown name.
 
     A slice of a GPU (MIG) counts as one of its own, of unknown memory; slices are those of the
     first GPU here.
@@ -166,7 +167,7 @@ def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
 
 
 def _number(field: str) -> float:
-    """A field of the driver's tool; 0 where it says that it does not apply."""
+    """Convert a field of the driver's tool to a number; 0 if it does not apply."""
     try:
         return float(field)
     except ValueError:
@@ -174,7 +175,7 @@ def _number(field: str) -> float:
 
 
 def _count_tpu_chips() -> int:
-    """Chips by their device files, else by the name that the runtime gives, such as v5litepod-8,
+    """Count the chips by their device files, else by the runtime's type name, such as v5litepod-8,
     else one.
     """
     kind = os.environ.get(TPU_KIND, "")

@@ -1,5 +1,5 @@
-"""Several machines that train as one: which of them this is, how they meet, and what all of them
-have to agree on.
+"""Several machines that train as one: which machine this is, how they connect, and the values
+    that all must agree on.
 
 Each machine starts the training for itself, as one process; Keras runs on JAX, whose distributed
 runtime joins them.
@@ -19,6 +19,7 @@ from dr_lib.hardware.facts import HardwareError
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
 RANK = "DR_LIB_MACHINE"
+LOOPBACK = ("127.", "localhost:", "[::1]:")  # addresses of this machine for itself
 # by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 TPU_HOSTS = (
@@ -38,7 +39,7 @@ LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split(
 
 
 class Place(NamedTuple):
-    """Which of the machines this is."""
+    """The position of this machine among all."""
 
     rank: int = 0  # machine 0 writes the row and the checkpoints
     count: int = 1
@@ -46,12 +47,12 @@ class Place(NamedTuple):
 
     @property
     def is_rehearsed(self) -> bool:
-        """Whether the machines are processes of one."""
-        return self.coordinator.startswith("127.0.0.1:")
+        """Whether the machines are processes on a single machine."""
+        return self.coordinator.startswith(LOOPBACK)
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
-    """Find the place that DR_LIB_* give, or Slurm, Kubernetes or Cloud TPU; else it is alone.
+    """Find this machine's place from DR_LIB_*, Slurm, Kubernetes or Cloud TPU; else it is alone.
 
     Raises:
         HardwareError: what was given is incomplete, or no number.
@@ -62,8 +63,8 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     if coordinator or count or rank:
         if not (coordinator and count.isdigit() and rank.isdigit() and int(rank) < int(count)):
             raise HardwareError(
-                f"set {COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}, which counts from"
-                f" 0; they are {coordinator!r}, {count!r}, {rank!r}"
+                f"set {COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}, which counts "
+                f"from 0; they are now {coordinator!r}, {count!r}, {rank!r}"
             )
         return Place(int(rank), int(count), coordinator)
     if all(name in environment for name in SLURM):
@@ -76,15 +77,15 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
         if not rank.isdigit() or environment.get(NUM_SLICES, "1") != "1":
             slices = environment.get(NUM_SLICES, "1")
             raise HardwareError(
-                f"these are {slices} slices of TPUs, and machine {rank!r} of one: set"
-                f" {COORDINATOR}, {COUNT} and {RANK}, which count the machines of all slices"
+                f"there are {slices} TPU slices, and this is machine {rank!r} of one: set "
+                f"{COORDINATOR}, {COUNT} and {RANK} to count the machines of all slices"
             )
         return Place(int(rank), len(hosts.split(",")))
     return Place(*find_tpu_worker())
 
 
 def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
-    """Join the machines into one runtime of JAX, with so many GPUs of each; call it before JAX
+    """Join the machines into one JAX runtime, with this many GPUs of each; call it before JAX
     computes anything.
 
     Raises:
@@ -95,8 +96,7 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
         raise HardwareError(f"num_machines {num_machines}: {say_how(place)}")
     if num_gpus and place.is_rehearsed:
         raise HardwareError(
-            "machines are rehearsed on CPUs, for all would take the same GPUs: ask for"
-            " accelerator='cpu'"
+            "several processes on one machine would share its GPUs: set accelerator='cpu'"
         )
     if all(name in os.environ for name in SLURM):
         os.environ.setdefault(PORT, str(find_port(os.environ)))
@@ -119,37 +119,41 @@ def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
         )
     except (RuntimeError, ValueError, OSError) as error:
         is_late = "before any JAX" in str(error)  # or after the machines have parted
-        why = "restart the kernel" if is_late else f"they wait {MEET_S} s for each other"
+        why = "restart the kernel" if is_late else f"each waits {MEET_S} s for the others"
         proxies = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy")]
         if proxies and not is_late:
-            why += f", and {' and '.join(proxies)} may keep them apart: unset it"
+            why += f", and {' and '.join(proxies)} may block the connection: unset it"
         raise HardwareError(
-            f"machine {place.rank} of {place.count} does not meet the others: {why}"
+            f"machine {place.rank} of {place.count} cannot connect to the others: {why}"
             f" ({first_line(error)})"
         ) from error
     if (jax.process_index(), jax.process_count()) != (place.rank, place.count):
         raise HardwareError(
-            f"this is machine {place.rank} of {place.count}, to JAX {jax.process_index()} of"
+            f"this is machine {place.rank} of {place.count}, but for JAX "
+            f"{jax.process_index()} of"
             f" {jax.process_count()}: set {COORDINATOR}, {COUNT} and {RANK}"
         )
     return place
 
 
 def find_port(environment: Mapping[str, str]) -> int:
-    """Find the port at which the machines of a step of Slurm meet, another for each of a job."""
+    """Find the port on which the machines of a Slurm step connect; steps of a job differ."""
     number = int(environment["SLURM_JOB_ID"]) + 257 * int(environment.get("SLURM_STEP_ID", 0))
     return PORTS[number % len(PORTS)]
 
 
 def say_how(place: Place) -> str:
-    """Say how the machines of a training are started."""
+    """Explain how to start the machines of a training run."""
     plan = write_command("plan", "STUDY", "--commands")
-    return f"this process was started as one of {place.count}; {plan} prints what each starts"
+    return (
+        f"this process was started as one of {place.count}; {plan} prints the command for each"
+    )
 
 
 def take_evenly(devices: list[Any], number: int) -> list[Any]:
-    """So many devices of each machine, or all that it has, in the order in which the machines
-    hold a batch's parts.
+    """Take this many devices of each machine, or all it has, in the order in which the machines
+    hold
+    a batch's parts.
     """
     of_each: dict[int, list[Any]] = {}
     for device in sorted(devices, key=lambda device: device.id):
@@ -158,7 +162,7 @@ def take_evenly(devices: list[Any], number: int) -> list[Any]:
 
 
 def distribute(devices: list[Any]) -> Any:
-    """Keras's way to train on these devices of JAX, each of which gets its part of every batch."""
+    """Set up Keras to train on these JAX devices, each with its part of every batch."""
     import keras
 
     names = [f"{device.platform}:{device.id}" for device in devices]
@@ -167,7 +171,7 @@ def distribute(devices: list[Any]) -> Any:
 
 
 def broadcast(content: bytes) -> bytes:
-    """What machine 0 holds, on all machines, which call this at the same point."""
+    """Return the values of machine 0 on all machines, which must call this at the same point."""
     import numpy as np
     from jax.experimental import multihost_utils
 
@@ -179,7 +183,7 @@ def broadcast(content: bytes) -> bytes:
 
 
 def is_any(value: bool) -> bool:
-    """Whether it is so on any machine; all call this at the same point."""
+    """Whether the value is true on any machine; all machines must call this at the same point."""
     import numpy as np
     from jax.experimental import multihost_utils
 
@@ -188,7 +192,7 @@ def is_any(value: bool) -> bool:
 
 @contextmanager
 def losing_one(num_machines: int) -> Iterator[None]:
-    """Say in one sentence that a machine was lost; JAX's runtime tells it as an error of its
+    """Report in one sentence that a machine was lost, which JAX reports as an error of its
     collectives.
     """
     try:
@@ -197,14 +201,14 @@ def losing_one(num_machines: int) -> Iterator[None]:
         if num_machines == 1 or not any(word in str(error).lower() for word in LOST):
             raise
         raise HardwareError(
-            f"a machine of {num_machines} ended, or cannot be reached; started again, the training"
-            f" goes on from its last checkpoint ({first_line(error)})"
+            f"one of {num_machines} machines ended or cannot be reached; start the training "
+            f"again to resume from its last checkpoint ({first_line(error)})"
         ) from error
 
 
 def leave(num_machines: int) -> None:
-    """Part from the other machines, when all of them have come to this point: from here on each
-    is alone.
+    """Disconnect from the other machines once all have reached this point; afterwards each is
+    alone.
     """
     import jax
 
@@ -213,5 +217,5 @@ def leave(num_machines: int) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """The beginning of a runtime's long message."""
+    """Return the beginning of a runtime's long message."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:160]

@@ -1,4 +1,4 @@
-"""How to train on a machine: from its facts to a plan, with the reasons in words."""
+"""Choose how to train on a machine: from its facts to a plan, with reasons in words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NO_TPU = "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of a machine; auto and 0 leave it to `choose`."""
+    """What the user requests of a machine; auto and 0 leave the choice to `choose`."""
 
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
@@ -52,11 +52,11 @@ class Plan:
 
     @property
     def num_gpus(self) -> int:
-        """GPUs of this machine that train."""
+        """Number of GPUs of this machine used for training."""
         return self.num_replicas // self.num_machines if self.accelerator == "gpu" else 0
 
     def describe(self) -> dict[str, str | int | bool]:
-        """What a run's row says of the plan, beside the device."""
+        """Describe the plan, without the device, in columns of a run's row."""
         names = [field.name for field in fields(self)]
         return {name: getattr(self, name) for name in names[names.index("backend") :]}
 
@@ -73,12 +73,12 @@ class Plan:
         reasons = [f"{self.accelerator}: {names[self.accelerator]}"]
         if num_local < self.num_devices:
             counts = f"{num_local} of {self.num_devices} devices"
-            batch = f"a batch of {self.request.batch_size} divides over no more"
+            batch = f"a batch of {self.request.batch_size} cannot be divided over more"
             reasons.append(f"{counts}: {batch}")
         if self.num_machines > 1:
             reasons.append(
-                f"{self.num_machines} machines joined by JAX, {num_local} devices each: each takes"
-                " its part of a batch"
+                f"{self.num_machines} machines joined by JAX, {num_local} devices each; each "
+                "machine takes its part of a batch"
             )
         reasons.append(
             f"{self.backend}: {_explain_backend(facts, self.accelerator, self.request)}"
@@ -88,29 +88,30 @@ class Plan:
             reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
         reasons.append(f"{self.precision}: mode {self.request.mode} on this {self.accelerator}")
         memory = facts.memory_gib
-        why = f"at most {MEMORY_FRACTION * memory:.1f} of {memory:.1f} GiB are for them"
+        why = f"at most {MEMORY_FRACTION * memory:.1f} of {memory:.1f} GiB may be used for them"
         if self.request.input != "auto":
-            why = "asked for"
+            why = "requested"
         reasons.append(
             f"input from {self.input}: decoded, the photographs take"
             f" {self.request.data_gib:.2g} GiB; {why}"
         )
         place = "device" if self.on_device else "host"
         reasons.append(
-            f"{self.steps_per_execution} steps per call of the device, photographs on the {place}"
+            f"{self.steps_per_execution} steps per call of the device; photographs on the "
+            f"{place}"
         )
         return reasons
 
 
 def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
-    """Choose a plan from the facts of a machine alone, those of `probe` or of a table.
+    """Choose a plan from the facts of a machine, from `probe` or from a table.
 
     Raises:
         HardwareError: the machine does not have it, or the combination is known to fail.
     """
     num_machines = request.num_machines
     if request.batch_size % num_machines:
-        batch = f"a batch of {request.batch_size} does not divide over so many"
+        batch = f"a batch of {request.batch_size} cannot be divided over so many"
         raise HardwareError(f"num_machines {num_machines}: {batch}")
     accelerator = request.accelerator
     if accelerator == "auto":
@@ -160,17 +161,17 @@ def _count_devices(facts: Facts, accelerator: str, wanted: int) -> int:
         return wanted or 1
     there = len(facts.gpus) if accelerator == "gpu" else facts.num_tpu_chips
     if not there:
-        advice = "switch one on in the runtime's settings, or ask for accelerator='cpu'"
-        raise HardwareError(f"no {accelerator.upper()} is here: {advice}")
+        advice = "enable one in the runtime's settings, or set accelerator='cpu'"
+        raise HardwareError(f"this machine has no {accelerator.upper()}: {advice}")
     # the runtime's hints may count too few chips; `activate` will see
     if wanted > there and accelerator == "gpu":
-        raise HardwareError(f"num_devices {wanted}: {there} are here, 0 takes all")
+        raise HardwareError(f"num_devices {wanted}: this machine has {there}; 0 takes all")
     return wanted or there
 
 
 def _count_replicas(accelerator: str, num_devices: int, batch_size: int) -> int:
-    """The most devices that share a batch evenly; of a TPU's chips a half, a quarter, ..., as
-    they are wired.
+    """Count the most devices that share a batch evenly; for a TPU a half, a quarter etc. of its
+    chips, as they are wired.
     """
     counts = [
         n for n in range(1, num_devices + 1) if accelerator != "tpu" or num_devices % n == 0
@@ -184,7 +185,7 @@ def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     if accelerator == "tpu" or request.num_machines > 1:
         if backend == "tensorflow":
             raise HardwareError(
-                f"backend {backend!r} cannot do that: {why}; ask for backend='jax'"
+                f"backend {backend!r} is not possible: {why}; set backend='jax'"
             )
         backend = "jax"
     if backend == "auto" and not facts.backends:
@@ -195,7 +196,7 @@ def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     if backend not in facts.backends:
         install = write_install(backend)
         raise HardwareError(
-            f"{backend} is not installed ({why}): {install}, or ask for another backend"
+            f"{backend} is not installed ({why}): {install}, or choose another backend"
         )
     return backend
 

@@ -1,4 +1,4 @@
-"""What a notebook needs around it: a machine that is set up, an address, a report.
+"""Support for notebooks: set up the machine, publish the address, render a report.
 
 setup    adds what a cloud runtime lacks, checks parameters, says where it runs
 publish  writes each notebook from its .py, and the repository's address wherever it stands

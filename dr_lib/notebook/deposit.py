@@ -1,4 +1,4 @@
-"""A folder to deposit with a paper: a report, the rows that it rests on, checksums of all files."""
+"""Make a folder to deposit with a paper: a report, its rows, and checksums of all files."""
 
 import hashlib
 import re
@@ -20,21 +20,21 @@ from dr_lib.runs.row import read_row
 README = """\
 # {title}
 
-report.html needs no other file; its figures and tables lie beside it, the rows that it rests on in
-rows/. They were made by the notebooks of commit {commit}; one that ends in -dirty had files that
-were not committed. There, with DEPOSIT in place of this folder's path:
+report.html needs no other file. Its figures and tables are next to it, and its rows are in rows/.
+They were made by the notebooks of commit {commit}; a commit that ends in -dirty had files that
+were not committed. To repeat the report at that commit, replace DEPOSIT with this folder's path:
 
 ```sh
 {command}
 ```
 
-`sha256sum --check SHA256SUMS` says whether a file was changed since. Look at the report's pictures
+`sha256sum --check SHA256SUMS` shows whether a file has changed since. Check the report's pictures
 and words before you publish them.
 """
 
 
 def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any) -> Path:
-    """Write a folder that a reader needs nothing else to check a study by.
+    """Write a folder with everything that a reader needs to check a study.
 
     Args:
         folders: of rows.
@@ -49,7 +49,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         DrError: the folder holds something, or as `write_report`.
     """
     if out.exists() and any(out.iterdir()):
-        raise DrError(f"{out} holds files already: give --deposit a new folder")
+        raise DrError(f"{out} already holds files: give --deposit a new folder")
     try:
         commits = set()
         for folder in folders:
@@ -76,7 +76,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
 
 
 def _write_command(folders: Sequence[str], choice: dict[str, Any]) -> str:
-    """The command that makes the same report of the rows in the deposit."""
+    """Write the command that repeats the report from the rows in the deposit."""
     options = []
     for name, value in choice.items():
         if value not in ("", "en", True):  # what it is where nobody gives it
@@ -87,7 +87,7 @@ def _write_command(folders: Sequence[str], choice: dict[str, Any]) -> str:
 
 
 def _copy_rows(folder: Path, out: Path) -> set[str]:
-    """Copy rows and the tables that they name, and each study file; return the rows' commits.
+    """Copy the rows, the tables that they name and the study files; return the rows' commits.
 
     Nothing that is copied names a file of this machine.
     """
@@ -115,7 +115,7 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
 
 
 def _redact(value: Any) -> Any:
-    """A study without the folders of a machine, and without who may open a URL."""
+    """Remove a machine's folders and the credentials in URLs from a study."""
     if isinstance(value, dict):
         return {name: _redact(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Write what the repository repeats: address, badges, set-up cell and metadata of every notebook.
+"""Update what the repository repeats: address, badges, set-up cell and metadata of each notebook.
 
 `python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
 kinds of notebooks stand once, and docs/rows.md with the schema of a row. `--url` and `--ref` change
@@ -60,12 +60,16 @@ if not os.path.isdir(root / "dr_lib"):  # copy a data set, unpack an archive, or
 
 
 def main() -> None:
-    """Change the address where asked to, and bring everything in step with it."""
+    """Change the address if requested, and update everything that depends on it."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--url", help="https://github.com/OWNER/NAME, empty to take it back")
-    parser.add_argument("--ref", default="main", help="that the notebooks open at (main)")
+    parser.add_argument(
+        "--url", help="https://github.com/OWNER/NAME, empty to remove the address"
+    )
+    parser.add_argument(
+        "--ref", default="main", help="branch or tag that the notebooks open (main)"
+    )
     options = parser.parse_args()
     if options.url is not None:
         set_address(options.url.removesuffix("/").removesuffix(".git"), options.ref)
@@ -89,7 +93,7 @@ def main() -> None:
 
 
 def write_columns(schema: Path, page: Path) -> None:
-    """Write the columns of a row, as its schema and the comments beside it have them."""
+    """Write the columns of a row from its schema and the schema's comments."""
     text = schema.read_text(encoding="utf-8")
     tables = []
     for _, about, lines in re.findall(r"(?m)^([A-Z]+) = {  # (.*)\n((?: .*\n)+)", text):
@@ -105,10 +109,10 @@ def write_columns(schema: Path, page: Path) -> None:
 
 
 def set_address(url: str, ref: str) -> None:
-    """Write the address into pyproject.toml, or take it out; SystemExit where it is none."""
+    """Write the address into pyproject.toml, or remove it; SystemExit if it is invalid."""
     if url and not re.fullmatch(ADDRESS, f"{url}#{ref}"):
         raise SystemExit(
-            f"{url} at {ref!r} is no repository of GitHub: give URL=https://github.com/WHOSE/NAME"
+            f"{url} at {ref!r} is not a GitHub repository: give URL=https://github.com/WHOSE/NAME"
             " REF=v1"
         )
     line = url and f'Repository = "{url}"\n'
@@ -117,7 +121,7 @@ def set_address(url: str, ref: str) -> None:
 
 
 def make_badges(blob: str, has_gpu: bool) -> list[str]:
-    """The links, in Markdown, that open a notebook of GitHub on Colab and on Kaggle."""
+    """Make the Markdown links that open a GitHub notebook on Colab and on Kaggle."""
     colab = blob.replace("https://github.com", "https://colab.research.google.com/github")
     kaggle = f"https://www.kaggle.com/notebooks/welcome?src={blob}"
     kaggle += "&accelerator=nvidiaTeslaT4" if has_gpu else ""
@@ -138,7 +142,7 @@ def write_badges(source: Path, badges: list[str]) -> None:
 
 
 def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
-    """Generate a notebook from its source, with what Jupyter, Colab and Kaggle read of it.
+    """Generate a notebook from its source, with the metadata for Jupyter, Colab and Kaggle.
 
     Args:
         source: the .py.
@@ -183,8 +187,8 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
 
 
 def add_fields(cell: str) -> str:
-    """A parameters cell with Colab's form fields: a box for what is true or false, a list of what
-    has choices, MAX_FIELDS at most. papermill reads a field as the beginning of the help.
+    """Add Colab's form fields to a parameters cell, at most MAX_FIELDS: a box for true or false, a
+    list for choices. papermill reads a field as the beginning of the help.
     """
     lines = cell.splitlines()
     declared = re.findall(r"(?m)^(\w+):", cell)
@@ -203,7 +207,7 @@ def add_fields(cell: str) -> str:
 
 
 def change(path: Path, pattern: str, replacement: str) -> None:
-    """Replace the first match of a pattern in a file; SystemExit where there is none."""
+    """Replace the first match of a pattern in a file; SystemExit if there is none."""
     text = path.read_text(encoding="utf-8")
     changed, count = re.subn(pattern, lambda _: replacement, text, count=1)
     if not count:

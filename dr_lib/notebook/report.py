@@ -12,6 +12,7 @@ import yaml
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
+from dr_lib.evidence.predictions import join_paths
 from dr_lib.files import write_text
 from dr_lib.parameters import check_digits
 from dr_lib.runs.row import read_runs
@@ -68,8 +69,8 @@ def write_report(
     path = root / "notebooks" / f"{name}.ipynb"
     if not path.is_file():
         choices = ", ".join(sorted(set(ANALYSES.values())))
-        raise DrError(f"{path.stem} is no notebook: choose from {choices}")
-    runs = ",".join(str(folder.resolve()) for folder in folders)
+        raise DrError(f"{path.stem} is not a notebook: choose from {choices}")
+    runs = join_paths([folder.resolve() for folder in folders])
     page = run_analysis(path, out, root, runs=runs, **parameters)
     write_text(out / "runs.csv", rows.to_csv(index=False))
     return page
@@ -130,7 +131,7 @@ def run_analysis(
 
 
 def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -> str:
-    """Make one page of an executed notebook: cells tagged summary, then report and the language.
+    """Make one page from an executed notebook: cells tagged summary, then report and the language.
 
     Args:
         notebook: executed; untagged cells are left to those who work in it.
@@ -165,7 +166,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
 
 
 def _find_analysis(folder: Path, notebooks: set[str]) -> str:
-    """The analysis that the study file beside a folder names, or else the one of its rows."""
+    """Find the analysis named in the study file next to a folder, or else the one for its rows."""
     study = folder.with_suffix(".yaml")
     content = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
     if content.get("report"):
@@ -175,5 +176,7 @@ def _find_analysis(folder: Path, notebooks: set[str]) -> str:
         return analyses[0]
     reason = f"none reads those of {', '.join(notebooks)}"
     if analyses:
-        reason = f"{' and '.join(analyses)} read some each"
-    raise DrError(f"which notebook analyses these rows? {reason}: give --notebook")
+        reason = f"{' and '.join(analyses)} each read some"
+    raise DrError(
+        f"no single notebook analyses these rows ({reason}): choose one with --notebook"
+    )

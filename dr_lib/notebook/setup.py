@@ -1,4 +1,4 @@
-"""Add what a cloud runtime lacks for the notebooks, check their parameters, say where they run."""
+"""Install what a cloud runtime lacks, check a notebook's parameters, and print where it runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm
 
 
 def install_missing(*modules: str) -> list[str]:
-    """Install what is missing on Colab or Kaggle; elsewhere say what to install.
+    """Install missing packages on Colab or Kaggle; elsewhere report how to install them.
 
     What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit
     each other. No framework is installed.
@@ -70,7 +70,7 @@ def install_missing(*modules: str) -> list[str]:
 
 
 def set_up(root: Path, *modules: str) -> None:
-    """Add what the runtime lacks, check the notebook's parameters, and print where it runs.
+    """Install what the runtime lacks, check the notebook's parameters, and print where it runs.
 
     Args:
         root: folder that holds dr_lib.
@@ -88,7 +88,7 @@ def set_up(root: Path, *modules: str) -> None:
 
 
 def keep_results(results: str) -> None:
-    """Mount the Drive that a folder for results lies on; on Colab without one, offer it.
+    """Mount the Drive that holds the folder for results; on Colab without one, recommend it.
 
     Args:
         results: folder, empty for one that is lost with the machine.
@@ -99,13 +99,13 @@ def keep_results(results: str) -> None:
         drive.mount(DRIVE)  # it says so, and returns, where it is mounted already
     elif not results:
         print(
-            "Rows and models are lost with this machine. To keep them, and to resume a run that is"
-            f' cut off, give results a folder on your Drive, such as "{DRIVE}/MyDrive/results".'
+            "Rows and models are lost with this machine. To keep them and to resume interrupted"
+            f' runs, set results to a folder on your Drive, such as "{DRIVE}/MyDrive/results".'
         )
 
 
 def describe_machine(root: Path, *added: str) -> str:
-    """Check the notebook's parameters, and say in one line where it runs.
+    """Check the notebook's parameters, and describe in one line where it runs.
 
     Returns:
         Platform, device, Keras backend, commit of the folder, packages added.
@@ -152,12 +152,12 @@ def _install(packages: list[str]) -> None:
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode:
         why = read_last_words(ran.stderr, "pip failed")
-        hint = "a Kaggle notebook has its internet switched on under Settings"
+        hint = "on Kaggle, turn on Internet in the notebook's settings"
         raise DrError(f"could not install {', '.join(packages)} ({why}); {hint}")
 
 
 def _find_version(package: str) -> str:
-    """The package with the versions that will do, where the folder says which; else its name."""
+    """Add the accepted versions to a package's name, if the folder states them."""
     path = Path(__file__).resolve().parents[2] / "requirements.txt"
     listed = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return next((line for line in listed if re.split("[<>=]", line)[0] == package), package)

@@ -1,4 +1,4 @@
-"""Makes rows: from a study file to one row per run; knows nothing of what is inside a notebook.
+"""Make rows: from a study file to one row per run, independent of the notebooks' content.
 
 A study file lists factors and repetitions (`study`). The runner makes its runs (`runner`, the
 command `run`), each by executing a notebook (`papermill`). Inside the notebook a `Run` (`run`) says

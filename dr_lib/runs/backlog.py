@@ -1,4 +1,4 @@
-"""Which runs of a study are still to be made, what they take, and whether time and money hold them.
+"""List the runs of a study that are still to be made, and check their time and cost.
 
 The runner of this machine, a Dask cluster and a session of a cloud service all ask here.
 """
@@ -9,6 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -16,7 +17,7 @@ from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
-from dr_lib.runs.prices import find_price, price_seconds
+from dr_lib.runs.prices import PriceError, find_price, price_seconds
 from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
@@ -24,7 +25,7 @@ NO_ROW: Row = {"status": ""}
 
 
 class Offer(NamedTuple):
-    """The run that comes next."""
+    """The next run, or the reason why it may not begin."""
 
     run: PlannedRun
     seconds: list[float]  # predicted, of it and of those after it; NaN where nothing has run
@@ -34,7 +35,7 @@ class Offer(NamedTuple):
 
 @dataclass
 class Backlog:
-    """The runs of a study that are still to be made, beside the rows of the others.
+    """The runs of a study that are still to be made, and the rows of the others.
 
     Raises:
         PriceError: the study's instance has no price.
@@ -52,28 +53,28 @@ class Backlog:
     boot: str = field(default_factory=find_boot)  # of this machine
 
     def __post_init__(self):
-        """Find what an hour costs."""
+        """Find the price of an hour."""
         self._usd_per_hour = math.nan
         if self.study.instance:
             self._usd_per_hour = find_price(self.study.instance).usd_per_hour
 
     def read(self) -> None:
-        """Read the rows that the planned runs have left on this machine."""
+        """Read the rows that the planned runs have written on this machine."""
         rows = read_left(self.folder)
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
 
     def row(self, run: PlannedRun) -> Row:
-        """The row that a run has left, or one without a status."""
+        """Return the row that a run has written, or one without a status."""
         return self.rows.get(run.run_id, NO_ROW)
 
     def list_left(self) -> list[PlannedRun]:
-        """The runs to be made, in their order: the incomplete ones."""
+        """List the incomplete runs in their order."""
         left = [run for run in self.runs if self.row(run)["status"] != "ok"]
         return [run for run in left if run.run_id not in self.closed]
 
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
-        """Predict how many seconds each of these runs takes.
+        """Predict the seconds that each of these runs takes.
 
         It is the median of its scenario's completed runs, else of all completed runs of the study;
         NaN without one.
@@ -87,46 +88,55 @@ class Backlog:
         of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
         return [median(seconds.get(run.scenario, [of_all])) for run in runs]
 
-    def measure_paid_s(self) -> float:
-        """Machine seconds that all runs of the study took so far, on whatever machine.
+    def measure_paid_usd(self) -> float:
+        """Sum what all runs of the study have cost so far, each at the price of its machine.
 
-        Tries that left no row count.
+        Tries that left no row count; they, and rows without a price, have the study's.
         """
         rows = read_left(self.folder)
         noted = {path.parent.name for path in self.folder.glob("runs/*/spent.json")}
         planned = {run.name: run for run in self.planned}
-        paid_s = 0.0
+        paid_usd = 0.0
         for run_id in rows.keys() | noted:
             row = rows.get(run_id, {})
             run = planned.get("-".join(run_id.split("-")[:2]))
             machines = count_paid(row) if row or not run else run.num_machines
-            paid_s += machines * read_seconds(self.folder, run_id, row).paid_s
-        return paid_s
+            paid_s = machines * read_seconds(self.folder, run_id, row).paid_s
+            paid_usd += price_seconds(self._find_rate(row), paid_s)
+        return paid_usd
 
-    def afford_s(self, paid_s: float) -> float:
-        """How many more machine seconds `max_usd` buys after so many; infinite without it."""
+    def _find_rate(self, row: Row) -> float:
+        """Find the hourly price of a row's machine."""
+        if row.get("usd_per_hour") is not None:
+            return row["usd_per_hour"]
+        if row.get("priced_as"):  # it failed
+            with suppress(PriceError):
+                return find_price(row["priced_as"]).usd_per_hour
+        return self._usd_per_hour
+
+    def afford_s(self, paid_usd: float) -> float:
+        """Compute the machine seconds that the rest of `max_usd` buys; infinite without it."""
         if not self.study.max_usd or not self._usd_per_hour:
             return math.inf
-        return 3600 * self.study.max_usd / self._usd_per_hour - paid_s
+        return 3600 * (self.study.max_usd - paid_usd) / self._usd_per_hour
 
-    def refuse(self, paid_s: float, next_s: float, num_machines: int = 1) -> str:
-        """Why no further run may begin; empty if one may.
+    def refuse(self, paid_usd: float, next_s: float, num_machines: int = 1) -> str:
+        """Explain why no further run may begin; empty if one may.
 
         Args:
-            paid_s: machine seconds that are spent.
+            paid_usd: that are spent.
             next_s: that the next run takes; NaN, where nothing is known yet, holds nobody back.
             num_machines: that the next one is paid for.
         """
         next_s = 0.0 if math.isnan(next_s) else next_s
         if time.monotonic() + next_s > self.stop_at:
-            return "max_hours hold no further run"
-        if self.afford_s(paid_s) <= num_machines * next_s:
-            spent_usd = price_seconds(self._usd_per_hour, paid_s)
-            return f"max_usd: {spent_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
+            return "max_hours leaves no time for another run"
+        if self.afford_s(paid_usd) <= num_machines * next_s:
+            return f"max_usd: {paid_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
         return ""
 
     def find_next(self, under_way: Collection[PlannedRun] = ()) -> Offer | None:
-        """Find the run that comes next, and whether time and money hold it; None after the last.
+        """Find the next run, and whether time and money suffice for it; None after the last.
 
         Args:
             under_way: runs that others are making: what they will take is as good as spent.
@@ -138,15 +148,16 @@ class Backlog:
         left = of_session or waiting
         run = left[0]
         seconds = self.predict_s(left)
-        paid_s = 0.0
+        paid_usd = 0.0
         if self.study.max_usd:
-            paid_s = self.measure_paid_s() + sum(self.predict_s([*under_way]))
-        refusal = self.refuse(paid_s, seconds[0], run.num_machines)
+            under_way_s = sum(self.predict_s([*under_way]))
+            paid_usd = self.measure_paid_usd() + price_seconds(self._usd_per_hour, under_way_s)
+        refusal = self.refuse(paid_usd, seconds[0], run.num_machines)
         if not of_session:
             count = self.study.session_repetitions
-            advice = "restart the machine for the next"
-            refusal = f"this session has its {count} repetitions: {advice}"
-        affordable_s = self.afford_s(paid_s) / run.num_machines
+            advice = "restart the machine for more"
+            refusal = f"this session has completed its {count} repetitions: {advice}"
+        affordable_s = self.afford_s(paid_usd) / run.num_machines
         return Offer(
             run=run,
             seconds=seconds,
@@ -155,7 +166,9 @@ class Backlog:
         )
 
     def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Those that this session may make: each boot of the machine has so many repetitions."""
+        """Select the runs that this session may make: a boot of the machine has limited
+        repetitions.
+        """
         limit = self.study.session_repetitions or len(self.planned)
         made = Counter(
             row["scenario"]
@@ -165,7 +178,7 @@ class Backlog:
         return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path, precision: float) -> str:
-        """Say what the runs left take, and how many repetitions a precision needs.
+        """Describe what the remaining runs take, and how many repetitions a precision needs.
 
         Args:
             path: the study's file, named in the command that makes a first run.
@@ -180,12 +193,15 @@ class Backlog:
         left = [run for run in self.list_left() if run.scenario not in skipped]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
         if skipped:
-            lines.append(f"{len(self.list_left()) - len(left)} that this machine cannot make")
+            lines.append(f"{len(self.list_left()) - len(left)} not possible on this machine")
 
         seconds = self.predict_s(left)
         if left and math.isnan(seconds[0]):
             command = write_command("run", path, "--only", left[0].name)
-            lines.append(f"time and money are estimated from runs; to make one: {command}")
+            lines.append(
+                "time and cost cannot be estimated before a run has finished; to make one: "
+                f"{command}"
+            )
         elif left:
             paid_s = 0.0
             for run, run_s in zip(left, seconds, strict=True):

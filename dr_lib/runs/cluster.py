@@ -1,4 +1,4 @@
-"""Make the runs of a study on many machines: through a Dask cluster, or as commands for an array
+"""Make the runs of a study on many machines, through a Dask cluster or as commands for a
 scheduler.
 """
 
@@ -28,7 +28,7 @@ PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 
 
 def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """One shell command per run and machine, for any scheduler, from the repository's root."""
+    """List one shell command per run and machine, for any scheduler, for the repository's root."""
     lines = []
     for run in runs:
         command = write_lasting_command("run", path, "--only", run.name)
@@ -52,7 +52,7 @@ def run_on_cluster(
     allow: Collection[str] = (),
     worker_root: Path | None = None,
 ) -> list[str]:
-    """Hand the runs that no machine has completed yet to a Dask cluster, and bring their rows here.
+    """Send the runs that no machine has completed to a Dask cluster, and bring their rows here.
 
     A run is handed out when a worker is free and the limits hold it: of time, and of money over all
     workers, those under way included. A machine makes one run at a time, whatever its number of
@@ -99,7 +99,7 @@ def run_on_cluster(
                 if len(under_way) >= (1 if is_first else max(1, _count_workers(client))):
                     break
                 if offer.refusal:
-                    bar.write(f"{offer.refusal}; start again to go on")
+                    bar.write(f"{offer.refusal}; start again to resume")
                     is_over = True
                     break
                 backlog.closed.add(offer.run.run_id)
@@ -131,7 +131,7 @@ def make_run(
     max_hours: float = math.inf,
     allow: Collection[str] = (),
 ) -> tuple[list[str], list[Row]]:
-    """Make one run of a study on this worker; return the error lines and the rows of it."""
+    """Make one run of a study on this worker; return its error lines and rows."""
     root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
     # another worker may be at the same
@@ -141,7 +141,9 @@ def make_run(
             write_text(path, yaml.safe_dump(asked, sort_keys=False))
     present = load_study(path, root, instance=study.instance)
     if present.model_dump_json() != study.model_dump_json():  # factors in their order
-        raise DrError(f"a worker has another {path.name}: bring the repositories to one commit")
+        raise DrError(
+            f"a worker has a different {path.name}: bring the repositories to the same commit"
+        )
     errors = run_study(
         path,
         root,
@@ -157,7 +159,7 @@ def make_run(
 
 
 def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[Row]]:
-    """What `make_run` returned on the worker; what ended it there is an error of this run alone."""
+    """Return the result of `make_run` on the worker; an error there fails this run only."""
     from distributed import KilledWorker
 
     try:
@@ -166,26 +168,26 @@ def _read_result(future: Future, name: str, address: str) -> tuple[list[str], li
         fault = f"the Dask scheduler at {address} is gone"
         raise DrError(f"{fault}: start it, and start again") from error
     except KilledWorker:
-        reason = "every worker that began it was lost, most likely for want of memory"
+        reason = "every worker that began it was lost, most likely out of memory"
     except Exception as error:  # a worker that is set up badly does not end the others
         reason = str(error)
     return [f"{name}: {reason}"], []
 
 
 def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
-    """Add rows of whatever machine; a completed one comes before others of its run."""
+    """Add rows of any machine; a completed row takes precedence over others of its run."""
     for row in rows:
         if backlog.rows.get(_name(row), row)["status"] != "ok" or row["status"] == "ok":
             backlog.rows[_name(row)] = row
 
 
 def _name(row: Row) -> str:
-    """The name of a row's run in a plan for any machine."""
+    """Name a row's run as in a plan for any machine."""
     return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
 
 
 def _count_workers(client: Any) -> int:
-    """How many workers a cluster has; none where its scheduler is gone."""
+    """Count a cluster's workers; 0 if its scheduler is gone."""
     with suppress(OSError, RuntimeError):
         return len(client.ncores())
     return 0

@@ -1,4 +1,4 @@
-"""A study's folder: used by one process of a machine at a time, for one study and one notebook."""
+"""A study's folder, used by one process of a machine at a time, for one study and notebook."""
 
 import json
 import math
@@ -26,7 +26,7 @@ CHANGES = {  # columns of a row: what the prepared folder has now where it diffe
 
 @contextmanager
 def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
-    """Lock the study on this machine for this process and the runs it starts, however they end."""
+    """Lock the study on this machine until this process and the runs it starts end, in any way."""
     path = folder / f"lock-{platform.node()}"
     file = lock(path, wait_s=math.inf if wait else 0.0)
     if file is None:
@@ -42,15 +42,14 @@ def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
 
 
 def keep_for(folder: Path, study: Study) -> None:
-    """Keep a folder for a study, after `check_folder`."""
-    check_folder(folder, study)
-    write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+    """Reserve a folder for a study, after `check_folder`."""
+    with lock(folder / "study.lock", wait_s=math.inf):  # machines that share the disk
+        check_folder(folder, study)
+        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
 
 
 def check_folder(folder: Path, study: Study) -> None:
-    """Keep a folder with finished or begun runs for one study: scenarios of another would stand
-    under their names.
-    """
+    """Refuse a folder with runs of another study, whose scenarios would have the same names."""
     path = folder / "study.json"
     if not path.exists():
         return
@@ -61,27 +60,27 @@ def check_folder(folder: Path, study: Study) -> None:
         unlike.append("order of the factors")
     is_begun = any(folder.glob("runs/*/checkpoint*"))
     if unlike and (is_begun or any(row["status"] == "ok" for row in read_rows(folder))):
-        fault = f"{folder} holds runs of a study with other {', '.join(unlike)}"
-        raise DrError(f"{fault}: give one another name, or delete the folder to begin anew")
+        fault = f"{folder} holds runs of a study that differs in {', '.join(unlike)}"
+        raise DrError(
+            f"{fault}: rename one of the studies, or delete the folder to start again"
+        )
 
 
 def check_notebook(
     study: Study, root: Path, rows: Iterable[Row], allow: Collection[str]
 ) -> None:
-    """Refuse to add runs to those that another version of the notebook made, unless it is
-    allowed.
-    """
+    """Refuse to add runs to those of another version of the notebook, unless this is allowed."""
     made_by = {row["notebook_sha256"] for row in rows if row["status"] == "ok"} - {""}
     if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
-        fault = f"{study.notebook} has changed since runs of this study were made"
+        fault = f"{study.notebook} has changed since the first runs of this study"
         raise DrError(f"{fault}: give the study another name, or add --allow notebook_sha256")
 
 
 def check_data(
     folder: Path, runs: Iterable[PlannedRun], rows: Mapping[str, Row], root: Path
 ) -> None:
-    """Refuse to add runs to those of photographs, labels or a split that their prepared folder no
-    longer has; nothing is said where that folder is not on this machine.
+    """Refuse to add runs if photographs, labels or split of their prepared folder have changed; a
+    folder that is not on this machine is not checked.
     """
     for run in runs:
         row = rows.get(run.run_id, {})
@@ -96,5 +95,5 @@ def check_data(
         changes = [CHANGES[name] for name in CHANGES if row.get(name) not in (None, now[name])]
         if changes:
             fault = f"{data_dir} has {' and '.join(changes)} since {run.name} was made"
-            advice = f"give the study another name, or delete {folder} to begin anew"
+            advice = f"give the study another name, or delete {folder} to start again"
             raise DrError(f"{fault}: {advice}")

@@ -1,4 +1,4 @@
-"""Jupyter kernels for frameworks that do not live beside TensorFlow: an environment each."""
+"""Jupyter kernels for frameworks that cannot share TensorFlow's environment: each has its own."""
 
 import importlib.util
 import shutil
@@ -20,7 +20,7 @@ class KernelError(DrError):
 
 
 class Kernel(NamedTuple):
-    """What a kernel is made of."""
+    """The definition of a kernel."""
 
     modules: tuple[str, ...]  # where this Python has them all, the kernel is this Python
     packages: tuple[str, ...]
@@ -49,7 +49,7 @@ KERNELS = {
 
 
 def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
-    """Set a kernel up for this Python's Jupyter, unless it is there and works.
+    """Set up a kernel for this Python's Jupyter, unless it exists and works.
 
     Args:
         name: of KERNELS.
@@ -73,7 +73,8 @@ def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
             if not base:  # nothing to be done here: its scenarios are skipped
                 versions = ", ".join(kernel.pythons)
                 return (
-                    f"not here: it needs Python {versions}, and this machine has none of them"
+                    f"not possible: it needs Python {versions}, and this machine has none of "
+                    "them"
                 )
             python = _make_environment(base, kernel, folder / name, has_gpu)
         install = ["ipykernel", "install", "--prefix", sys.prefix]
@@ -84,8 +85,7 @@ def set_up(name: str, folder: Path, *, has_gpu: bool) -> str:
 
 
 def add_cuda() -> str:
-    """Give the TensorFlow of this Python, in its version, the libraries that drive an NVIDIA GPU,
-    unless it lists one.
+    """Install the CUDA libraries that fit this Python's TensorFlow, unless it already lists a GPU.
 
     Returns:
         What it is in one line.
@@ -100,13 +100,13 @@ def add_cuda() -> str:
         version, num_gpus = _ask_tensorflow()
     if not num_gpus:
         raise KernelError(
-            f"tensorflow {version} lists no GPU: is the driver as new as its CUDA?"
+            f"tensorflow {version} lists no GPU: check that the driver is new enough for its CUDA"
         )
     return f"tensorflow {version} lists {num_gpus} GPU"
 
 
 def find_kernel(name: str) -> str:
-    """The Python of a kernel that is set up; empty if there is none."""
+    """Find the Python of an installed kernel; empty if there is none."""
     try:
         return shutil.which(KernelSpecManager().get_kernel_spec(name).argv[0]) or ""
     except NoSuchKernel:
@@ -114,7 +114,7 @@ def find_kernel(name: str) -> str:
 
 
 def _ask_tensorflow() -> tuple[str, int]:
-    """The version of this Python's TensorFlow, and how many GPUs a process of its own lists."""
+    """Ask a new process for TensorFlow's version and the number of GPUs that it lists."""
     listed = "len(tf.config.list_physical_devices('GPU'))"
     code = f"import tensorflow as tf; print(tf.__version__, {listed})"
     version, number = _call(sys.executable, "-c", code).splitlines()[-1].split()
@@ -135,7 +135,7 @@ def _make_environment(base: str, kernel: Kernel, folder: Path, has_gpu: bool) ->
 
 
 def _find_python(version: str) -> str:
-    """A Python of that version that starts: a name on the path may be a shim."""
+    """Find a Python of that version and check that it starts: a name on the path may be a shim."""
     if sys.version.startswith(f"{version}."):
         return sys.executable
     python = shutil.which(f"python{version}") or ""

@@ -1,4 +1,4 @@
-"""The other machines of a run, each of which a scheduler has started.
+"""The other machines of a run, each started by a scheduler.
 
 Each executes the run's notebook for itself; machine 0 alone keeps what it leaves.
 """
@@ -21,12 +21,12 @@ NO_KERNEL = "no Jupyter kernel"
 
 
 def find_unavailable(runs: Iterable[PlannedRun]) -> dict[str, str]:
-    """Find why scenarios cannot be made here: no kernel, or no other machines."""
+    """Explain why scenarios cannot be made here: a missing kernel, or missing machines."""
     kernels = KernelSpecManager().find_kernel_specs()
     reasons = {}
     for run in runs:
         if run.kernel not in kernels:
-            hint = f"{write_command('kernels')} sets it up, or says why it cannot"
+            hint = f"{write_command('kernels')} sets it up or explains why it cannot"
             reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
         elif run.num_machines > 1 and run.num_machines != find_place().count:
             advice = say_how(find_place())
@@ -35,8 +35,8 @@ def find_unavailable(runs: Iterable[PlannedRun]) -> dict[str, str]:
 
 
 def take_part(run: PlannedRun, root: Path, notebook: str, folder: Path) -> list[str]:
-    """Be one of the other machines of a run: execute its notebook, and leave nothing but its
-    notebook and log.
+    """Act as another machine of a run: execute its notebook, and write only the notebook and its
+    log.
 
     Returns:
         The error, if it failed, as one line.

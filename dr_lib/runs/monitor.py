@@ -1,4 +1,4 @@
-"""Monitors the machine while a notebook trains, by a thread beside it, and sums its samples up.
+"""Monitor the machine in a thread while a notebook trains, and summarise the samples.
 
 Foreign kernels do so too: this file needs Python 3.9 and psutil, and nvidia-ml-py for GPUs.
 """
@@ -49,23 +49,22 @@ class Monitor:
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
-        """Say where the CSV goes, the seconds between two samples, and how many of the machine's
-        GPUs train.
+        """Set the CSV's path, the seconds between samples, and the number of GPUs that train.
 
         Raises:
             DrError: the period is no number above 0.05.
         """
         if not MIN_PERIOD_S < period_s < math.inf:
             raise DrError(
-                f"a period of {period_s} s is not possible: take more than {MIN_PERIOD_S} s, 1"
-                " s say"
+                f"a period of {period_s} s is too short: use more than {MIN_PERIOD_S} s, such "
+                "as 1 s"
             )
         self.path = Path(path)
         self.period_s = period_s
         self.num_gpus = num_gpus
 
     def __enter__(self) -> Monitor:
-        """Write the first row, and sample from then on.
+        """Write the first row and start sampling.
 
         Raises:
             OSError: the file cannot be written.
@@ -86,18 +85,18 @@ class Monitor:
         return self
 
     def mark(self, event: str) -> None:
-        """Note an event of your own, the end of an epoch say, with its time."""
+        """Record an event, such as the end of an epoch, with its time."""
         self._write({}, " ".join(event.split()), time.monotonic())
 
     def __exit__(self, kind: type | None, *_: object) -> None:
-        """Note the end, or that it was an error."""
+        """Record the end, or that an error ended it."""
         self._is_over.set()
         self._thread.join(END_TIMEOUT_S)
         self._sample(ERROR if kind else END)
         self._file.close()
 
     def _watch(self) -> None:
-        """Sample on a fixed grid: lateness adds up to none."""
+        """Sample on a fixed time grid, so that delays do not accumulate."""
         while True:
             passed_s = time.monotonic() - self._start_s
             if self._is_over.wait(self.period_s - passed_s % self.period_s):
@@ -128,8 +127,8 @@ class Monitor:
 
 
 def read_cpu_times() -> tuple[float, float, float]:
-    """CPU seconds of the machine since it began: all, busy ones, and those that other guests of the
-    host took.
+    """Read the machine's CPU seconds since boot: total, busy, and taken by other guests of the host
+    (steal).
 
     Waiting for a disk is not busy, what other guests took is; NaN where the system does not count
     them.
@@ -144,13 +143,12 @@ def read_cpu_times() -> tuple[float, float, float]:
 
 
 def read_process_cpu_s(process: psutil.Process) -> float:
-    """CPU seconds of a process, those of children that ended and were waited for included."""
+    """Read the CPU seconds of a process, including children that have ended and been waited for."""
     return sum(process.cpu_times()[:4])
 
 
 def read_samples(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a monitor's CSV, which may still be growing or be cut short, in the order of
-    time.
+    """Read the rows of a monitor's CSV, in order of time; it may still grow or be cut short.
 
     Of each row `event` is a text, empty for a sample; all else are numbers, NaN where there was
     none.
@@ -165,7 +163,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         rows = csv.DictReader(lines, restval="missing")
         # an older file has other ones behind them
         if lines and not {*COLUMNS[:3]} <= {*rows.fieldnames}:
-            raise ValueError("its header is another")
+            raise ValueError("its header differs")
         samples = []
         for row in rows:
             if None in row:
@@ -178,7 +176,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
 
 
 def summarise(path: Path) -> dict[str, Any]:
-    """Sum up the samples of a training, of one that was cut off up to the last row.
+    """Summarise the samples of a training run; of an interrupted one, up to the last row.
 
     A value stands for the time since the one before it, so rows that come close together do not
     weigh more.
@@ -221,8 +219,9 @@ def summarise(path: Path) -> dict[str, Any]:
 
 
 def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, float]:
-    """Shares of the machine's CPU time between two readings; NaN without a first one, or with
-    too little between.
+    """Compute shares of the machine's CPU time between two readings; NaN without a first one or
+    with
+    too little time between.
     """
     all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
     if not all_s >= MIN_PERIOD_S * (psutil.cpu_count() or 1):
@@ -231,7 +230,7 @@ def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, flo
 
 
 def _read_tree(processes: list[psutil.Process]) -> dict[str, float]:
-    """CPU seconds and memory of processes together, but those that have ended."""
+    """Sum CPU seconds and memory of the processes that are still running."""
     cpu_s = mib = 0.0
     for process in processes:
         with suppress(psutil.Error):
@@ -241,8 +240,8 @@ def _read_tree(processes: list[psutil.Process]) -> dict[str, float]:
 
 
 def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
-    """NVIDIA's library and the first of the GPUs that CUDA may use; none without the library or
-    a driver.
+    """Find NVIDIA's library and the first GPUs that CUDA may use; none without library or
+    driver.
     """
     with suppress(Exception):
         import pynvml
@@ -259,7 +258,7 @@ def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
 
 
 def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
-    """What all the GPUs can tell: with MIG on, they know no utilisation."""
+    """Read what all the GPUs report; with MIG enabled they report no utilisation."""
     row = {}
     if not gpus:
         return row
@@ -281,7 +280,9 @@ def _find_peak(series: list[tuple[float, float]]) -> float:
 
 
 def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
-    """The mean over time; of a value at the start itself that value; NaN of none."""
+    """Compute the time-weighted mean; a value at the start alone is returned; NaN without
+    values.
+    """
     if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
     times = [start_s, *(seconds for seconds, _ in series)]

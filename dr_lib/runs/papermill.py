@@ -1,4 +1,4 @@
-"""One papermill process: started, watched, ended with all that it started, and its error read."""
+"""Start, watch and end one papermill process with its children, and read its error."""
 
 import os
 import re
@@ -37,7 +37,7 @@ class Execution(NamedTuple):
 def prepare_execution(
     run: PlannedRun, root: Path, notebook: str, folder: Path, rank: int = 0
 ) -> Execution:
-    """Name what one machine of a run leaves in a study's folder; what an earlier try left goes."""
+    """Name the files of one machine of a run in a study's folder; delete those of earlier tries."""
     name = f"{run.run_id}-machine-{rank}" if rank else run.run_id
     source = root / "notebooks" / f"{notebook}.ipynb"
     output = folder / "notebooks" / f"{name}.ipynb"
@@ -55,7 +55,7 @@ def start_papermill(
     *,
     lock: int | None = None,
 ) -> Iterator[subprocess.Popen]:
-    """Start a notebook in the repository's root; at the end, end all of it that still runs.
+    """Start a notebook in the repository's root; on exit, end everything that still runs.
 
     Args:
         execution: what runs where.
@@ -82,7 +82,7 @@ def start_papermill(
 
 
 def end_tree(process: subprocess.Popen) -> None:
-    """End a process, and what it started."""
+    """End a process and its children."""
     if process.poll() is not None:
         return
     tree = psutil.Process(process.pid)
@@ -93,7 +93,7 @@ def end_tree(process: subprocess.Popen) -> None:
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:
-    """What stopped a notebook, in one line: its own error, else the last words of papermill."""
+    """Find what stopped a notebook, in one line: its own error, else papermill's last line."""
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except (OSError, ValueError):  # never written, or cut off while it was
@@ -103,13 +103,12 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     if errors:
         return f"{errors[-1].ename}: {errors[-1].evalue}".split("\n")[0]
     reason = read_last_words(log.read_text(errors="replace"))
-    hint = " (killed, or out of memory?)" if "DeadKernelError" in reason else ""
+    hint = " (it may have been killed or out of memory)" if "DeadKernelError" in reason else ""
     return f"papermill ended with {returncode}: {reason}{hint}"
 
 
 def redact_paths(value: Any, paths: Sequence[str] = ()) -> Any:
-    """A row names files, never where they lie: of an absolute path, or of one in a text, the last
-    part stays.
+    """Shorten absolute paths, also within a text, to the last part: a row never shows folders.
 
     What is no text is returned as it is, and a URL stays whole, unless of a file. `paths` are
     absolute paths that may stand in the text; without them one with spaces is taken for several

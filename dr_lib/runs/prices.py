@@ -1,4 +1,4 @@
-"""Prices of machines, each with its day and source, and what runs cost at them.
+"""Prices of machines, each with date and source, and the cost of runs at these prices.
 
 Notebooks of foreign kernels price their rows too: this file needs Python 3.9 and, to price a table,
 pandas.
@@ -31,11 +31,11 @@ TIMES = ["train_s", "setup_s", "steady_epoch_s", "images_per_s"]
 
 
 class PriceError(DrError):
-    """A price, a bill or a time to be paid is not there, or cannot be what it says it is."""
+    """A price, a bill or a paid time is missing or impossible."""
 
 
 class Price(NamedTuple):
-    """What an hour of a machine costs, as of a day."""
+    """What an hour of a machine costs on a date."""
 
     provider: str
     instance: str
@@ -47,8 +47,7 @@ class Price(NamedTuple):
 
 
 def read_prices(path: Path | None = None) -> list[Price]:
-    """Read a table of prices; without a path this library's and, behind it, the one that
-    DR_LIB_PRICES names.
+    """Read a table of prices; without a path, this library's, followed by that of DR_LIB_PRICES.
 
     Raises:
         PriceError: there is no such file, or it is no such table; the line that is wrong is named.
@@ -57,13 +56,13 @@ def read_prices(path: Path | None = None) -> list[Price]:
         own = os.environ.get(PRICES_VARIABLE)
         return read_prices(PRICES) + (read_prices(Path(own)) if own else [])
     if not path.is_file():
-        raise PriceError(f"{path}: no such table of prices")
+        raise PriceError(f"{path}: no such price table")
     try:
         (_, header), *lines = read_csv(path, ["usd_per_hour"]).items()
     except (OSError, ValueError) as error:
         raise PriceError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
     if sorted(header) != sorted(Price._fields):
-        raise PriceError(f"{path}: the columns have to be {', '.join(Price._fields)}")
+        raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
     prices = []
     for line, cells in lines:
         try:
@@ -73,13 +72,15 @@ def read_prices(path: Path | None = None) -> list[Price]:
     days = Counter((price.instance, price.date) for price in prices)
     for (instance, _), number in days.items():
         if number > 1:
-            raise PriceError(f"{path}: {instance} stands twice with one date: keep one of them")
+            raise PriceError(
+                f"{path}: {instance} is listed twice with the same date: keep one of them"
+            )
     return prices
 
 
 def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:
-    """Find what an instance costs today: its youngest price that is not of a later day, the user's
-    of two of one day.
+    """Find what an instance costs today: its latest price up to today; the user's wins on equal
+    dates.
 
     Args:
         instance: its name in the table, as its provider writes it.
@@ -96,20 +97,21 @@ def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price
     if not found:
         names = ", ".join(sorted({price.instance for price in known})) or "none"
         raise PriceError(
-            f"no price of {instance!r}; known are {names}: add it to {PRICES_VARIABLE}'s table"
+            f"no price for {instance!r} (known: {names}): add it to the table named by"
+            f" {PRICES_VARIABLE}"
         )
     return max(reversed(found), key=lambda price: price.date)
 
 
 def price_seconds(usd_per_hour: float, *seconds: float) -> float:
-    """What times cost together in USD; NaN where one of them or the price is."""
+    """Compute the total cost of times in USD; NaN if a time or the price is NaN."""
     return usd_per_hour * sum(seconds) / 3600
 
 
 def price_runs(
     runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, overhead_s: float = 0.0
 ) -> pd.DataFrame:
-    """Add to each run what it cost.
+    """Add its cost to each run.
 
     Args:
         runs: one row per run.
@@ -155,16 +157,16 @@ def price_runs(
 
 
 def _read_price(header: list[str], cells: list[str]) -> Price:
-    """The price of a line of the table."""
+    """Read the price from a line of the table."""
     if len(cells) != len(header):
-        raise ValueError(f"{len(cells)} cells below the {len(header)} of the header")
+        raise ValueError(f"{len(cells)} cells, but the header has {len(header)}")
     price = Price(**dict(zip(header, cells)))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):
-        raise ValueError("provider, instance and source have to be there, and the price in USD")
+        raise ValueError("give provider, instance and source, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
         raise ValueError(f"write the date {price.date} as 2026-11-21")
     with suppress(ValueError):
         usd_per_hour = float(price.usd_per_hour)
         if 0 <= usd_per_hour < math.inf:
             return price._replace(usd_per_hour=usd_per_hour)
-    raise ValueError(f"the price has to be a number from 0 on, {price.usd_per_hour} is none")
+    raise ValueError(f"the price must be a number, 0 or more, not {price.usd_per_hour}")

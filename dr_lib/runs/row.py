@@ -1,4 +1,4 @@
-"""Rows: what every run says of itself, checked, written in one step, and read back as one table.
+"""Rows: the record of each run, checked, written in one step, and read back as one table.
 
 Notebooks of foreign kernels write rows too: this file needs Python 3.9 and, to read a table,
 pandas.
@@ -24,109 +24,109 @@ STATUSES = ("ok", "failed", "skipped")
 RENAMED = {"10_train_referable": "referable", "20_train_grades": "grades"}
 # the schema, each with its meaning [unit]: what rows have in common; a notebook's parameters, its
 # metrics (metric_*) and versions stand beside it
-COLUMNS = {  # of every row
+COLUMNS = {  # in every row
     "run_id": str,  # unique in its study
     "study": str,  # the study file's name, or adhoc
-    "notebook": str,  # that made it
-    "notebook_sha256": str,  # empty where the notebook did not begin
+    "notebook": str,  # the notebook that made the row
+    "notebook_sha256": str,  # empty if the notebook did not start
     "scenario": str,  # C1, C2, ... in the order of the factors
     "repetition": int,  # index of the timed run
-    "order": int,  # the place among the planned runs
-    "seed": int,  # the study's plus the repetition
+    "order": int,  # position among the planned runs
+    "seed": int,  # the study's seed plus the repetition
     "session_id": str,  # one call of the runner
     "started_at": str,  # UTC, ISO 8601
     "status": str,  # ok, failed or skipped
-    "retries": int,  # times that it failed before
-    "resumed": int,  # times that it went on from a checkpoint
+    "retries": int,  # number of earlier failures
+    "resumed": int,  # number of times it resumed from a checkpoint
     "error": str,  # empty, or why it failed or was skipped
-    "commit": str,  # of the repository, with -dirty if files differ from it
-    "wall_s": float,  # from the beginning of the run to its row [s]
+    "commit": str,  # commit of the repository, with -dirty if files differ
+    "wall_s": float,  # from the start of the run to its row [s]
 }
-MEASURED = {  # null where a run has none; seconds are on a monotonic clock
-    "setup_s": float,  # what came before the training [s]
+MEASURED = {  # null if a run has none; seconds are on a monotonic clock
+    "setup_s": float,  # everything before the training [s]
     "train_s": float,  # from the call of fit to the end of the device's work and callbacks [s]
-    "first_step_s": float,  # inside train_s, as the epochs are [s]
-    "epoch_s": list,  # of each epoch [s]
-    "training_s": list,  # of each epoch's steps, without validation and checkpoint [s]
+    "first_step_s": float,  # part of train_s, like the epochs [s]
+    "epoch_s": list,  # time of each epoch [s]
+    "training_s": list,  # time of each epoch's steps, without validation and checkpoint [s]
     "steady_epoch_s": float,  # median of the epochs from the second on [s]
     "cpu_s": float,  # CPU time of the training's process [s]
     "formula_usd": float,  # usd_per_hour x train_s / 3600; null without a training [USD]
     "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without one [USD]
 }
-DETAILS = {  # in the rows that have them
-    "images_per_s": float,  # training images over the time of training in a steady epoch [1/s]
-    "session": str,  # of the cloud service's machine that made it
-    "boot": str,  # of the machine that made it
+DETAILS = {  # in some rows
+    "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
+    "session": str,  # session of the cloud service's machine
+    "boot": str,  # boot of the machine
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
-    "data_sha256": str,  # of the crops
-    "labels_sha256": str,  # of the label table
-    "split_sha256": str,  # of the split table
-    "input": str,  # memory or stream: where the photographs were while training
+    "data_sha256": str,  # SHA-256 of the crops
+    "labels_sha256": str,  # SHA-256 of the label table
+    "split_sha256": str,  # SHA-256 of the split table
+    "input": str,  # memory or stream: where the photographs were during training
     "num_images_train": int,  # photographs trained on
     "num_images_test": int,  # photographs tested on
-    "num_patients_train": int,  # whose photographs they are
-    "num_patients_test": int,  # whose photographs they are
-    "num_parameters": int,  # of the network
-    "platform": str,  # colab, kaggle or local; this and what follows as detected
-    "instance_type": str,  # the cloud's name of the machine; empty where none tells it
+    "num_patients_train": int,  # patients of the training photographs
+    "num_patients_test": int,  # patients of the test photographs
+    "num_parameters": int,  # parameters of the network
+    "platform": str,  # colab, kaggle or local; this and the following columns as detected
+    "instance_type": str,  # the cloud's name of the machine; empty if unknown
     "accelerator": str,  # the device's own name, or cpu
-    "num_accelerators": int,  # that trained
-    "num_machines": int,  # that trained as one
-    "rehearsed": bool,  # the machines were processes of one: times show overhead, no speed-up
-    "cpu": str,  # the model's name
-    "num_cpus": int,  # that the process may use
-    "memory_gib": float,  # of the machine [GiB]
-    "driver": str,  # of the GPU
+    "num_accelerators": int,  # devices used for training
+    "num_machines": int,  # machines that trained as one
+    "rehearsed": bool,  # the machines were processes on one: times show overhead, no speed-up
+    "cpu": str,  # name of the processor's model
+    "num_cpus": int,  # CPUs that the process may use
+    "memory_gib": float,  # memory of the machine [GiB]
+    "driver": str,  # driver of the GPU
     "python": str,  # version
-    "kernel": str,  # Jupyter's name of it
-    "priced_as": str,  # a label: the machine's name in the table of prices, as asked for
-    "usd_per_hour": float,  # of that label [USD/h]
-    "price_as_of": str,  # day of the price
-    "load_s": float,  # of a server's load test, all rates together [s]
-    "num_predictions": int,  # that a server gave while its energy was measured
-    "peak_memory_mib": int,  # most that the run's process had, without its children [MiB]
-    "others_cpu_share": float,  # of the CPU time, before or during the run, the larger [0 to 1]
-    "disturbed": bool,  # others took more than a tenth of the CPU time
-    "repeats": int,  # of older rows: times that it was made before, disturbed
-    "process_s": float,  # of the whole process, papermill and the kernel's start included [s]
-    "spent_s": float,  # that earlier tries took, also those that left no row [s]
+    "kernel": str,  # Jupyter's name of the kernel
+    "priced_as": str,  # a label: the requested machine's name in the price table
+    "usd_per_hour": float,  # price of that label [USD/h]
+    "price_as_of": str,  # date of the price
+    "load_s": float,  # duration of a server's load test, all rates together [s]
+    "num_predictions": int,  # predictions of a server while its energy was measured
+    "peak_memory_mib": int,  # peak of the run's process, without its children [MiB]
+    "others_cpu_share": float,  # others' CPU share before or during the run, the larger [0 to 1]
+    "disturbed": bool,  # other processes took more than a tenth of the CPU time
+    "repeats": int,  # in older rows: number of earlier, disturbed tries
+    "process_s": float,  # whole process, including papermill and the kernel's start [s]
+    "spent_s": float,  # time of earlier tries, including those without a row [s]
 }
-MONITORED = {  # while the monitor ran, see `monitor.summarise`; null where nothing was measured
-    "num_samples": int,  # rows of the monitor, those of events among them
-    "monitored_s": float,  # from its first row to its last [s]
+MONITORED = {  # while the monitor ran, see `monitor.summarise`; null if not measured
+    "num_samples": int,  # rows of the monitor, including those of events
+    "monitored_s": float,  # from the monitor's first row to its last [s]
     "process_cpu_s": float,  # CPU time of the process and its children [s]
-    "process_peak_mib": float,  # most that they had together in a sample [MiB]
-    "gpu_energy_j": float,  # of the GPUs [J]
-    "gpu_energy_sampled_j": float,  # of older rows: the same by their sampled power [J]
+    "process_peak_mib": float,  # their largest joint memory in a sample [MiB]
+    "gpu_energy_j": float,  # energy of the GPUs [J]
+    "gpu_energy_sampled_j": float,  # in older rows: the same from sampled power [J]
     "gpu_energy_from": str,  # NVML counter, in older rows sampled power, or empty
-    "cpu_energy_j": float,  # of older rows: of the processors' packages, the whole machine's [J]
-    "cpu_energy_from": str,  # of older rows
-    "cpu_percent_mean": float,  # of all CPUs [%]
-    "cpu_percent_peak": float,  # of all CPUs [%]
+    "cpu_energy_j": float,  # in older rows: energy of all the machine's processors [J]
+    "cpu_energy_from": str,  # in older rows: the counter
+    "cpu_percent_mean": float,  # use of all CPUs [%]
+    "cpu_percent_peak": float,  # use of all CPUs [%]
     "steal_percent_mean": float,  # CPU time that other guests of the host took [%]
     "steal_percent_peak": float,  # CPU time that other guests of the host took [%]
-    "memory_percent_mean": float,  # of the machine's memory [%]
-    "memory_percent_peak": float,  # of the machine's memory [%]
+    "memory_percent_mean": float,  # use of the machine's memory [%]
+    "memory_percent_peak": float,  # use of the machine's memory [%]
     "gpu_percent_mean": float,  # time that the GPUs were at work, their mean [%]
     "gpu_percent_peak": float,  # time that the GPUs were at work, their mean [%]
-    "gpu_memory_percent_mean": float,  # of the GPUs' memory [%]
-    "gpu_memory_percent_peak": float,  # of the GPUs' memory [%]
+    "gpu_memory_percent_mean": float,  # use of the GPUs' memory [%]
+    "gpu_memory_percent_peak": float,  # use of the GPUs' memory [%]
 }
 SCHEMA = {**COLUMNS, **MEASURED, **DETAILS, **MONITORED}
 
 
 class RowError(DrError):
-    """A row is not what a row has to be."""
+    """A row does not fit the schema."""
 
 
 def check_row(row: Any) -> Row:
-    """Check a row against the schema, and return it with null for what is not a number.
+    """Check a row against the schema, and return it with null instead of NaN.
 
     Raises:
         RowError: a column is missing, has the wrong type, or is infinite; it is named.
     """
     if not isinstance(row, dict):
-        raise RowError("it is no table of columns")
+        raise RowError("it is not a table of columns")
     checked = {**dict.fromkeys(MEASURED), **row}
     for name, value in row.items():
         if isinstance(value, float) and math.isnan(value):
@@ -138,7 +138,7 @@ def check_row(row: Any) -> Row:
         kind = SCHEMA[name]
         allowed = (int, float) if kind is float else kind
         if not isinstance(value, allowed) or isinstance(value, bool) != (kind is bool):
-            raise RowError(f"{name} has to be {kind.__name__}, {value!r} is none")
+            raise RowError(f"{name} must be {kind.__name__}, not {value!r}")
     missing = [name for name in COLUMNS if checked.get(name) is None]
     if missing:
         raise RowError(f"{', '.join(missing)} missing")
@@ -156,7 +156,7 @@ def write_row(study_dir: Path, row: Row) -> Path:
 
 
 def read_row(path: Path) -> Row:
-    """Read one row; of a notebook that became another it is a row of that one.
+    """Read one row; rows of a renamed notebook get its new name.
 
     Raises:
         RowError: the file is no row, or was cut short; it is named.
@@ -164,8 +164,8 @@ def read_row(path: Path) -> Row:
     try:
         row = check_row(json.loads(path.read_bytes()))
     except (RowError, ValueError) as error:
-        fault = f"{path} is no row of a run ({error})"
-        raise RowError(f"{fault}: take it out, or make the run again") from error
+        fault = f"{path} is not a row of a run ({error})"
+        raise RowError(f"{fault}: remove it, or make the run again") from error
     if row["notebook"] in RENAMED:
         row.setdefault("task", RENAMED[row["notebook"]])
         row["notebook"] = "10_train"
@@ -173,13 +173,13 @@ def read_row(path: Path) -> Row:
 
 
 def read_rows(*folders: Path) -> list[Row]:
-    """Read all rows below the folders; a file that is no row is a RowError."""
+    """Read all rows below the folders; raise RowError for a file that is not a row."""
     paths = sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
     return [read_row(path) for path in paths]
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
-    """The rows that a study's runs have left so far, by run; one that was cut short is none."""
+    """Read the rows that a study's runs have written so far, by run; skip rows cut short."""
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
         with suppress(RowError, FileNotFoundError):
@@ -188,7 +188,7 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
 
 
 def read_runs(*folders: Path) -> pd.DataFrame:
-    """The rows below the folders as one table, a row per run, in the order in which they began.
+    """Read the rows below the folders as one table, one row per run, in order of their start.
 
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
@@ -200,26 +200,28 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             results = folder.with_suffix("")
             raise RowError(f"{folder} is a file: give the folder of its results, {results}")
         if not folder.is_dir():
-            raise RowError(f"{folder}: there is no such folder")
+            raise RowError(f"{folder}: no such folder")
     names = ", ".join(map(str, folders))
     rows = {}
     for row in read_rows(*folders):
         if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            raise RowError(f"run {row['run_id']} stands twice in {names}, with other content")
+            fault = f"run {row['run_id']} is twice in {names}, with different content"
+            advice = "machines of the same kind need study files with different names"
+            raise RowError(f"{fault}: remove one; {advice}")
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
 
 
 class Seconds(NamedTuple):
-    """How long a run took, papermill and the kernel's start included, as far as is known."""
+    """How long a run took, including papermill and the kernel's start, as far as is recorded."""
 
     run_s: float  # of the try that left its row, in all processes that went on from each other
     paid_s: float  # of all tries, those that left no row too
 
 
 def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
-    """Read how long a run took from its row, {} where it has none, and from what was noted."""
+    """Read how long a run took from its row ({} if it has none) and from its recorded times."""
     path = spent_path(study_dir, run_id)
     noted_s = json.loads(path.read_bytes()) if path.exists() else 0.0
     process_s = row.get("process_s") or row.get("wall_s") or 0.0
@@ -229,20 +231,20 @@ def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
 
 
 def count_paid(row: Row) -> int:
-    """Machines that a run's time is paid for; a rehearsal is one machine's."""
+    """Count the machines for which a run's time is paid; a rehearsal uses one machine."""
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run's row lies."""
+    """Path of a run's row."""
     return study_dir / "rows" / f"{run_id}.json"
 
 
 def progress_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run says how far it is."""
+    """Path of the file in which a run reports its progress."""
     return study_dir / "progress" / f"{run_id}.json"
 
 
 def spent_path(study_dir: Path, run_id: str) -> Path:
-    """Where a run that was saved in time, and so has no row yet, has its seconds."""
+    """Path of the seconds spent by a run that was saved at its time limit and has no row yet."""
     return study_dir / "runs" / run_id / "spent.json"

@@ -1,4 +1,4 @@
-"""One run of a notebook: begun, locked by one process, and ended by its row.
+"""One run of a notebook: started, locked by one process, and finished with its row.
 
 Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
 """
@@ -42,12 +42,12 @@ _locks: dict[Path, TextIO] = {}
 
 
 class UnavailableError(DrError):
-    """This machine cannot make such a run: a study skips it and says why."""
+    """This machine cannot make such a run; a study skips it and reports why."""
 
 
 @dataclass
 class RunIdentity:
-    """Which run this is: what a study tells the notebook, and what the row says of it.
+    """The identity of a run, passed from the study to the notebook and written to the row.
 
     Where a default is None, the row of a run outside a study has no such column.
     """
@@ -69,16 +69,16 @@ class RunIdentity:
 
     @classmethod
     def read(cls) -> RunIdentity | None:
-        """What the study that started this process says; None outside a study."""
+        """Read the identity from the study that started this process; None outside a study."""
         written = os.environ.get(RUN_VARIABLE)
         return cls(**json.loads(written)) if written else None
 
     def environment(self) -> dict[str, str]:
-        """Write it for the process that makes this run, which `read`s it."""
+        """Write the identity for the process that makes this run, where `read` reads it."""
         return {RUN_VARIABLE: json.dumps(asdict(self))}
 
     def columns(self) -> dict[str, Any]:
-        """What the row says of it."""
+        """The identity as columns of the row."""
         row = {name: value for name, value in asdict(self).items() if value is not None}
         for name in ("study_dir", "stop_at", "others_before"):
             del row[name]
@@ -86,7 +86,7 @@ class RunIdentity:
 
 
 class Run:
-    """A run that has begun; `finish` writes its row."""
+    """A started run; `finish` writes its row."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Run:
         max_hours: float = 0.0,
         instance: str = "",
     ):
-        """Begin a run, or go on with one.
+        """Start a run, or resume one.
 
         Outside a study, a run with the same parameters that has no row and that no process holds
         was cut off: this is that run, and what it left in its folder is there to go on with. Where
@@ -154,7 +154,7 @@ class Run:
         # a kernel whose study was killed needs a moment to end
         if not _lock(self.folder, LOCK_TIMEOUT_S):
             raise RowError(
-                f"another process is at work on run {run.run_id}: wait for it, or end it"
+                f"another process is working on run {run.run_id}: wait for it, or end it"
             )
         write_json(self.folder / REQUEST, request)
         self._start = time.monotonic()
@@ -167,33 +167,32 @@ class Run:
 
     @property
     def folder(self) -> Path:
-        """Where this run leaves what is not a row: its history, its model."""
+        """The folder for this run's files other than its row: history and model."""
         path = self.study_dir / "runs" / self._run.run_id
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def shown(self, path: Path) -> str:
-        """A path as a command in the repository's root takes it."""
+        """Write a path as a command in the repository's root takes it."""
         path = Path(path).resolve()
         root = self._root.resolve()
         return str(path.relative_to(root) if root in path.parents else path)
 
     def seconds(self) -> float:
-        """Seconds since the run began."""
+        """Seconds since the run started."""
         return time.monotonic() - self._start
 
     def seconds_left(self) -> float:
-        """Seconds until the run has to have stopped; infinite without a limit."""
+        """Seconds until the run must have stopped; infinite without a limit."""
         return self._run.stop_at - time.monotonic()
 
     def show_progress(self, done: int, total: int) -> None:
-        """Tell whoever started the run how far it is."""
+        """Report progress to the process that started the run."""
         path = progress_path(self.study_dir, self._run.run_id)
         write_json(path, {"done": done, "total": total})
 
     def finish(self, **measured: Any) -> Path:
-        """Write the row of a run that came to its end, with the columns measured, and return its
-        path.
+        """Write the row of a finished run, with the columns measured, and return its path.
 
         Raises:
             RowError: a column has the wrong type, or a number that is infinite.
@@ -217,7 +216,7 @@ class Run:
         return write_row(self.study_dir, row)
 
     def _price_training(self, measured: dict[str, Any]) -> dict[str, Any]:
-        """Money of a training alone; of one that went on none, as its last process is no whole."""
+        """Price the training alone; not for a resumed run, whose last process timed only a part."""
         if not self._price:
             return {}
         usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
@@ -233,7 +232,7 @@ class Run:
 
 
 def measure_peak_mib() -> int | None:
-    """The most memory that this process has had so far, without its children's; None on Windows."""
+    """Measure the peak memory of this process so far, without its children; None on Windows."""
     with suppress(OSError, IndexError):
         status = Path("/proc/self/status").read_text(encoding="utf-8")
         return int(status.split("VmHWM:")[1].split()[0]) // 2**10
@@ -246,14 +245,14 @@ def measure_peak_mib() -> int | None:
 
 
 def hash_notebook(root: Path, notebook: str) -> str:
-    """The sha256 of a notebook as it lies in the repository; empty where it is not there."""
+    """Compute the SHA-256 of a notebook in the repository; empty if it is missing."""
     source = root / "notebooks" / f"{notebook}.ipynb"
     return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
 
 
 def measure_others(seconds: float) -> float:
-    """Watch for so long what share of the machine's CPU time everybody takes but this process,
-    steal included.
+    """Measure, for some seconds, the share of the machine's CPU time that other processes take,
+    including steal.
     """
     start = time.monotonic()
     cpu_s = _read_others_cpu_s()
@@ -262,20 +261,20 @@ def measure_others(seconds: float) -> float:
 
 
 def _read_others_cpu_s() -> float:
-    """CPU seconds that the machine spent so far on all but this process and its children that
-    ended.
+    """Read the machine's CPU seconds so far, except those of this process and its ended
+    children.
     """
     return read_cpu_times()[1] - read_process_cpu_s(psutil.Process())
 
 
 def _share(cpu_s: float, seconds: float) -> float:
-    """CPU seconds as a share of what all CPUs had in that time."""
+    """Divide CPU seconds by the CPU time available in that period."""
     return round(max(0.0, cpu_s / (seconds * (psutil.cpu_count() or 1))), 3)
 
 
 def _lock(folder: Path, wait_s: float = 0.0) -> bool:
-    """Lock a run's folder for as long as this process lives, however it ends; False if another
-    process holds it.
+    """Lock a run's folder until this process ends, in any way; False if another process holds
+    it.
     """
     file = _locks.get(folder) or lock(folder / LOCK, wait_s=wait_s)
     if file:
@@ -284,8 +283,8 @@ def _lock(folder: Path, wait_s: float = 0.0) -> bool:
 
 
 def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:
-    """The youngest run with the same request that left no row and that no process holds; empty
-    if there is none.
+    """Find the latest run with the same request, without a row and not held by a process; else
+    empty.
     """
     requests = study_dir.glob(f"runs/*/{REQUEST}")
     for path in sorted(requests, key=lambda path: path.stat().st_mtime, reverse=True):

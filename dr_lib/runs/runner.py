@@ -1,4 +1,4 @@
-"""The runner of a study: a papermill process per run, one at a time, resumed after any kill."""
+"""Run a study: one papermill process per run, one at a time, resumable after any kill."""
 
 import json
 import math
@@ -82,7 +82,7 @@ def run_study(
     wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
-    """Make the runs of a study that are not finished yet, one after another.
+    """Execute the runs of a study that are not finished yet, one after another.
 
     All goes to a folder beside the study file, of its name: `rows/`, executed `notebooks/`,
     `logs/`, and what the runs leave in `runs/`. A run is finished when its row says ok; one that
@@ -121,13 +121,13 @@ def run_study(
         unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs
     ):
         reasons = sorted(set(unavailable.values()))
-        raise DrError(f"{path}: no run can be made: {'; '.join(reasons)}")
+        raise DrError(f"{path}: no run is possible: {'; '.join(reasons)}")
 
     place = find_place() if any(run.num_machines > 1 for run in planned) else Place()
     if place.count > 1:
         if not only or runs[0].num_machines != place.count:
-            fault = f"{place.count} machines make one run of as many"
-            raise DrError(f"{path}: {fault}: name it by --only")
+            fault = f"{place.count} machines must share one run"
+            raise DrError(f"{path}: {fault}: name the run with --only")
         # no machine makes a run alone once more
         study = study.model_copy(update={"retries": 0})
     backlog = Backlog(study, folder, runs, planned)
@@ -155,13 +155,13 @@ def run_study(
 
 
 def _make_all(session: Session) -> None:
-    """Make what is left, as long as time and money hold it, and say what remains."""
+    """Execute the remaining runs while time and money suffice, and report what is left."""
     backlog = session.backlog
     say = session.bar.write
     while offer := backlog.find_next():
         _check_disk(backlog.folder)
         if offer.refusal:
-            say(f"{offer.refusal}; start again to go on")
+            say(f"{offer.refusal}; start again to resume")
             break
         error = _make_one(session, offer)
         _settle(session, offer.run, error)
@@ -171,13 +171,13 @@ def _make_all(session: Session) -> None:
         is_whole = backlog.runs == backlog.planned and not session.failures
         if is_whole and any(backlog.row(run)["status"] == "ok" for run in backlog.runs):
             reading = write_command("report", os.path.relpath(backlog.folder))
-            say(f"complete; to read it: {reading}")
+            say(f"complete; to make the report: {reading}")
     for reason, number in Counter(session.unavailable.values()).items():
         say(f"scenarios skipped: {number}, {reason}")
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
-    """Take in what became of a run: made, saved, unavailable, to be tried again, or failed."""
+    """Handle the outcome of a run: completed, saved, unavailable, to be retried, or failed."""
     session.backlog.rows.update(read_left(session.backlog.folder, run.run_id))
     if error.startswith(OUT_OF_TIME):
         session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
@@ -191,7 +191,7 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
 
 
 def _skip(session: Session, scenario: str, reason: str) -> None:
-    """Leave out all runs of a scenario; a row says so of those that are not complete."""
+    """Skip all runs of a scenario, and record this in a row for each incomplete one."""
     session.unavailable[scenario] = reason
     for run in session.backlog.runs:
         if run.scenario != scenario:
@@ -206,12 +206,12 @@ def _check_disk(folder: Path) -> None:
     free_mib = shutil.disk_usage(folder).free / 2**20
     if free_mib < MIN_FREE_MIB:
         raise DrError(
-            f"{free_mib:.0f} MiB are free on the disk of {folder}: make room, and start again"
+            f"{free_mib:.0f} MiB are free on the disk of {folder}: free some space, and start again"
         )
 
 
 def _make_one(session: Session, offer: Offer) -> str:
-    """Run the notebook in a process of its own; return its error, after writing it to a row."""
+    """Run the notebook in a separate process; write its error to a row and return it."""
     run = offer.run
     folder = session.backlog.folder
     notebook = session.backlog.study.notebook
@@ -243,7 +243,7 @@ def _make_one(session: Session, offer: Offer) -> str:
 def _execute(
     session: Session, offer: Offer, execution: Execution, identity: RunIdentity
 ) -> str:
-    """Execute a notebook, and end it in time; return its error."""
+    """Execute a notebook, end it at its time limit, and return its error."""
     run = offer.run
     spent = spent_path(session.backlog.folder, run.run_id)
     start = saved = time.monotonic()
@@ -267,17 +267,17 @@ def _execute(
     error = find_error(execution.output, execution.log, papermill.returncode)
     # so JAX ends where another one is silent
     if run.num_machines > 1 and "DeadKernelError" in error:
-        return f"{error}; or another of its machines ended, or fell silent"
+        return f"{error}; or another of its machines ended or stopped responding"
     return error
 
 
 def _show(session: Session, offer: Offer) -> None:
-    """Draw the bar: the run under way, its epoch, and what was expected to be left."""
+    """Draw the progress bar: the current run, its epoch, and the expected time left."""
     bar = session.bar
     run = offer.run
-    rest = "time left not known yet"
+    rest = "time left unknown"
     if math.isfinite(sum(offer.seconds)):
-        rest = f"{tqdm.format_interval(sum(offer.seconds))} for it and the rest"
+        rest = f"{tqdm.format_interval(sum(offer.seconds))} for this and the remaining runs"
     bar.set_postfix_str(rest, refresh=False)
 
     epoch = ""
@@ -290,7 +290,7 @@ def _show(session: Session, offer: Offer) -> None:
 
 
 def _identify(session: Session, run: PlannedRun) -> RunIdentity:
-    """Say which run this is, and which try of it."""
+    """Identify the run and the try."""
     backlog = session.backlog
     row = backlog.row(run)
     return RunIdentity(

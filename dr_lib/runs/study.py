@@ -1,4 +1,4 @@
-"""A study: its file, checked against the notebook, and its runs in their order."""
+"""A study: its file, checked against the notebook, and its runs in order."""
 
 import itertools
 import random
@@ -23,7 +23,7 @@ FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # the split table of one fold
 
 
 class Study(BaseModel):
-    """What a study file asks for."""
+    """The content of a study file."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -47,7 +47,7 @@ class Study(BaseModel):
     retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
 
     def name_kernel(self, values: dict[str, Any]) -> str:
-        """The kernel of the runs with these values of the factors."""
+        """Return the kernel for runs with these values of the factors."""
         if isinstance(self.kernel, str):
             return self.kernel
         for factor, kernels in self.kernel.items():
@@ -57,7 +57,7 @@ class Study(BaseModel):
 
 
 class PlannedRun(NamedTuple):
-    """One cell of the design, once."""
+    """One repetition of one cell of the design."""
 
     run_id: str
     scenario: str
@@ -68,12 +68,12 @@ class PlannedRun(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What it is called on whatever machine: C3-r02."""
+        """The run's name on any machine: C3-r02."""
         return name_run(self.scenario, self.repetition)
 
     @property
     def num_machines(self) -> int:
-        """How many machines it trains on, and is paid for."""
+        """Number of machines that the run trains on and pays for."""
         return self.parameters.get("num_machines", 1)
 
 
@@ -92,10 +92,10 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     study = _read(Path(path))
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
-        raise DrError(f"{path}: max_usd needs an instance, whose price is known")
+        raise DrError(f"{path}: max_usd needs an instance with a known price")
     for name in filter(None, (study.notebook, study.report)):
         if name in RENAMED:
-            raise DrError(f"{path}: {name} is 10_train now, with task: {RENAMED[name]}")
+            raise DrError(f"{path}: {name} is now 10_train with task: {RENAMED[name]}")
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise DrError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
     notebook = root / "notebooks" / f"{study.notebook}.ipynb"
@@ -106,11 +106,25 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     return study
 
 
+class _Loader(yaml.SafeLoader):
+    """Refuses a key that is there twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        """The dictionary of a node."""
+        present = set()
+        for key, _ in node.value:
+            if str(key.value) in present:
+                problem = f"{key.value} is there twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            present.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
 def _read(path: Path) -> Study:
-    """The study of a file; what is wrong with it in one sentence."""
+    """Read a study file; report what is wrong with it in one sentence."""
     fault = f"{path} is not a valid study file"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
     except IsADirectoryError as error:
         file = path.with_suffix(".yaml")
         hint = f": did you mean {file}?" if file.is_file() else ""
@@ -118,7 +132,7 @@ def _read(path: Path) -> Study:
     except FileNotFoundError as error:
         raise DrError(f"{path}: no such study file") from error
     except UnicodeDecodeError as error:
-        raise DrError(f"{fault}: it is no text in UTF-8") from error
+        raise DrError(f"{fault}: it is not UTF-8 text") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1
         raise DrError(f"{fault}: line {line}: {error.problem}") from error
@@ -133,14 +147,14 @@ def _read(path: Path) -> Study:
 
 
 def _describe_fault(error: ValidationError) -> str:
-    """The key that is wrong, and why; a misspelt one before the one that is missing for it."""
+    """Name the wrong key and why; a misspelt key comes before the key that it leaves missing."""
     first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(map(str, first["loc"][:2]))
     if first["type"] == "extra_forbidden":
-        advice = GONE.get(key) or f"they are {', '.join(Study.model_fields)}"
-        return f"{key}: no key of a study; {advice}"
+        advice = GONE.get(key) or f"the keys are {', '.join(Study.model_fields)}"
+        return f"{key}: not a key of a study file; {advice}"
     if first["type"] == "missing":
-        return f"{key}: a study needs it"
+        return f"{key}: required in a study file"
     return f"{key}: {first['msg'].removeprefix('Input ')}, not {first['input']!r}"
 
 
@@ -156,11 +170,11 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
             raise ParameterError(f"{fault}: it cannot be repeated")
     for factor, values in study.factors.items():
         if len(values) > len(set(map(str, values))):
-            raise ParameterError(f"factor {factor} has one level twice")
+            raise ParameterError(f"factor {factor} has a repeated level")
     for name, value in _list_values(study):
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
-            fault = f"{name} is set by the study itself or twice"
-            raise ParameterError(f"{fault}: take it out of the parameters")
+            fault = f"{name} is set by the study itself, or twice"
+            raise ParameterError(f"{fault}: remove it from the parameters")
         if name not in declared:
             advice = GONE.get(name) or f"it has {', '.join(declared)}"
             raise ParameterError(f"{study.notebook} has no parameter {name!r}, {advice}")
@@ -174,7 +188,8 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
-    """Refuse a study whose input folders or files are not on this machine, before anything runs.
+    """Refuse a study whose input folders or files are missing on this machine, before anything
+    runs.
 
     `data_dir` has to be prepared, and to hold each `split` or have it elsewhere.
 
@@ -191,13 +206,13 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
         if name == "data_dir":
             _check_prepared(value, splits, path, root)
         elif not (root / value).exists():
-            fault = f"{name} {value!r} is not there"
-            raise DrError(f"{path}: {fault}: make it first, or correct the path")
+            fault = f"{name} {value!r} does not exist"
+            raise DrError(f"{path}: {fault}: create it first, or correct the path")
     return inputs
 
 
 def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
-    """Refuse a folder that is not prepared to the end, or that has not one of the split tables."""
+    """Refuse a folder that is not fully prepared or lacks one of the split tables."""
     folder = root / data_dir
     if not (folder / "manifest.json").is_file():
         state = "prepared" if folder.is_dir() else "there"
@@ -209,7 +224,7 @@ def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) ->
             folds = FOLD.fullmatch(split)
             options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
             advice = write_command("split", data_dir, *options)
-            raise DrError(f"{path}: there is no split table {split!r} in {data_dir}: {advice}")
+            raise DrError(f"{path}: no split table {split!r} in {data_dir}: {advice}")
 
 
 def _list_values(study: Study) -> list[tuple[str, Any]]:
@@ -218,7 +233,7 @@ def _list_values(study: Study) -> list[tuple[str, Any]]:
 
 
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
-    """All runs of a study in the order in which they are to be made.
+    """List all runs of a study in the order of execution.
 
     Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in
     the file, the last factor changing fastest.
@@ -251,7 +266,7 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
 
 
 def find_runs(planned: list[PlannedRun], only: str, path: Path) -> list[PlannedRun]:
-    """All runs of a plan, or the one of that scenario and repetition, such as C3-r02.
+    """Find all runs of a plan, or the one named by scenario and repetition, such as C3-r02.
 
     Raises:
         DrError: the study file, `path`, asks for no such run.
@@ -263,14 +278,12 @@ def find_runs(planned: list[PlannedRun], only: str, path: Path) -> list[PlannedR
 
 
 def name_run(scenario: str, repetition: int) -> str:
-    """The name of a run on whatever machine: C3-r02."""
+    """Name a run independent of its machine: C3-r02."""
     return f"{scenario}-r{repetition:02d}"
 
 
 def name_machine(facts: Facts) -> str:
-    """A short name for machines that are alike, as it stands in a run's name:
-    local-amd-epyc-2-cpus-24-gib.
-    """
+    """Name machines of one kind, as used in a run's name: local-amd-epyc-2-cpus-24-gib."""
     gpus = [f"{count}x {name}" for name, count in Counter(facts.gpus).items()]
     devices = " ".join(gpus) or facts.cpu
     if facts.num_tpu_chips:

@@ -1,4 +1,4 @@
-"""From a trained model to an endpoint and what it holds.
+"""From a trained model to an endpoint and the load that it holds.
 
 grader     a model folder, and the bytes of a photograph -> an answer
 export     Keras -> SavedModel, LiteRT, ONNX, through an accuracy gate

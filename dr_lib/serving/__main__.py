@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def _end_at_signals() -> None:
-    """Until it listens; a container's first process would ignore SIGTERM."""
+    """End at signals until the server listens; a container's first process would ignore SIGTERM."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
 
@@ -24,7 +24,9 @@ from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and serve; what cannot be served ends with status 1 and one line."""
+    """Read the command line and serve; a model that cannot be served ends it with status 1 and
+    a line.
+    """
     options = _read_options(arguments)
     if options.end_with:
         end_with_parent(signal.SIGTERM)
@@ -60,22 +62,32 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = command.add_argument
-    add("command", choices=["serve"], help="what SageMaker has a container do")
+    add("command", choices=["serve"], help="the command that SageMaker runs in a container")
     add("--model", type=Path, default=model, help="model folder")
     add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
     add("--port", type=int, default=port, help="port to listen at")
-    add("--threads", type=int, default=count_cpus(), help="predictions at a time")
-    add("--queue", type=int, default=64, help="requests that may wait")
-    add("--request-seconds", type=float, default=10, help="for a client to send its body")
-    add("--end-with", metavar="PID", type=int, help="of the parent: end when it does (Linux)")
+    add("--threads", type=int, default=count_cpus(), help="number of predictions at a time")
+    add("--queue", type=int, default=64, help="number of requests that may wait")
+    add(
+        "--request-seconds",
+        type=float,
+        default=10,
+        help="seconds for a client to send its body",
+    )
+    add(
+        "--end-with",
+        metavar="PID",
+        type=int,
+        help="process id of the parent: end when it ends (Linux)",
+    )
     options = command.parse_args(arguments)
 
     if options.threads < 1 or not options.request_seconds > 0:
-        command.error("--threads and --request-seconds have to be above 0")
+        command.error("--threads and --request-seconds must be above 0")
     if options.queue < 0:
-        command.error("--queue has to be 0 or more")
+        command.error("--queue must be 0 or more")
     if not 0 <= options.port < 2**16:
-        command.error("--port has to be at most 65535")
+        command.error("--port must be at most 65535")
     return options
 
 

@@ -1,4 +1,4 @@
-"""A model folder of a network that nobody trained, for size and time."""
+"""A model folder with an untrained network, to measure size and time."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def export_untrained(
     commit: str = "",
     seed: int = 0,
 ) -> ModelFolder:
-    """Build a network with random weights and save it; size and speed do not depend on weights.
+    """Build a network with random weights and save it; size and speed do not depend on the weights.
 
     A deep network that nobody trained gives nearly the same answer for every photograph.
 
@@ -60,7 +60,7 @@ def export_untrained(
         "threshold_from": "not chosen",
         "crop_size": max(IMAGE_SIZE, image_size),
         "crop_method": "robust",
-        "weights": "none: initialised at random, untrained",
+        "weights": "none: random weights, untrained",
         "data_kind": "none",
         "data_sha256": "",
         "labels_sha256": "",

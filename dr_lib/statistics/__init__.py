@@ -1,4 +1,4 @@
-"""How sure a number is, and what the factors of an experiment do.
+"""Uncertainty of numbers, and effects of an experiment's factors.
 
 bootstrap    resamples patients: bounds of kappa, ROC bands and paired differences
 clustered    AUC, average precision, Brier, proportions where a patient has several photographs

@@ -62,8 +62,8 @@ def bootstrap_patients(
 
 
 def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLike) -> Score:
-    """The sensitivity at each specificity, (draws, specificities), on the straight lines between
-    thresholds.
+    """Compute the sensitivity at each specificity, (draws, specificities), interpolated linearly
+    between thresholds.
 
     Args:
         positive: (n,) whether the condition is present.
@@ -87,7 +87,7 @@ def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLik
 
 
 def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
-    """The share of photographs of a whole that are in its part, as a function of weights.
+    """Return the share of photographs that are in a part of a whole, as a function of weights.
 
     Args:
         part: (n,) or (n, k) truth values, or numbers whose mean is meant.
@@ -99,7 +99,7 @@ def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
 
 
 def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
-    """Cohen's kappa with quadratic weights (Cohen 1968) as a function of weights.
+    """Return Cohen's kappa with quadratic weights (Cohen 1968) as a function of photograph weights.
 
     The mean squared disagreement over that of independent graders, both from sums of the grades and
     of their products.
@@ -124,12 +124,12 @@ def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
 
 
 def _count_share(weights: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """The share of the weights up to each end, from 0 on."""
+    """Compute the cumulative share of the weights at each end, from 0 on."""
     shares = np.cumsum(weights, axis=-1)[:, ends]
     return np.insert(_divide(shares, shares[:, -1:]), 0, 0, axis=-1)
 
 
 def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A quotient, NaN where it is not defined."""
+    """Divide; NaN where the quotient is undefined."""
     empty = np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.nan)
     return np.divide(a, b, out=empty, where=np.asarray(b) != 0)[()]

@@ -1,5 +1,6 @@
-"""Whether probabilities are what they say: slope, intercept, curve, recalibration."""
+"""Calibration of probabilities: slope, intercept, curve, recalibration."""
 
+import gc
 import warnings
 from collections.abc import Callable
 
@@ -34,9 +35,9 @@ def fit_slope(
         return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
     found = []
     for column, with_slope in ((0, False), (1, True)):
-        fitted = _fit(positive, probability, with_slope, patient_id)
-        value = float(fitted.params[column])
-        half = float(Z * fitted.bse[column])
+        params, errors = _fit(positive, probability, with_slope, patient_id)
+        value = float(params[column])
+        half = float(Z * errors[column])
         found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
@@ -44,8 +45,9 @@ def fit_slope(
 def fit_recalibration(
     positive: ArrayLike, probability: ArrayLike
 ) -> Callable[[ArrayLike], np.ndarray] | None:
-    """Learn to recalibrate from the validation split: intercept and slope on the logit (Cox 1958,
-    Platt 1999).
+    """Fit a recalibration on the validation split: intercept and slope on the logit (Cox 1958,
+    Platt
+    1999).
 
     Returns:
         A function from probabilities to recalibrated ones; None where no slope is finite (see
@@ -53,7 +55,7 @@ def fit_recalibration(
     """
     if not _is_estimable(positive, probability):
         return None
-    intercept, slope = _fit(positive, probability, True).params
+    (intercept, slope), _ = _fit(positive, probability, True)
     if not slope > 0:
         return None
     return lambda probability: expit(intercept + slope * to_logit(probability))
@@ -62,7 +64,7 @@ def fit_recalibration(
 def smooth_calibration(
     positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike, grid: ArrayLike
 ) -> Interval:
-    """The smoothed share of positives at each probability of a grid, (k,) and bounds.
+    """Smooth the share of positives at each probability of a grid, (k,), with bounds.
 
     Straight lines fitted by tricube weights to the nearest three quarters of the photographs
     (Cleveland 1979, as Austin and Steyerberg 2014 do), with the bounds of the bootstrap over
@@ -102,7 +104,7 @@ def _is_estimable(positive: ArrayLike, probability: ArrayLike) -> bool:
 
 
 def to_logit(probability: ArrayLike) -> np.ndarray:
-    """The logarithm of the odds of a probability, finite for 0 and 1 too."""
+    """Compute the log odds of a probability, finite even for 0 and 1."""
     return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
 
 
@@ -111,8 +113,9 @@ def _fit(
     probability: ArrayLike,
     with_slope: bool,
     patient_id: ArrayLike | None = None,
-):
-    """A logistic regression of statsmodels; its errors are between patients, if these are given.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Fit a logistic regression in statsmodels: coefficients and their standard errors, clustered
+    by patient if given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,
     statsmodels diverges from its own start, as R's glm does.
@@ -139,4 +142,8 @@ def _fit(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
         model = GLM(positive, design, family=Binomial(), offset=offset)
-        return model.fit(start_params=start, **clusters)
+        fitted = model.fit(start_params=start, **clusters)
+        coefficients = fitted.params, fitted.bse
+    del model, fitted
+    gc.collect()  # they hold each other, and 400 bytes a photograph
+    return coefficients

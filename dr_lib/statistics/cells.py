@@ -1,5 +1,4 @@
-"""Bound what is computed from the cells of a design: means over cells, ratios, differences,
-sums.
+"""Bound statistics of a design's cells: means over cells, ratios, differences, sums.
 
 What disturbs a run multiplies its time, so the runs of a cell are taken as log-normal: a cell's
 logarithms have a mean m and a variance v of its own, and its arithmetic mean is exp(m + v / 2). All
@@ -34,13 +33,13 @@ MIN_RUNS_TOLD = 5  # of a cell: among fewer no outlier can be told
 
 
 class Statistic(NamedTuple):
-    """What is computed from the mean time of each cell, of one side or of two."""
+    """A statistic of the mean times of cells, of one side or of two."""
 
     compute: Callable[..., np.ndarray]  # (..., cells) of each side -> (...)
     is_positive: bool = True  # its interval is that of its logarithm
 
     def of_cell(self, k: int) -> "Statistic":
-        """The same of one cell of each side."""
+        """The same statistic of one cell per side."""
         return Statistic(
             lambda *sides: self.compute(*(side[..., [k]] for side in sides)), self.is_positive
         )
@@ -58,7 +57,7 @@ DIFFERENCE = Statistic(lambda a, b: (a - b).mean(axis=-1), is_positive=False)
 
 
 class Estimate(NamedTuple):
-    """What is known of a statistic."""
+    """An estimate of a statistic."""
 
     value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
     centre: float  # of the interval
@@ -68,7 +67,7 @@ class Estimate(NamedTuple):
     is_log: bool
 
     def interval(self, error: float = ERROR) -> Interval:
-        """Its interval, which misses with this chance, half of it on each side.
+        """The interval that misses with this probability, half of it on each side.
 
         Without a repetition of what `n` counts there are no bounds.
         """
@@ -83,7 +82,7 @@ class Estimate(NamedTuple):
 
 
 class Design:
-    """The runs of a comparison, their cells and sessions, and what is fitted to them.
+    """The runs of a comparison, their cells and sessions, and the fitted model.
 
     N runs, K cells over all sides, S sessions. A block is what cells and sessions connect.
     """
@@ -106,7 +105,7 @@ class Design:
         self.ends = np.cumsum([len(side) for side in sides])[:-1]  # of each side's cells
         runs = [check_times(cell) for side in sides for cell in side]
         if not all(map(len, sides)) or not all(map(len, runs)):
-            raise BadSampleError("each side has to have a cell, and each cell a run")
+            raise BadSampleError("each side must have a cell, and each cell a run")
         self.times = np.concatenate(runs)
         self.cell = np.repeat(np.arange(len(runs)), list(map(len, runs)))  # (N,) places
         self.session = np.zeros(len(self.times), dtype=int)  # (N,) places
@@ -182,7 +181,7 @@ class Design:
         )
 
     def _weigh_sessions(self, slopes: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
-        """By how much each session's effect moves a statistic, and the variance that comes of it.
+        """Compute each session's effect on a statistic, and the variance that results.
 
         Args:
             slopes: of the statistic, by each cell's log mean.
@@ -206,7 +205,7 @@ class Design:
         return session_slopes, parts
 
     def _find_slopes(self, statistic: Statistic) -> np.ndarray:
-        """By the logarithm of each cell's mean: (K,)."""
+        """Differentiate the statistic by the logarithm of each cell's mean: (K,)."""
         centre = self.mean + self.variance / 2
         steps = STEP * np.eye(len(centre))
         up = self._compute(statistic, centre + steps)
@@ -214,13 +213,15 @@ class Design:
         return (up - down) / (2 * STEP)
 
     def _compute(self, statistic: Statistic, logs: np.ndarray) -> np.ndarray:
-        """The statistic of cells' means, or its logarithm, by the logarithms of these: (..., K)."""
+        """Compute the statistic, or its logarithm, from the logarithms of cells' means: (...,
+        K).
+        """
         found = statistic.compute(*np.split(np.exp(logs), self.ends, axis=-1))
         return np.log(found) if statistic.is_positive else found
 
 
 def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Interval:
-    """How many times as wide `a` spreads as `b`, by standard deviations of the times.
+    """Compute the ratio of the standard deviations of `a` and `b`.
 
     The interval is F's, of the deviations of the logarithms, and Welch's of their means, added in
     squares (MOVER; Zou and Donner 2008, Stat. Med. 27).

@@ -1,5 +1,5 @@
-"""Accuracy of a test on photographs of which a patient has several: AUC, average precision, Brier
-score, proportions, likelihood ratios.
+"""Accuracy of a test on photographs clustered by patient: AUC, average precision, Brier score,
+    proportions, likelihood ratios.
 
 Closed forms. The eyes of a patient are alike, so the spread is that between
 patients.
@@ -29,7 +29,7 @@ def choose_threshold(
     sensitivity: float = 0.0,
     specificity: float = 0.0,
 ) -> float:
-    """The threshold that just reaches a sensitivity, the highest one, or a specificity, the lowest.
+    """Choose the highest threshold that reaches a sensitivity, or the lowest for a specificity.
 
     To be chosen on the validation split only; positive is called what is at least the threshold.
 
@@ -47,7 +47,7 @@ def choose_threshold(
 
 
 class Aucs(NamedTuple):
-    """AUCs of several tests on the same photographs, and what their spread rests on."""
+    """AUCs of several tests on the same photographs, and the data behind their covariance."""
 
     values: np.ndarray  # (tests,)
     covariance: np.ndarray  # (tests, tests); NaN with one patient of a kind
@@ -60,7 +60,7 @@ class Aucs(NamedTuple):
     independent_pairs: float  # of a photograph with the condition and one without
 
     def bound(self, test: int) -> Interval:
-        """The AUC of a test as `auc_interval` bounds it."""
+        """Bound the AUC of a test as `auc_interval` does."""
         value = float(self.values[test])
         num_patients = self.deviations.shape[1]
         rarer = min(self.patients_with, self.patients_without)
@@ -162,7 +162,7 @@ def auc_interval(
 def auc_difference(
     positive: ArrayLike, probabilities: Sequence[ArrayLike], patient_id: ArrayLike
 ) -> Interval:
-    """Estimate by how much the AUC of the second test differs from that of the first.
+    """Estimate the difference of the second test's AUC from the first's.
 
     As `auc_interval`, on the plain scale: where few patients carry the difference, its variance is
     drawn towards that of patients who change from all right to all wrong. Args and Raises as for
@@ -208,7 +208,7 @@ def average_precision_interval(
     patient, num_patients = _number_patients(patient_id)
     if positive.all() or not positive.any():
         raise BadSampleError(
-            "an average precision needs photographs with the condition, and others"
+            "an average precision needs photographs with and without the condition"
         )
     place = np.unique(-np.asarray(probability, dtype=float), return_inverse=True)[1]
     found_here = np.bincount(place, positive)
@@ -257,7 +257,7 @@ def brier_interval(
 
 
 def bound_mean_exactly(value: float, n: float) -> tuple[float, float]:
-    """Bounds (95 %) of the mean of n independent numbers between 0 and 1, whatever they are.
+    """Bound (95 %) the mean of any n independent numbers between 0 and 1.
 
     Hoeffding's inequality (1963, J. Am. Stat. Assoc. 58): the means whose relative entropy is at
     most log(40) / n. It holds for an AUC of n independent pairs of photographs, too (his section
@@ -274,8 +274,7 @@ def bound_mean_exactly(value: float, n: float) -> tuple[float, float]:
 
 
 def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
-    """Estimate a proportion of photographs, with Wilson's interval for as many independent ones as
-    they are worth.
+    """Estimate a proportion of photographs, with Wilson's interval for their effective number.
 
     That number is n over the design effect, the variance between patients over the binomial one
     (Rao and Scott 1992, Biometrics 48); it is never above n. Where all are alike, which says
@@ -313,7 +312,7 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
 def likelihood_ratios(
     sensitivity: Interval, specificity: Interval
 ) -> tuple[Interval, Interval]:
-    """The likelihood ratios of a positive and of a negative answer.
+    """Estimate the likelihood ratios of a positive and of a negative answer.
 
     The bounds are put together from those of the two proportions on the logarithms (Zou and Donner
     2008, Stat. Med. 27), as if these were independent: eyes of one patient make them a little wider
@@ -328,8 +327,7 @@ def likelihood_ratios(
 def at_prevalence(
     ratios: tuple[Interval, Interval], prevalence: float
 ) -> tuple[Interval, Interval]:
-    """Predictive values, positive and negative, where another share of eyes has the condition
-    (Bayes).
+    """Compute positive and negative predictive values at another prevalence (Bayes).
 
     Args:
         ratios: of `likelihood_ratios`.
@@ -347,7 +345,7 @@ def at_prevalence(
 def _bound_on_logit(
     value: float, variance: float, deviations: np.ndarray, usual: float, dof: int
 ) -> tuple[float, float]:
-    """Bounds of a score between 0 and 1.
+    """Bound a score between 0 and 1 on the logit scale.
 
     Args:
         value: above 0 and below 1.
@@ -363,7 +361,7 @@ def _bound_on_logit(
 
 
 def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
-    """A variance drawn towards a larger usual one, as if two more patients had that.
+    """Shrink a variance towards a larger usual one, as if two more patients had that.
 
     An estimated variance is worth as many patients as carry it: all, where their deviations are of
     one size, and one, where a single patient's is left.
@@ -373,13 +371,13 @@ def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
 
 
 def _number_patients(patient_id: ArrayLike) -> tuple[np.ndarray, int]:
-    """A number from 0 on for whose each photograph is, and how many patients there are."""
+    """Number the patients of the photographs from 0 on, and count the patients."""
     names, patient = np.unique(np.asarray(patient_id), return_inverse=True)
     return patient, len(names)
 
 
 def _add_by_patient(values: np.ndarray, patient: np.ndarray, num_patients: int) -> np.ndarray:
-    """(..., n) numbers of photographs -> (..., patients) sums."""
+    """Sum (..., n) numbers of photographs by patient: (..., patients)."""
     return np.apply_along_axis(lambda row: np.bincount(patient, row, num_patients), -1, values)
 
 

@@ -1,4 +1,4 @@
-"""Say what each factor of a designed experiment does, and how many repetitions a comparison needs.
+"""Estimate the effects of factors in a designed experiment, and the repetitions that it needs.
 
 A factorial design runs every level of every factor with every other; a cell is one combination, its
 repetitions are its runs. Times are analysed on their logarithms, where a factor that multiplies
@@ -22,7 +22,7 @@ MAX_RUNS = 1_000_000_000  # what needs more is no experiment
 
 
 def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
-    """Divide the variation of a column's logarithms among the factors, their interactions, and the
+    """Allocate the variation of a column's logarithms to the factors, their interactions and the
     repetitions.
 
     Args:
@@ -73,7 +73,7 @@ def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) 
 
 
 def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
-    """Estimate by how much each level of each factor multiplies a time.
+    """Estimate the factor by which each level of each factor multiplies a time.
 
     The effect is the geometric mean over the level's cells divided by that over all cells; every
     cell counts the same, however often it was repeated. The interval comes from the spread between
@@ -105,8 +105,9 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """Pool the variance within groups, (n,) each; with its degrees of freedom, NaN and 0 where
-    none has two values.
+    """Pool the variance within groups, (n,) each, with its degrees of freedom; NaN and 0 if no
+    group
+    has two values.
     """
     dof = sum(len(group) - 1 for group in groups)
     if not dof:
@@ -115,7 +116,7 @@ def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
-    """Pool how much repetitions vary within their scenarios, from the positive times of each.
+    """Pool the variation of repetitions within scenarios, from the positive times of each.
 
     Returns:
         The deviation of the logarithms, which is a coefficient of variation, and the number of
@@ -126,7 +127,7 @@ def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:
-    """The smallest number of runs whose mean has a 95 % interval of at most this half width.
+    """Find the smallest number of runs whose mean has a 95 % interval of at most this half width.
 
     Args:
         cv: coefficient of variation of one run.
@@ -137,23 +138,23 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
             needed.
     """
     if not (0 < cv < math.inf and 0 < half_width < math.inf):
-        raise BadSampleError(
-            f"cv {cv} and half_width {half_width} have to be positive and finite"
-        )
+        raise BadSampleError(f"cv {cv} and half_width {half_width} must be positive and finite")
 
     def is_enough(n: int) -> bool:
         return stats.t.ppf(UPPER, n - 1) * cv / math.sqrt(n) <= half_width
 
     n = 2 + bisect.bisect_left(range(2, MAX_RUNS), True, key=is_enough)
     if n == MAX_RUNS:
-        raise BadSampleError(f"that takes {MAX_RUNS:,} runs or more: ask for less")
+        raise BadSampleError(
+            f"that takes {MAX_RUNS:,} runs or more: choose a larger half_width"
+        )
     return n
 
 
 def _read_cells(
     runs: pd.DataFrame, factors: Sequence[str], column: str
 ) -> tuple[list[str], dict[tuple, np.ndarray]]:
-    """The factors with two levels and more, and the logarithms of each cell."""
+    """Read the factors with at least two levels, and the logarithms of each cell."""
     missing = [name for name in (*factors, column) if name not in runs]
     if missing:
         raise BadSampleError(
@@ -162,7 +163,7 @@ def _read_cells(
     nameless = [name for name in factors if runs[name].isna().any()]
     if nameless:
         raise BadSampleError(
-            f"some runs have no {', '.join(nameless)}: fill it in, or leave these runs out"
+            f"some runs have no {', '.join(nameless)}: fill it in, or leave out these runs"
         )
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
@@ -175,13 +176,13 @@ def _read_cells(
     if empty:
         named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
         raise BadSampleError(
-            f"the design has cells without a run ({named}): make them, or take the level out"
+            f"the design has cells without a run ({named}): run them, or leave out the level"
         )
     return factors, {key: np.log(check_times(values)) for key, values in groups.items()}
 
 
 def _find_levels(levels: pd.Series) -> list:
-    """The levels in their order, numbers as numbers, and a mixture as texts."""
+    """Sort the levels, numbers as numbers and mixtures as text."""
     levels = levels.unique().tolist()
     try:
         return sorted(levels)

@@ -1,4 +1,4 @@
-"""Show that two things are equally good within a margin, and say how many observations that takes.
+"""Test equivalence within a margin, and compute the observations needed.
 
 No difference found is no equality shown. Two one-sided tests (Schuirmann 1987, J. Pharmacokinet.
 Biopharm. 15) reject that the difference is as low as -margin, and that it is as high as +margin:
@@ -20,8 +20,9 @@ POWER = 0.8
 def repetitions_for_difference(
     difference: float, power: float = POWER, alternative: str = "two-sided"
 ) -> int:
-    """How many runs of each side a t test at 5 % takes to find a difference of means, in
-    standard deviations of one.
+    """Compute the runs per side that a t test at 5 % needs to find a difference of means, in
+    standard
+    deviations.
     """
     from statsmodels.stats.power import TTestIndPower  # takes a second to import
 
@@ -31,8 +32,7 @@ def repetitions_for_difference(
 
 
 def repetitions_for_equivalence(deviation: float, margin: float) -> int:
-    """How many runs of each side show with a power of 80 % that equal means are equal within the
-    margin.
+    """Compute the runs per side that show, with a power of 80 %, that equal means are equivalent.
 
     Args:
         deviation: standard deviation of one run, in the unit of the margin.
@@ -43,7 +43,7 @@ def repetitions_for_equivalence(deviation: float, margin: float) -> int:
 
 
 def bound_changes(changes: ArrayLike, unseen: float) -> tuple[float, float]:
-    """How far the sum of what patients lost and gained may lie below and above the one seen.
+    """Bound the sum of patients' losses and gains below and above the observed sum.
 
     Few patients may carry a loss, and those who would lose most may not be among them. So the bound
     of what is lost is that of rare events with a weight each, one more being possible (Fay and
@@ -65,7 +65,8 @@ def bound_changes(changes: ArrayLike, unseen: float) -> tuple[float, float]:
 
 
 def patients_for_non_inferiority(changes: ArrayLike, unseen: float, margin: float) -> int:
-    """About how many patients show with a power of 80 % that what lost nothing lost less than that.
+    """Estimate the patients needed to show non-inferiority, with a power of 80 %, if nothing is
+    lost.
 
     By the lower bound of `bound_changes`, whose args these are, above -margin. The part of chance
     shrinks with the root of the number of patients, that of what was not seen with the number; the
@@ -75,7 +76,7 @@ def patients_for_non_inferiority(changes: ArrayLike, unseen: float, margin: floa
         BadSampleError: the margin is not above 0.
     """
     if not 0 < margin < math.inf:
-        raise BadSampleError(f"a margin of {margin}: give one above 0")
+        raise BadSampleError(f"margin {margin}: give one above 0")
     changes = np.asarray(changes, dtype=float)
     chance = (stats.norm.ppf(UPPER) + stats.norm.ppf(POWER)) * math.sqrt((changes**2).sum())
     none_seen = unseen * stats.chi2.ppf(UPPER, 2) / 2
@@ -85,7 +86,7 @@ def patients_for_non_inferiority(changes: ArrayLike, unseen: float, margin: floa
 
 
 def _bound_events(sizes: np.ndarray, unseen: float) -> tuple[float, float]:
-    """Distances from a sum of rare events to its lower and its upper bound."""
+    """Compute the distances from a sum of rare events to its lower and upper bounds."""
     total = sizes.sum()
     low = _quantile(1 - UPPER, total, (sizes**2).sum())
     high = _quantile(UPPER, total + unseen, (sizes**2).sum() + unseen**2)
@@ -93,7 +94,7 @@ def _bound_events(sizes: np.ndarray, unseen: float) -> tuple[float, float]:
 
 
 def _quantile(level: float, mean: float, variance: float) -> float:
-    """Of the gamma distribution with this mean and variance."""
+    """Compute a quantile of the gamma distribution with this mean and variance."""
     if variance <= 0:
         return mean
     return float(stats.gamma.ppf(level, mean**2 / variance, scale=variance / mean))

@@ -1,4 +1,4 @@
-"""Say how sure a number is: 95 % intervals of a mean and of a ratio.
+"""Compute 95 % intervals of a mean, a ratio and a difference.
 
 What disturbs a run multiplies its time (a slower clock, a busy neighbour), so times are analysed on
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
@@ -19,11 +19,11 @@ UPPER = 0.975  # upper quantile of a two-sided 95 % interval
 
 
 class BadSampleError(DrError):
-    """These values have no such interval; the message says what to take out or add."""
+    """These values have no such interval; the message says what to remove or add."""
 
 
 class Interval(NamedTuple):
-    """A value between the bounds of its 95 % interval, and the sample size it rests on.
+    """A value with the bounds of its 95 % interval and its sample size.
 
     `n` counts independent observations: runs, or patients for an AUC; for a ratio it is the smaller
     of the two counts. Fewer than two of them give NaN bounds.
@@ -35,7 +35,7 @@ class Interval(NamedTuple):
     n: int
 
     def columns(self, name: str) -> dict[str, float]:
-        """Value and bounds as columns of a table: `name`, `name`_low and `name`_high."""
+        """Write value and bounds as columns of a table: `name`, `name`_low and `name`_high."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
@@ -43,7 +43,7 @@ NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
 
 def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
-    """Make a table of rows: an interval under a name becomes the columns of that name."""
+    """Make a table of rows; an interval becomes its value and bounds as columns."""
     lines = []
     for row in rows:
         line = {}
@@ -54,7 +54,7 @@ def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
 
 
 def mean_interval(times: ArrayLike) -> Interval:
-    """Estimate the arithmetic mean, which the papers print, with bounds from the log times.
+    """Estimate the arithmetic mean, as the papers report, with bounds from the log times.
 
     For log-normal times the mean is exp(m + v / 2), m and v the mean and variance of the
     logarithms, and Cox's interval with quantiles of t covers it (Olsson 2005, J. Stat. Educ. 13-1):
@@ -80,8 +80,8 @@ def mean_interval(times: ArrayLike) -> Interval:
 
 
 def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate how many times as long `a` takes as `b`: the ratio of the arithmetic means, which
-    the papers print, with Welch's interval of the logarithms' means plus half of their variances.
+    """Estimate the ratio of the arithmetic means of `a` and `b`, as the papers report, with Welch's
+    interval of the logarithms' means plus half of their variances.
 
     Args:
         a: times of the numerator, any shape, positive.
@@ -127,7 +127,7 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> 
 
 
 def widen(parts: ArrayLike, error: float) -> float:
-    """Half the width of an interval that misses with this chance, half of it on each side.
+    """Compute half the width of an interval that misses with this probability, half on each side.
 
     Args:
         parts: (parts, 2) variances that add up, each with its degrees of freedom; those of the sum
@@ -144,7 +144,7 @@ def widen(parts: ArrayLike, error: float) -> float:
 
 
 def _estimate_log_mean(times: np.ndarray) -> tuple[float, float]:
-    """The logarithm of the mean of log-normal times, and the variance of this estimate."""
+    """Estimate the logarithm of the mean of log-normal times, and the variance of this estimate."""
     logs = np.log(times)
     variance = logs.var(ddof=1)
     n = len(logs)
@@ -152,10 +152,11 @@ def _estimate_log_mean(times: np.ndarray) -> tuple[float, float]:
 
 
 def check_times(times: ArrayLike) -> np.ndarray:
-    """The times in one axis; a BadSampleError where one is zero, negative or not finite."""
+    """Return the times in one axis; raise BadSampleError for zero, negative or infinite times."""
     times = np.asarray(times, dtype=float).ravel()
     if not (np.isfinite(times) & (times > 0)).all():
         raise BadSampleError(
-            "times must be positive and finite: leave out the runs that have none, and count them"
+            "times must be positive and finite: leave out the runs without one, and report "
+            "their number"
         )
     return times

@@ -1,4 +1,4 @@
-"""One training that is timed honestly.
+"""One training run, timed honestly.
 
 config      what a training is asked for
 train_once  a training from the prepared folder to scores on its test split

@@ -1,6 +1,4 @@
-"""Save a training in one file, whole or not at all, so that it can go on from there after a
-kill.
-"""
+"""Save a training run atomically in one file, so that it can resume after a kill."""
 
 import json
 import zipfile
@@ -21,8 +19,8 @@ CHECKPOINT = "checkpoint.npz"
 def write_checkpoint(
     path: Path, progress: Mapping[str, Any], arrays: Mapping[str, Sequence[np.ndarray]]
 ) -> None:
-    """Write what JSON can hold, and lists of arrays by name, in one step: the last checkpoint
-    stays until then.
+    """Write JSON values and named lists of arrays in one step; until then the last checkpoint
+    stays.
     """
     numbered = {
         f"{name}/{number}": array
@@ -38,8 +36,8 @@ def write_checkpoint(
 def read_checkpoint(
     path: Path | BinaryIO,
 ) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
-    """Read back what `write_checkpoint` was given; a DrError where the file is damaged,
-    or none of ours.
+    """Read what `write_checkpoint` wrote; raise DrError if the file is damaged or not a
+    checkpoint.
     """
     try:
         with np.load(path, allow_pickle=False) as file:
@@ -51,23 +49,23 @@ def read_checkpoint(
             return meta["progress"], arrays
     except (OSError, EOFError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
         raise DrError(
-            f"{CHECKPOINT} is damaged ({error!r}): delete it to start anew"
+            f"{CHECKPOINT} is damaged ({error!r}): delete it to start again"
         ) from error
 
 
 def read_weights(model: keras.Model) -> list[np.ndarray]:
-    """What training changes in the model: weights, statistics and random state."""
+    """Read what training changes in the model: weights, statistics and random state."""
     return [keras.ops.convert_to_numpy(variable) for variable in _changing(model)]
 
 
 def read_variables(model: keras.Model) -> dict[str, list[np.ndarray]]:
-    """All that training changes: what `read_weights` gives, and the optimiser's variables."""
+    """Read all that training changes: `read_weights` and the optimiser's variables."""
     optimizer = [keras.ops.convert_to_numpy(variable) for variable in model.optimizer.variables]
     return {"model": read_weights(model), "optimizer": optimizer}
 
 
 def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarray]]) -> None:
-    """Give a compiled model what `read_variables` read, or a part of it.
+    """Assign what `read_variables` read, or a part of it, to a compiled model.
 
     Raises:
         DrError: the arrays are those of another network or optimiser.
@@ -76,7 +74,9 @@ def assign_variables(model: keras.Model, arrays: Mapping[str, Sequence[np.ndarra
     for name in (name for name in known if name in arrays):
         shapes = [tuple(variable.shape) for variable in known[name]]
         if shapes != [array.shape for array in arrays[name]]:
-            raise DrError(f"the checkpoint holds another {name}: delete it to start anew")
+            raise DrError(
+                f"the checkpoint does not fit this model ({name}): delete it to start again"
+            )
         for variable, array in zip(known[name], arrays[name], strict=True):
             variable.assign(array)
 

@@ -1,4 +1,4 @@
-"""What one training is asked for: the parameters of notebook 10, by the same names."""
+"""The configuration of one training run: the parameters of notebook 10, by the same names."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -14,7 +14,7 @@ WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate ri
 
 
 class Recipe(NamedTuple):
-    """Which part of a network is trained, and how its head begins; columns of the row."""
+    """Which part of a network is trained, and how its head is initialised; columns of the row."""
 
     last_layer: str = ""  # layer of the base at which the network ends
     last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached
@@ -34,7 +34,7 @@ RECIPES = {  # few and upper have MobileNet's layers
 
 
 class Schedule(NamedTuple):
-    """What a mode makes of batch and learning rate; columns of the row."""
+    """Batch size and learning rate as a mode sets them; columns of the row."""
 
     batch_size: int  # images per step, over all replicas
     batch_scale: int  # how many times the batch asked for
@@ -43,7 +43,7 @@ class Schedule(NamedTuple):
 
 
 def parameter(default: Any, *, rows: str, task: str = "") -> Any:
-    """A field of `TrainingConfig`.
+    """Define a field of `TrainingConfig`.
 
     Args:
         default: its value.
@@ -56,7 +56,7 @@ def parameter(default: Any, *, rows: str, task: str = "") -> Any:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """One training: the data, the model, the way of learning and the machine to do it on.
+    """One training run: its data, model, optimisation and machine.
 
     Values are checked against `dr_lib.parameters`, where the choices stand.
     """
@@ -90,29 +90,31 @@ class TrainingConfig:
     repetition: int = parameter(0, rows="repeats")  # index of the training, added to the seed
 
     def __post_init__(self):
-        """Refuse what cannot be, and what would be ignored in silence."""
+        """Refuse impossible values, and values that would be ignored silently."""
         for each in fields(self):
             value = getattr(self, each.name)
             check_value(each.name, getattr(each.type, "__name__", ""), value)
             if each.metadata["task"] not in ("", self.task) and value != each.default:
-                raise DrError(f"{each.name}: not of the task {self.task}, leave it out")
+                raise DrError(f"{each.name}: does not apply to task {self.task}: leave it out")
         if self.recipe != "full" and self.model.lower() != "mobilenet":
             raise DrError(
-                f"recipe {self.recipe} names layers of mobilenet: train that, or full"
+                f"recipe {self.recipe} names layers of mobilenet: use that model, or recipe "
+                "full"
             )
         if self.recipe != "full" and self.num_machines > 1:
             raise DrError(
-                f"recipe {self.recipe} caches features on one machine: take full, or num_machines 1"
+                f"recipe {self.recipe} caches features on one machine: use recipe full, or "
+                "num_machines 1"
             )
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Take the fields that a notebook has as parameters, from its `globals()`."""
+        """Build a configuration from a notebook's parameters in its `globals()`."""
         names = {field.name for field in fields(cls)} & parameters.keys()
         return cls(**{name: parameters[name] for name in names})
 
     def describe(self) -> dict[str, Any]:
-        """All parameters that say what is to be done, for a row: no folder of this machine is
+        """Return all parameters that define the work, for a row; no folder of this machine is
         named.
         """
         return {
@@ -125,17 +127,17 @@ class TrainingConfig:
 
     @property
     def parts(self) -> Recipe:
-        """What the recipe trains."""
+        """The part of the network that the recipe trains."""
         return RECIPES[self.recipe]
 
     @property
     def run_seed(self) -> int:
-        """The seed of this training."""
+        """The seed of this run."""
         return self.seed + self.repetition
 
     @property
     def schedule(self) -> Schedule:
-        """Batch and learning rate as the mode has them.
+        """Batch size and learning rate as the mode sets them.
 
         The rate grows with the square root of the batch, the rule for optimisers that divide by a
         running mean of squared gradients (Malladi et al. 2022), and rises to that over the first
@@ -151,7 +153,7 @@ class TrainingConfig:
         )
 
     def plan(self, facts: Facts, num_images: int) -> Plan:
-        """Choose how to train on a machine, with so many images of all sides."""
+        """Choose how to train on a machine, given the number of images on all sides."""
         request = Request(
             accelerator=self.accelerator,
             backend=self.backend,

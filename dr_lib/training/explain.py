@@ -1,5 +1,5 @@
-"""Where a network looks: Grad-CAM, its control with random weights, and their overlap with masks of
-lesions.
+"""Where a network looks: Grad-CAM, a control with random weights, and the overlap with lesion
+masks.
 """
 
 import keras
@@ -19,7 +19,7 @@ TOP = 0.05  # share of the field of view that the top of a map takes
 
 
 def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
-    """Map what speaks for referable disease (Selvaraju et al. 2017).
+    """Map the regions that speak for referable disease (Selvaraju et al. 2017).
 
     The last feature maps, those with the sides of the base's last convolution, are weighted by the
     mean gradient of the log-odds, and what is positive is kept. The log-odds are taken before
@@ -38,7 +38,7 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
         DrError: the network has no convolution, or Keras runs on PyTorch.
     """
     if keras.config.backend() == "torch":
-        raise DrError("Grad-CAM needs Keras on TensorFlow or JAX; here it runs on torch")
+        raise DrError("Grad-CAM needs Keras on TensorFlow or JAX; here Keras runs on torch")
     lower, maps, upper = split_network(network, _find_last_maps(network.get_layer("base")))
     # the head without its sigmoid or softmax
     head = network.layers[-1]
@@ -67,7 +67,7 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
 
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
-    """The same network with fresh random weights, other than those that training began with."""
+    """Copy a network with new random weights, different from those that training began with."""
     keras.utils.set_random_seed(
         int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0])
     )
@@ -76,7 +76,7 @@ def randomise(network: keras.Model, seed: int) -> keras.Model:
 
 
 def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -> float:
-    """How many times as much of a map's top lies in lesions as of the field of view: 1 is chance.
+    """Divide the share of a map's top in lesions by the share of the field of view: 1 is chance.
 
     The mean share of the top 5 % in lesions over the mean share of the field of view that lesions
     cover. Photographs without lesions do not count, nor do black pixels, where the camera cut the
@@ -108,7 +108,7 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -
 
 
 def _find_last_maps(base: keras.Model) -> str:
-    """The last layer of the base whose output has the sides of the last convolution's."""
+    """Find the last layer of the base whose output is as large as the last convolution's."""
     convolutions = [layer for layer in base.layers if isinstance(layer, CONVOLUTIONS)]
     if not convolutions:
         raise DrError("Grad-CAM needs a network with a convolution")

@@ -1,4 +1,4 @@
-"""Train a model and time it: what is timed has really finished, and what is killed goes on."""
+"""Train a model and time it: the device has finished before the clock stops; killed runs resume."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,13 +17,11 @@ OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam
 
 
 class OutOfTimeError(DrError):
-    """The time was up: the training is saved, and goes on when it is started again."""
+    """The time limit was reached; training was saved and resumes when it is started again."""
 
 
 class Timing(NamedTuple):
-    """Seconds of one training, on a monotonic clock; of a resumed one, those of this process
-    alone.
-    """
+    """Seconds of one training run on a monotonic clock; for a resumed run, of this process only."""
 
     # from the call of fit to the end of the last epoch, of the device's work and the callbacks in
     # it
@@ -39,13 +37,13 @@ class Timing(NamedTuple):
     done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
     def describe(self) -> dict[str, Any]:
-        """What a run's row says of the times."""
+        """Describe the times in columns of a run's row."""
         times = {name: value for name, value in self._asdict().items() if name != "done_by"}
         return {**times, "steady_epoch_s": self.steady_epoch_s}
 
     @property
     def steady_epoch_s(self) -> float:
-        """Median of the epochs from the second on; not a number after one epoch."""
+        """Median of the epochs from the second on; NaN after one epoch."""
         return float(np.median(self.epoch_s[1:])) if len(self.epoch_s) > 1 else float("nan")
 
     @property
@@ -66,7 +64,7 @@ def compile_model(
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
-    """Compile in the scope of the device; by the metric named auc `train` finds the best epoch.
+    """Compile in the scope of the device; `train` finds the best epoch by the metric named auc.
 
     What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one
     sigmoid output.
@@ -91,7 +89,7 @@ def train(
     warmup_epochs: int = 0,
     keep_best: bool = False,
 ) -> Timing:
-    """Train, time, and leave the model with its best weights: call it in the scope of the device.
+    """Train, time, and give the model its best weights; call it in the scope of the device.
 
     The best epoch is that with the best AUC on the validation split, or without one the last (but
     see `keep_best`). Writes `history.csv` and `checkpoint.npz` to the recorder's folder. Where a
@@ -143,7 +141,8 @@ def train(
     if len(recorder.history) < epochs:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(
-            f"the time is up, {done}: run it again, with the same parameters, to go on"
+            f"the time limit is reached, {done}: run it again with the same parameters to "
+            "resume"
         )
     assign_variables(model, {"model": recorder.best_variables})
     return Timing(
@@ -159,7 +158,7 @@ def train(
 
 
 def _feed(batches: Batches | None) -> Any:
-    """Batches as fit takes them: on TensorFlow without tf.data's autotuner.
+    """Wrap batches for fit: on TensorFlow without tf.data's autotuner.
 
     That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only when
     it has woken up.
@@ -188,7 +187,7 @@ def predict(
     *,
     average_mirrored: bool = False,
 ) -> np.ndarray:
-    """Predict (n, ...) inputs, whatever their number, in full batches that the replicas can share.
+    """Predict any number of inputs, (n, ...), in full batches that the replicas can share.
 
     With `average_mirrored` each prediction is the mean with that of the mirror image.
     """
@@ -205,7 +204,7 @@ def predict(
 
 @contextmanager
 def _raise_own_error(*feeds: Batches | None) -> Iterator[None]:
-    """Raise the error of a feed, in place of TensorFlow's pages about it."""
+    """Raise the error of a feed instead of TensorFlow's long report about it."""
     try:
         yield
     except Exception as error:

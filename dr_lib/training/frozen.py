@@ -26,7 +26,7 @@ from dr_lib.training.models import split_network
 
 
 class Frozen(NamedTuple):
-    """What is left to train, and what to train it on."""
+    """The part left to train, and the data to train it on."""
 
     upper: keras.Model
     # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
@@ -74,8 +74,8 @@ def freeze(
     free = psutil.virtual_memory().available / 2**30
     if needed > free:
         raise DrError(
-            f"the outputs of {last_frozen!r} take {needed:.1f} GiB, {free:.1f} are free: take a"
-            " smaller image_size, or recipe full"
+            f"the outputs of {last_frozen!r} take {needed:.1f} GiB, {free:.1f} are free: "
+            "choose a smaller image_size, or recipe full"
         )
     inputs = {}
     targets = {}
@@ -105,8 +105,8 @@ def freeze(
 
 
 def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:
-    """Regress the grade, and turn it into the log odds of referable disease: their kernel,
-    (features,), and bias.
+    """Regress the grade and convert it to the log odds of referable disease: kernel, (features,),
+    and bias.
 
     The grade tells severe from mild, which referable or not leaves out. The odds follow from grades
     that were predicted in folds of other patients, for those of the photographs that it learned
@@ -128,8 +128,8 @@ def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, floa
 
 
 def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
-    """The kernel, (features,), and bias of what `fit_by_patient` fitted, for features that are
-    not standardised.
+    """Return kernel, (features,), and bias of a fit by `fit_by_patient`, for features that are not
+    standardised.
     """
     scaler, model = fitted
     kernel = np.ravel(model.coef_) / scaler.scale_
@@ -144,7 +144,7 @@ def fit_by_patient(
     patient_id,
     scoring: str = "roc_auc",
 ) -> Pipeline:
-    """Standardise (n, features), and fit a linear model to the (n,) target.
+    """Standardise (n, features) and fit a linear model to the (n,) target.
 
     Its penalty is the one of those given that has the best score in five folds by patient.
     """

@@ -19,7 +19,7 @@ def score_sides(
     *,
     task: str,
 ) -> tuple[dict[str, float], Interval]:
-    """Scores of the test split at a threshold from the validation split, and its AUC with an
+    """Score the test split at a threshold from the validation split, and give its AUC with an
     interval.
     """
     is_grades = task == "grades"
@@ -39,8 +39,8 @@ def score_sides(
 
 
 def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
-    """The highest threshold at which 90 % of referable eyes are found, to be chosen on the
-    validation split only.
+    """Choose the highest threshold at which 90 % of referable eyes are found; use the validation
+    split only.
 
     Args:
         referable: (n,) 0 or 1, both present.
@@ -55,8 +55,8 @@ def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
-    """AUC, and sensitivity, specificity and accuracy at a threshold; takes and raises what
-    `choose_threshold` does.
+    """Compute the AUC, and sensitivity, specificity and accuracy at a threshold; arguments and
+    errors are those of `choose_threshold`.
     """
     _check(referable, probability)
     called = np.asarray(probability) >= threshold
@@ -70,8 +70,8 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
 
 
 def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:
-    """How well (n,) grades and the most probable ones of (n, 5) probabilities agree: kappa
-    (quadratic weighted, Cohen 1968) and grade_accuracy.
+    """Compare (n,) grades with the most probable grades of (n, 5) probabilities: kappa (quadratic
+    weighted, Cohen 1968) and grade_accuracy.
     """
     graded = probabilities.argmax(axis=1)
     kappa = cohen_kappa_score(grade, graded, weights="quadratic", labels=range(len(GRADES)))
@@ -81,9 +81,10 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, floa
 def _check(referable: np.ndarray, probability: np.ndarray) -> None:
     if len(np.unique(referable)) != 2:
         raise ValueError(
-            "the split holds one class only: AUC and thresholds need referable and other eyes"
+            "the split holds only one class: AUC and thresholds need referable and other eyes"
         )
     if not np.isfinite(probability).all():
         raise ValueError(
-            "a predicted probability is not finite: the training diverged, lower the learning rate"
+            "a predicted probability is not finite: the training diverged, lower the learning "
+            "rate"
         )

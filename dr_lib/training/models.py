@@ -1,5 +1,5 @@
-"""The networks: uint8 pixels in, the probability of referable disease or of grades out; the loss
-and the metric of those that grade.
+"""The networks, from uint8 pixels to the probability of referable disease or of each grade, and
+    the loss and metric for grades.
 
 To add one of your own: write what builds it without its top, and list it in NETWORKS.
 """
@@ -29,7 +29,7 @@ RGB_TO_YIQ = np.array(
 
 
 class Network(NamedTuple):
-    """How a network is built, and what it needs around it."""
+    """How a network is built, and what its inputs and optimiser need."""
 
     # side [px], and None or imagenet -> (side, side, 3) to feature maps, without the top
     build: Callable[[int, str | None], keras.Model]
@@ -49,7 +49,7 @@ class Augment(layers.Layer):
     """
 
     def __init__(self, augmentation: str = "colour", seed: int = 0, **kwargs):
-        """Take one of none, flip, colour, and the seed of the draws."""
+        """Choose none, flip or colour, and the seed of the random draws."""
         super().__init__(**kwargs)
         self.augmentation = augmentation
         self.seed = seed
@@ -79,12 +79,12 @@ class Augment(layers.Layer):
         )
 
     def get_config(self):
-        """What `from_config` needs."""
+        """Return what `from_config` needs."""
         return {**super().get_config(), "augmentation": self.augmentation, "seed": self.seed}
 
 
 def recolour(images, *, brightness, saturation, hue, contrast):
-    """Change the colours of photographs in [0, 1] and clip them to it.
+    """Change the colours of photographs in [0, 1] and clip the result to that range.
 
     Args:
         images: (batch, height, width, 3) float.
@@ -119,7 +119,7 @@ def build_model(
     seed: int = 0,
     synchronised: bool = False,
 ) -> keras.Model:
-    """Build a network: uint8 photographs in, the probability of referable disease or of grades out.
+    """Build a network from uint8 photographs to the probability of referable disease or of grades.
 
     Those of grades end as in Camargo, Künas and Navaux, in layers of 128, 128 and 5: at 224 px
     mobilenet has 3,377,221 parameters and vgg19 20,107,205, as in their paper. Unlike there, each
@@ -192,7 +192,7 @@ class ReferableAUC(keras.metrics.AUC):
 
 
 def weigh_grades(grade: np.ndarray) -> np.ndarray:
-    """Weights of the loss, (5,), that let each grade count the same in all, however rare it is.
+    """Compute loss weights, (5,), that give every grade the same total weight, however rare.
 
     From (n,) grades of the training split, n / (number of grades that occur x photographs of it)
     for each grade; 1 where there is none.
@@ -204,7 +204,7 @@ def weigh_grades(grade: np.ndarray) -> np.ndarray:
 
 
 def weighted_loss(weights: np.ndarray) -> Callable:
-    """Make a loss of (batch,) grades and their probabilities: cross-entropy times the weight."""
+    """Make a loss for (batch,) grades and their probabilities: weighted cross-entropy."""
 
     def loss(y_true, y_pred):
         grade = ops.reshape(y_true, (-1,))
@@ -216,7 +216,7 @@ def weighted_loss(weights: np.ndarray) -> Callable:
 
 
 def find_network(model: str) -> Network:
-    """One of NETWORKS, or of keras.applications; case and underscores of its name do not count."""
+    """Find a network in NETWORKS or keras.applications, ignoring case and underscores."""
     key = model.lower().replace("_", "")
     own = {name.replace("_", ""): network for name, network in NETWORKS.items()}
     if key in own:
@@ -226,8 +226,8 @@ def find_network(model: str) -> Network:
         if key == name.lower():
             return _find_application(name)
     raise DrError(
-        f"model {model!r}: choose {', '.join(NETWORKS)} or a network of keras.applications, which"
-        f" has {', '.join(names)}"
+        f"model {model!r}: choose {', '.join(NETWORKS)} or a network of keras.applications: "
+        f"{', '.join(names)}"
     )
 
 
@@ -263,7 +263,7 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
 
 
 def find_layer(base: keras.Model, name: str) -> layers.Layer:
-    """The layer of that name; a DrError says which there are."""
+    """Find a layer by name; a DrError lists the names."""
     names = [layer.name for layer in base.layers]
     if name not in names:
         raise DrError(f"no layer {name!r}: choose from {', '.join(names)}")
@@ -273,7 +273,7 @@ def find_layer(base: keras.Model, name: str) -> layers.Layer:
 def split_network(
     network: keras.Model, last: str, dtype: str = "float32"
 ) -> tuple[keras.Model, keras.KerasTensor, keras.Model]:
-    """Split a network of `build_model` behind a layer of its base.
+    """Split a network of `build_model` after a layer of its base.
 
     Returns:
         A model from photographs to that layer's outputs; an input that takes these, of `dtype`; and
@@ -292,8 +292,8 @@ def split_network(
         x = outputs if cut is base.output else keras.Model(cut, base.output)(outputs)
     except ValueError:  # what follows is not computed from this output alone
         raise DrError(
-            f"layer {last!r}: the network goes round it; name one that everything passes, such as"
-            " the end of a block"
+            f"layer {last!r}: part of the network bypasses it; choose a layer that all data "
+            "pass, such as the end of a block"
         ) from None
     for layer in network.layers[network.layers.index(base) + 1 : -1]:
         x = layer(x)
@@ -317,15 +317,15 @@ def save_model(network: keras.Model, path: Path) -> None:
 
 
 def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
-    """Four convolutions on photographs freed from their camera's colour cast and exposure.
+    """Build four convolutions on photographs corrected for the camera's colour cast and exposure.
 
     The strongest responses of all four scales come out: with the last scale alone, small lesions
     are found much later.
     """
     if weights:
-        raise DrError("small_cnn has no ImageNet weights: take weights='none', or mobilenet")
+        raise DrError("small_cnn has no ImageNet weights: use weights='none', or mobilenet")
     if image_size < 32:
-        raise DrError(f"image_size {image_size}: small_cnn takes 32 px or more")
+        raise DrError(f"image_size {image_size}: small_cnn needs 32 px or more")
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample
@@ -341,7 +341,7 @@ def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
 
 
 def _find_application(name: str) -> Network:
-    """A network of keras.applications, with the preprocessing of its ImageNet weights.
+    """Find a network of keras.applications, with the preprocessing of its ImageNet weights.
 
     Its `preprocess_input` is linear in each channel, so black and red tell all of it. Networks that
     scale within themselves are given [0, 255].

@@ -1,6 +1,4 @@
-"""What a training knows of itself: its times, its history, its best weights; and when it is
-saved.
-"""
+"""Record a training run (times, history, best weights) and save its checkpoints."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -31,8 +29,7 @@ PLATEAU_STATE = ("best", "wait", "cooldown_counter")
 
 
 class Recorder(keras.callbacks.Callback):
-    """Take the times, keep the history and the best weights, save; must stand last among the
-    callbacks.
+    """Take times, keep history and best weights, save checkpoints; must be the last callback.
 
     Times are those of this process; history, weights and sessions those of the whole training.
     """
@@ -51,7 +48,7 @@ class Recorder(keras.callbacks.Callback):
         writes: bool = True,
         broadcast: Callable[[bytes], bytes] = bytes,
     ):
-        """Begin with nothing done.
+        """Start with an empty record.
 
         Args:
             out_dir: folder for what the training leaves.
@@ -91,7 +88,7 @@ class Recorder(keras.callbacks.Callback):
         self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
-        """Take up the checkpoint, if there is one.
+        """Resume from the checkpoint, if there is one.
 
         Raises:
             DrError: it is damaged, or of other parameters, photographs, labels or another split.
@@ -108,7 +105,8 @@ class Recorder(keras.callbacks.Callback):
         ]
         if changed:
             raise DrError(
-                f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to start anew"
+                f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to "
+                "start again"
             )
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)
@@ -118,25 +116,25 @@ class Recorder(keras.callbacks.Callback):
         self.sessions = [*progress["sessions"], *self.sessions]
 
     def join_sessions(self) -> dict[str, str]:
-        """What each session said, such as "Tesla T4 + cpu" of the devices."""
+        """Join the values of all sessions, such as "Tesla T4 + cpu" for the devices."""
         return {
             name: " + ".join(dict.fromkeys(session[name] for session in self.sessions))
             for name in self.sessions[-1]
         }
 
     def begin(self) -> None:
-        """Start the clock, right before the call of fit."""
+        """Start the clock right before the call of fit."""
         self.cpu_start = time.process_time()
         self.start = self.ended = self.saved = time.monotonic()
 
     def on_train_begin(self, logs=None):
-        """Give the plateau callback, which has just reset itself, the state that was saved."""
+        """Restore the saved state of the plateau callback, which has just reset itself."""
         for name, value in self.plateau_state.items():
             setattr(self.plateau, name, value)
 
     def on_train_batch_end(self, batch, logs=None):
-        """Note the end of the very first call: its loss has arrived on the host, where Keras
-        hands it over.
+        """Note the end of the very first call: Keras passes its loss only once it is on the
+        host.
         """
         if np.isnan(self.first_step_s):
             self.first_step_s = time.monotonic() - self.start
@@ -146,7 +144,7 @@ class Recorder(keras.callbacks.Callback):
         self._end_training()
 
     def on_epoch_end(self, epoch, logs=None):
-        """Record an epoch, its work finished; save where it is time to; stop where time is up."""
+        """Record a finished epoch; save if it is time to; stop if the time limit is reached."""
         self._end_training()
         self.history.append({name: float(value) for name, value in (logs or {}).items()})
         table = pd.DataFrame(self.history).rename_axis("epoch")

@@ -10,9 +10,7 @@ STORE = "photographs"  # name of the layer that holds them
 
 
 class Store(layers.Layer):
-    """Photographs as a variable on the device: row numbers in, the photographs of those rows
-    out.
-    """
+    """Photographs as a variable on the device: maps row numbers to photographs."""
 
     def __init__(self, images: np.ndarray):
         """`images`: (n, ...), copied to the device once."""
@@ -34,7 +32,7 @@ class Store(layers.Layer):
 def keep_on_device(
     network: keras.Model, inputs: Mapping[str, np.ndarray]
 ) -> tuple[keras.Model, dict[str, np.ndarray]]:
-    """Feed a network by row numbers of photographs that lie on the device.
+    """Feed a network with row numbers of photographs that are on the device.
 
     Args:
         network: takes (batch, ...) photographs; the returned model trains its variables.

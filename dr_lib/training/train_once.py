@@ -1,5 +1,5 @@
-"""One training, from a prepared folder to scores on its test split: notebooks, tests and benches
-all call this.
+"""One training run, from a prepared folder to scores on its test split; notebooks, tests and
+benches call it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PREDICTIONS = "predictions.csv"
 
 
 class Setup(NamedTuple):
-    """All that a training needs."""
+    """Everything that a training run needs."""
 
     device: Device
     splits: dict[str, Photographs]  # those that have photographs
@@ -41,7 +41,7 @@ class Setup(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """What a training leaves, beside its files."""
+    """The results of a training run, besides its files."""
 
     device: Device
     splits: dict[str, Photographs]  # those that have photographs
@@ -69,7 +69,7 @@ def train_once(
     seconds_left: Callable[[], float] | None = None,
     monitor: AbstractContextManager = nullcontext(),  # noqa: B008
 ) -> Trained:
-    """Set a training up, train, and score the best weights on the test split.
+    """Set up a training run, train, and score the best weights on the test split.
 
     The threshold of referral is chosen on the validation split; without one it is 0.5. Started
     again after a kill, with the same configuration and folder, a training goes on from its last
@@ -202,7 +202,7 @@ def train_once(
 
 
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:
-    """Build and compile the network, and make the batches; see `train_once`."""
+    """Build and compile the network and make the batches; see `train_once`."""
     import keras
 
     from dr_lib.data.prepared.batches import Batches

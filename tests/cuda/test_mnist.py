@@ -99,7 +99,7 @@ def test_the_papers_way_needs_a_gpu(library, digits):
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        ({"implementation": "fussed"}, "there are paper, fused"),
+        ({"implementation": "fussed"}, "choose from paper, fused"),
         ({"epochs": 0}, "epochs 0"),
         ({"batch_size": 0}, "batch_size 0"),
         ({"replicas": -1}, "replicas -1"),
@@ -138,7 +138,7 @@ def test_refuses_other_weights(library, digits):
         {**weights, "conv_kernel": weights["conv_kernel"].T},
         {"conv_kernel": weights["conv_kernel"]},
     ):
-        with pytest.raises(ValueError, match="the network takes"):
+        with pytest.raises(ValueError, match="the network needs"):
             mnist.forward(library, changed, digits[2], implementation="fused")
 
 

@@ -75,5 +75,5 @@ def test_a_lesion_keeps_its_place_and_its_area():
 
 def test_a_folder_without_masks_is_refused(tmp_path):
     """One sentence says how masks are named."""
-    with pytest.raises(DrError, match="no photograph has masks like NAME_MA.tif"):
+    with pytest.raises(DrError, match="no photograph here has masks such as NAME_MA.tif"):
         find_masks(tmp_path)

@@ -343,7 +343,7 @@ def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_pat
     billed = CliRunner().invoke(main, ["claims", str(tmp_path / "mine"), "--bill", "9"]).output
     assert (
         billed
-        == "Error: a bill is for runs of notebook 30: none below the folders has finished\n"
+        == "Error: a bill needs finished runs of notebook 30: there are none below the folders\n"
     )
 
 

@@ -114,11 +114,11 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
         0.6,
     ]
     for wrong in ([0.2], [0.6, 0.2]):
-        with pytest.raises(DrError, match="give two between 0 and 1, as 0.21,0.75"):
+        with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
             evaluation.choose_points(bare, **ASKED, thresholds=wrong)
-    with pytest.raises(DrError, match="sensitivity has to lie between 0 and 1: 90 does not"):
+    with pytest.raises(DrError, match="sensitivity must be between 0 and 1, not 90"):
         evaluation.choose_points(model, sensitivity=90, specificity=0.9)
-    with pytest.raises(DrError, match="prevalence has to lie"):
+    with pytest.raises(DrError, match="prevalence must be between"):
         evaluation.move_prevalence(nothing, [0.1, 1])
 
 
@@ -332,7 +332,7 @@ def test_few_patients_of_a_subgroup_are_hidden(model, points):
     assert hidden["num_images"].tolist() == ["–", "–"] and hidden["auc"].equals(groups["auc"])
     for column in ("name", "nowhere"):
         with pytest.raises(
-            DrError, match=f"subgroups: {column} is no column of 2 to 20 groups"
+            DrError, match=f"subgroups: {column} is not a column with 2 to 20 groups"
         ):
             evaluation.split_subgroups(own, points, [column])
 
@@ -341,7 +341,9 @@ def test_shares_are_read_as_people_write_them():
     """Points, per cent, decimal commas between semicolons; words are refused in a sentence."""
     for text in ("0.05,0.2", "5%, 20 %", "0,05;0,2"):
         assert evaluation.read_shares("prevalence", text) == pytest.approx([0.05, 0.2])
-    with pytest.raises(DrError, match="prevalence few: give numbers with points, as 0.05,0.2"):
+    with pytest.raises(
+        DrError, match="prevalence few: give numbers with decimal points, such as 0.05,0.2"
+    ):
         evaluation.read_shares("prevalence", "few")
 
 
@@ -538,7 +540,7 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     facts = checklist.state_facts(evaluated)
     assert (
         facts["ungradable"]
-        == "excluded < 5; in a second row counted as referred < 5; not usable 0"
+        == "excluded < 5; counted as referred in a second row < 5; not usable 0"
     )
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
     assert (

@@ -87,7 +87,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
     [
         (
             lambda t: t.drop(columns="patient_id"),
-            "mine.csv has no column patient_id: name it so",
+            "mine.csv has no column patient_id: add it",
         ),
         (
             lambda t: t.drop(columns="probability_3"),
@@ -97,7 +97,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         (lambda t: t[:0], "has no rows"),
         (
             lambda t: change(t, [TEST[0]], "probability_0", 1.2),
-            f"row {TEST[0]}: a probability lies outside 0 to 1",
+            f"row {TEST[0]}: a probability is outside 0 to 1",
         ),
         (
             lambda t: change(t, TEST[:7], "probability_0", 0.9999),
@@ -105,7 +105,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", "inf"),
-            f"row {TEST[3]}: probability_0 has to be a finite number",
+            f"row {TEST[3]}: probability_0 must be a finite number",
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", ""),
@@ -113,11 +113,11 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", 7),
-            f"row {TEST[3]}: grade has to be 0, 1, 2, 3 or 4",
+            f"row {TEST[3]}: grade must be 0, 1, 2, 3 or 4",
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", ""),
-            f"row {TEST[3]}: there is a probability and no label",
+            f"row {TEST[3]}: a probability without a label",
         ),
         (
             lambda t: change(t, [TEST[3]], "patient_id", ""),
@@ -125,11 +125,11 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [9], "split", "held-out"),
-            "row 9: split has to be one of train, validation, test",
+            "row 9: split must be one of train, validation, test",
         ),
         (
             lambda t: t.assign(grade=t["grade"] % 2),
-            "all .* test photographs are not referable: both kinds are needed",
+            "all .* test photographs are not referable: both classes are needed",
         ),
         (lambda t: t[t["split"] != "test"], "no test photograph with a probability"),
         (lambda t: t.assign(referable=0), "grade and referable contradict each other"),
@@ -137,7 +137,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         (lambda t: t.assign(eye="left", visit="1"), "an eye of a patient has two labels"),
         (
             lambda t: pd.concat([t, t[TEST[0] - 2 : TEST[0] - 1]]),
-            f"rows {TEST[0]}, 242: a photograph stands more than",
+            f"rows {TEST[0]}, 242: a photograph is listed more than",
         ),
         (
             lambda t: change(
@@ -147,7 +147,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, TRAIN[:1], "patient_id", "p007 "),
-            "a patient stands in two splits",
+            "a patient is in two splits",
         ),
         (
             lambda t: t.assign(probability_referable=0.5),
@@ -163,7 +163,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, TEST[:1], "patient_id", "P003"),
-            f"{TEST[0]}.*: a patient_id differs from another in case or leading zeros alone: write",
+            f"{TEST[0]}.*: a patient_id differs from another only in case or leading zeros: write",
         ),
         (
             lambda t: change(
@@ -197,20 +197,23 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
     [
         (
             lambda t: t.drop(index=TEST[0] - 2),
-            "different test photographs .1 stand in one alone",
+            "different test photographs .1 are in only one",
         ),
         (
             lambda t: change(t, [TEST[0], TEST[1]], "patient_id", "x"),
-            "name other patients or labels",
+            "disagree on the patient or label",
         ),
         (
             lambda t: change(t, VALIDATION[:2], "patient_id", "x"),
-            "name other patients or labels",
+            "disagree on the patient or label",
         ),
-        (lambda t: t.assign(grade=t["grade"].replace(3, 4)), "name other patients or labels"),
+        (
+            lambda t: t.assign(grade=t["grade"].replace(3, 4)),
+            "disagree on the patient or label",
+        ),
         (
             lambda t: t.assign(data_kind="synthetic"),
-            "synthetic photographs and real ones are not pooled",
+            "synthetic and real photographs cannot be pooled",
         ),
     ],
 )
@@ -244,7 +247,7 @@ HOME = TABLE.assign(model_version="v1", dataset="home")
             lambda t: change(t, [t.index[0] + 2, t.index[1] + 2], "split", "validation"),
             "in 2 files",
         ),
-        (lambda _: HOME.sample(frac=1, random_state=0), "not compared with itself"),
+        (lambda _: HOME.sample(frac=1, random_state=0), "cannot be compared with itself"),
     ],
 )
 def test_a_model_is_tried_on_other_data_that_it_has_not_seen(tmp_path, change_abroad, message):
@@ -361,7 +364,7 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     # an empty line is counted
     assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    with pytest.raises(DrError, match="^mine.csv, row 2: 13 cells below the 12 of the header$"):
+    with pytest.raises(DrError, match="^mine.csv, row 2: 13 cells, but the header has 12$"):
         read_predictions(path)
 
 
@@ -467,7 +470,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "none.csv",
             b"",
-            "none.csv is empty: it needs a header and a row for each photograph$",
+            "none.csv is empty: it needs a header and one row per photograph$",
         ),
         (
             "title.csv",
@@ -477,12 +480,12 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "per.csv",
             TABLE.assign(probability_referable=93.0, split="test").to_csv().encode(),
-            "outside 0 to 1: divide per cent by 100$",
+            "outside 0 to 1: divide percentages by 100$",
         ),
         (
             "words.csv",
             TABLE.assign(grade="R2").to_csv().encode(),
-            "rows 2, 3, .* more: grade has to be 0, 1, 2, 3 or 4$",
+            "rows 2, 3, .* more: grade must be 0, 1, 2, 3 or 4$",
         ),
     ],
 )
@@ -497,8 +500,11 @@ def test_what_is_no_such_table_is_said(tmp_path, name, content, message):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("runs/*/predictions.csv", r"^there is no file runs/\*/predictions.csv$"),
-        ("https://example.org/a.csv", "is an address: download the file, and give its path$"),
+        ("runs/*/predictions.csv", r"^no such file: runs/\*/predictions.csv$"),
+        (
+            "https://example.org/a.csv",
+            "is a web address: download the file, and give its path$",
+        ),
         (".", "^. is a folder: give the predictions.csv in it$"),
     ],
 )

@@ -69,8 +69,8 @@ def test_a_quotation_has_its_marks():
         ({"value": "some"}, "claim A6, value: "),
         ({"tolerance": -1}, "claim A6, tolerance: "),
         ({"statistic": "median"}, "claim A6, statistic: "),
-        ({"statistic": "mean"}, "claim A6: .*denominator: mean has one side or two"),
-        ({"never": "withdrawn"}, "claim A6: .*reason: why no row can judge it"),
+        ({"statistic": "mean"}, "claim A6: .*denominator: mean needs one side or two"),
+        ({"never": "withdrawn"}, "claim A6: .*reason: say why no row can judge the claim"),
     ],
 )
 def test_a_wrong_entry_is_named_with_its_field(tmp_path, changes, message):
@@ -99,7 +99,7 @@ def test_derived_numbers_follow_from_the_printed_ones():
         ("text", "A1 A2 C10 C11 C29 C30 C31 D1 D2 D7"),
         ("table 1", "B36 B37 B38 B39"),
         ("table 2", "B1 B2 B3 B4"),
-        ("measurements beside the paper, not in it", "B5 B12 B13 B20 B34"),
+        ("measurements accompanying the paper, not in it", "B5 B12 B13 B20 B34"),
         ("Voets et al., PLOS ONE 2019", "E1 E2"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_claim_is_judged_by_the_rows_of_its_studies(verdicts, claim):
 
 @pytest.mark.parametrize(
     ("study", "said"),
-    [("gpu_vs_tpu", ["claim A7 needs some 200 repetitions"]), ("exports", [])],
+    [("gpu_vs_tpu", ["claim A7 needs about 200 repetitions"]), ("exports", [])],
 )
 def test_plan_says_what_a_study_is_too_small_for(study, said):
     """Where the paper's own number of runs cannot settle what it says."""
@@ -220,4 +220,4 @@ def test_plan_says_why_rows_judge_no_claim(tmp_path):
         write_row(path.with_suffix(""), row)
     ran = CliRunner().invoke(main, ["plan", str(path)])
     assert ran.exit_code == 0, ran.output
-    assert "paper C are not judged: rows differ in tensorflow (2.14.0, 2.15.0)" in ran.output
+    assert "paper C cannot be judged: rows differ in tensorflow (2.14.0, 2.15.0)" in ran.output

@@ -2,9 +2,11 @@
 
 import math
 
+import pandas as pd
 import pytest
 
-from dr_lib.evidence.scenarios import BRL_PER_USD, cost_to_reach, fit_overhead
+from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
+from dr_lib.evidence.select import Selection
 from dr_lib.runs.prices import PriceError
 
 RUN = {
@@ -38,8 +40,8 @@ def test_a_bill_that_the_formula_meets_asks_for_nothing():
     ("run_s", "usd_per_hour", "bill_usd", "message"),
     [
         ([3600], [2.0], 1.0, "less than the 2.00 USD"),
-        ([], [], 5.0, "one price above zero"),
-        ([3600], [0.0], 5.0, "one price above zero"),
+        ([], [], 5.0, "with one price above zero"),
+        ([3600], [0.0], 5.0, "with one price above zero"),
         ([-1], [2.0], 5.0, "finite and not negative"),
         ([math.nan], [2.0], 5.0, "finite and not negative"),
         ([3600], [2.0], math.inf, "finite and not negative"),
@@ -49,6 +51,20 @@ def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message
     """An overhead below zero would hide a wrong price."""
     with pytest.raises(PriceError, match=message):
         fit_overhead(run_s, usd_per_hour, bill_usd)
+
+
+def test_a_bill_is_of_the_runs_that_have_a_price():
+    """Five runs each of C1 and C2 for 3 USD, beside two of C3 on a machine of one's own: 3 USD for
+    five runs of every scenario paid for. Ten runs of 0.1 USD are a third of them.
+    """
+    runs = pd.DataFrame({"scenario": ["C1"] * 5 + ["C2"] * 5 + ["C3"] * 2, "train_s": 1000.0})
+    runs["setup_s"] = 0.0
+    paid = runs.assign(usd_per_hour=[0.36] * 10 + [math.nan] * 2)
+    timed = add_bills(Selection(paid, paid, paid, paid[:0]), [3.0])
+    assert timed["study_bill_usd"].tolist() == pytest.approx([3.0] * 12)
+    assert timed["formula_share_of_bill"].tolist() == pytest.approx([1 / 3] * 12)
+    with pytest.raises(PriceError, match="one price above zero"):
+        add_bills(Selection(runs, runs, runs, runs[:0]), [3.0])
 
 
 @pytest.mark.parametrize(

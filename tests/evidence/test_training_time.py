@@ -208,7 +208,10 @@ def test_environments_are_compared_with_the_fastest():
         table.loc["local, CPU", "train_s"] == pytest.approx(105)
         and table.loc["local, CPU", "train_s_sd"] == 5
     )
-    assert compare_environments(pd.DataFrame()).empty
+    failed = select_runs(
+        make_runs({"paper": [100.0]}, {"paper": [0.9]}).assign(status="failed")
+    )
+    assert compare_environments(failed.finished).empty
 
 
 def test_a_single_run_has_the_interval_of_its_patients():

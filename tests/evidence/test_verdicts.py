@@ -175,7 +175,7 @@ def test_a_machine_that_was_not_detected_is_said():
     cpu, _ = run_both()
     cpu.loc[cpu["network"] == 1, "instance_type"] = ""
     one, both, anywhere = judge("C4 C1 C32", cpu)
-    unknown = "of 36 further rows no instance type was detected"
+    unknown = "36 further rows have no detected instance type"
     assert one.verdict == "not measured"
     assert one.reason.endswith(f"they differ in environment; {unknown}")
     assert both.num_missing == 6 and both.reason.endswith(unknown)
@@ -249,7 +249,7 @@ def test_more_runs_are_asked_for_where_a_mean_lies_on_the_bound_itself():
     found = verdicts.decide(claim, [verdicts.Part("", ours, ours)])
     assert (found.verdict, found.reason.split("; ")[-1]) == (
         "undecided",
-        "with n near 3 they might decide",
+        "n near 3 might decide",
     )
 
 
@@ -258,7 +258,7 @@ def test_one_session_of_each_machine_decides_nothing():
     gpu, tpu = train_both()
     found = judge("A6 A7", gpu.assign(boot="one"), tpu.assign(boot="two"))
     assert [(one.verdict, one.n) for one in found] == [("undecided", 1)] * 2
-    assert found[0].reason == "one run, or one session: 3 would decide at the earliest"
+    assert found[0].reason == "one run, or one session: at least 3 are needed to decide"
     thirds = [f"boot {k % 3}" for k in range(10)]
     (found,) = judge("A6", gpu.assign(boot=thirds), tpu.assign(boot=thirds, session="colab"))
     assert (found.verdict, found.n) == ("holds", 3)

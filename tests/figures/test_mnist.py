@@ -92,7 +92,7 @@ def test_before_any_run_the_paper_stands_alone():
     assert len(take_lines(plot_cumulative_time(timed_runs(pd.DataFrame())).axes[0])) == 2
     with pytest.raises(NoRunsError, match="notebook 40"):
         plot_time_to_accuracy(timed_runs(pd.DataFrame()))
-    with pytest.raises(NoRunsError, match="Keras on its host"):
+    with pytest.raises(NoRunsError, match="Keras on the same host"):
         plot_speed_up(make_timed(make_run(), make_run("keras_jax", cpu="EPYC")))
 
 

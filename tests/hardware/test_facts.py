@@ -97,7 +97,7 @@ def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
     monkeypatch.setattr(facts_module, "GPU_DEVICE", tmp_path / "nvidia0")
     assert probe().gpus == () and probe().driver == ""
     (tmp_path / "nvidia0").touch()
-    with pytest.raises(HardwareError, match="a GPU is here and nvidia-smi fails"):
+    with pytest.raises(HardwareError, match="has a GPU, but nvidia-smi fails"):
         probe()
 
 

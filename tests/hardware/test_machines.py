@@ -45,6 +45,13 @@ def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, pla
     assert find_place(environment) == place
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "[::1]"])
+def test_machines_that_meet_on_one_are_a_rehearsal(host):
+    """Whatever it calls itself: what they show is no speed of several, and is paid as one's."""
+    assert Place(0, 2, f"{host}:29400").is_rehearsed
+    assert not Place(0, 2, "10.127.0.1:29400").is_rehearsed
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -67,7 +74,7 @@ def test_a_place_that_is_half_given_is_an_error(changes):
 def test_slices_and_numbers_that_are_none_are_told(changes):
     """JAX counts the machines of all slices, and these names one slice's."""
     with pytest.raises(
-        HardwareError, match="slices of TPUs, and machine '.*2' of one: set DR_"
+        HardwareError, match="TPU slices, and this is machine '.*2' of one: set DR_"
     ):
         find_place(POD | changes)
 
@@ -83,8 +90,16 @@ def test_two_steps_of_a_job_meet_at_ports_of_their_own():
 @pytest.mark.parametrize(
     ("error", "proxy", "said"),
     [
-        (OSError("metadata.google.internal: no route"), "", "wait 300 s .*metadata.google"),
-        (RuntimeError("DEADLINE_EXCEEDED"), "http://proxy:8080", "https_proxy may keep them"),
+        (
+            OSError("metadata.google.internal: no route"),
+            "",
+            "each waits 300 s .*metadata.google",
+        ),
+        (
+            RuntimeError("DEADLINE_EXCEEDED"),
+            "http://proxy:8080",
+            "https_proxy may block the connection",
+        ),
     ],
 )
 def test_machines_that_do_not_meet_are_one_sentence(monkeypatch, error, proxy, said):
@@ -134,7 +149,7 @@ def test_a_lost_machine_is_one_sentence_and_other_errors_stay(error):
     )
     with pytest.raises(
         HardwareError,
-        match=r"a machine of 2 ended, .*goes on from its last checkpoint \(UNKNOWN: Gl",
+        match=r"one of 2 machines ended .*resume from its last checkpoint \(UNKNOWN: Gl",
     ):
         with machines.losing_one(2):
             raise error(gloo)

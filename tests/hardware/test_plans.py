@@ -136,7 +136,7 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     plan = choose(facts, Request(batch_size=batch_size))
     assert plan.num_replicas == num_replicas
     there = max(len(facts.gpus), facts.num_tpu_chips)
-    assert any("divides over no more" in reason for reason in plan.reasons) == (
+    assert any("cannot be divided over more" in reason for reason in plan.reasons) == (
         num_replicas < there
     )
 
@@ -164,8 +164,8 @@ def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ({"num_machines": 3}, "num_machines 3: a batch of 8 does not divide over so many"),
-        ({"num_machines": 2, "backend": "tensorflow"}, "ask for backend='jax'"),
+        ({"num_machines": 3}, "num_machines 3: a batch of 8 cannot be divided over so many"),
+        ({"num_machines": 2, "backend": "tensorflow"}, "set backend='jax'"),
     ],
 )
 def test_what_several_machines_cannot_do_is_said(asked, reason):
@@ -212,12 +212,12 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
 @pytest.mark.parametrize(
     ("facts", "asked", "message"),
     [
-        (LAPTOP, {"accelerator": "gpu"}, "no GPU is here"),
+        (LAPTOP, {"accelerator": "gpu"}, "this machine has no GPU"),
         (LAPTOP._replace(backends=()), {}, "neither tensorflow nor jax"),
         (H200, {"backend": "tensorflow"}, "tensorflow is not installed"),
         (KAGGLE_TPU, {"backend": "tensorflow"}, "cannot drive"),
         (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
-        (KAGGLE_T4, {"num_devices": 3}, "2 are here"),
+        (KAGGLE_T4, {"num_devices": 3}, "this machine has 2"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):

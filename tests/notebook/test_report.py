@@ -32,13 +32,13 @@ ROOT = Path(__file__).resolve().parents[2]
         (
             ["10_train", "40_mnist_cuda"],
             {},
-            "11_gpu_vs_tpu and 41_cuda_vs_keras read some each",
+            "11_gpu_vs_tpu and 41_cuda_vs_keras each read some",
         ),
-        (["my_own"], {}, "none reads those of my_own: give --notebook"),
+        (["my_own"], {}, "none reads those of my_own.: choose one with --notebook"),
         (
             ["10_train"],
             {"notebook": "99"},
-            "99 is no notebook: choose from 11_gpu_vs_tpu, 23",
+            "99 is not a notebook: choose from 11_gpu_vs_tpu, 23",
         ),
         (
             ["10_train"],
@@ -141,7 +141,7 @@ def test_a_path_that_is_no_folder_of_rows_is_called_what_it_is(tmp_path):
     (tmp_path / "mine.yaml").write_text("")
     reasons = {
         "mine.yaml": f"is a file: give the folder of its results, {tmp_path / 'mine'}",
-        "mnie": "there is no such folder",
+        "mnie": "no such folder",
     }
     for name, reason in reasons.items():
         with pytest.raises(RowError, match=reason):
@@ -152,7 +152,7 @@ def test_the_study_file_names_its_analysis(tmp_path, clone):
     """Rows that 11 would read are read by the notebook that the study asks for."""
     write_row(tmp_path / "mine", RUN | {"notebook": "10_train", "run_id": "a", "study": "mine"})
     (tmp_path / "mine.yaml").write_text("notebook: 10_train\nreport: 99_mine\n")
-    with pytest.raises(DrError, match="99_mine is no notebook"):
+    with pytest.raises(DrError, match="99_mine is not a notebook"):
         write_report([tmp_path / "mine"], tmp_path / "out", clone)
 
 
@@ -215,7 +215,7 @@ def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
     assert (text := again.read_text()) == (out / "report.html").read_text()
     assert "<title>How long does training take?</title>" in text
     assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
-    assert "holds files already" in CliRunner().invoke(main, asked).output
+    assert "already holds files" in CliRunner().invoke(main, asked).output
 
 
 class Shown(HTMLParser):
@@ -249,15 +249,17 @@ def check_hostile(page: str, times: int) -> None:
 
 @pytest.mark.slow
 def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
-    """Study, machine, network and commit: in heading, figures, tables, claims and appendix."""
+    """Study, machine, network and commit: in heading, figures, tables, claims and appendix; of a
+    folder with a comma in its name.
+    """
     named = dict.fromkeys(("platform", "cpu", "model", "commit", "keras", "precision"), HOSTILE)
     for number in range(3):
         row = copy_row("10", run_id=f"r{number}", train_s=40.0 + number, study=HOSTILE, **named)
-        write_row(tmp_path / "mine", row)
+        write_row(tmp_path / "mine, yours", row)
     out = tmp_path / "out"
     out.mkdir()
     out.chmod(0o2775)  # of a group
-    page = write_report([tmp_path / "mine"], out, ROOT)
+    page = write_report([tmp_path / "mine, yours"], out, ROOT)
     check_hostile(page.read_text(encoding="utf-8"), 9)
     assert out.stat().st_mode & 0o7777 == 0o2775
 
@@ -315,9 +317,9 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert f"an AUC of 1.000 [{low}, 1.000]" in shown and 0.1 < summary["auc_low"] < 0.9
     assert summary["rarer_patients"] >= 10 or shown.count("Too few patients: ") == 2
     assert "On the data set" not in shown and "∞ [" in shown
-    assert "nearer to 0 or 1 than 0.000001 and count as it" in shown
+    assert "closer to 0 or 1 than 0.000001 and are clipped there" in shown
     assert np.isnan(summary["average_precision_low"]) and summary["brier_high"] > 0.02
-    assert "An AUC near 1 rests on few errors: its interval is wide on purpose" in shown
+    assert "An AUC near 1 rests on few errors: its interval is deliberately wide" in shown
 
 
 @pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))

@@ -61,7 +61,7 @@ def test_an_installation_that_fails_says_what_to_do(tmp_path):
     assert (
         done.returncode and "could not install google-crc32c, matplotlib, pandas" in done.stderr
     )
-    assert "internet switched on" in done.stderr
+    assert "turn on Internet" in done.stderr
 
 
 def test_what_is_missing_is_installed_in_a_version_that_will_do():
@@ -128,7 +128,7 @@ def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
     assert mounted == ["/content/drive"] and not capsys.readouterr().out
     setup.keep_results("")
     assert (
-        "give results a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
+        "set results to a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
     )
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from dr_lib.files import write_json
 from dr_lib.runs.backlog import Backlog
-from dr_lib.runs.row import spent_path
+from dr_lib.runs.row import spent_path, write_row
 from dr_lib.runs.study import Study, plan_runs
+from tests.evidence.real_rows import copy_row
 
 STUDY = Study(
     notebook="n",
@@ -72,7 +73,7 @@ def test_what_the_machine_cannot_make_takes_no_time():
         {("y", 2): [0.0]}, "skipped"
     )
     words = describe(rows)
-    assert "2 that this machine cannot make" in words and "about 30 min" in words
+    assert "2 not possible on this machine" in words and "about 30 min" in words
 
 
 def test_nothing_is_promised_before_anything_has_run():
@@ -105,9 +106,29 @@ def test_what_was_cut_off_is_paid_for(tmp_path):
     write_json(spent_path(tmp_path, "C1-r00-there"), 100.0)
     write_json(spent_path(tmp_path, "C2-r01-here"), 50.0)
     backlog = Backlog(study, tmp_path, RUNS, RUNS)
-    assert backlog.measure_paid_s() == 150.0 and not backlog.find_next().refusal
+    assert math.isclose(backlog.measure_paid_usd(), 150 / 3600 * 0.169)
+    assert not backlog.find_next().refusal
     write_json(spent_path(tmp_path, "C2-r01-here"), 150.0)
     assert "max_usd: 0.01 of 0.01 USD are spent" in backlog.find_next().refusal
+
+
+def test_each_run_is_paid_for_at_the_price_of_its_machine(tmp_path):
+    """An hour each: free on Kaggle, at the price in its row, at that of a failed run's label, at
+    the study's.
+    """
+    prices = [
+        {"priced_as": "kaggle", "usd_per_hour": 0.0},
+        {"priced_as": "old", "usd_per_hour": 0.5},
+        {"priced_as": "NC4as_T4_v3", "status": "failed"},
+        {"priced_as": ""},
+    ]
+    for number, columns in enumerate(prices):
+        row = copy_row("30", run_id=f"C1-r0{number}-there", wall_s=3600.0)
+        write_row(tmp_path, row | columns)
+    study = STUDY.model_copy(update={"max_usd": 1.2})
+    backlog = Backlog(study, tmp_path, RUNS, RUNS)
+    assert math.isclose(backlog.measure_paid_usd(), 0.5 + 0.526 + 0.169)
+    assert math.isclose(backlog.afford_s(1.195), 0.005 / 0.169 * 3600)
 
 
 def test_a_session_has_so_many_repetitions():
@@ -126,4 +147,6 @@ def test_a_session_has_so_many_repetitions():
     rows[offers["first"].run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
     rows[offers["first"].run.run_id].update(scenario=offers["first"].run.scenario)
     waiting = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first").find_next()
-    assert waiting.refusal.startswith("this session has its 1 repetitions: restart the machine")
+    assert waiting.refusal.startswith(
+        "this session has completed its 1 repetitions: restart the machine"
+    )

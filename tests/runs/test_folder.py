@@ -1,6 +1,8 @@
 """Rows of photographs, labels or a split that the prepared folder no longer has."""
 
+import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pandas as pd
@@ -11,9 +13,9 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared, parse_table, read_manifest
 from dr_lib.data.prepared.split import split, write_split
 from dr_lib.errors import DrError
-from dr_lib.runs.folder import check_data
+from dr_lib.runs.folder import check_data, keep_for
 from dr_lib.runs.row import read_rows
-from dr_lib.runs.study import load_study, plan_runs
+from dr_lib.runs.study import Study, load_study, plan_runs
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -48,6 +50,14 @@ def test_runs_of_corrected_labels_are_refused_before_one_begins(study, house, mo
         run_quietly(study, house)
     assert fault in CliRunner().invoke(main, ["plan", str(study)]).output
     assert read_rows(house) == before
+
+
+def test_machines_that_begin_at_once_keep_one_folder(tmp_path):
+    """A scheduler starts many jobs in the same moment, on a disk that all of them share."""
+    study = Study(notebook="n", repetitions=1)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: keep_for(tmp_path, study), range(60)))
+    assert json.loads((tmp_path / "study.json").read_bytes())["notebook"] == "n"
 
 
 def test_nothing_is_said_of_a_folder_that_is_away(study, house):

@@ -86,11 +86,13 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
         ("MACHINE", "1"),
     ):
         monkeypatch.setenv(f"DR_LIB_{name}", value)
-    with pytest.raises(DrError, match="2 machines make one run of as many: name it by --only"):
+    with pytest.raises(
+        DrError, match="2 machines must share one run: name the run with --only"
+    ):
         run_quietly(write_study(house, **TWO), house)
     alone = write_study(house, repetitions=1, factors={"num_machines": [1, 2]})
     # else each would make it
-    with pytest.raises(DrError, match="2 machines make one run of as many"):
+    with pytest.raises(DrError, match="2 machines must share one run"):
         run_quietly(alone, house, only="C1-r00")
     complete(house, alone, {"C2": 5.0})
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))

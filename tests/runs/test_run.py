@@ -260,7 +260,7 @@ def test_rows_of_several_machines_are_one_table(tmp_path):
     other = tmp_path / "c" / "rows" / path.name
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
-    with pytest.raises(RowError, match="stands twice"):
+    with pytest.raises(RowError, match="is twice .* same kind need study files with different"):
         read_runs(tmp_path)
 
 
@@ -282,8 +282,11 @@ def test_each_column_of_the_schema_has_its_meaning_and_unit():
         assert unit in meaning or name.endswith("_per_s"), name
 
 
-def test_what_the_monitor_sums_up_is_in_the_schema(tmp_path):
-    """Whatever it writes into a row has its type and meaning there."""
+def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
+    """Whatever they write into a row, beside its parameters, has its type and meaning there."""
+    row = json.loads(Run(tmp_path, "n", PARAMETERS).finish().read_text())
+    undeclared = row.keys() - row_module.SCHEMA.keys() - PARAMETERS.keys()
+    assert not undeclared, "declare them in dr_lib/runs/row.py"
     with Monitor(tmp_path / "samples.csv", 0.1):
         pass
     assert summarise(tmp_path / "samples.csv").keys() <= row_module.MONITORED.keys()

@@ -180,7 +180,7 @@ def test_what_a_machine_cannot_do_is_found_out_once(house):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"), [("dies", "killed, or out of memory"), ("hangs", "timeout_hours")]
+    ("trouble", "reason"), [("dies", "killed or out of memory"), ("hangs", "timeout_hours")]
 )
 def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
     """A kernel that is killed, and one that never ends, are failures with their reason; nothing
@@ -212,7 +212,9 @@ def test_ctrl_c_says_how_to_go_on(house):
     while not list_begun(house) and process.poll() is None:
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1].endswith("stopped; the same command goes on\n")
+    assert process.communicate(timeout=60)[1].endswith(
+        "stopped; repeat the command to resume\n"
+    )
     assert process.returncode == 130
     wait_for_silence(house)
 
@@ -231,7 +233,7 @@ def test_a_scenario_without_its_kernel_is_skipped(house, capsys):
     assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"]
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
     assert "scenarios skipped: 1, no Jupyter kernel dr-none" in capsys.readouterr().out
-    with pytest.raises(DrError, match="no run can be made: no Jupyter kernel pyhton3"):
+    with pytest.raises(DrError, match="no run is possible: no Jupyter kernel pyhton3"):
         run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
 
 
@@ -281,7 +283,7 @@ def test_two_studies_do_not_share_a_folder(house):
     path = write_study(house, repetitions=1, factors=factors)
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
-    with pytest.raises(DrError, match="a study with other factors: give one another name"):
+    with pytest.raises(DrError, match="a study that differs in factors: rename one"):
         run_study(
             write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house
         )

@@ -19,12 +19,12 @@ from tests.runs.conftest import ROOT, complete, write_study
     [
         (
             {"repetition": 3, "repetitions": None},
-            "repetition: no key of a study; they are notebook, ",
+            "repetition: not a key of a study file; the keys are notebook, ",
         ),
-        ({"repetitions": None}, "repetitions: a study needs it"),
+        ({"repetitions": None}, "repetitions: required in a study file"),
         ({"parameters": {"pace": "fats"}}, "pace 'fats': choose from even, fast, slow"),
         ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
-        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' is not there"),
+        ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' does not exist"),
         ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
         ({"repetitions": 0}, "greater than or equal to 1"),
@@ -34,7 +34,7 @@ from tests.runs.conftest import ROOT, complete, write_study
             "no parameter 'sweep', leave it out: the instruction",
         ),
         ({"factors": {"level": []}}, "at least 1 item"),
-        ({"factors": {"level": ["a", "b", "a"]}}, "one level twice"),
+        ({"factors": {"level": ["a", "b", "a"]}}, "a repeated level"),
         ({"parameters": {"pause_s": "long"}}, "pause_s is 'long': give a number"),
         ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
@@ -59,13 +59,17 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
     ("content", "message"),
     [
         (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
+        (
+            b"notebook: quick\nrepetitions: 2\nrepetitions: 3",
+            "line 3: repetitions is there twice",
+        ),
         (b"just words", "it needs lines such as notebook: "),
-        (b"notebook: \xff", "it is no text in UTF-8"),
+        (b"notebook: \xff", "it is not UTF-8 text"),
         (None, "none.yaml: no such study file"),
     ],
 )
 def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, message):
-    """No file, no YAML, no keys, no text."""
+    """No file, no YAML, a key twice, no keys, no text."""
     path = house / "papermill_runs" / "none.yaml"
     if content:
         path.write_bytes(content)
@@ -134,7 +138,8 @@ def test_plan_refuses_factors_in_another_order_than_the_runs_made(house, monkeyp
     said = CliRunner().invoke(main, ["plan", str(path)])
     assert (
         said.exit_code == 1
-        and "other order of the factors: give one another name, or delete" in said.output
+        and "differs in order of the factors: rename one of the studies, or delete"
+        in said.output
     )
 
 
@@ -206,7 +211,9 @@ EFFECTS = {  # of each key of a study, the test that fails without it
 def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
     """Its line stands in the README of the studies, and a test that names it shows what it does."""
     readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
-    assert re.search(rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$", readme, re.MULTILINE)
+    line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
+    assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
+    assert key in EFFECTS, f"{key}: name in EFFECTS the test that fails without it"
     module, name = EFFECTS[key].split(".")
     source = (ROOT / "tests" / "runs" / f"{module}.py").read_text(encoding="utf-8")
     tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)

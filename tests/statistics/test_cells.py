@@ -155,7 +155,7 @@ def test_a_design_without_repetitions_has_no_bounds():
 @pytest.mark.parametrize("side", [[], [[]], [[1.0, 0.0]], [[1.0, np.inf]]])
 def test_refuses_what_are_no_times(side):
     """No cell, an empty one, nothing, or for ever."""
-    with pytest.raises(BadSampleError, match="positive and finite|has to have a cell"):
+    with pytest.raises(BadSampleError, match="positive and finite|must have a cell"):
         cells.Design(side)
 
 

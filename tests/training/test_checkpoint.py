@@ -38,7 +38,7 @@ def test_another_network_is_refused():
     """Arrays of other shapes do not enter half."""
     grader = build_model("small_cnn", 32, task="grades")
     compile_model(grader)
-    with pytest.raises(DrError, match="another model"):
+    with pytest.raises(DrError, match="does not fit this model"):
         assign_variables(build(), read_variables(grader))
 
 

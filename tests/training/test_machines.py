@@ -104,8 +104,8 @@ def test_a_dead_machine_ends_the_others_and_fewer_go_on(tmp_path):
     out, _ = processes[0].communicate(timeout=120)
     assert processes[0].returncode != 0
     assert (
-        "a machine of 2 ended, or cannot be reached; started again, the training goes on from its"
-        " last" in out
+        "one of 2 machines ended or cannot be reached; start the training again to resume "
+        "from its last" in out
     )
     assert not (broken / "machine-0" / "result.json").exists()
     resumed = finish(broken, start(broken, 1, config))

@@ -33,7 +33,7 @@ def test_threshold_is_the_highest_that_finds_enough():
 
 def test_one_class_only_is_an_error():
     """AUC is not defined without both classes."""
-    with pytest.raises(ValueError, match="one class only"):
+    with pytest.raises(ValueError, match="only one class"):
         score(np.ones(4), PROBABILITY[:4], 0.5)
 
 

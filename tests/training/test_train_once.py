@@ -63,10 +63,10 @@ def test_a_recipe_stands_in_the_row_by_its_parts():
     ("asked", "message"),
     [
         ({"task": "referral"}, "task 'referral': choose from referable, grades"),
-        ({"task": "grades", "recipe": "few"}, "recipe: not of the task grades"),
+        ({"task": "grades", "recipe": "few"}, "recipe: does not apply to task grades"),
         ({"optimizer": "sgdm"}, "optimizer .sgdm.: choose from rmsprop, adam"),
         ({"accelerator": "gpus"}, "accelerator 'gpus': choose from auto, cpu"),
-        ({"weigh_grades": True}, "weigh_grades: not of the task referable"),
+        ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
         ({"recipe": "few"}, "recipe few names layers of mobilenet"),
         (
             {"recipe": "upper", "model": "mobilenet", "num_machines": 2},

@@ -1,4 +1,4 @@
-"""What is known of the photographs: their grades, patients and splits.
+"""Labels of the photographs: grades, patients and splits.
 
 grades           the scale
 schema           the columns that tables of photographs share

@@ -1,4 +1,4 @@
-"""The public fundus data sets, as datasets.csv knows their label files."""
+"""The public fundus data sets, whose label files datasets.csv describes."""
 
 import csv
 from functools import cache
@@ -31,7 +31,7 @@ NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
 
 
 class Part(NamedTuple):
-    """One label file of a data set: its name, the columns that count, its photographs' folders.
+    """One label file of a data set: its name, the columns to read, the folders of its photographs.
 
     Each is a line of datasets.csv; where a field holds several values, a semicolon parts them.
     """
@@ -68,6 +68,6 @@ def read_parts() -> list[Part]:
 
 
 def read_names(names: pd.Series) -> pd.DataFrame:
-    """Read patient and eye from names like 10_left.jpeg; of other names both are empty."""
+    """Read patient and eye from names like 10_left.jpeg; for other names both are empty."""
     parts = names.str.extract(NAME).fillna("")
     return parts.assign(eye=parts["eye"].str.lower())

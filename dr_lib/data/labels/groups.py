@@ -7,7 +7,7 @@ from scipy.sparse.csgraph import connected_components
 
 
 def unite(patients: pd.Series, pairs: np.ndarray) -> pd.Series:
-    """Name the group of each photograph: the first, by name, of all patients whom copies connect.
+    """Name the group of each photograph: the first, by name, of all patients connected by copies.
 
     Copies form chains: where one patient's photograph is a copy of another's, and that one's of a
     third's, all three are one group.

@@ -1,4 +1,4 @@
-"""Find the label files of a data set and read them all as one kind of row."""
+"""Find the label files of a data set and read them in one row format."""
 
 import os
 import re
@@ -29,7 +29,7 @@ PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
 
 
 class LabelTableError(DrError):
-    """The label table or its photographs cannot be used; the message says what to change."""
+    """The label table or its photographs are unusable; the message says what to change."""
 
 
 class Source(NamedTuple):
@@ -42,7 +42,7 @@ class Source(NamedTuple):
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
-    """List photographs and label files below a folder, sorted, through links, none hidden.
+    """List photographs and label files below a folder, sorted; follow links and skip hidden files.
 
     Raises:
         LabelTableError: there are no photographs.
@@ -58,7 +58,8 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 label_files.append(path)
     if not photographs:
         raise LabelTableError(
-            f"no photographs under {folder}: they end in {', '.join(sorted(PICTURES))}"
+            f"no photographs under {folder}: file names must end in "
+            f"{', '.join(sorted(PICTURES))}"
         )
     return sorted(photographs), sorted(label_files)
 
@@ -109,7 +110,7 @@ def find_sources(
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
-    """Find the best of the part's expressions that some folder of photographs fits."""
+    """Find the first of the part's expressions that a folder of photographs matches."""
     for expression in part.folders.split(";"):
         if any(re.search(expression, folder) for folder in folders):
             return expression
@@ -117,7 +118,7 @@ def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
 
 
 def _has_name(part: Part, path: Path) -> bool:
-    """Whether the file can be this part by its name and its neighbours."""
+    """Whether the file's name and neighbours match this part."""
     is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
     return bool(is_named) and all(
         (path.parent / name).exists() for name in part.beside.split(";")
@@ -125,8 +126,8 @@ def _has_name(part: Part, path: Path) -> bool:
 
 
 def _explain(tables: dict[Path, pd.DataFrame]) -> str:
-    """Say why none of the label files will do; their names, and what stands where a header
-    lacks, may be patients'.
+    """Explain why no label file is usable; quote only a file whose header has one of our
+    columns.
     """
     own = read_parts()[-1].columns
     for path, table in tables.items():
@@ -135,37 +136,39 @@ def _explain(tables: dict[Path, pd.DataFrame]) -> str:
             return f"{path.name}: missing: {missing}; it has the columns {', '.join(table)}"
     layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()))
     return (
-        f"no label table with photographs; label files found: {len(tables)}. Needed: the columns"
-        f" image and grade (patient, eye and split where known), or the files of one of {layouts}"
+        f"no label table matches the photographs; label files found: {len(tables)}. A label "
+        "table needs the columns image and grade (optionally patient, eye and split); or "
+        f"give the files of one of {layouts}"
     )
 
 
 def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]:
-    """See that the label files with photographs are those of one data set, each of them once."""
+    """Check that the label files with photographs belong to one data set, each found once."""
     used = [source for source in sources if source.folder is not None]
     layouts = list(dict.fromkeys(source.part.layout for source in used))
     if len(layouts) > 1:
         raise LabelTableError(
-            f"found the data sets {' and '.join(layouts)}: give the folder of one, or --labels"
+            f"found the data sets {' and '.join(layouts)}: give the folder of one of them, or "
+            "--labels"
         )
     if len({source.part for source in used}) < len(used):
         files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
         raise LabelTableError(
-            f"found several label tables of {layouts[0]}: {files}. Say which with --labels"
+            f"found several label tables of {layouts[0]}: {files}. Choose one with --labels"
         )
     notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
     for source in sources:
         if source.part.layout == layouts[0] and source.folder is None:
-            notices.append(f"{source.path.name} is not used: its photographs are not there.")
+            notices.append(f"{source.path.name} is not used: its photographs are missing.")
     for source in used:
         encoding = find_encoding(source.path)
         if encoding != "utf-8-sig":
-            notices.append(f"{source.path.name} is no UTF-8 and was read as {encoding}.")
+            notices.append(f"{source.path.name} is not UTF-8 and was read as {encoding}.")
     return layouts[0], used, notices
 
 
 def read_rows(source: Source) -> pd.DataFrame:
-    """Read a label file of any known data set as one kind of row.
+    """Read a label file of any known data set in one row format.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
@@ -180,8 +183,8 @@ def read_rows(source: Source) -> pd.DataFrame:
     patients = [name for name in table if PATIENT.fullmatch(name)]
     if patients and not part.patient and "patient" not in table:  # not passed over
         raise LabelTableError(
-            f"the column {patients[0]} is not read: call it patient, so that no one is in two"
-            " splits"
+            f"the column {patients[0]} looks like the patient but is not read: rename it to "
+            "patient, so that nobody is in two splits"
         )
     rows = pd.DataFrame(
         {
@@ -205,7 +208,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     if not rows["name"].all():
         raise LabelTableError(
-            f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or take the row out"
+            f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or remove the row"
         )
     rows["eye"] = _translate(rows, "eye", EYES, "eye")
     rows["official"] = _translate(rows, "official", SPLITS, "split")
@@ -220,7 +223,7 @@ def read_rows(source: Source) -> pd.DataFrame:
     if len(bad):
         scale = ", ".join(f"{number} {name}" for number, name in enumerate(GRADES))
         raise LabelTableError(
-            f"{name_rows(bad)}: the grade must be a number ({scale}), or empty where there is none"
+            f"{name_rows(bad)}: the grade must be a number ({scale}), or empty if there is none"
         )
     names = read_names(rows["name"])
     from_names = (names["patient"] != "") & (rows["patient"] == "")
@@ -233,7 +236,7 @@ def read_rows(source: Source) -> pd.DataFrame:
 
 
 def _translate(rows: pd.DataFrame, column: str, words: dict[str, str], name: str) -> pd.Series:
-    """Put a column's words in ours."""
+    """Translate a column's words into this library's."""
     translated = rows[column].str.lower().map(words)
     if translated.isna().any():
         choice = ", ".join(filter(None, dict.fromkeys(words.values())))
@@ -244,7 +247,7 @@ def _translate(rows: pd.DataFrame, column: str, words: dict[str, str], name: str
 
 
 def read_label_file(labels: Path) -> pd.DataFrame:
-    """Read a label file as text, without byte order mark, empty rows and unnamed columns.
+    """Read a label file as text; drop byte order mark, empty rows and unnamed columns.
 
     Args:
         labels: CSV with commas or semicolons and a header, or TXT with a name and a grade on each
@@ -269,7 +272,7 @@ def read_label_file(labels: Path) -> pd.DataFrame:
         ) from error
     if len(rows) < 2:
         raise LabelTableError(
-            f"{labels.name} is empty: it needs a header and a row for each photograph"
+            f"{labels.name} is empty: it needs a header and one row per photograph"
         )
     header, *cells = rows.values()
     columns = {name: i for i, name in enumerate(header) if name and name not in header[:i]}
@@ -278,19 +281,19 @@ def read_label_file(labels: Path) -> pd.DataFrame:
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
-    """Name the label file and some row numbers, of the columns labels and row; no photograph."""
+    """Name the label file and some row numbers (columns labels and row), but no photograph."""
     listed = ", ".join(str(row) for row in rows["row"][:limit])
     more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
     return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
 def cut_suffix(name: str) -> str:
-    """Give the name in lower case and without a picture's suffix; 1.2 is not suffix 2 of name 1."""
+    """Lower a name's case and cut a picture's suffix; 1.2 is not name 1 with suffix 2."""
     base, suffix = os.path.splitext(name)
     return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
 
 
 def _fold_name(name: str) -> str:
-    """Fold case, blanks, invisible and composed characters: one patient written in two ways."""
+    """Fold case, blanks, invisible and composed characters, so that spellings of one name match."""
     letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     return " ".join("".join(c for c in letters if unicodedata.category(c) != "Cf").split())

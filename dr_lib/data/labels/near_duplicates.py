@@ -1,4 +1,4 @@
-"""Find photographs that are in a data set twice under two files, by a hash of what they show."""
+"""Find photographs that a data set holds twice, in two files, by a perceptual hash."""
 
 import hashlib
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ PAIRS_AT_ONCE = 2**22  # a few tens of MB
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
-    """Hash what a stored crop, the bytes of its file, shows: 32 bytes that a copy nearly shares.
+    """Hash what a stored crop shows, from its file's bytes: 32 bytes, nearly equal for copies.
 
     The bits are the signs of the slow waves in the picture (a DCT hash, Zauner 2010), with two
     changes, for all fundus photographs are a bright circle on black: only the square inside it
@@ -45,12 +45,12 @@ def perceptual_hash(encoded: bytes) -> bytes:
 
 
 def parse_hashes(texts: Iterable[str]) -> np.ndarray:
-    """Make (n, 32) uint8 of perceptual hashes in hexadecimal."""
+    """Convert hexadecimal perceptual hashes to an (n, 32) uint8 array."""
     return np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(-1, 32)
 
 
 def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
-    """Find pairs of photographs that show nearly the same picture.
+    """Find pairs of photographs that show nearly the same image.
 
     Args:
         hashes: (n, 32) uint8, a perceptual hash in each row.

@@ -1,4 +1,4 @@
-"""The private folder: the salt of pseudonyms, and all that names a file or a patient."""
+"""The private folder: the salt for pseudonyms, and everything that names a file or a patient."""
 
 import hashlib
 import hmac
@@ -15,7 +15,7 @@ SALT = "salt"  # the file by which a private folder is known
 
 @contextmanager
 def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes]:
-    """Lock the private folder, made (mode 0700) if it is missing, and give its salt of 32 bytes.
+    """Lock the private folder, create it (mode 0700) if missing, and yield its salt of 32 bytes.
 
     The lock ends with the context or the process; systems without such locks keep nobody out.
 
@@ -42,37 +42,37 @@ def open_private(private: Path, new_salt: bytes | None = None) -> Iterator[bytes
         ) from error
     if file is None:
         raise DrError(
-            f"another prepare is at work with {private}: wait for its end, or choose another"
-            " --private"
+            f"another prepare is using {private}: wait until it ends, or choose another "
+            "--private"
         )
     with file:
         if len(salt) != 32:
             raise DrError(
-                f"{path} does not hold 32 bytes: delete it and prepare the data set anew"
+                f"{path} does not hold 32 bytes: delete it and prepare the data set again"
             )
         yield salt
 
 
 def is_private(folder: Path) -> bool:
-    """Whether a folder is a private one."""
+    """Whether a folder is a private folder."""
     return (folder / SALT).is_file()
 
 
 def check_apart(private: Path, out: Path) -> None:
-    """Refuse a prepared folder in a private one and the other way round: one is shared, one never.
+    """Refuse a prepared folder inside a private one and vice versa: only the former may be shared.
 
     Raises:
         DrError: one of them lies in the other, or they are one.
     """
     for folder in (out, *out.parents):
         if folder == private or is_private(folder):
-            reason = f"{folder} is private, what is prepared is not"
+            reason = f"{folder} is private, the prepared folder is not"
             raise DrError(f"{reason}: choose another --out than {out}")
     if out in private.parents:
-        reason = f"{private} lies in {out}, which is shared"
+        reason = f"{private} is inside {out}, which may be shared"
         raise DrError(f"{reason}: choose another --private")
 
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
-    """HMAC-SHA256 of a name, hexadecimal: nobody without the salt can tell the name."""
+    """HMAC-SHA256 of a name, hexadecimal; without the salt nobody can recover the name."""
     return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()

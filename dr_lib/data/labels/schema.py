@@ -1,4 +1,4 @@
-"""The columns that labels.csv, split tables and predictions.csv share, and what stands in them."""
+"""The columns that labels.csv, split tables and predictions.csv share, and their values."""
 
 from dr_lib.data.labels.grades import GRADES
 

@@ -1,4 +1,4 @@
-"""Divide groups of patients into train, validation and test, or into folds, stratified by grade."""
+"""Split groups of patients into train, validation and test, or into folds, stratified by grade."""
 
 import warnings
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ def split_photographs(
     folds: int = 5,
     kept: Mapping[str, str] = {},  # noqa: B006
 ) -> list[pd.DataFrame]:
-    """Divide photographs into sides, each group on one side, stratified by grade.
+    """Split photographs, stratified by grade, with each group on one side.
 
     A group is the patients whom copies of photographs connect. Groups are seen in a random order,
     and each is chosen with the probability `share`, lowered where its grades are already ahead of
@@ -89,10 +89,10 @@ def split_photographs(
 
 
 def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
-    """Exclude what shares its group with photographs on a greater side of the official split."""
+    """Exclude photographs whose group has photographs on a later side of the official split."""
     if not {"train", "test"} <= set(table["official"]) or (table["official"] == "").any():
         raise LabelTableError(
-            "this data set ships no split into train and test: use random or paper"
+            "this data set has no official split into train and test: use random or paper"
         )
     rank = table["official"].map(SIDES.index)
     greatest = rank.groupby(table["group"]).transform("max")
@@ -101,16 +101,17 @@ def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
-    """Exclude all but the first of equal files; name all that have another grade."""
+    """Exclude all but the first of identical files; raise if their grades differ."""
     used = table[table["reason"] == ""]
     first = used.groupby("content_id")[["row", "grade"]].transform("first")
     differing = used["grade"] != first["grade"]
     if differing.any():
         pairs = zip(first["row"][differing], used["row"][differing], strict=True)
         raise LabelTableError(
-            f"{differing.sum()} photographs are the same file as another with another grade: rows"
-            f" {', '.join(f'{one} and {other}' for one, other in pairs)}. Correct them, or take one"
-            " of each pair out"
+            f"{differing.sum()} photographs are identical to another file with a different "
+            "grade: rows"
+            f" {', '.join(f'{one} and {other}' for one, other in pairs)}. Correct them, or "
+            "remove one of each pair"
         )
     copies = used.index[used["content_id"].duplicated()]
     table.loc[copies, "reason"] = [
@@ -120,16 +121,20 @@ def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) -> pd.Series:
-    """The side of each group in an earlier split, the greatest of several; NaN for a new one."""
+    """Find each group's side in an earlier split, the latest of several; NaN for a new group."""
     side = used["image_id"].map(sides).fillna(used["patient_id"].map(sides))
     rank = side.map({side: rank for rank, side in enumerate(SIDES)})
     return rank.groupby(used["group"]).max()[groups].map(dict(enumerate(SIDES)))
 
 
 def _draw_folds(used: pd.DataFrame, groups: pd.Index, folds: int, seed: int) -> list[pd.Series]:
-    if not 2 <= folds <= len(groups):
+    # of a rarer grade a fold may have none; scikit-learn asks for one grade that fills them all
+    commonest = used["grade"].value_counts().max()
+    most = min(len(groups), commonest)
+    if not 2 <= folds <= most:
         raise LabelTableError(
-            f"{len(groups)} groups make no {folds} folds: ask for 2 to {len(groups)}"
+            f"{len(groups)} groups, with {commonest} photographs of the commonest grade, are too"
+            f" few for {folds} folds: choose 2 to {most}"
         )
     folding = StratifiedGroupKFold(folds, shuffle=True, random_state=seed)
     # the names of groups are pseudonyms, which must not decide
@@ -150,7 +155,7 @@ def _complete(
     *,
     with_validation: bool,
 ) -> pd.DataFrame:
-    """Draw validation where it is wanted and not there, and make the table of a split."""
+    """Draw a validation side if one is needed and missing, and make the table of a split."""
     if with_validation and not (sides == "validation").any():
         training = counts[sides == "train"]
         is_validation = before[training.index].map({"train": 0.0, "validation": 1.0})
@@ -169,7 +174,7 @@ def _draw(
     rng: np.random.Generator,
     kept: pd.Series,
 ) -> np.ndarray:
-    """Choose groups: a boolean each.
+    """Choose groups: one boolean each.
 
     Args:
         counts: their photographs per grade.
@@ -218,5 +223,6 @@ def _check_classes(where: str, grades: pd.Series) -> None:
     if referable in (0, len(grades)):
         raise LabelTableError(
             f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}:"
-            " both kinds are needed; give more photographs, or another --scheme or --seed"
+            " each side needs referable and other photographs; add photographs, or choose "
+            "another --scheme or --seed"
         )

@@ -1,4 +1,4 @@
-"""The label table of a folder of photographs: read it, match it with the photographs, check it."""
+"""Read the label table of a folder of photographs, match it with the photographs and check it."""
 
 import re
 from collections import defaultdict
@@ -19,14 +19,14 @@ from dr_lib.data.labels.label_files import (
 from dr_lib.data.labels.schema import FACTS
 
 UNKNOWN = (
-    "The patients of {} of {} photographs are not known; each of these counts as a patient of its"
-    " own, so fellow eyes may stand on both sides of a split. A column patient in the label table"
-    " says whose they are."
+    "The patient is unknown for {} of {} photographs. Each of these counts as a separate "
+    "patient, so fellow eyes may be on different sides of a split. Add a column "
+    "patient to the label table."
 )
 
 
 class Labels(NamedTuple):
-    """A data set's photographs with their labels, and what cannot be used."""
+    """A data set's photographs with their labels, and those that cannot be used."""
 
     table: pd.DataFrame
     """A row per photograph: row (line of its label file, the header being line 1), image (path),
@@ -60,12 +60,10 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
     """
     images = Path(images)
     if not images.is_dir():
-        raise LabelTableError(
-            f"there is no folder {images}: give the folder that holds the photographs"
-        )
+        raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
     if labels is not None and not Path(labels).is_file():
         raise LabelTableError(
-            f"there is no label file {labels}: give a CSV with the columns image and grade"
+            f"no label file {labels}: give a CSV with the columns image and grade"
         )
     photographs, label_files = find_files(images)
     root = images.resolve().name
@@ -87,7 +85,8 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
     if not (rows["reason"] == "").any():
         raise LabelTableError(
             f"no row of {', '.join(rows['labels'].unique())} can be used:"
-            f" {rows['reason'].value_counts().to_dict()}; do the photographs lie under {images}?"
+            f" {rows['reason'].value_counts().to_dict()}; check that the photographs are "
+            f"under {images}"
         )
     _check_repeats(rows)
     labelled = set(rows["image"])
@@ -116,7 +115,7 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add to rows the file that each names; suffix, case and folder may be missing or differ."""
+    """Add the file that each row names; suffix and folder may be missing, and case may differ."""
     by_stem = defaultdict(list)
     for path in pool:
         by_stem[cut_suffix(path.name)].append(path)
@@ -124,7 +123,8 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     several = rows[[len(files) > 1 for files in matches]]
     if len(several):
         raise LabelTableError(
-            f"{name_rows(several)}: several photographs have this name; add folder and suffix to it"
+            f"{name_rows(several)}: several photographs have this name; add the folder and "
+            "suffix"
         )
     rows = rows.assign(image=[str(files[0]) if files else "" for files in matches])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
@@ -132,7 +132,7 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
 
 
 def _check_repeats(rows: pd.DataFrame) -> None:
-    """Mark the rows that name a file once more; they must agree with the first."""
+    """Mark the rows that name a file again; they must agree with the first."""
     usable = rows[rows["reason"] == ""]
     differing = (
         usable.groupby("image")[["grade", "patient"]].transform("nunique").gt(1).any(axis=1)
@@ -140,7 +140,7 @@ def _check_repeats(rows: pd.DataFrame) -> None:
     if differing.any():
         rows = name_rows(usable[differing].sort_values("image", kind="stable"), limit=None)
         raise LabelTableError(
-            f"{rows}: one photograph with two grades or patients; keep one of each"
+            f"{rows}: one photograph has two grades or patients; keep one row"
         )
     rows.loc[usable.index[usable["image"].duplicated()], "reason"] = "named twice"
 

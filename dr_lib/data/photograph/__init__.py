@@ -1,4 +1,4 @@
-"""From the bytes of a picture file to the crop of its field of view.
+"""From the bytes of a picture file to a crop of the field of view.
 
 errors         what is raised where a photograph cannot be used
 decode         reads the header of a picture file, decodes it as small as is enough

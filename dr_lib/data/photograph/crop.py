@@ -34,7 +34,7 @@ FLIPPED = {3, 4, 7, 8}
 
 
 class Circle(NamedTuple):
-    """A circle in an image; every field is in pixels, the centre of the first being (0, 0)."""
+    """A circle in an image; every field is in pixels, and the first pixel's centre is (0, 0)."""
 
     x: float
     y: float
@@ -77,7 +77,7 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
 
 
 def _crop_robustly(picture: Picture, size: int) -> Crop:
-    """Decode as small as the field of view allows, find it, place it in a crop, turn it."""
+    """Decode as small as the field of view allows, find it, crop it and turn the crop upright."""
     truncated = picture.truncated
     shorter, longer = sorted((picture.width, picture.height))
     is_likely_cut = picture.format == "jpeg" and longer < MAX_CUT * shorter
@@ -93,7 +93,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
         except NoFundusError as error:
             if truncated:
                 raise UnreadableImageError(
-                    "the file is cut short, and the rest shows no field of view"
+                    "the file is cut short, and what is left shows no field of view"
                 ) from error
             raise
         finer = _choose_reduction(2 * min(fov.a, fov.b) * reduction, size)
@@ -111,12 +111,12 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
 
 
 def _choose_reduction(diameter: float, size: int) -> int:
-    """Choose the largest power of two, up to 8, by which a photograph may be decoded smaller."""
+    """Choose the power of two, up to 8, by which a photograph may be shrunk while decoding."""
     return next((k for k in (8, 4, 2) if diameter / k >= OVERSAMPLING * size), 1)
 
 
 def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
-    """Halve the region while it is far too large, smooth it, place it with one sub-pixel step.
+    """Halve the region while it is far too large, smooth it, then resample it once.
 
     The step alone would alias. Smoothed as the mean over a pixel of the crop smooths, the sharpest
     of 40 real pictures comes within 42.4 dB of that mean (halved once more instead: 38.5 dB).
@@ -158,7 +158,7 @@ def _choose_sigma(step: float) -> float:
 
 
 def _turn_upright(image: np.ndarray, orientation: int) -> np.ndarray:
-    """Turn a picture, (height, width, 3), by the EXIF orientation of its file."""
+    """Turn a picture, (height, width, 3), by its file's EXIF orientation."""
     image = image.transpose(1, 0, 2) if orientation in SWAPPED else image
     image = image[:, ::-1] if orientation in MIRRORED else image
     image = image[::-1] if orientation in FLIPPED else image
@@ -181,7 +181,7 @@ def _find_circle(picture: Picture, fov: FieldOfView, reduction: int) -> Circle:
 
 
 def _crop_voets(picture: Picture, size: int) -> Crop:
-    """Crop by the steps of Voets et al. 2019 as their published code does them, to the pixel.
+    """Crop exactly as the published code of Voets et al. 2019 does, to the pixel.
 
     Other pictures than 8-bit colour differ. There a grey picture was an error; 16 bits were
     stretched modulo 256 and came out nearly white; transparency was ignored. Here the steps begin
@@ -190,7 +190,8 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
     """
     if picture.truncated:
         raise UnreadableImageError(
-            "the file is cut short: Voets et al. would take what is missing for retina"
+            "the file is cut short: the method of Voets et al. would take the missing part "
+            "for retina"
         )
     image = decode(picture, 1)
     x, y, radius = circle = _find_voets(image)
@@ -203,7 +204,7 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
     factor = size / 2 / radius
     if min(region.shape[:2]) * factor <= 0.5:
         raise NoFundusError(
-            "Voets et al.: what is bright is a line, narrower than a pixel of the crop"
+            "Voets et al.: the bright region is a line, narrower than a pixel of the crop"
         )
     shrunk = cv2.resize(region, None, fx=factor, fy=factor, interpolation=cv2.INTER_LINEAR)
     height, width = shrunk.shape[:2]
@@ -215,7 +216,7 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
 
 
 def _find_voets(image: np.ndarray) -> Circle:
-    """Find the centroid, in whole pixels, of the largest bright region, and the radius of the
+    """Find the centroid of the largest bright region, in whole pixels, and the radius of the
     circle around it.
     """
     values = np.arange(256) / (255 / 1.5)

@@ -62,7 +62,7 @@ class Picture(NamedTuple):
 
 
 class _Parts(io.BytesIO):
-    """The bytes of a file, to be read in so many parts: Pillow alone would go on for minutes."""
+    """The bytes of a file, readable in a limited number of parts: Pillow alone may take minutes."""
 
     num_read = 0
 
@@ -70,7 +70,7 @@ class _Parts(io.BytesIO):
         """Read the next part."""
         self.num_read += 1
         if self.num_read > MAX_PARTS:
-            raise UnreadableImageError("a picture that is damaged, or has too many parts")
+            raise UnreadableImageError("the picture is damaged or has too many parts")
         return super().read(size)
 
 
@@ -90,7 +90,7 @@ def open_picture(source: str | Path | bytes) -> Picture:
         raise UnreadableImageError("the file is empty")
     if encoded[128:132] == b"DICM" or encoded.startswith(DICOM_STARTS):
         raise UnreadableImageError(
-            "a DICOM file: export it as PNG or JPEG, without the patient's name, first"
+            "a DICOM file: export it as PNG or JPEG first, without the patient's name"
         )
     try:
         if encoded.startswith(PNG_SIGNATURE):
@@ -101,11 +101,11 @@ def open_picture(source: str | Path | bytes) -> Picture:
         raise
     except Image.DecompressionBombError as error:
         raise UnreadableImageError(
-            "the header promises too many pixels for a photograph"
+            "the header states too many pixels for a photograph"
         ) from error
     except Exception as error:  # Pillow's readers raise whatever the damage leads them to
         raise UnreadableImageError(
-            "not a picture of a kind that is read, or damaged: export it as a JPEG"
+            "not a picture in a supported format, or damaged: export it as a JPEG"
         ) from error
 
 
@@ -113,9 +113,9 @@ def _read_file(path: Path) -> bytes:
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):  # a pipe would keep its reader waiting
-            raise OSError(0, "it is no file but a folder or a device")
+            raise OSError(0, "not a file, but a folder or a device")
         if facts.st_size > MAX_MEMORY:
-            raise OSError(0, f"it has more than {MAX_MEMORY // 10**6} MB")
+            raise OSError(0, f"the file is larger than {MAX_MEMORY // 10**6} MB")
         return path.read_bytes()
     except (OSError, ValueError) as error:  # a name with a zero in it is a ValueError
         reason = getattr(error, "strerror", error)
@@ -135,7 +135,7 @@ def _read_header(encoded: bytes, opened: Image.Image) -> Picture:
 
 
 def _read_orientation(block: bytes) -> int:
-    """Find the orientation in a block of EXIF; 1 where it is damaged or not there."""
+    """Find the orientation in an EXIF block; 1 if it is damaged or missing."""
     exif = Image.Exif()
     try:
         exif.load(block)
@@ -165,7 +165,7 @@ def _read_jpeg(encoded: bytes, opened: Image.Image, exif: bytes) -> Picture:
 def _walk_jpeg(
     encoded: bytes, num_components: int, *, is_progressive: bool
 ) -> tuple[int, bool]:
-    """Walk through a JPEG past its first pixels, where Pillow stops: its scans, if it is cut short.
+    """Walk through a JPEG past its first pixels, where Pillow stops, to count scans and see cuts.
 
     Scans are 0 where one has all components. Bytes behind the end marker do not count, nor does the
     end of a thumbnail.
@@ -188,19 +188,19 @@ def _walk_jpeg(
                 break
         at += int.from_bytes(encoded[at : at + 2])
     else:
-        raise UnreadableImageError("a JPEG of too many parts")
+        raise UnreadableImageError("the JPEG has too many parts")
     return num_scans, not has_end
 
 
 def _read_png(encoded: bytes) -> Picture:
-    """Walk through a PNG to its end; its orientation may stand before the pixels or behind them.
+    """Walk through a PNG to its end; its orientation may come before or after the pixels.
 
     Pillow would refuse a photograph for a damaged comment, and OpenCV makes room for what a chunk
     claims, be it 2 GB.
     """
     kind, width, height, bits, colour = struct.unpack_from(">4s2I2B", encoded, 12)
     if kind != b"IHDR" or not width or not height:
-        raise UnreadableImageError("a PNG with a damaged header")
+        raise UnreadableImageError("the PNG has a damaged header")
     at = 8
     exif = b""
     for _ in range(MAX_PARTS):
@@ -215,14 +215,14 @@ def _read_png(encoded: bytes) -> Picture:
             has_alpha = colour in (4, 6)
             return Picture(encoded, width, height, "png", orientation, max(8, bits), has_alpha)
         at = end
-    raise UnreadableImageError("a PNG of too many parts")
+    raise UnreadableImageError("the PNG has too many parts")
 
 
 def _read_tiff(encoded: bytes, opened: Image.Image) -> Picture:
     tags = opened.tag_v2
     if tags.get(SUBFILE_TAG, 0) & 1:
         raise UnreadableImageError(
-            "a TIFF that begins with a thumbnail: export the photograph alone"
+            "the TIFF begins with a thumbnail: export the photograph alone"
         )
     strips = zip(tags.get(STARTS_TAG, ()), tags.get(SIZES_TAG, ()), strict=False)
     end = max((start + length for start, length in strips), default=0)
@@ -234,7 +234,7 @@ def _read_tiff(encoded: bytes, opened: Image.Image) -> Picture:
 
 
 def count_bytes(picture: Picture, reduction: int) -> int:
-    """Estimate the bytes that a file and decoding it take; only a JPEG is shrunk meanwhile."""
+    """Estimate the bytes for a file and its decoding; only a JPEG shrinks while it is decoded."""
     is_plain = picture.format in ("png", "bmp")
     if picture.format == "jpeg":
         per_pixel = 6 / reduction**2 + picture.kept_bytes
@@ -247,7 +247,7 @@ def count_bytes(picture: Picture, reduction: int) -> int:
 
 
 def decode(picture: Picture, reduction: int) -> np.ndarray:
-    """Decode as stored, shrunk by exactly that factor; a JPEG's decoder saves time by it.
+    """Decode as stored, shrunk by exactly that factor, which saves time for a JPEG.
 
     Returns:
         (height, width, 3) uint8 RGB, black where it is transparent. Samples of more than 8 bits are
@@ -268,11 +268,11 @@ def decode(picture: Picture, reduction: int) -> np.ndarray:
     image = cv2.imdecode(np.frombuffer(picture.encoded, np.uint8), flags)
     if image is None or image.size == 0:
         raise UnreadableImageError(
-            "the picture is damaged, cut short or of a kind that OpenCV does not read"
+            "the picture is damaged, cut short or in a format that OpenCV does not read"
         )
     if image.dtype not in (np.uint8, np.uint16):
         raise UnreadableImageError(
-            f"samples of type {image.dtype}: export the picture with 8 or 16 bits"
+            f"the samples have type {image.dtype}: export the picture with 8 or 16 bits"
         )
     if (
         image.ndim == 3 and image.shape[2] == 4
@@ -293,27 +293,27 @@ def decode(picture: Picture, reduction: int) -> np.ndarray:
 
 
 def _check_size(picture: Picture, reduction: int) -> None:
-    """Refuse a picture that would take too much memory or time to decode, by its header alone."""
+    """Refuse, by its header alone, a picture that would take too much memory or time to decode."""
     size = f"{picture.width} x {picture.height} px as {picture.format.upper()}"
     num_pixels = picture.width * picture.height
     is_long = max(picture.width, picture.height) > MAX_SIDE
     if is_long or num_pixels > MAX_PIXELS or count_bytes(picture, reduction) > MAX_MEMORY:
         raise UnreadableImageError(
-            f"{size} are too many: export the photograph as a smaller JPEG"
+            f"{size} has too many pixels: export the photograph as a smaller JPEG"
         )
     if picture.num_scans * num_pixels > MAX_SCANNED:
-        raise UnreadableImageError("a JPEG of too many scans")
+        raise UnreadableImageError("the JPEG has too many scans")
 
 
 def halve(image: np.ndarray) -> np.ndarray:
-    """Average every 2 x 2 pixels, ten times as fast as any other factor; an odd last is dropped."""
+    """Average 2 x 2 pixels, ten times as fast as any other factor; an odd last row is dropped."""
     height, width = (max(1, length // 2) for length in image.shape[:2])
     image = image[: 2 * height, : 2 * width]
     return cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
 
 
 def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
-    """Count the rows of a JPEG before the grey with which its decoder fills what is missing.
+    """Count the rows of a JPEG before the grey that its decoder fills in for missing rows.
 
     The last row of blocks, of which a part may be grey, does not count.
     """
@@ -324,6 +324,6 @@ def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
 
 
 def _is_filling(rows: np.ndarray) -> np.ndarray:
-    """Tell which rows of an image are filling: (n,) bool."""
+    """Tell which rows of an image are filled in: (n,) bool."""
     difference = np.abs(rows.reshape(len(rows), -1).astype(np.int16) - FILLING)
     return difference.max(axis=1) <= FILLING_TOLERANCE

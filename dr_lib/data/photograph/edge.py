@@ -1,4 +1,4 @@
-"""Find the edge of the field of view: roughly by thresholds, then along rays from its centre.
+"""Find the edge of the field of view, first by thresholds, then along rays from its centre.
 
 Circles and ellipses are fitted to what is found, outliers or not.
 """
@@ -61,13 +61,13 @@ Ellipse = tuple[float, float, float, float]
 
 
 def measure_distance(image: np.ndarray, background: np.ndarray) -> np.ndarray:
-    """Measure how far each pixel is from the background, in the farthest channel: uint8."""
+    """Measure each pixel's distance from the background in the channel that differs most: uint8."""
     red, green, blue = cv2.split(cv2.absdiff(image, (*background.tolist(), 0)))
     return cv2.max(cv2.max(red, green), blue)
 
 
 def search(small: np.ndarray, background: np.ndarray) -> Ellipse:
-    """Find the field of view roughly: the candidate with the strongest edge, fitted to it.
+    """Find the field of view roughly: fit the candidate that has the strongest edge.
 
     Args:
         small: (height, width, 3) uint8, the photograph at 256 px.
@@ -99,7 +99,7 @@ def search(small: np.ndarray, background: np.ndarray) -> Ellipse:
 
 
 def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield masks of what differs from the background, ever less, each unlike the last."""
+    """Yield masks of what differs from the background, by rising thresholds; skip equal masks."""
     otsu, _ = cv2.threshold(distance, 0, 255, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
     kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (5, 5))
     last = 0
@@ -113,7 +113,7 @@ def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _outline(mask: np.ndarray) -> np.ndarray:
-    """Find the largest shape's contour, without what lies on the frame: (n, 2) px."""
+    """Find the largest shape's contour, without its part on the frame: (n, 2) px."""
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     if not contours:
         return np.empty((0, 2))
@@ -123,7 +123,7 @@ def _outline(mask: np.ndarray) -> np.ndarray:
 
 
 def _is_possible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
-    """Whether centre and radius are such as a field of view may have."""
+    """Whether a field of view may have this centre and radius."""
     x, y, a, b = ellipse
     height, width = shape[:2]
     is_near = abs(x / width - 0.5) < 0.5 + MAX_OFF and abs(y / height - 0.5) < 0.5 + MAX_OFF
@@ -133,7 +133,7 @@ def _is_possible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
 
 
 def score_edge(distance: np.ndarray, ellipse: Ellipse) -> float:
-    """Score an edge: its strength, times the shares of it that are seen and of the inside lit."""
+    """Score an edge: its strength, times the visible share of it, times the lit share inside it."""
     values, num_inside = _sample_rays(distance, ellipse, FEW_RAYS, DEPTHS)
     middle = values[:, :4]
     columns = values.T.astype(np.float32)
@@ -224,7 +224,7 @@ def _sample_rays(
 def _find_edges(
     values: np.ndarray, num_inside: np.ndarray, depths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rays with one clear fall inside the frame, and its depth, by a parabola."""
+    """Find the rays with one clear fall inside the frame, and its depth by fitting a parabola."""
     smooth = cv2.GaussianBlur(values.astype(np.float32), (7, 3), sigmaX=1.0, sigmaY=0.6)
     falls = smooth[:, :-2] - smooth[:, 2:]
     falls *= np.arange(falls.shape[1]) + 3 < num_inside[:, None]
@@ -243,7 +243,7 @@ def _find_edges(
 
 
 def scale(ellipse: Ellipse, old: tuple[int, ...], new: tuple[int, ...]) -> Ellipse:
-    """Scale an ellipse from a picture of one shape to its copy of another."""
+    """Scale an ellipse from a picture of one shape to a resized copy."""
     x, y, a, b = ellipse
     to_x = new[1] / old[1]
     to_y = new[0] / old[0]
@@ -257,12 +257,12 @@ def explain(ellipse: Ellipse, points: np.ndarray) -> np.ndarray:
 
 
 def explains(ellipse: Ellipse, points: np.ndarray) -> bool:
-    """Whether the ellipse passes most points, so that a fit to them would only find it again."""
+    """Whether the ellipse passes most points, so that another fit would only find it again."""
     return np.count_nonzero(explain(ellipse, points)) > MOST * len(points)
 
 
 def fit_outline(points: np.ndarray) -> Iterator[Ellipse]:
-    """Fit an outline, and where much of it misses the fit, the part of it that is not straight."""
+    """Fit an outline; if much of it misses the fit, fit only the parts that are not straight."""
     few = _thin_out(points)
     ellipse, _ = fit_robustly(few, ROUGH)
     yield ellipse
@@ -280,7 +280,7 @@ def fit_outline(points: np.ndarray) -> Iterator[Ellipse]:
 def fit_edge(
     points: np.ndarray, guess: Ellipse, num_rays: int, tolerance: float
 ) -> tuple[Ellipse, bool, np.ndarray]:
-    """Fit the edge found along some of the rays, whatever a mask, a tab or text adds to it.
+    """Fit the edge found along some rays, ignoring what a mask, a tab or text adds.
 
     Returns:
         The fit, whether it is an ellipse, and which points it passes, (n,) bool.
@@ -303,7 +303,7 @@ def _fit_arc(points: np.ndarray, num_rays: int, tolerance: float) -> tuple[Ellip
 
 
 def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
-    """Fit a circle, or an axis-parallel ellipse where that fits clearly better, and tell which.
+    """Fit a circle, or an axis-parallel ellipse if it fits clearly better, and tell which.
 
     Args:
         points: (n, 2).
@@ -339,7 +339,7 @@ def fit_robustly(points: np.ndarray, tolerance: float) -> tuple[Ellipse, bool]:
 
 
 def fit_circle_robustly(points: np.ndarray, rounds: int = 5) -> Ellipse:
-    """Fit a circle, dropping in each round what misses it by more than 2.5 standard deviations.
+    """Fit a circle; in each round, drop points more than 2.5 standard deviations off it.
 
     Least squares on (x - cx)^2 + (y - cy)^2 = r^2 (Kasa 1976), solved by hand from sums about the
     points' mean: one product of matrices makes them all, as time goes into the number of calls.
@@ -371,7 +371,7 @@ def fit_circle_robustly(points: np.ndarray, rounds: int = 5) -> Ellipse:
 
 
 def _fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
-    """Find the circle that most points lie on, refitted to them (RANSAC, always the same seed)."""
+    """Find the circle that most points lie on (RANSAC with a fixed seed) and refit it to them."""
     triples = points[np.random.default_rng(0).integers(0, len(points), (draws, 3))]
     u, v = (triples[:, 1] - triples[:, 0]).T
     s, t = (triples[:, 2] - triples[:, 0]).T
@@ -393,7 +393,7 @@ def _fit_circle_of_most(points: np.ndarray, draws: int = 120) -> Ellipse | None:
 
 
 def _drop_straight(points: np.ndarray) -> np.ndarray:
-    """Drop from an outline what is straight for longer than on a circle: a mask cuts it there."""
+    """Drop parts of an outline that are straighter than a circle: a mask cuts it there."""
     if len(points) < 60:
         return points
     starts = points[::6]
@@ -408,12 +408,12 @@ def _drop_straight(points: np.ndarray) -> np.ndarray:
 
 
 def _thin_out(points: np.ndarray) -> np.ndarray:
-    """Choose at most MAX_POINTS of the points, evenly."""
+    """Choose at most MAX_POINTS of the points, evenly spaced."""
     return points[:: len(points) // MAX_POINTS + 1]
 
 
 def upper_median(values: np.ndarray) -> np.ndarray:
-    """Find the median along the first axis, the upper of two; np.median takes five times longer."""
+    """Find the (upper) median along the first axis; np.median takes five times longer."""
     middle = len(values) // 2
     values = values.copy()
     values.partition(middle, axis=0)

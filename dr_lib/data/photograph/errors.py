@@ -1,10 +1,10 @@
-"""What `crop_fundus` raises where a photograph cannot be used."""
+"""The errors that `crop_fundus` raises if a photograph cannot be used."""
 
 from dr_lib.errors import DrError
 
 
 class UnreadableImageError(DrError):
-    """The file is missing, empty, damaged, too large or no picture."""
+    """The file is missing, empty, damaged, too large or not a picture."""
 
 
 class NoFundusError(DrError):

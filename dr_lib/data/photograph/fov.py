@@ -1,4 +1,4 @@
-"""Find the field of view, where the retina shows, in a decoded fundus photograph."""
+"""Find the field of view, which shows the retina, in a decoded fundus photograph."""
 
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ MAX_OVERHANG = (
 
 
 class FieldOfView(NamedTuple):
-    """An axis-parallel ellipse, in pixels of the array it was found in; the first is (0, 0)."""
+    """An axis-parallel ellipse, in pixels of its array, where the first pixel is (0, 0)."""
 
     x: float
     y: float
@@ -86,7 +86,7 @@ def find_fov(image: np.ndarray) -> FieldOfView:
 
 
 def _shrink(image: np.ndarray) -> np.ndarray:
-    """Shrink to a longer side of SEARCH_SIDE; a smaller image comes back itself."""
+    """Shrink to a longer side of SEARCH_SIDE; return a smaller image unchanged."""
     while max(image.shape[:2]) >= 2 * SEARCH_SIDE:
         image = halve(image)
     factor = SEARCH_SIDE / max(image.shape[:2])

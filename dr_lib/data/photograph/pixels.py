@@ -1,4 +1,4 @@
-"""A crop as it is stored and as a network gets it: encoded as JPEG, decoded, shrunk.
+"""Encode crops as JPEG for storage, and decode and shrink them for a network.
 
 Training reads crops out of records, a server makes them from the photographs it is sent; both call
 the functions here, so that a network sees the same pixels in both, to the bit.
@@ -23,7 +23,7 @@ def encode_jpeg(image: np.ndarray, quality: int = JPEG_QUALITY) -> bytes:
 
 
 def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
-    """Decode a stored crop to (size, size, 3) uint8 RGB, shrunk by `shrink` where it is larger.
+    """Decode a stored crop to (size, size, 3) uint8 RGB; `shrink` shrinks a larger one.
 
     OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and
     the pixels are the same to the bit.
@@ -48,8 +48,7 @@ def mask_circle(size: int) -> np.ndarray:
 
 
 def shrink(image: np.ndarray, size: int) -> np.ndarray:
-    """Shrink a crop: each new pixel is the mean of the area that it covers, first down, then
-    across.
+    """Shrink a crop: each new pixel is the mean of the area that it covers.
 
     Weights are whole numbers out of 256, so every machine comes to the same bits; a server has no
     Pillow and a TPU's runtime no OpenCV, which each would do it otherwise.
@@ -79,7 +78,7 @@ def _shrink_down(image: np.ndarray, size: int) -> np.ndarray:
 
 @cache
 def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The old rows that each new one may cover, and their weights, which sum to 256."""
+    """Return the old rows that each new row may cover, and their weights, which sum to 256."""
     edges = np.arange(size + 1) * (height / size)
     firsts = np.floor(edges[:-1]).astype(int)
     borders = firsts + np.arange(int(np.ceil(height / size)) + 2)[:, None]
@@ -90,7 +89,7 @@ def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _swap_sides(image: np.ndarray) -> np.ndarray:
-    """Swap height and width, in memory too; OpenCV takes a twentieth of NumPy's time."""
+    """Swap height and width, in memory too; OpenCV takes a twentieth of the time NumPy takes."""
     if find_spec("cv2"):
         import cv2
 

@@ -1,4 +1,4 @@
-"""Tell a retina from other things that fill a circle or a frame: faces, screens, landscapes.
+"""Tell a retina from other pictures that fill a circle or a frame: faces, screens, landscapes.
 
 What only looks unlike a retina is doubtful, never refused: a dark haemorrhage can look like an eye
 in a face.
@@ -40,7 +40,7 @@ def is_doubtful(
     *,
     is_ellipse: bool,
 ) -> bool:
-    """Whether a field of view has what a retina has not.
+    """Whether a field of view shows something that no retina shows.
 
     That is a hole as dark as an eye, or more than background around it.
 
@@ -56,7 +56,7 @@ def is_doubtful(
         NoFundusError: it is not round.
     """
     if roundness < MIN_ROUNDNESS:
-        raise NoFundusError("what stands out from the background is not round")
+        raise NoFundusError("the region that stands out from the background is not round")
     if max(image.shape[:2]) < MIN_SIDE:
         return False
     level = float(upper_median(distance[_cut_square(distance.shape, ellipse)].ravel()))
@@ -73,7 +73,7 @@ def is_doubtful(
 
 
 def is_doubtful_frame(image: np.ndarray) -> bool:
-    """Whether a picture without background has a hole as dark as an eye.
+    """Whether a picture without background has a spot as dark as an eye in a face.
 
     Args:
         image: (height, width, 3) uint8 RGB, at 64 to 128 px.
@@ -101,7 +101,7 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
 def _has_hole(
     image: np.ndarray, is_background: np.ndarray, ellipse: Ellipse, max_hole: float
 ) -> bool:
-    """Whether a spot inside is darker than its surroundings by more than that share, in red light.
+    """Whether a spot inside is darker in red light than its surroundings by more than that share.
 
     Red light passes blood, so vessels and haemorrhages hardly show in it; eyes, lungs and letters
     do. Background that reaches in from the frame, as where a mask cuts the field of view, is no
@@ -127,7 +127,7 @@ def _has_hole(
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
-    """Cut the largest square out of a circle, as far as the picture goes, at least one pixel."""
+    """Cut the largest square out of a circle, within the picture and at least one pixel large."""
     x, y, a, b = ellipse
     slices = []
     for middle, half, length in ((y, b, shape[0]), (x, a, shape[1])):

@@ -1,4 +1,4 @@
-"""Crops on disk, made once, and read by every training.
+"""Crops on disk, made once and read by every training run.
 
 records   makes a TFRecord of a crop, without TensorFlow
 workers   crops photographs in processes of their own

@@ -5,6 +5,7 @@ import numpy as np
 
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
+from dr_lib.errors import DrError
 
 
 class Mirrored:
@@ -19,7 +20,7 @@ class Mirrored:
         return len(self.images)
 
     def __getitem__(self, rows: np.ndarray) -> np.ndarray:
-        """The mirror images of these rows."""
+        """Return the mirror images of these rows."""
         return self.images[rows][:, :, ::-1]
 
 
@@ -46,7 +47,7 @@ class Batches(keras.utils.PyDataset):
         shuffle_seed: int | None = None,
         part: tuple[int, int] = (0, 1),
     ):
-        """Hold the arrays, which stay on the host, or on disk, and are not copied.
+        """Keep references to the arrays, which stay on the host or on disk.
 
         Args:
             inputs: (n, ...) photographs as uint8, features, or row numbers of photographs kept on
@@ -64,34 +65,35 @@ class Batches(keras.utils.PyDataset):
         self.shuffle_seed = shuffle_seed
         self.error = None
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
-        if batch_size < 1 or len(inputs) != len(targets) or not len(self):
-            counts = f"{len(inputs)} photographs and {len(targets)} targets"
-            raise ValueError(
-                f"{counts} make no batch of {batch_size}: give as many of each, and a smaller"
-                " batch_size"
+        if len(inputs) != len(targets):
+            raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
+        if batch_size < 1 or not len(self):
+            raise DrError(
+                f"{len(inputs)} photographs make no batch of {batch_size}: set batch_size to"
+                f" {max(1, len(inputs))} or less"
             )
         self.start_epoch(0)
 
     @property
     def num_dropped(self) -> int:
-        """Photographs that an epoch of training drops, others in each: the remainder."""
+        """Number of photographs that each epoch of training drops, not always the same ones."""
         return len(self.inputs) % self.batch_size if self.shuffle_seed is not None else 0
 
     def start_epoch(self, epoch: int) -> None:
-        """Take the order of that epoch; `fit` with `shuffle=False` then leaves it as it is."""
+        """Set the order of an epoch; `fit` with `shuffle=False` then keeps it."""
         self._order = np.arange(len(self.inputs))
         if self.shuffle_seed is not None:
             np.random.default_rng((self.shuffle_seed, epoch)).shuffle(self._order)
 
     def __len__(self) -> int:
-        """Number of batches an epoch."""
+        """Number of batches per epoch."""
         n = len(self.inputs)
         return (
             n // self.batch_size if self.shuffle_seed is not None else -(-n // self.batch_size)
         )
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
-        """The batch at that place of the epoch: inputs, targets and, in evaluation, weights.
+        """Return a batch of the epoch: inputs, targets and, in evaluation, weights.
 
         The weights of a whole evaluation sum to the number of its places, so that Keras, which
         divides the loss of a batch by its places and not by its weights, ends at the mean over the
@@ -109,7 +111,7 @@ class Batches(keras.utils.PyDataset):
         return self._take(rows), self.targets[rows], weights[self._part]
 
     def _take(self, rows: np.ndarray) -> np.ndarray:
-        """The inputs of these rows; an error is kept, because TensorFlow replaces it."""
+        """Return the inputs of these rows; keep an error, because TensorFlow replaces it."""
         try:
             return self.inputs[rows]
         except ShardError as error:

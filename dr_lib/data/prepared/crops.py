@@ -1,4 +1,4 @@
-"""Crop photographs into shards by image id, whatever their labels; a later call goes on behind.
+"""Crop photographs into shards by image id, independent of labels; a later call adds shards.
 
 A shard's listing is written after it, so a shard that has one is whole.
 """
@@ -38,20 +38,20 @@ UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as lon
 
 
 def claim(out: Path, parameters: dict) -> None:
-    """Take a new or empty folder for crops of these parameters, or see that it is for no others."""
+    """Claim a new or empty folder for crops with these parameters, or check an existing claim."""
     path = out / "crops.json"
     if not path.exists():
         # left by a kill
         if out.exists() and {file.name for file in out.iterdir()} - {f"{path.name}.tmp"}:
             raise DrError(
-                f"{out} is not empty and holds no crops of ours: choose another --out"
+                f"{out} is not empty and holds no crops of this program: choose another --out"
             )
         write_json(path, parameters)
     earlier = json.loads(path.read_text(encoding="utf-8"))
     if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):
         raise DrError(
-            f"{out} holds other crops (other {', '.join(changed)}): choose another --out, or"
-            " delete it"
+            f"{out} holds crops with other settings ({', '.join(changed)}): choose another "
+            "--out, or delete it"
         )
 
 
@@ -111,7 +111,8 @@ def crop_photographs(
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
     elif todo and parameters["code_sha256"] != hash_code():
         raise DrError(
-            f"{out} was cropped by another version of the code: choose another --out, or delete it"
+            f"{out} was cropped by another version of the code: choose another --out, or "
+            "delete it"
         )
     rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
     crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
@@ -143,7 +144,7 @@ def crop_photographs(
 
 @cache
 def hash_code() -> str:
-    """SHA-256 of what decides about a crop's bytes: our code, and OpenCV's version."""
+    """SHA-256 of what determines a crop's bytes: our code and OpenCV's version."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
     files += [Path(module.__file__) for module in (near_duplicates, records)]
     return hashlib.sha256(
@@ -152,7 +153,7 @@ def hash_code() -> str:
 
 
 def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
-    """Read the listings of whole shards; what lies behind the first that is not is deleted."""
+    """Read the listings of complete shards; delete everything after the first incomplete shard."""
     finished = []
     for number in count():
         shard = out / f"crops-{number:05d}.tfrecord"
@@ -172,7 +173,7 @@ def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
 
 
 def _is_whole(shard: Path, listing: Path) -> bool:
-    """Whether a shard that no manifest knows is as its listing says; both may have been edited."""
+    """Whether a shard outside the manifest matches its listing; either may have been edited."""
     try:
         table = parse_table(listing)
     except ShardError:
@@ -183,7 +184,7 @@ def _is_whole(shard: Path, listing: Path) -> bool:
 
 
 def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
-    """Whether a file is another than was listed: by length, or content where all are as long."""
+    """Whether a file differs from its listing: by length, or by content if lengths are equal."""
     if photograph.size_id != listed.size_id:
         return True
     path = Path(photograph.image)

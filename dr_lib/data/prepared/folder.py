@@ -1,4 +1,4 @@
-"""A prepared folder: what lies in it, and `Prepared`, which opens it.
+"""A prepared folder: its contents, and `Prepared`, which opens it.
 
 crops.json            how the photographs are cropped
 crops-00000.tfrecord  crops, by image id
@@ -59,7 +59,7 @@ def read_manifest(data_dir: Path) -> dict:
     if is_private(data_dir):
         prepared = str(data_dir).removesuffix(".private")
         raise ShardError(
-            f"{data_dir} keeps names: give the prepared folder beside it, {prepared}"
+            f"{data_dir} is the private folder: give the prepared folder next to it, {prepared}"
         )
     if not path.is_file():
         command = write_command("prepare")
@@ -85,7 +85,7 @@ def hash_file(path: Path) -> str:
 def describe_data(
     data_dir: Path, split: str = "split.csv", manifest: dict | None = None
 ) -> dict[str, str | int]:
-    """What a prepared folder and a split are, in the columns of a row; no table is opened."""
+    """Describe a prepared folder and a split in columns of a row, without opening a table."""
     manifest = manifest or read_manifest(data_dir)
     files = manifest["files"]
     shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
@@ -103,7 +103,7 @@ def describe_data(
 
 
 def find_split(data_dir: Path, split_sha256: str) -> str:
-    """Name of the split table of that SHA-256 in a prepared folder; split.csv if none is."""
+    """Find the split table with that SHA-256 in a prepared folder; split.csv if there is none."""
     manifest = read_manifest(data_dir)
     for path in sorted(Path(data_dir).glob("*.csv")):
         if describe_data(data_dir, path.name, manifest)["split_sha256"] == split_sha256:
@@ -112,7 +112,7 @@ def find_split(data_dir: Path, split_sha256: str) -> str:
 
 
 class Photographs(NamedTuple):
-    """One side of a split: in memory 268 MB for 1,000 crops of 299 px."""
+    """One side of a split; 1,000 crops of 299 px take 268 MB of memory."""
 
     images: np.ndarray | StoredCrops  # (n, size, size, 3) uint8 RGB
     grade: np.ndarray  # (n,) int64, 0-4
@@ -169,7 +169,7 @@ class Prepared:
         self.photographs = table.astype({"offset": int, "length": int})
 
     def describe(self) -> dict[str, str | int]:
-        """What the folder and the split are, in the columns of a row."""
+        """Describe the folder and the split in columns of a row."""
         return describe_data(self.path, self.split, self.manifest)
 
     def load(
@@ -187,8 +187,8 @@ class Prepared:
         """
         if not 1 <= image_size <= self.size:
             raise ShardError(
-                f"image_size {image_size}: the crops have {self.size} px; ask for less, or prepare"
-                f" with --size {image_size}"
+                f"image_size {image_size}: the crops have {self.size} px; choose a smaller "
+                f"image_size, or prepare with --size {image_size}"
             )
         rows = self.photographs[self.photographs["split"] == side]
         crops = self.open_crops(rows, image_size)
@@ -203,7 +203,7 @@ class Prepared:
     def open_crops(
         self, rows: pd.DataFrame, image_size: int = 0, num_threads: int = 0
     ) -> StoredCrops:
-        """Check the shards of these rows of `photographs`; their crops are read when indexed.
+        """Check the shards of these rows of `photographs`; crops are read when they are indexed.
 
         Args:
             rows: any number of them, in any order.
@@ -227,7 +227,7 @@ class Prepared:
         *,
         is_external: bool = False,
     ) -> None:
-        """Write predictions.csv: a row per photograph that was offered, predicted or not.
+        """Write predictions.csv: one row per photograph, predicted or not.
 
         Photographs that a model learned from stand there too, without probabilities, and so do
         those that could not be used: who evaluates can then count them, and see that no patient is
@@ -265,19 +265,20 @@ class Prepared:
 def read_split(
     data_dir: Path, split: str, labels: pd.DataFrame, files: dict[str, str]
 ) -> pd.DataFrame:
-    """Read a split table and see that it fits the labels; see `Prepared`."""
+    """Read a split table and check it against the labels; see `Prepared`."""
     path = data_dir / split
     if not path.is_file():
         command = write_command("split", data_dir)
-        raise ShardError(f"there is no split table {path}: write one with {command}")
+        raise ShardError(f"no split table {path}: write one with {command}")
     table = parse_table(path).filter(["image_id", "group", "split", "reason"])
     if missing := {"image_id", "group", "split"} - set(table):
         raise ShardError(f"{path.name} has no column {', '.join(sorted(missing))}")
     unlike = set(table["image_id"]) ^ set(labels["image_id"])
     if unlike or table["image_id"].duplicated().any():
         raise ShardError(
-            f"{path.name} is not of the photographs in labels.csv ({len(unlike)} stand in one of"
-            f" the two alone): write it anew with {write_command('split', data_dir)}"
+            f"{path.name} and labels.csv list different photographs ({len(unlike)} are in "
+            "only one of the two): write the split again with "
+            f"{write_command('split', data_dir)}"
         )
     if not table["split"].isin([*SIDES, EXCLUDED]).all():
         raise ShardError(f"{path.name}: split must be {', '.join(SIDES)} or {EXCLUDED}")
@@ -292,18 +293,18 @@ def read_split(
         if len(crossing):
             rows = ", ".join(map(str, sorted(crossing["row"])[:5]))
             raise ShardError(
-                f"{path.name}: a {kind} stands on two sides (rows {rows}): keep it on one"
+                f"{path.name}: a {kind} is on two sides (rows {rows}): keep it on one"
             )
     if split in files and hash_file(path) != files[split]:
         raise ShardError(
-            f"{path.name}: altered, it does not match manifest.json (a split of your own needs a"
-            " new name)"
+            f"{path.name}: altered, does not match manifest.json (give a split of your own a "
+            "new name)"
         )
     return table
 
 
 def place_pairs(copies: pd.DataFrame, labels: pd.DataFrame) -> np.ndarray:
-    """Find near duplicates among the photographs of the labels: (n, 2) places in that table."""
+    """Find near duplicates among the labelled photographs: (n, 2) row positions in that table."""
     places = pd.Series(range(len(labels)), labels["image_id"])
     pairs = copies[["image_id", "image_id_2"]].apply(lambda column: column.map(places))
     return pairs.dropna().to_numpy(int).reshape(-1, 2)
@@ -335,7 +336,7 @@ def verify(data_dir: Path) -> dict:
 
 
 def parse_table(path: Path) -> pd.DataFrame:
-    """Read one of the folder's tables: texts, but for the numbers that `TYPES` names.
+    """Read one of the folder's tables as text, except for the numeric columns in `TYPES`.
 
     Raises:
         ShardError: it is no such table.
@@ -350,23 +351,23 @@ def parse_table(path: Path) -> pd.DataFrame:
 
 
 def format_table(table: pd.DataFrame) -> str:
-    """A table as CSV, whose bytes depend on the table alone."""
+    """Format a table as CSV, whose bytes depend only on the table."""
     return table.to_csv(index=False, lineterminator="\n")
 
 
 def write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write one of the folder's tables, or of the private folder's, in one step."""
+    """Write a table of the prepared or private folder in one step."""
     write_text(path, format_table(table))
 
 
 def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame:
-    """Read a table that the manifest names; a ShardError if it is not what was written."""
+    """Read a table listed in the manifest; raise ShardError if it was altered."""
     check_file(data_dir, name, files)
     return parse_table(data_dir / name)
 
 
 def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
-    """Read the listings of all shards: the last row of each photograph, and its shard's name."""
+    """Read the listings of all shards: the last row of each photograph, with its shard's name."""
     shards = sorted(name for name in files if name.endswith(".tfrecord"))
     listings = [
         read_table(data_dir, f"{Path(name).stem}.csv", files).assign(shard=name)
@@ -376,10 +377,10 @@ def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
 
 
 def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:
-    """Compare a file with the manifest, in chunks; a ShardError if it is not what was written."""
+    """Compare a file with the manifest, in chunks; raise ShardError if it was altered."""
     try:
         sha256 = hash_file(data_dir / name)
     except OSError as error:
         raise ShardError(f"{name}: missing in {data_dir}") from error
     if sha256 != files.get(name):
-        raise ShardError(f"{name}: altered or cut short, it does not match manifest.json")
+        raise ShardError(f"{name}: altered or cut short, does not match manifest.json")

@@ -1,4 +1,4 @@
-"""Prepare a data set: crop its photographs, join their labels, divide them into splits."""
+"""Prepare a data set: crop its photographs, join their labels, split them."""
 
 import hashlib
 import re
@@ -128,7 +128,9 @@ def prepare(
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[is_cropped]
             if table.empty:
-                raise DrError(f"no photograph can be used: {private / 'rejected.csv'} says why")
+                raise DrError(
+                    f"no photograph is usable: see the reasons in {private / 'rejected.csv'}"
+                )
             reasons = rejected["reason"].replace(r"\d+", "...", regex=True).value_counts()
             files = {name: earlier["files"][name] for name in earlier["splits"]}
             for path in sorted(out.glob("crops*")):
@@ -167,20 +169,20 @@ def prepare(
                 if unread.empty:
                     raise
                 raise LabelTableError(
-                    f"{error}; {len(unread)} labelled photographs were rejected,"
-                    f" {private / 'rejected.csv'} says why"
+                    f"{error}; {len(unread)} labelled photographs were rejected, see the "
+                    f"reasons in {private / 'rejected.csv'}"
                 ) from error
             _keep_private(private / "near_duplicates.csv", out, _name_copies(copies, table))
         except OSError as error:
             reason = error.strerror or error
             raise DrError(
-                f"cannot write to {out}: {reason}. Choose another --out, or make room"
+                f"cannot write to {out}: {reason}. Choose another --out, or free some space"
             ) from error
     return read_manifest(out)
 
 
 def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Name the files of copies that the label table gives to two patients."""
+    """Name the files of copies that the label table assigns to two patients."""
     named = table[["image_id", "patient_id", "row", "image"]]
     both = pairs.merge(named, on="image_id").merge(named.add_suffix("_2"), on="image_id_2")
     both = both[both["patient_id"] != both["patient_id_2"]]
@@ -188,7 +190,7 @@ def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
-    """Write what names files to a private table, beside the rows of other prepared folders."""
+    """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
     names = [column for column in ("image", "image_2") if column in rows]
     # opened in a spreadsheet

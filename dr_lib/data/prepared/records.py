@@ -13,11 +13,11 @@ Feature = bytes | float | int
 
 
 class ShardError(DrError):
-    """A part of a prepared folder is missing, cut short, altered or not one of ours."""
+    """A part of a prepared folder is missing, cut short, altered or of unknown origin."""
 
 
 class Record(NamedTuple):
-    """One cropped photograph; no field names a file or a person, and none depends on its labels."""
+    """One cropped photograph; no field names a file or a person or depends on labels."""
 
     encoded: bytes  # JPEG of the crop
     image_id: str  # HMAC-SHA256, hexadecimal

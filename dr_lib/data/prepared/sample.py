@@ -1,4 +1,4 @@
-"""The embedded default: draw and prepare the synthetic sample once, then find it."""
+"""The default data set: generate and prepare the synthetic sample once, then find it."""
 
 import hashlib
 import math
@@ -23,7 +23,7 @@ def open_sample(
         lambda done, total: None
     ),
 ) -> Path:
-    """Find the prepared sample, `folder/records`; draw and prepare it if it is not there.
+    """Find the prepared sample, `folder/records`; generate and prepare it if it is missing.
 
     What another version of this library drew is drawn anew. Of several processes one draws, the
     others wait.
@@ -66,7 +66,7 @@ def open_sample(
 
 
 def _hash_code() -> str:
-    """SHA-256 of the code that draws and prepares, and OpenCV's version."""
+    """SHA-256 of the code that generates and prepares the sample, and of OpenCV's version."""
     files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
     return hashlib.sha256(
         b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()

@@ -1,4 +1,4 @@
-"""What of a prepared folder may leave this machine: crops, grades and split, by pseudonym."""
+"""The part of a prepared folder that may leave this machine: crops, grades, split, pseudonyms."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ SPLIT = ["image_id", "group", "split", "reason"]
 
 
 def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
-    """List the files to train from elsewhere: the path of each, or its content where it is cut.
+    """List the files that training elsewhere needs: paths, or contents of reduced tables.
 
     Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
     the data set knows beside that (age, sex, camera), the private folder and files that the
@@ -49,9 +49,9 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
 
 
 def describe_shared(data_dir: Path) -> str:
-    """Say in a few words what `share_folder` lists: how many crops, of what."""
+    """Describe what `share_folder` lists: the number and kind of crops."""
     manifest = read_manifest(data_dir)
     is_synthetic = manifest["data_kind"] == "synthetic"
     kind = "synthetic crops" if is_synthetic else "crops of photographs, by pseudonym"
     number = manifest["num_photographs"] - manifest["num_rejected"]
-    return f"{number:,} {kind}, with patient (a pseudonym), grade and split; no name of a file"
+    return f"{number:,} {kind}, with patient (a pseudonym), grade and split, without file names"

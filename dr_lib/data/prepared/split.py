@@ -1,4 +1,4 @@
-"""Divide a prepared folder anew, in seconds: tables are written, no shard is opened."""
+"""Split a prepared folder again, in seconds: only tables are written, no shard is opened."""
 
 import shutil
 from contextlib import nullcontext
@@ -36,7 +36,7 @@ def split(
     folds: int = 5,
     out: str = "split.csv",
 ) -> list[Path]:
-    """Divide the photographs of a prepared folder anew.
+    """Split the photographs of a prepared folder again.
 
     Args:
         data_dir: the folder.
@@ -59,7 +59,7 @@ def split(
     path = data_dir / out
     is_new = path.name in manifest["files"] or not path.exists()
     if not is_new and not {"group", "split"} <= set(parse_table(path)):
-        raise LabelTableError(f"{path} is there and is no split table: choose another --out")
+        raise LabelTableError(f"{path} exists and is not a split table: choose another --out")
     # two at once would each write a manifest
     with lock(data_dir / ".lock", wait_s=60) or nullcontext():
         manifest = read_manifest(data_dir)
@@ -80,7 +80,7 @@ def write_split(
     folds: int = 5,
     copies: pd.DataFrame | None = None,
 ) -> list[Path]:
-    """Divide the labelled photographs of a folder; write its tables and, last, the manifest.
+    """Split the labelled photographs of a folder; write its tables and, last, the manifest.
 
     Nothing is written if they cannot be divided. `copies` are the near duplicates, if they are new.
     Without a seed, groups stay where the table has them that this takes the place of, if its
@@ -89,8 +89,8 @@ def write_split(
     is_own = path.name in ("labels.csv", COPIES) or path.name.startswith("crops")
     if path.suffix != ".csv" or is_own or path.parent != data_dir:
         raise LabelTableError(
-            f"{path.name} is no name for a split table: call it split-1.csv, say; it lies in the"
-            " folder"
+            f"{path.name} cannot name a split table: choose a file name such as split-1.csv, "
+            "without a folder"
         )
     files = manifest["files"]
     splits = manifest["splits"]
@@ -139,17 +139,17 @@ def write_split(
 
 
 def describe_moves(facts: dict) -> list[str]:
-    """Say who changed sides, by the manifest's `facts` of a split table."""
+    """Describe who changed sides, from the manifest's `facts` of a split table."""
     if number := facts.get("num_moved"):
         why = "copies, names or official sides changed"
-        return [f"patients who changed sides, for {why}: {number}"]
+        return [f"patients who changed sides because {why}: {number}"]
     return []
 
 
 def export_records(
     data_dir: Path, out: Path, split: str = "split.csv", shard_size: int = 256
 ) -> list[Path]:
-    """Write labelled TFRecord shards for other tools: train-00000-of-00004.tfrecord and so on.
+    """Write labelled TFRecord shards for other tools: train-00000-of-00004.tfrecord etc.
 
     Each Example holds the features of `records.to_example`, and image/class/label (the grade, 0-4),
     image/referable (0 or 1), patient/id and eye.
@@ -207,7 +207,7 @@ def export_records(
 
 
 def _list_sides(used: pd.DataFrame) -> dict[str, str]:
-    """The sides of a split table by image_id and by group, named for its first patient."""
+    """Map image ids and groups (named after their first patient) to the sides of a split table."""
     by_group = dict(zip(used["group"], used["split"], strict=True))
     return by_group | dict(zip(used["image_id"], used["split"], strict=True))
 
@@ -221,7 +221,7 @@ def _count_moved(table: pd.DataFrame, before: pd.DataFrame) -> int:
 
 
 def _count(table: pd.DataFrame) -> dict:
-    """Count what is on each side, the groups, and what the largest group has."""
+    """Count the photographs on each side, the groups, and the members of the largest group."""
     used = table[table["split"] != EXCLUDED]
     counts = {
         side: {

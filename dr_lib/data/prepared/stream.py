@@ -1,4 +1,4 @@
-"""Crops that stay on disk: read, decoded and shrunk by threads whenever a batch asks for them."""
+"""Crops that stay on disk; threads read, decode and shrink them when a batch needs them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +22,7 @@ class StoredCrops:
     def __init__(
         self, data_dir: Path, photographs: pd.DataFrame, image_size: int, num_threads: int = 0
     ):
-        """Hold the places of the crops; see `Prepared.open_crops`."""
+        """Store where the crops are; see `Prepared.open_crops`."""
         numbers, names = pd.factorize(photographs["shard"])
         self._paths = [Path(data_dir) / name for name in names]
         self._shards = numbers.astype(np.int32)
@@ -38,7 +38,7 @@ class StoredCrops:
         return self.shape[0]
 
     def __getitem__(self, rows: slice | np.ndarray) -> np.ndarray:
-        """Decode these rows: (rows, size, size, 3) uint8 RGB, whatever the number of threads."""
+        """Decode these rows: (rows, size, size, 3) uint8 RGB, with any number of threads."""
         rows = np.arange(len(self))[rows]
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
 
@@ -59,8 +59,8 @@ class StoredCrops:
                 encoded = file.read(self._lengths[row])
         except OSError as error:
             raise ShardError(
-                f"{path.name}: cannot be read any more ({error.strerror})"
+                f"{path.name}: can no longer be read ({error.strerror})"
             ) from error
         if len(encoded) < self._lengths[row]:
-            raise ShardError(f"{path.name}: was cut short since it was opened")
+            raise ShardError(f"{path.name}: was cut short after it was opened")
         return encoded

@@ -60,8 +60,8 @@ def crop_photograph(
     except (UnreadableImageError, NoFundusError, OSError) as error:
         if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
             raise DrError(
-                f"the photograph of row {row} cannot be read (any more): see to it that every"
-                " worker has the folder of the photographs under the same path, and start again"
+                f"the photograph of row {row} cannot be read: make sure that every worker has "
+                "the folder of the photographs under the same path, and start again"
             ) from error
         return b"", {"image_id": image_id, "reason": str(error)}
     encoded = encode_jpeg(crop.image)
@@ -82,7 +82,7 @@ def crop_photograph(
 
 @contextmanager
 def map_over(workers: int) -> Iterator[Map]:
-    """Give a `map` over worker processes, which works a bounded number of items ahead.
+    """Yield a `map` over worker processes that works a bounded number of items ahead.
 
     Args:
         workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
@@ -116,7 +116,7 @@ def map_over(workers: int) -> Iterator[Map]:
 
 
 def _start_worker(ends: ExitStack) -> Connection:
-    """Start a process that works on what comes through a pipe, until this end of it is closed.
+    """Start a process that serves tasks from a pipe until this end of it is closed.
 
     Each worker has a pipe of its own, which breaks when it dies. Those of concurrent.futures and
     joblib share a queue: when one is killed while it hands over a result, the others wait forever.
@@ -158,14 +158,14 @@ def _keep_freed_memory() -> None:
 
 
 def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> Any:
-    """Give a task to an idle worker, and wait for its answer."""
+    """Send a task to an idle worker and wait for its answer."""
     worker = idle.get()
     try:
         worker.send(task)
         answer = worker.recv()
     except (EOFError, OSError) as error:
         raise DrError(
-            "a worker died, most likely for want of memory: take fewer (--workers 1)"
+            "a worker died, most likely out of memory: use fewer (--workers 1)"
         ) from error
     finally:
         idle.put(worker)

@@ -1,4 +1,4 @@
-"""A served model: what it answered, how fast, and for how much.
+"""A served model: its requests, response times and costs.
 
 request_log  requests, written beside the row of their run and read back
 costs        what a prediction costs by the hour's price

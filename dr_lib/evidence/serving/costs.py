@@ -1,4 +1,4 @@
-"""What predictions cost by the hour's price, beside what paper B printed.
+"""Cost of predictions by the hourly price, compared with paper B.
 
 A machine answers one request at a time and is billed by the hour, busy or idle.
 """
@@ -12,7 +12,7 @@ from dr_lib.runs.prices import find_price
 
 
 def usd_per_million(usd_per_hour: ArrayLike, predict_ms: ArrayLike) -> np.ndarray:
-    """What a million predictions cost in USD on a machine that is never idle."""
+    """Compute the USD per million predictions on a machine that is never idle."""
     return np.asarray(usd_per_hour) * np.asarray(predict_ms) / 3.6  # 1e6 x 1e-3 s / 3600 s
 
 
@@ -49,7 +49,7 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
 
 
 def read_paper_latencies() -> pd.DataFrame:
-    """Read what paper B published, a row per `model` and `instance`.
+    """Read paper B's latencies, one row per `model` and `instance`.
 
     Returns:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.

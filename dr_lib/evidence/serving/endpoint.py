@@ -1,4 +1,4 @@
-"""The cheapest endpoint for so many requests a day.
+"""Find the cheapest endpoint for a number of requests per day.
 
 The busiest hour takes a share of the day's requests, and within it they come at random, as in the
 load tests. The machines that this hour needs are rented all month, busy or idle.
@@ -40,7 +40,7 @@ TABLE = [  # behind the network, the format and where it ran
 
 
 class Held(NamedTuple):
-    """What rate a load test held."""
+    """The rate that a load test sustained."""
 
     study: str
     run_id: str
@@ -48,7 +48,7 @@ class Held(NamedTuple):
 
 
 def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
-    """Say what rate each load test held, by all its requests.
+    """Find the rate that each load test sustained, from all its requests.
 
     Args:
         runs: one row per run, from `read_runs`.
@@ -61,9 +61,7 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
     """
     requests = read_requests(runs, *folders, load=OPEN_LOOP)
     if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
-        raise DrError(
-            "no load test below the folders: serve a model and load it with notebook 22"
-        )
+        raise DrError("no load test below the folders: run notebook 22 first")
     tests = []
     for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
         tried = rows.groupby("rate_per_s").agg(
@@ -85,8 +83,8 @@ def list_endpoints(
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
 ) -> pd.DataFrame:
-    """List what was measured: each network and format on each machine, with its rate and the price
-    of an hour.
+    """List the measured endpoints: each network and format on each machine, with rate and hourly
+    price.
 
     The table's price of a row's label goes before the one in the row.
 
@@ -108,7 +106,7 @@ def list_endpoints(
     rates = find_rates(runs, *folders, p99_ms=p99_ms)
     tests = select_runs(rates, within=KINDS, exclude=exclude, may_differ=may_differ).timed
     if tests.empty:
-        raise DrError("every load test is excluded: the rows' status and marks say why")
+        raise DrError("every load test is excluded: see status and marks of the rows")
     prices = read_prices()
     found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
     tests = tests.assign(
@@ -136,7 +134,7 @@ def list_endpoints(
         )
     table = tabulate(endpoints)
     if not table["rate_per_s"].any():
-        raise DrError(f"no endpoint held a rate with 99 % within {p99_ms:g} ms")
+        raise DrError(f"no endpoint sustained a rate with 99 % within {p99_ms:g} ms")
     return table
 
 
@@ -147,7 +145,7 @@ def price_endpoints(
     busiest_hour: float = BUSIEST_HOUR,
     accuracy_within: float | None = None,
 ) -> pd.DataFrame:
-    """Price what each endpoint needs for so many requests a day, the cheapest of a network first.
+    """Price each endpoint for a number of requests per day, the cheapest of a network first.
 
     Of two that cost the same, the one that may lose less AUC comes first, then the one that holds
     more.
@@ -169,7 +167,7 @@ def price_endpoints(
     """
     if not (requests_per_day > 0 and 1 / 24 <= busiest_hour <= 1):
         raise DrError(
-            "requests_per_day has to be above 0, busiest_hour a share from 1/24 to 1, as of a day"
+            "requests_per_day must be above 0, and busiest_hour a share of the day from 1/24 to 1"
         )
     reason = pd.Series("", endpoints.index)
     if accuracy_within is not None:
@@ -180,9 +178,9 @@ def price_endpoints(
     reason = reason.mask(~holds, NO_RATE)
     if (reason != "").all():
         raise DrError(
-            f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: serve"
-            " the folders that export wrote with enough graded photographs, or give no"
-            " --accuracy-within"
+            f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: "
+            "serve folders that export judged with enough graded photographs, or leave out "
+            "--accuracy-within"
         )
 
     peak_per_s = requests_per_day * busiest_hour / 3600
@@ -208,7 +206,7 @@ def price_endpoints(
 
 
 def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
-    """The columns of `price_endpoints` that a reader needs, with the bounds where there are any."""
+    """Select the columns of `price_endpoints` that a reader needs, with bounds if there are any."""
     names = [*NETWORK, "format", "environment", "instance", "threads", *TABLE]
     names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
     table = priced[[name for name in names if name in priced]]
@@ -216,7 +214,7 @@ def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
-    """What the gate said of the model that may lose most; NaN where one has none."""
+    """Find the accuracy gate's result for the model that may lose most; NaN if one has none."""
     gated = [name for name in rows if name.startswith("gate_")]
     names = list(dict.fromkeys(["gate_passes", "gate_auc_difference", *LOWEST, *gated]))
     gates = rows.reindex(columns=names).astype(float)
@@ -228,7 +226,7 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:
-    """The price of the row's label in the table or the row, else of its machine, else the given."""
+    """Find the price of the row's label in table or row, else of its machine, else the default."""
     names = {price.instance for price in prices}
     label = row.get("priced_as")
     usd_per_hour = row.get("usd_per_hour")
@@ -239,6 +237,6 @@ def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Pric
         if name in names:
             return find_price(name, prices=prices)
     raise PriceError(
-        f"run {row['run_id']} is of a machine without a price: name one when it is run (--instance)"
-        f" or reported (report -p instance NAME): {', '.join(sorted(names))}"
+        f"run {row['run_id']} used a machine without a price: name one for the run "
+        f"(--instance) or the report (report -p instance NAME): {', '.join(sorted(names))}"
     )

@@ -1,4 +1,4 @@
-"""Requests to a served model: written beside the row of their run, read back as one table."""
+"""Requests to a served model: written next to their run's row, read back as one table."""
 
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
@@ -37,7 +37,7 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
 
 
 def read_requests(runs: pd.DataFrame, *folders: Path, load: str = CLOSED_LOOP) -> pd.DataFrame:
-    """Put the requests of a load in the place of their runs.
+    """Replace runs with the requests of their load tests.
 
     Args:
         runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of
@@ -80,7 +80,7 @@ def select_requests(
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
 ) -> Selection:
-    """Select requests in the place of their runs: those of one kind are pooled and have to agree.
+    """Select requests instead of their runs; those of one kind are pooled and must agree.
 
     Args:
         table: as `runs` of `read_requests`; an export, which has no requests, stands alone.
@@ -97,7 +97,7 @@ def select_requests(
 
 
 def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
-    """Say how long each model takes in each format on each machine.
+    """Summarise the times of each model in each format on each machine.
 
     Args:
         timed: requests of `read_requests` whose times count, of a `Selection`.
@@ -138,7 +138,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def _price(requests: pd.DataFrame) -> pd.DataFrame:
-    """Say what a million predictions cost, where a row has a price."""
+    """Compute the cost of a million predictions if a row has a price."""
     if {"usd_per_hour", "predict_ms"} <= set(requests):
         busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
         usd = usd_per_million(busy["usd_per_hour"], busy["predict_ms"])
@@ -147,7 +147,7 @@ def _price(requests: pd.DataFrame) -> pd.DataFrame:
 
 
 def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]]:
-    """The folders in which each run has a row: one, or several where rows were copied."""
+    """Find the folders in which each run has a row: several if rows were copied."""
     studies = {}
     for path in sorted(
         path for folder in folders for path in Path(folder).rglob("rows/*.json")
@@ -161,12 +161,14 @@ def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
     inside = PurePosixPath(name)
     if inside.is_absolute() or ".." in inside.parts:
         raise DrError(
-            f"{name} lies outside the study: a row names its requests from the study's folder on"
+            f"{name} is outside the study: a row must name its requests relative to the "
+            "study's folder"
         )
     path = next((study / inside for study in studies if (study / inside).is_file()), None)
     if path is None:
         raise DrError(
-            f"{name} is not below {', '.join(map(str, studies))}: copy it to where its run's row is"
+            f"{name} is not below {', '.join(map(str, studies))}: copy it to the folder of "
+            "its run's row"
         )
     try:
         table = pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=[""])
@@ -174,11 +176,11 @@ def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
         ValueError,
         OSError,
     ) as error:  # pandas' own are ValueErrors, as is text that is none
-        raise DrError(f"{path} is no table of requests: {error}") from error
+        raise DrError(f"{path} is not a table of requests: {error}") from error
     missing = [name for name in NEEDED if name not in table]
     if missing:
         raise DrError(
-            f"{path}: the requests have no {', '.join(missing)}: dr_lib.serving.server.load has"
-            " them"
+            f"{path}: the requests have no {', '.join(missing)}: measure them with "
+            "dr_lib.serving.server.load"
         )
     return table[table["load"] == load].fillna({"error": ""}).reset_index(drop=True)

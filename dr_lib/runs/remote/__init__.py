@@ -1,4 +1,4 @@
-"""Makes the runs of a study on a machine of Colab or Kaggle, by the services' own command lines.
+"""Execute the runs of a study on a machine of Colab or Kaggle, through the services' own CLIs.
 
 session   one session: what is uploaded, started, watched, fetched and closed, the same for both
 record    how far it is: asked, up, running, fetched, closed; on disk before the next call

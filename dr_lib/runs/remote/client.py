@@ -1,4 +1,4 @@
-"""Call the command line of a service: its output as it comes, its error in one sentence."""
+"""Run the Colab or Kaggle CLI, stream its output and turn failures into one-line errors."""
 
 import math
 import os
@@ -44,24 +44,24 @@ Say = Callable[[str], object]
 
 
 class RemoteError(DrError):
-    """A service, or its client, did not do what was asked; the message says what, in one sentence.
+    """A service or its client failed; the message says how in one sentence.
 
     `output` is what the client printed; `is_final` says that to ask again changes nothing.
     """
 
     def __init__(self, sentence: str, output: str = "", *, is_final: bool = False):
-        """Take the sentence, and what it was taken from."""
+        """Take the sentence and the output that it was taken from."""
         super().__init__(sentence)
         self.output = output
         self.is_final = is_final
 
     def is_missing(self) -> bool:
-        """Whether the answer was that there is no such thing."""
+        """Whether the service answered that the object does not exist."""
         return bool(MISSING.search(self.output))
 
 
 class Quota(NamedTuple):
-    """What an account has left."""
+    """The remaining quota of an account."""
 
     left: float
     per_hour: float  # that all machines of the account take now
@@ -71,7 +71,7 @@ class Quota(NamedTuple):
 
 
 class Look(NamedTuple):
-    """How the far side is."""
+    """The state of the remote machine."""
 
     status: str  # RUNNING, complete, or a word for its failure
     lines: list[str]  # that it printed since the last look
@@ -79,8 +79,7 @@ class Look(NamedTuple):
 
 
 def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
-    """Call a client, which nobody answers and which ends with this process, and return what it
-    prints.
+    """Call a client without input, ending it with this process, and return its output.
 
     Ctrl-C does not reach it. Access tokens in what it prints are masked.
 
@@ -116,7 +115,7 @@ def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
         # behind the first paragraph of kaggle's comes a hint
         fault = find_sentence(text.strip().partition("\n\n")[0] if name == "kaggle" else text)
         if OFFLINE.search(fault):
-            fault = "no connection to the service: see whether this machine is online"
+            fault = "no connection to the service: check that this machine is online"
         fault = f"failed: {fault}"
     if fault:
         what = [word for word in arguments if word.isalpha()][:2]
@@ -125,8 +124,7 @@ def call(name: str, *arguments: str, limit_s: float | None = None) -> str:
 
 
 def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None) -> Answer:
-    """Ask a service again from its first failure on, for a quarter of an hour or as long as is
-    said.
+    """Retry a call after a failure, for a quarter of an hour or the given time.
 
     Raises:
         RemoteError: its last answer; one that is final at once.
@@ -145,7 +143,7 @@ def insist(ask: Callable[[], Answer], say: Say, patience_s: float | None = None)
 
 
 def check_client(name: str) -> None:
-    """Refuse a client that is not installed, does not start, or is too old."""
+    """Refuse a client that is missing, does not start, or is too old."""
     path = find_client(name)
     option, oldest = VERSIONS[name]
     started = subprocess.run(
@@ -167,7 +165,7 @@ def check_client(name: str) -> None:
 
 
 def find_client(name: str) -> str:
-    """Find the client beside this Python, or else on the PATH."""
+    """Find the client next to this Python, or else on the PATH."""
     path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
     if path:
         return path
@@ -181,13 +179,13 @@ def write_login(name: str) -> str:
 
 
 def find_sentence(text: str) -> str:
-    """The last line of what a client prints, which says what went wrong."""
+    """Find the last line of a client's output, which says what went wrong."""
     return read_last_words(text, "it does not say why").removeprefix("[colab] ")
 
 
 @contextmanager
 def handle_ends(handler: Callable[..., object]) -> Iterator[None]:
-    """Have the signals that end this process handled; those that are ignored (nohup) stay so."""
+    """Handle the signals that end this process; keep ignoring those already ignored (nohup)."""
     before = {}
     for number in ENDS:
         if signal.getsignal(number) != signal.SIG_IGN:
@@ -201,7 +199,7 @@ def handle_ends(handler: Callable[..., object]) -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let Ctrl-C and other ends wait: a machine is being allocated or stopped."""
+    """Delay Ctrl-C and other signals while a machine is being allocated or stopped."""
     came = []
     with handle_ends(lambda number, _: came.append(number)):
         yield

@@ -1,4 +1,4 @@
-"""Colab: a machine with a kernel, which starts the far side, and looks how far it is.
+"""Colab: a machine whose kernel starts the remote script and reports its progress.
 
 google-colab-cli 0.7.5. Its `exec` ends with 0 after an error too, and takes 30 s for the limit
 unless it is told another: what the far side prints is believed, nothing else. Its `new` takes an
@@ -48,10 +48,10 @@ PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
 HASH = "import hashlib\nprint(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())\n"
 DO = "import sys\nsys.path.insert(0, {!r})\nimport far_side\nfar_side.{}\n"
 FATE = """\
-you alone see it, on a machine that is given back, with all that is on it, at the end, on errors
-and on Ctrl-C; after a kill it goes on until the same command is called, or you end it at
+only you can see it, on a machine that is deleted with all its data at the end, on errors and
+on Ctrl-C; if this command is killed, the machine runs until you repeat the command or end it at
 {page}
-it takes all of the {left} at most; Colab's terms forbid bulk computing on the free tier: keep
+it uses at most all of the {left}; Colab's terms forbid bulk computing on the free tier: keep
 studies there small"""
 
 
@@ -63,7 +63,7 @@ class Colab:
     goes_on_alone = False  # a machine is paid for until it is given back
 
     def __init__(self, device: str, say: Say):
-        """Take a device of DEVICES, and a way to say what goes on."""
+        """Take a device of DEVICES, and a function that prints progress."""
         self._options, self.pattern = DEVICES[device]
         self.asked = device
         self._say = say
@@ -84,27 +84,27 @@ class Colab:
         numbers = re.findall(r"(?:Current balance|Usage rate): (-?[\d.]+)", told)
         if len(numbers) == 2:
             return Quota(float(numbers[0]), float(numbers[1]), "compute units")
-        self._say(f"what is left of your compute units is not known: {find_sentence(told)}")
+        self._say(f"your remaining compute units are unknown: {find_sentence(told)}")
         return Quota(0.0, 0.0, "")
 
     def describe(self, pack: Pack, quota: Quota, hours: float) -> str:
-        """What becomes of an upload, and what a session takes."""
+        """Describe what happens to an upload, and the cost of a session."""
         left = f"{quota.left:.2f} compute units left" if quota.unit else "compute units left"
         return FATE.format(page=PAGE, left=left)
 
     def list_others(self) -> list[str]:
-        """The account's machines, before one is allocated."""
+        """List the account's machines before one is allocated."""
         return [machine for _, machine, _ in self._list_machines()]
 
     def upload(self, record: Record, pack: Pack) -> None:
-        """Allocate a machine, see that the service gives the device, and upload in parts."""
+        """Allocate a machine, check its device, and upload in parts."""
         find_notes(record).parent.mkdir(parents=True, exist_ok=True)
         with undisturbed():
             self._call(record, "new", *self._options)
         record.units_per_hour = self.read_quota().per_hour
         for name, _, device in self._list_machines(record):
             if name == record.session and device.lower() != self.asked.lower():
-                fault = f"Colab gave {device} where {self.asked} was asked for"
+                fault = f"Colab gave {device} instead of the requested {self.asked}"
                 raise RemoteError(f"{fault}; nothing was run on it", is_final=True)
         for path in pack.parts:
             insist(partial(self._send, record, path), self._say)
@@ -115,9 +115,9 @@ class Colab:
         insist(partial(self._do, record, f"start({UPLOADS!r})"), self._say)
 
     def _send(self, record: Record, path: Path) -> None:
-        """Upload a part, and have the machine, which its code keeps alive, hash what came."""
+        """Upload a part and check its hash on the machine, which the code keeps alive."""
         there = f"{UPLOADS}/{path.name}"
-        fault = f"{path.name} did not arrive whole"
+        fault = f"{path.name} arrived incomplete"
         try:
             self._call(record, "upload", str(path), there[1:])
         except RemoteError as error:  # it may be there nevertheless
@@ -127,29 +127,27 @@ class Colab:
             raise RemoteError(fault)
 
     def look(self, record: Record, shown: int) -> Look:
-        """How the far side is, and what it has printed since so many lines, after a while."""
+        """Return the remote state and the lines printed since the last look, after a while."""
         told = self._do(record, f"look({UPLOADS!r}, {shown}, {WATCHED_S})")
         *lines, last = told.splitlines() or [""]
         if not last.startswith(far_side.STATUS):
-            raise RemoteError(f"the far side does not say how it is ({last})")
+            raise RemoteError(f"the remote script does not report its state ({last})")
         return Look(last.removeprefix(far_side.STATUS), lines)
 
     def is_gone(self, record: Record, error: RemoteError) -> bool:
-        """Whether the account has the session's machine no more, whatever else is answered."""
+        """Whether the session's machine is gone from the account."""
         machines = self._list_machines(record, is_needed=True)
         return record.session not in [name for name, _, _ in machines]
 
     def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:
-        """Fetch what runs have left."""
+        """Fetch the files of the runs."""
         for run in ended:
             path = folder / f"{run}.zip"
             self._call(record, "download", f"{UPLOADS[1:]}/{run}.zip", str(path))
             yield path
 
     def close(self, record: Record, keep: str) -> str:
-        """Give the machine back; one that is gone is no error, one that nobody knows and is none
-        of the others is.
-        """
+        """Release the machine; a machine that is gone is no error, but an unknown machine is."""
         try:
             told = self._call(record, "stop")
         except RemoteError as error:  # of one that is gone too
@@ -158,7 +156,7 @@ class Colab:
         for name, machine, _ in self._list_machines(record, is_needed="terminated" not in told):
             is_ours = is_unknown and name == "?" and machine not in record.others
             if is_ours or name == record.session:
-                fault = f"{machine} runs on Colab still ({find_sentence(told)})"
+                fault = f"{machine} is still running on Colab ({find_sentence(told)})"
                 raise RemoteError(f"{fault}: end it at {PAGE}")
         shutil.rmtree(find_notes(record).parent, ignore_errors=True)
         return "is stopped"
@@ -167,7 +165,7 @@ class Colab:
         return self._execute(record, DO.format(UPLOADS, what))
 
     def _execute(self, record: Record, code: str) -> str:
-        """Run code on the machine and return what it prints; its errors are no error here."""
+        """Run code on the machine and return its output, errors included."""
         cell = find_notes(record).with_name("cell.py")
         cell.write_text(code, encoding="utf-8")
         words = ("-f", str(cell), "--timeout", f"{WATCHED_S + 60:.0f}")

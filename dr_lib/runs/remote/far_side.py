@@ -1,5 +1,4 @@
-"""What is done on the far machine: unpack what was uploaded, make runs of the study by its own
-runner, zip what came.
+"""The script for the remote machine: unpack the upload, execute runs of the study, zip the results.
 
 It is sent alone, before anything else is there: Python 3.9, the standard library, nothing else. It
 needs nobody while it runs; a notebook's kernel may start it, and look how far it is.
@@ -30,7 +29,7 @@ INSTALL = "from dr_lib.notebook import setup; print(*setup.install_missing(*setu
 
 
 def start(folder: str) -> None:
-    """Start this file alone, once, in its folder."""
+    """Start this file once, in its folder."""
     if not Path(folder, "log").exists():
         run = f'"{sys.executable}" -u far_side.py > log 2>&1; echo $? > status'
         subprocess.Popen(run, shell=True, cwd=folder, start_new_session=True)
@@ -52,8 +51,8 @@ def look(folder: str, shown: int, wait_s: float) -> None:
 
 
 def set_up(home: str, uploads: str, name: str) -> None:
-    """Put the parts of that name, wherever below `uploads` they lie, together; add what the
-    runner needs.
+    """Join the parts of an archive, found anywhere below `uploads`, and install what the runner
+    needs.
     """
     Path(home).mkdir(parents=True, exist_ok=True)
     unpack = f"find -L '{uploads}' -name '{name}*' | sort | xargs cat | tar xz -C '{home}'"
@@ -61,11 +60,11 @@ def set_up(home: str, uploads: str, name: str) -> None:
     for command in (["bash", "-ceo", "pipefail", unpack], [sys.executable, "-c", INSTALL]):
         if status := subprocess.call(command, cwd=home):
             sys.exit(status)
-    print("the far side is ready", flush=True)
+    print("the remote machine is ready", flush=True)
 
 
 def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -> None:
-    """Make the runs one after another while the hours last, and keep what each left in an archive.
+    """Execute the runs one after another within the hours, and archive the files of each.
 
     It ends at the first row of another device than `job["device"]`.
 
@@ -92,7 +91,7 @@ def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -
 
 
 def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
-    """Make a run, say how far it is, and return the exit status of its runner."""
+    """Execute a run, print its progress, and return the exit status of its runner."""
     home = job["home"]
     environment = {**os.environ, "DR_LIB_SESSION": job["session"]}
     # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
@@ -123,7 +122,7 @@ def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
 
 
 def _collect(folder: Path, run: str, status: int, results: Path) -> None:
-    """Zip what a run left, those files that are not too large to bring back, in one step."""
+    """Zip a run's files in one step, except those that are too large to download."""
     ended = {"run": run, "status": status, "left_out": []}
     names = (f"{run}-", f"{run}.")
     part = results.with_suffix(".tmp")

@@ -1,4 +1,4 @@
-"""Kaggle: a script that makes all runs in one session and needs nobody; its rows come back at the
+"""Kaggle: a script that executes all runs in one unattended session; rows are downloaded at the
 end.
 
 kaggle 2.2.5. Its `push` and `create` end with 0 where the service says no: their sentence is read.
@@ -49,10 +49,10 @@ RUNS_ON = (
     "a Kaggle session cannot be stopped from outside: it ends by itself after at most {:.1f} h"
 )
 FATE = """\
-you alone see the data set {data} and the script; both are deleted when the rows are here, and stay
-if this command is not called again: kaggle datasets delete {data} deletes the data
+only you can see the data set {data} and the script; both are deleted once the rows are here, and
+stay if this command is not repeated: kaggle datasets delete {data} deletes the data
 {runs_on}, {cost}
-Kaggle gives internet, which the set-up may need, and GPUs to accounts with a verified phone alone:
+Kaggle gives internet, which the set-up may need, and GPUs only to accounts with a verified phone:
 https://www.kaggle.com/settings"""
 
 
@@ -67,7 +67,7 @@ class Kaggle:
     home = "/kaggle/dr-lib"
 
     def __init__(self, device: str, say: Say):
-        """Take a device of DEVICES, and a way to say what goes on."""
+        """Take a device of DEVICES, and a function that prints progress."""
         self._accelerator, self.pattern = DEVICES[device]
         self.asked = device
         self._say = say
@@ -76,7 +76,7 @@ class Kaggle:
 
     @cached_property
     def _owner(self) -> str:
-        """The account's name."""
+        """Read the account's name."""
         told = call("kaggle", "config", "view")
         named = re.search(r"^- username: (.+)$", told, re.MULTILINE)
         if not named or named[1] == "None":
@@ -85,8 +85,8 @@ class Kaggle:
         return named[1].strip()
 
     def read_quota(self) -> Quota:
-        """The week's hours of this kind of device; the first call, so it is here that missing
-        credentials are found.
+        """Read the week's hours for this kind of device; the first call, which finds missing
+        credentials.
         """
         kind = "TPU" if self._accelerator.startswith("Tpu") else "GPU"
         for line in csv.DictReader(call("kaggle", "quota", "--csv").splitlines()):
@@ -97,17 +97,17 @@ class Kaggle:
         return Quota(0.0, 0.0, "", SESSION_HOURS)
 
     def describe(self, pack: Pack, quota: Quota, hours: float) -> str:
-        """What becomes of an upload, and what a session takes."""
+        """Describe what happens to an upload, and the cost of a session."""
         runs_on = RUNS_ON.format(hours + SET_UP_S / 3600)
         cost = f"of {quota.left:.2f} {quota.unit} left" if quota.unit else "which cost no quota"
         return FATE.format(data=self._name_data(pack.hash()), runs_on=runs_on, cost=cost)
 
     def list_others(self) -> list[str]:
-        """Nothing: a session is known by its name alone."""
+        """List nothing: a session is identified by its name alone."""
         return []
 
     def upload(self, record: Record, pack: Pack) -> None:
-        """Upload a private data set, unless it is there, and wait until it can be attached."""
+        """Upload a private data set, unless it exists, and wait until it can be attached."""
         name = self._name_data(record.pack)
         about = {"title": name.partition("/")[2], "id": name, "licenses": [{"name": "other"}]}
         (pack.folder / "dataset-metadata.json").write_text(json.dumps(about), encoding="utf-8")
@@ -139,10 +139,12 @@ class Kaggle:
             fault = f"Kaggle refused the session: {find_sentence(told)}"
             raise RemoteError(fault, is_final=True)
         when = f"in {record.hours:.1f} h at the latest"
-        self._say(f"https://www.kaggle.com/code/{name}: its rows come at its end, {when}")
+        self._say(
+            f"https://www.kaggle.com/code/{name}: its rows are downloaded at its end, {when}"
+        )
 
     def _push(self, record: Record, folder: Path) -> str:
-        """Push a script, unless a try that failed has done it: a second would run beside it."""
+        """Push a script, unless a failed try has already done so: a second one would run too."""
         if self._is_pushed:
             try:
                 self._read_status(record)
@@ -159,7 +161,7 @@ class Kaggle:
             return call("kaggle", "kernels", "push", *options)
 
     def look(self, record: Record, shown: int) -> Look:
-        """How a session is, and what it has printed since so many lines, after a while."""
+        """Return the session's state and the lines printed since the last look, after a while."""
         status, why = self._read_status(record)
         try:
             limit_s = LISTENED_S if status == RUNNING else None
@@ -172,7 +174,7 @@ class Kaggle:
         return Look(status, log.splitlines()[shown:], why)
 
     def is_gone(self, record: Record, error: RemoteError) -> bool:
-        """Whether there is no such script, nor one in the list of the account's own."""
+        """Whether the script exists neither by name nor in the list of the account's own."""
         return error.is_missing() and not is_listed("kernels", record.session)
 
     def _read_status(self, record: Record) -> tuple[str, str]:
@@ -180,13 +182,13 @@ class Kaggle:
         told = call("kaggle", "kernels", "status", self._name(record))
         named = re.search(r'has status "(?:\w+\.)?(\w+)"', told)
         if not named:
-            raise RemoteError(f"kaggle does not say how {record.session} is", told)
+            raise RemoteError(f"kaggle does not report the state of {record.session}", told)
         status = named[1].lower()
         message = re.search(r'Failure message: "(.*)"', told)
         return RUNNING if status in UNDER_WAY else status, message[1] if message else ""
 
     def fetch(self, record: Record, ended: list[str], folder: Path) -> Iterator[Path]:
-        """Fetch what the runs of a session that has ended left."""
+        """Fetch the files of the runs of an ended session."""
         options = ("-p", str(folder), "-o", "--file-pattern", r"\.zip$")
         call("kaggle", "kernels", "output", self._name(record), *options)
         yield from sorted(folder.glob("*.zip"))
@@ -208,13 +210,15 @@ class Kaggle:
                 delete(kind, name)
             except RemoteError as error:
                 command = f"kaggle {kind} delete {name}"
-                faults.append(f"{error}; what stays on Kaggle is deleted by {command}")
+                faults.append(f"{error}; to delete what is left on Kaggle: {command}")
         if faults:
             raise RemoteError("; ".join(faults))
         return f"is deleted{runs_on}"
 
     def _check_rows(self, record: Record) -> str:
-        """See that a session whose rows did not come has none, and say how long it runs on."""
+        """Check that a session without downloaded rows has none, and report how long it still
+        runs.
+        """
         try:
             status, _ = self._read_status(record)
         except RemoteError as error:
@@ -229,14 +233,14 @@ class Kaggle:
         return f"{self._owner}/{record.session}"
 
     def _name_data(self, sha256: str) -> str:
-        """Name a data set by what is in it, and otherwise than scripts: Kaggle may refuse a name
-        that is taken.
+        """Name a data set by its content, unlike any script: Kaggle may refuse a name that is
+        taken.
         """
         return f"{self._owner}/dr-{sha256[:24]}-data"
 
 
 def delete(kind: str, name: str) -> None:
-    """Delete a script or a data set, and see that it is gone: no answer to a deletion says so.
+    """Delete a script or a data set and check that it is gone, because no answer confirms it.
 
     What has no status, as that may be denied for other reasons, is gone if it is not in the list of
     the account's own either.
@@ -253,16 +257,16 @@ def delete(kind: str, name: str) -> None:
             raise
         is_there = is_listed(kind, name.partition("/")[2])
     if is_there:
-        raise RemoteError(f"{name} is there after its deletion")
+        raise RemoteError(f"{name} still exists after its deletion")
 
 
 def is_listed(kind: str, slug: str) -> bool:
-    """Whether a script or a data set is in the list of the account's own."""
+    """Whether the account's own list has the script or data set."""
     return slug in call("kaggle", kind, "list", "--mine", "--csv", "--search", slug)
 
 
 def describe_script(name: str, data: str, accelerator: str) -> dict[str, object]:
-    """The kernel-metadata.json of a script.
+    """Write the kernel-metadata.json of a script.
 
     An image is never pinned: a session on a TPU would get a CPU.
     """

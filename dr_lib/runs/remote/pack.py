@@ -1,4 +1,4 @@
-"""What is uploaded: the code, the study file and the inputs that it names, an archive in parts."""
+"""Pack the upload: the code, the study file and its inputs, as an archive in parts."""
 
 import gzip
 import hashlib
@@ -28,21 +28,21 @@ class Pack(NamedTuple):
     contents: list[str]  # in words, what it holds
 
     def hash(self) -> str:
-        """The SHA-256 of all parts, which is the same for the same content."""
+        """Compute the SHA-256 of all parts, which is equal for equal content."""
         digest = hashlib.sha256()
         for part in self.parts:
             digest.update(part.read_bytes())
         return digest.hexdigest()
 
     def describe(self) -> str:
-        """What would be uploaded, in one sentence."""
+        """Describe the upload in one sentence."""
         mib = sum(part.stat().st_size for part in self.parts) / 2**20
         files = "file" if len(self.parts) == 1 else "files"
         return f"{mib:.1f} MiB in {len(self.parts)} {files}: {'; '.join(self.contents)}"
 
 
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
-    """Pack what a machine needs to make the study's runs into a folder.
+    """Pack everything that a machine needs for the study's runs into a folder.
 
     The code is that of the working files which git does not ignore, with the study's notebook and
     its report, and says of which commit. Of data, only the prepared folders and the single files
@@ -74,7 +74,9 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
     for name, value in [*inputs, *(("split", table) for table in tables)]:
         if Path(value).is_absolute() or ".." in Path(value).parts:
             fault = f"{name} {value!r} is outside the repository"
-            raise DrError(f"{path}: {fault}: link it into data/, and name that")
+            raise DrError(
+                f"{path}: {fault}: link it into data/, and name the link in the study"
+            )
     for _, value in inputs:
         source = root / value
         if source.is_file():
@@ -89,7 +91,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
 
 
 def _list_split_tables(study: Study) -> list[str]:
-    """The split tables that a study names, in its parameters or as levels of a factor."""
+    """List the split tables that a study names, in its parameters or as levels of a factor."""
     values = list(study.parameters.values())
     for levels in study.factors.values():
         values += levels
@@ -97,7 +99,7 @@ def _list_split_tables(study: Study) -> list[str]:
 
 
 def _list_code(root: Path) -> list[str]:
-    """The library's files that git knows or does not ignore; without git, those not hidden."""
+    """List the library's files that git does not ignore; without git, those that are not hidden."""
     command = ["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard", "dr_lib"]
     listed = ""
     with suppress(OSError):
@@ -112,11 +114,11 @@ def _list_code(root: Path) -> list[str]:
 
 
 def _check_outputs(root: Path, name: str) -> Path:
-    """The notebook's file, whose outputs may show photographs and so have to be none."""
+    """Check that a notebook has no outputs, which may show photographs."""
     path = root / "notebooks" / f"{name}.ipynb"
     if any(cell.get("outputs") for cell in json.loads(path.read_bytes())["cells"]):
         fault = "holds outputs, which may show photographs"
-        raise DrError(f"{path} {fault}: clear them before it is uploaded")
+        raise DrError(f"{path} {fault}: clear them before the upload")
     return path
 
 

@@ -1,4 +1,4 @@
-"""What is known of a session, on disk before the service is asked for the next thing.
+"""The record of a session, written to disk before each next request to the service.
 
 asked    a machine or an upload may be there
 up       machine and upload are there
@@ -40,13 +40,13 @@ class Record:
     usd: float | None = None
 
     def save(self, folder: Path) -> None:
-        """Write it among those of the study's other sessions."""
+        """Write the record next to those of the study's other sessions."""
         records = [one for one in read_records(folder) if one.session != self.session]
         write_json(folder / FILE, [asdict(one) for one in [*records, self]])
 
 
 def read_records(folder: Path) -> list[Record]:
-    """Read the sessions of a study's folder; of old ones, what still has a meaning."""
+    """Read the sessions of a study's folder; of older records, the fields still in use."""
     path = folder / FILE
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""One session on a cloud service: say what is uploaded, upload, run, fetch, and close.
+"""One session on a cloud service: announce the upload, upload, run, fetch and close.
 
 Its record is in the study's sessions.json before the service is asked, and says how far it is: what
 a client that was killed left is taken up, or closed, by the next call, and no session besides.
@@ -55,7 +55,7 @@ ERROR = re.compile(r"[\w.]*(Error|Exception|Exit)\b")
 
 
 class Plan(NamedTuple):
-    """What a session is for."""
+    """The plan of a session."""
 
     made: dict[str, Row]  # by run
     left: list[str]
@@ -75,7 +75,7 @@ def run_on_service(
     only: str = "",
     allow: Collection[str] = (),
 ) -> list[str]:
-    """Make the runs of a study that a device of a service has not completed, in one session.
+    """Execute, in one session, the runs of a study not yet completed on a service's device.
 
     Rows, executed notebooks, logs and what the runs leave go to the study's folder, where
     `run_study` would put them. A run that the session's end cuts off is made again in the next.
@@ -103,15 +103,13 @@ def run_on_service(
         if not plan.left:
             for session in kept:
                 session.close()
-            say(f"all {len(plan.made)} runs have been made on {on}")
+            say(f"all {len(plan.made)} runs are already completed on {on}")
             return []
 
         pack = pack_up(Path(path), study, root, Path(scratch))
         where = f"to {service.name}, for {len(plan.left)} runs on {service.asked}"
         becomes = service.describe(pack, quota, plan.hours)
-        confirm(
-            f"{pack.describe()}; of your prices none but this machine's\n{where}\n{becomes}"
-        )
+        confirm(f"{pack.describe()}; of your prices only this machine's\n{where}\n{becomes}")
         now = datetime.now(UTC)
         name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
         record = Record(
@@ -146,10 +144,10 @@ def run_on_service(
 
 
 def find_service(on: str, say: Say) -> Service:
-    """The service of a name such as colab:T4; other names and old clients are refused."""
+    """Find the service by a name such as colab:T4; refuse other names and old clients."""
     known = [f"{name}:{device}" for name in SERVICES for device in SERVICES[name][1]]
     if on not in known:
-        raise DrError(f"there is no {on!r}: choose from {', '.join(known)}")
+        raise DrError(f"unknown device {on!r}: choose from {', '.join(known)}")
     name, _, device = on.partition(":")
     check_client(name)
     return SERVICES[name][0](device, say)
@@ -164,7 +162,7 @@ def _plan(
     quota: Quota,
     max_hours: float | None,
 ) -> Plan:
-    """Find the runs that are left to this device, and the hours that a session may have.
+    """Find the runs left for this device, and the hours that a session may have.
 
     Raises:
         DrError: quota, max_hours or max_usd hold no run.
@@ -188,28 +186,29 @@ def _plan(
         fault = f"{quota.left:.2f} {quota.unit} are left on {service.name} until {quota.until}"
         raise RemoteError(f"{fault}, too few for a session")
     backlog = Backlog(study, folder, list(planned.values()), every, rows)
-    paid_s = backlog.measure_paid_s()
-    if refusal := backlog.refuse(paid_s, math.nan):
+    paid_usd = backlog.measure_paid_usd()
+    if refusal := backlog.refuse(paid_usd, math.nan):
         raise DrError(f"{path}: {refusal}")
     wanted_hours = max_hours or study.max_hours or math.inf
-    hours = min(wanted_hours, backlog.afford_s(paid_s) / 3600, quota.session_hours)
+    hours = min(wanted_hours, backlog.afford_s(paid_usd) / 3600, quota.session_hours)
     shortest_s = min(backlog.predict_s([planned[run] for run in left]))
     if shortest_s > 3600 * hours:
-        fault = f"a run takes {shortest_s / 60:.0f} min by those that were made"
+        fault = f"a run takes {shortest_s / 60:.0f} min, judged by finished runs"
         where = f"{service.platform}:{service.asked}"
         raise DrError(f"{path}: {fault}, and a session on {where} has {60 * hours:.0f} min now")
     return Plan(made, left, on_cpu, hours)
 
 
 def _is_to_use_cpu(parameters: dict[str, Any]) -> bool:
-    """Whether a run is to use the processor alone, as Keras does beside CUDA C."""
+    """Whether a run is meant to use only the processor, as Keras does in the CUDA C study."""
     is_keras = str(parameters.get("implementation")).startswith("keras_")
     return is_keras or "cpu" in parameters.values()
 
 
 def _take_up(folder: Path, say: Say) -> list["Session"]:
-    """Go on with the sessions that were begun here and are not closed; return those of which
-    nothing but the upload is left.
+    """Resume sessions that were started here and are not closed; return those of which only the
+    upload
+    is left.
 
     Raises:
         RemoteError: one cannot be closed, so that no other is to be begun.
@@ -220,7 +219,7 @@ def _take_up(folder: Path, say: Say) -> list["Session"]:
             continue
         if record.host != platform.node():
             where = f"was opened on {record.host} and not closed"
-            say(f"{record.session} {where}: the same command there does that")
+            say(f"{record.session} {where}: repeat the command there to close it")
             continue
         session = Session(find_service(record.on, say), folder, record, say)
         if record.state != "fetched" or not session.service.goes_on_alone:
@@ -236,19 +235,19 @@ class Session:
     """A session of a study on a service, with its record."""
 
     def __init__(self, service: Service, folder: Path, record: Record, say: Say):
-        """Take a record of the study's folder, and a way to say what goes on."""
+        """Take a record of the study's folder, and a function that prints progress."""
         self.service = service
         self.folder = folder
         self.record = record
         self._say = say
 
     def reach(self, state: str) -> None:
-        """Note how far the session is."""
+        """Record the state of the session."""
         self.record.state = state
         self.record.save(self.folder)
 
     def make(self, pack: Pack | None = None) -> list[str]:
-        """Go on from where the record is until the session is closed, or has to be left open.
+        """Resume at the record's state until the session is closed or must stay open.
 
         Args:
             pack: what a new session uploads.
@@ -275,14 +274,16 @@ class Session:
                     self._end_after(error)
                 raise
             if is_alone and len(record.made) < len(record.runs):
-                self._say(f"{record.session} keeps what was uploaded, for the next call")
+                self._say(f"{record.session} keeps the upload for the next call")
             else:
                 with undisturbed():
                     self.close()
         return failures
 
     def _end_after(self, error: BaseException) -> None:
-        """Close the session, unless it goes on alone and its rows may come; say what stays."""
+        """Close the session, unless it continues alone and may still deliver rows; report what
+        stays.
+        """
         record = self.record
         is_interrupted = isinstance(error, KeyboardInterrupt)
         if getattr(error, "is_final", False):
@@ -290,14 +291,14 @@ class Session:
         try:
             if self.service.goes_on_alone and record.state == "running" and not is_interrupted:
                 where = f"stays open on {self.service.name}"
-                self._say(f"{record.session} {where}: the same command takes it up again")
+                self._say(f"{record.session} {where}: repeat the command to resume it")
             else:
                 self.close(patience_s=HURRY_S if is_interrupted else None)
         except RemoteError as unclosed:
             self._say(str(unclosed))
 
     def close(self, keep: str = "", patience_s: float | None = None) -> None:
-        """Close the session at the service, and write what it took; where that fails it stays open.
+        """Close the session at the service and record its cost; if that fails it stays open.
 
         Args:
             keep: hash of the upload that the next session needs.
@@ -308,7 +309,7 @@ class Session:
             said = insist(partial(self.service.close, record, keep), self._say, patience_s)
         except RemoteError as error:
             fault = f"{record.session} is not closed ({error})"
-            raise RemoteError(f"{fault}: the same command takes it up again") from error
+            raise RemoteError(f"{fault}: repeat the command to resume it") from error
         record.ended = datetime.now(UTC).isoformat(timespec="seconds")
         with suppress(RemoteError):
             said += self._record_cost()
@@ -316,7 +317,7 @@ class Session:
         self.reach("closed")
 
     def _record_cost(self) -> str:
-        """Read what the session took from the account, and say it; empty if nothing is counted."""
+        """Read and describe what the session cost the account; empty if nothing is counted."""
         record = self.record
         after = self.service.read_quota()
         if not (record.unit and after.unit):
@@ -331,8 +332,9 @@ class Session:
         return f"; {spent:.2f} {record.unit} spent{cost}, {after.left:.2f} left"
 
     def _write_script(self, folder: Path) -> Path:
-        """Write the far side's own source, with what it has to do and the price of its rows: that
-        of the study's machine, or of the units that this one takes an hour.
+        """Write the remote script with its job and the price of its rows, from the study's
+        machine or from
+        the units per hour.
         """
         service = self.service
         record = self.record
@@ -358,7 +360,7 @@ class Session:
         return script
 
     def _watch(self) -> list[str]:
-        """Say what the far side prints, and take in what its runs leave, until it has ended.
+        """Print the remote output and take in the results of its runs until it has ended.
 
         Returns:
             A sentence for each run that failed.
@@ -381,7 +383,7 @@ class Session:
             elif now - due > SILENCE:
                 due = now
                 runs = f"{service.name} says that it runs"
-                self._say(f"{runs}; its last sign of life was at {heard:%H:%M}")
+                self._say(f"{runs}; its last output was at {heard:%H:%M}")
             if status != RUNNING or not service.goes_on_alone:
                 ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
                 if status == "complete" and not log:  # it could not be read
@@ -396,11 +398,11 @@ class Session:
                 raise RemoteError(f"{fault} and left no row: {why[:300]}", is_final=True)
             self._say(f"{fault}: {why[:300]}")
         if len(record.made) < len(record.runs):
-            self._say("the session is over; start again to go on")
+            self._say("the session is over; start again to resume")
         return failures
 
     def _look(self, shown: int) -> Look:
-        """How the far side is, and what it printed since so many lines.
+        """Return the remote state and the lines printed since the last look.
 
         Raises:
             RemoteError: no answer for long, or no such session and none in the account's list.
@@ -414,7 +416,7 @@ class Session:
             raise RemoteError(f"{fault}; what came is here", is_final=True) from error
 
     def _fetch(self, ended: list[str], status: str, failures: list[str]) -> None:
-        """Take in what the runs that have ended left.
+        """Take in the results of ended runs.
 
         Raises:
             RemoteError: a row is of another device than the one that was asked for.
@@ -429,7 +431,7 @@ class Session:
             raise RemoteError(f"{self.service.name} gave nothing of {', '.join(missing)}")
 
     def take_in(self, results: Path) -> str:
-        """Put what a run left into the study's folder; return a sentence if the run failed.
+        """Move a run's files to the study's folder; return a sentence if the run failed.
 
         A row of another run or study is none; one that failed never takes the place of a
         completed one.
@@ -467,6 +469,6 @@ class Session:
         self._say(f"{run}: {', '.join(filter(None, [row['status'], row['error']]))}")
         if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
             device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
-            fault = f"{service.name} gave {device} where {service.asked} was asked for"
+            fault = f"{service.name} gave {device} instead of the requested {service.asked}"
             raise RemoteError(f"{fault}: {run} is kept", is_final=True)
         return f"{row['run_id']}: {row['error']}" if row["status"] == "failed" else ""

@@ -1,4 +1,4 @@
-"""From a trained model to artifacts that can be served.
+"""From a trained model to artifacts to serve.
 
 convert   Keras -> SavedModel, LiteRT, ONNX
 runtimes  runs every artifact in the same way

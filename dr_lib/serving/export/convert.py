@@ -1,4 +1,5 @@
-"""Convert a Keras network to what serves it: SavedModel, LiteRT and ONNX, in several precisions."""
+"""Convert a Keras network to formats for serving: SavedModel, LiteRT and ONNX, with several
+precisions."""
 
 import contextlib
 import io
@@ -48,7 +49,7 @@ FORMATS = {
 
 
 def find_format(name: str) -> Format:
-    """The format of a name; DrError where there is none."""
+    """Find a format by name; raise DrError if there is none."""
     if name not in FORMATS:
         raise DrError(f"format {name!r}: choose from {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -61,7 +62,7 @@ def convert(
     *,
     calibration: np.ndarray | None = None,
 ) -> int:
-    """Convert a network, and check that the artifact is about as small as its weights.
+    """Convert a network, and check that the artifact is about as large as its weights.
 
     What the converters write to stdout, stderr and the log is dropped. The process's own streams
     are turned away meanwhile, so nothing else should print from another thread.
@@ -108,20 +109,19 @@ def convert(
         if size > MAX_RATIO * ideal + GRAPH_BYTES:
             raise DrError(
                 f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights:"
-                " something is stored twice or in another precision"
+                " something is stored twice or in a different precision"
             )
         temporary.rename(path)
     return size
 
 
 def count_ideal_bytes(network: "keras.Model", format_name: str) -> int:
-    """Bytes of the weights alone, in a format's precision."""
+    """Count the bytes of the weights alone, in a format's precision."""
     return network.count_params() * FORMATS[format_name].bytes_per_parameter
 
 
 def load_network(path: Path) -> "keras.Model":
-    """Load a .keras file with the layers of this library, without its optimizer, to compute in
-    float32.
+    """Load a .keras file with this library's layers, without its optimizer, to compute in float32.
 
     A network that was trained in mixed precision has float32 weights; it serves in float32, because
     only some converters and few processors know float16.
@@ -137,7 +137,7 @@ def load_network(path: Path) -> "keras.Model":
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
         raise DrError(
-            f"{path} is no Keras model that this library can read: {error}"
+            f"{path} is not a Keras model that this library can read: {error}"
         ) from error
     config = network.to_json()
     if "mixed_" not in config:
@@ -149,7 +149,7 @@ def load_network(path: Path) -> "keras.Model":
 
 @contextlib.contextmanager
 def _keep_quiet(format_name: str) -> Iterator[None]:
-    """Drop what Python prints and C++ writes: hundreds of lines."""
+    """Drop the hundreds of lines that Python and C++ print."""
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     # stderr stays: a logger made now would keep another one
@@ -168,7 +168,7 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
 
 
 def _write_savedmodel(network: "keras.Model", path: Path) -> None:
-    """One signature and the weights; `network.export` would store every weight twice."""
+    """Write one signature and the weights; `network.export` would store every weight twice."""
     import tensorflow as tf
 
     @tf.function(
@@ -199,8 +199,8 @@ def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray |
 
 
 def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | None) -> None:
-    """Write in float32, or quantize with scales in the graph (QDQ), one for each filter, which
-    every runtime reads.
+    """Write float32, or quantize with one scale per filter in the graph (QDQ), which every runtime
+    reads.
 
     Weights take 7 of their 8 bits: sums of products of 8 bits overflow on processors with AVX2 and
     without VNNI, where probabilities were off by 0.65. See "When to use reduce-range" in ONNX

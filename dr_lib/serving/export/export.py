@@ -1,4 +1,4 @@
-"""From a trained model's folder to folders that can be served, one for each passing format."""
+"""From a trained model's folder to folders to serve, one for each format that passes."""
 
 import math
 import tarfile
@@ -33,9 +33,7 @@ TOLERANCE = {
     "litert_float16": 5e-2,
 }
 CONVERTERS = ("tensorflow", "keras", "tf2onnx", "onnx", "onnxruntime")
-UNJUDGED = (
-    "the model was trained by another split, and may have learned from these test photographs"
-)
+UNJUDGED = "the model was trained with another split, possibly on these test photographs"
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
 
 
@@ -50,7 +48,7 @@ def export_model(
     force: bool = False,
     say: Callable[[str], object] = print,
 ) -> pd.DataFrame:
-    """Convert a trained model to formats, compare each with the Keras network, and write those that
+    """Convert a trained model, compare each format with the Keras network, and write those that
     pass.
 
     `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written
@@ -83,17 +81,17 @@ def export_model(
         )
     if not source.facts["grades"]:
         raise DrError(
-            f"{folder} holds a model of referral: models that grade, of task grades, are exported"
+            f"{folder} holds a model for referral: only models of task grades can be exported"
         )
     artifacts = {name: find_format(name).artifact for name in formats}
     images = labelled.images
     if not len(images):
-        raise DrError("no photograph is labelled: the test split is empty")
+        raise DrError("no labelled photographs: the test split is empty")
     is_judged = source.facts["split_sha256"] in ("", labelled.split_sha256)
     if not is_judged and not force:
         raise DrError(
-            f"{UNJUDGED}: judge it by the split that it was trained by, or train it again (force"
-            " writes the formats, as not judged)"
+            f"{UNJUDGED}: judge it with the split that it was trained with, or train it again "
+            "(force writes the formats as not judged)"
         )
 
     network = load_network(source.artifact)
@@ -107,7 +105,7 @@ def export_model(
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for format_name, artifact in artifacts.items():
-        say(f"converting to {format_name}, and comparing")
+        say(f"converting to {format_name} and comparing")
         with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
             new = Path(temporary) / format_name
             new.mkdir()
@@ -159,13 +157,13 @@ def _check_difference(format_name: str, difference: float) -> None:
     tolerance = TOLERANCE.get(format_name, 1.0)
     if difference > tolerance:
         raise DrError(
-            f"{format_name} gives probabilities {difference:.2g} off, {tolerance:g} is rounding:"
-            " the conversion went wrong, or an operation of the network is computed in another way"
+            f"{format_name} changes probabilities by {difference:.2g}, rounding by at most "
+            f"{tolerance:g}: the conversion failed, or the format computes an operation differently"
         )
 
 
 def pack_folder(folder: Path, path: Path) -> None:
-    """Pack a model folder into model.tar.gz as SageMaker wants it: the files at the archive's root.
+    """Pack a model folder into a model.tar.gz for SageMaker: the files at the archive's root.
 
     Nothing is packed but artifact and manifest, and no name of a user.
     """

@@ -1,4 +1,4 @@
-"""Decide whether an artifact may be served: what conversion cost in AUC, kappa and agreement."""
+"""Decide whether an artifact may be served, by the loss of AUC, kappa and agreement."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ SHOWN = [  # of the gate's row in the row of a run, with gate_ before the name
 
 
 class Labelled(NamedTuple):
-    """Crops that somebody has graded, to judge artifacts by."""
+    """Graded crops by which artifacts are judged."""
 
     images: np.ndarray  # (n, side, side, 3) uint8
     grade: np.ndarray  # (n,) 0-4
@@ -39,7 +39,7 @@ def compare(
     threshold: float = 0.5,
     margin: float = 0.02,
 ) -> dict[str, Any]:
-    """Compare a network's predictions of graded photographs before and after its conversion.
+    """Compare a network's predictions for graded photographs before and after conversion.
 
     A test of non-inferiority: the artifact passes where the photographs show that the AUC of
     referable disease and the quadratic weighted kappa drop by less than the margin, that is, where
@@ -71,8 +71,8 @@ def compare(
         # the softmax of an int8 network is rounded to 1/256 in each of five grades
         if not is_sound or not np.abs(np.sum(rows, axis=1) - 1).max() <= 0.02:
             raise DrError(
-                f"{name}: a row is no probabilities (finite, from 0 on, sum 1): the artifact is"
-                " broken"
+                f"{name}: a row does not hold probabilities (finite, 0 or more, sum 1): the "
+                "artifact is broken"
             )
     is_referable = grade >= REFERABLE_FROM
     referable = [sum_referable(rows) for rows in (before, after)]
@@ -117,7 +117,7 @@ def compare(
 
 
 class Changes(NamedTuple):
-    """What a conversion did to AUC and kappa, and how many patients would tell."""
+    """The changes of AUC and kappa by a conversion, and the number of patients needed to decide."""
 
     auc: Interval
     kappa: Interval
@@ -134,7 +134,7 @@ def measure_changes(
     margin: float,
     is_rounded: bool = False,
 ) -> Changes:
-    """The changes of AUC and kappa as sums over the patients whose answers change.
+    """Compute the changes of AUC and kappa as sums over the patients whose answers change.
 
     Their bounds (`bound_changes`) allow for patients lost of whom none was seen: of those who would
     be answered worse if all got one same grade, or who rank behind all others, what one costs.
@@ -180,7 +180,7 @@ def measure_changes(
 
 
 def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """What the gate said of an exported model, in the columns of a run's row."""
+    """Describe the gate's decision on an exported model in columns of a run's row."""
     gate = facts.get("gate") or {}
     return {f"gate_{name}": gate.get(name) for name in SHOWN}
 
@@ -192,7 +192,7 @@ def _find_sensitivity(is_referable: np.ndarray, is_referred: np.ndarray) -> floa
 def _split_kappa(
     grade: np.ndarray, before: np.ndarray, after: np.ndarray, patient: np.ndarray
 ) -> np.ndarray:
-    """The part of each patient in the change of kappa, (patients,), times e after.
+    """Compute each patient's part in the change of kappa, (patients,), times e after.
 
     Kappa is 1 - o / e, mean squared disagreement over that by chance. Its change is exactly
     ((1 - kappa before) * change of e - change of o) / e after.
@@ -209,7 +209,7 @@ def _disagree_by_chance(grade: np.ndarray, called: np.ndarray) -> float:
 
 
 def _weigh_losses(parts: np.ndarray) -> float:
-    """The mean size of losses, each weighed by its size: few large ones count."""
+    """Compute the mean of losses weighted by size, so that few large losses count."""
     losses = parts[parts < 0]
     return float((losses**2).sum() / -losses.sum()) if len(losses) else 0.0
 
@@ -220,12 +220,12 @@ def _add_reach(value: float, parts: np.ndarray, unseen: float) -> Interval:
 
 
 def _find_reason(changes: Changes, num_images: int, margin: float) -> str:
-    """Why the artifact does not pass; empty where it does."""
+    """Explain why the artifact does not pass; empty if it passes."""
     if num_images < MIN_IMAGES:
-        return f"{num_images} labelled photographs cannot decide: give {MIN_IMAGES} or more"
+        return f"{num_images} labelled photographs are too few to decide: give {MIN_IMAGES} or more"
     scores = {"auc": changes.auc, "kappa": changes.kappa}
     if not np.isfinite([change.low for change in scores.values()]).all():
-        return "the labelled photographs are all of one kind: give referable and other eyes"
+        return "the labelled photographs are all of one class: give referable and other eyes"
     large = {name: change for name, change in scores.items() if change.low <= -margin}
     if not large:
         return ""
@@ -233,22 +233,22 @@ def _find_reason(changes: Changes, num_images: int, margin: float) -> str:
         f"{name} changes by {change.value:+.3f} and may drop by {-change.low:.3f}"
         for name, change in large.items()
     )
-    worse = f"{changes.worse_patients} of {changes.auc.n} patients are answered worse"
+    worse = f"{changes.worse_patients} of {changes.auc.n} patients get worse answers"
     reason = f"{losses}, margin {margin:g}: {worse}"
     if any(change.value <= -margin for change in large.values()):
         return reason
     return (
-        f"{reason}; about {changes.needed_patients} patients would tell, these are"
-        f" {changes.auc.n}"
+        f"{reason}; about {changes.needed_patients} patients would decide, here are "
+        f"{changes.auc.n}"
     )
 
 
 def _find_warning(auc: Interval, kappa: Interval) -> str:
-    """That the network itself may be guessing; empty where it was shown to grade."""
+    """Warn that the network itself may be no better than chance; empty if it is shown to be."""
     if auc.low > 0.5 and kappa.low > 0:
         return ""
     return (
-        "the network itself has not been shown to grade:"
+        "the network itself may be no better than chance:"
         f" AUC {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}],"
         f" kappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
     )

@@ -1,4 +1,4 @@
-"""Open an artifact with a runtime, and call every one of them in the same way.
+"""Open an artifact with a runtime, and call all runtimes in the same way.
 
 A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32
 probabilities.
@@ -26,7 +26,7 @@ RUNTIMES = {  # runtime: the format that it reads
 
 
 class RuntimeOpeningError(DrError):
-    """The artifact cannot be run so; the message says what to install or to give."""
+    """The artifact cannot be run this way; the message says what to install or to give."""
 
 
 def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
@@ -64,7 +64,7 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
 
 
 def pin_tensorflow(num_threads: int) -> None:
-    """Let TensorFlow compute on so many threads in this process; to be called before it computes
+    """Set TensorFlow's number of threads in this process; call it before TensorFlow computes
     anything.
 
     Raises:
@@ -76,9 +76,8 @@ def pin_tensorflow(num_threads: int) -> None:
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
     except RuntimeError as error:
         raise RuntimeOpeningError(
-            "TensorFlow already computes on another number of threads in this process: call"
-            f" pin_tensorflow({num_threads}) before it is used, or open the model in a process of"
-            " its own"
+            "TensorFlow already uses a different number of threads in this process: call "
+            f"pin_tensorflow({num_threads}) before any use, or open the model in a separate process"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Time runtimes in turns, and compare them with one of them round by round."""
+"""Time runtimes in turns, and compare them with a reference round by round."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ def compare_latency(
     num_threads: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> pd.DataFrame:
-    """Time runtimes in turns, so that what disturbs the machine disturbs all of them.
+    """Time runtimes in turns, so that disturbances of the machine affect all of them.
 
     TensorFlow has to be unused in this process, or pinned to `num_threads` (`pin_tensorflow`).
 

@@ -1,4 +1,4 @@
-"""A model folder: one artifact, and a manifest that says what serving it needs.
+"""A model folder: one artifact, and a manifest with everything that serving needs.
 
 Whoever serves reads it: this file needs the standard library alone.
 """
@@ -49,18 +49,18 @@ ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
 
 
 class ModelFolderError(DrError):
-    """A folder holds no model that can be used; the message says what is wrong with it."""
+    """A folder holds no usable model; the message says what is wrong with it."""
 
 
 class ModelFolder(NamedTuple):
-    """A folder whose artifact is the one that its manifest names."""
+    """A folder whose artifact matches its manifest."""
 
     path: Path
     facts: dict[str, Any]
 
     @property
     def artifact(self) -> Path:
-        """The model itself: a file, or a SavedModel's folder."""
+        """The path of the model itself: a file, or a SavedModel's folder."""
         return self.path / self.facts["artifact"]
 
     @property
@@ -70,7 +70,7 @@ class ModelFolder(NamedTuple):
 
 
 def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> ModelFolder:
-    """Write the manifest of an artifact in the folder: all of FACTS and whatever else is known.
+    """Write the manifest of an artifact in the folder: all of FACTS and any further facts.
 
     Where the facts do not name them, they were made now, for the preprocessing of this version.
 
@@ -95,7 +95,7 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
 def write_trained(
     network: Path, config: "TrainingConfig", trained: "Trained", commit: str
 ) -> ModelFolder:
-    """Move the .keras file that `train_once` left into a model folder beside it, `model`."""
+    """Move the .keras file that `train_once` wrote into a model folder beside it, `model`."""
     folder = network.parent / "model"
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")
@@ -110,7 +110,7 @@ def write_trained(
         "threshold_from": (
             "for a sensitivity of 0.9 on the validation split"
             if is_chosen
-            else "not chosen, for lack of a validation split"
+            else "not chosen: there is no validation split"
         ),
         "test_time_augmentation": config.parts.test_time_augmentation,
         "weights": Path(config.weights).name,
@@ -122,7 +122,7 @@ def write_trained(
 
 
 def read_folder(folder: Path) -> ModelFolder:
-    """Read a model folder, and check that the artifact is the one that was written.
+    """Read a model folder and check that its artifact has not changed.
 
     Raises:
         ModelFolderError: no manifest, a fact is missing, or the artifact is not there, cut short or
@@ -132,8 +132,8 @@ def read_folder(folder: Path) -> ModelFolder:
         facts = json.loads((folder / MANIFEST).read_bytes())
     except FileNotFoundError as error:
         raise ModelFolderError(
-            f"{folder} holds no model, for it has no {MANIFEST}: export takes the folder model of a"
-            " run of notebook 10, and leaves a folder to serve from, such as exported/litert_int8"
+            f"{folder} holds no model (no {MANIFEST}): use the folder model of a run of "
+            "notebook 10, or a folder that export writes, such as exported/litert_int8"
         ) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -144,9 +144,7 @@ def read_folder(folder: Path) -> ModelFolder:
     model = ModelFolder(folder, facts)
     name = facts["artifact"]
     if Path(name).name != name or model.artifact.is_symlink():
-        raise ModelFolderError(
-            f"{folder}: the artifact {name!r} has to lie in the folder itself"
-        )
+        raise ModelFolderError(f"{folder}: the artifact {name!r} must be in the folder itself")
     try:
         is_same = count_bytes(model.artifact) == facts["bytes"]
         is_same = is_same and _digest(model.artifact) == facts["sha256"]
@@ -154,13 +152,13 @@ def read_folder(folder: Path) -> ModelFolder:
         raise ModelFolderError(f"{folder}: {name} cannot be read: {error.strerror}") from error
     if not is_same:
         raise ModelFolderError(
-            f"{folder}: {name} is not what {MANIFEST} says: copy or export the model again"
+            f"{folder}: {name} does not match {MANIFEST}: copy or export the model again"
         )
     return model
 
 
 def list_files(artifact: Path) -> list[Path]:
-    """An artifact's files, in order: itself, or all in a SavedModel's folder.
+    """List an artifact's files in order: itself, or all in a SavedModel's folder.
 
     Raises:
         ModelFolderError: there is none.
@@ -168,24 +166,24 @@ def list_files(artifact: Path) -> list[Path]:
     inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
     listed = sorted(path for path in inside if path.is_file())
     if not listed:
-        raise ModelFolderError(f"{artifact} is not there")
+        raise ModelFolderError(f"{artifact} does not exist")
     return listed
 
 
 def count_bytes(artifact: Path) -> int:
-    """Bytes of an artifact; ModelFolderError where it is not there."""
+    """Count the bytes of an artifact; raise ModelFolderError if it is missing."""
     return sum(path.stat().st_size for path in list_files(artifact))
 
 
 def _check(facts: Any, folder: Path) -> None:
     if not isinstance(facts, dict):
-        raise ModelFolderError(f"{folder}: {MANIFEST} is no table of facts")
+        raise ModelFolderError(f"{folder}: {MANIFEST} is not a table of facts")
     for name, kind in {**FACTS, **ARTIFACT}.items():
         value = facts.get(name)
         is_kind = isinstance(value, (int, float) if kind is float else kind)
         if not is_kind or isinstance(value, bool):
             raise ModelFolderError(
-                f"{folder}: {name} is {value!r}, it has to be a {kind.__name__}"
+                f"{folder}: {name} is {value!r}, it must be a {kind.__name__}"
             )
     if not 0 <= facts["threshold"] <= 1:
         raise ModelFolderError(f"{folder}: threshold {facts['threshold']}: out of range")
@@ -194,7 +192,7 @@ def _check(facts: Any, folder: Path) -> None:
 
 
 def _digest(artifact: Path) -> str:
-    """Of a file its sha256; of a folder that of its files' names and sha256."""
+    """Compute the SHA-256 of a file, or of a folder's file names and SHA-256s."""
     if artifact.is_dir():
         listed = "".join(
             f"{path.relative_to(artifact).as_posix()} {_digest(path)}\n"

@@ -1,4 +1,4 @@
-"""Grade photographs in files: the endpoint's answers as a table."""
+"""Grade photographs in files: a table of the endpoint's answers."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def grade_files(
     sep: str = ",",
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Counter[str]:
-    """Grade photographs and write a CSV that names the files: it belongs in a private folder.
+    """Grade photographs and write a CSV that names the files; keep it in a private folder.
 
     Args:
         folder: an exported LiteRT model or SavedModel.
@@ -60,7 +60,7 @@ def grade_files(
         Why some have no grade, numbers in it as "...", and how many.
     """
     if out.exists():
-        raise DrError(f"{out} is there: name another file, it is not overwritten")
+        raise DrError(f"{out} exists and is not overwritten: name another file")
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = list(dict.fromkeys(file for path in paths for file in _list_files(Path(path))))
     workers = workers or (count_cpus() if len(files) >= MANY else 1)
@@ -87,7 +87,7 @@ def grade_files(
 
 
 def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
-    """Write one answer per person beside a table of grades, as NAME.patients.csv.
+    """Write one answer per patient next to a table of grades, as NAME.patients.csv.
 
     A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg; a photograph
     of another name is a person of its own.
@@ -126,7 +126,7 @@ def grade_prepared(
     is_external: bool = False,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
-    """Grade the crops of a prepared folder and write predictions.csv, to be evaluated.
+    """Grade the crops of a prepared folder and write predictions.csv for evaluation.
 
     Of the folder that the model learned from, the validation and the test side by the same split;
     of any other folder, where the caller says that it is external, every photograph, all of them
@@ -171,37 +171,38 @@ def grade_prepared(
 
 
 def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) -> None:
-    """See that these crops are the model's own, or are said not to be."""
+    """Check that these crops are the model's own data, or are declared external."""
     data = prepared.describe()
     data_dir = prepared.path
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:
             raise DrError(
-                f"{data_dir}: its {name} is {data[name]}, the model's {facts[name]}: prepare it"
-                " likewise"
+                f"{data_dir}: its {name} is {data[name]}, the model's is {facts[name]}: "
+                "prepare it in the same way"
             )
     if not facts["data_sha256"]:
         raise DrError(
-            "the model's manifest does not say what it learned from (data_sha256): nothing can be a"
-            " test"
+            "the model's manifest does not state its training data (data_sha256): no "
+            "photograph can be a test photograph"
         )
     is_own = data["data_sha256"] == facts["data_sha256"]
     if is_own and is_external:
-        raise DrError(f"the model learned from {data_dir}: leave out --external")
+        raise DrError(f"the model was trained on {data_dir}: leave out --external")
     if not is_own and not is_external:
         raise DrError(
-            f"{data_dir} is not as it was when the model learned: give the folder as it was, or, if"
-            " the model learned from none of its photographs, say --external, and all of them"
-            " become test photographs"
+            f"{data_dir} has changed since the model was trained: give the folder as it was, "
+            "or, if the model was trained on none of its photographs, add --external to make "
+            "all of them test photographs"
         )
     if not is_external and data["split_sha256"] != facts["split_sha256"]:
         raise DrError(
-            f"the model learned from {data_dir} by a split table that is not there any more"
+            f"the model was trained on {data_dir} with a split table that no longer exists"
         )
 
 
 def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
-    """What makes probabilities of crops; Keras of a trained model, as its training did."""
+    """Open the model that computes probabilities of crops; a trained model runs in Keras as in
+    training."""
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus()).predict
     activate(choose(probe(), Request(batch_size=BATCH)))
@@ -216,23 +217,21 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
 def _list_files(path: Path) -> list[Path]:
     path = Path(os.path.abspath(path))  # another folder may hold the same names
     if not path.exists():
-        raise FileNotFoundError(f"{path} is not there")
+        raise FileNotFoundError(f"{path} does not exist")
     return find_files(path)[0] if path.is_dir() else [path]
 
 
 @lru_cache(maxsize=1)
 def _load(folder: Path, version: str) -> Predictor:
-    """The model, once for each process."""
+    """Load the model once per process."""
     model = read_folder(folder)
     if model.version != version:
-        raise ModelFolderError(
-            f"{folder}: the model was replaced while it was used: start again"
-        )
+        raise ModelFolderError(f"{folder}: the model was replaced while in use: start again")
     return Predictor(model, 1)
 
 
 def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
-    """A photograph's row."""
+    """Return a photograph's row."""
     name = str(file).encode("utf-8", "backslashreplace").decode()
     row = {"file": name, "model_version": version, "error": ""}
     predictor = _load(folder, version)
@@ -242,11 +241,11 @@ def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
         # no fault of the photograph
         if getattr(error.__cause__ or error, "errno", 0) in (errno.ENOENT, errno.ESTALE):
             raise DrError(
-                f"{file} is not there any more: bring the folder back, and start again"
+                f"{file} no longer exists: restore the folder, and start again"
             ) from error
         return {**row, "error": str(error)}
     except MemoryError as error:
-        raise DrError("too little memory for a photograph: pass --workers 1") from error
+        raise DrError("not enough memory for a photograph: pass --workers 1") from error
     return {
         **row,
         "most_probable_grade": answer["most_probable_grade"],

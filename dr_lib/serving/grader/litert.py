@@ -9,11 +9,11 @@ from dr_lib.serving.grader.folder import ModelFolderError
 
 
 class LiteRT:
-    """A model and its buffers; one thread at a time may use it."""
+    """A model and its buffers; only one thread at a time may use it."""
 
     def __init__(self, path: Path, *, num_threads: int = 1, content: bytes | None = None):
-        """Load a .tflite file; ModelFolderError where it cannot be loaded, or takes or gives
-        something else. Interpreters of one file share its `content`, where it is given.
+        """Load a .tflite file; raise ModelFolderError if it cannot be loaded or has other inputs or
+        outputs. Interpreters of one file share its `content`, if it is given.
         """
         try:
             # a file would stay mapped, and what is written into it be read
@@ -32,7 +32,7 @@ class LiteRT:
             or outputs["dtype"] is not np.float32
         ):
             raise ModelFolderError(
-                f"{path}: the model has to take (1, side, side, 3) uint8 and give float32"
+                f"{path}: the model must take (1, side, side, 3) uint8 and give float32"
             )
         self._input = inputs["index"]
         self._output = outputs["index"]

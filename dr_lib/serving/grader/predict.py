@@ -1,4 +1,4 @@
-"""From the body of a request to an answer: unpack, crop, shrink, predict."""
+"""Answer a request from its body: unpack, crop, shrink, predict."""
 
 import base64
 import json
@@ -33,33 +33,35 @@ PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its o
 
 
 class RefusedError(DrError):
-    """A request cannot be answered; `status` is HTTP's, the message says what to change."""
+    """A request cannot be answered; `status` is the HTTP status, the message says what to
+    change.
+    """
 
     def __init__(self, status: int, message: str):
-        """Refuse a request with a status of HTTP."""
+        """Refuse a request with an HTTP status."""
         super().__init__(message)
         self.status = status
 
 
 def check_media_type(media_type: str, content_encoding: str) -> None:
-    """Refuse a Content-Type or Content-Encoding that cannot be unpacked."""
+    """Refuse an unsupported Content-Type or Content-Encoding."""
     if media_type.startswith("multipart/"):
         raise RefusedError(
             415,
-            "send the file itself as the body and not a form: curl --data-binary @eye.jpg, not -F",
+            "send the file itself as the body, not a form: curl --data-binary @eye.jpg, not -F",
         )
     if media_type not in MEDIA_TYPES:
         raise RefusedError(
             415,
-            "send a photograph with Content-Type image/jpeg or image/png, or in base64 in"
-            " application/json",
+            "send a photograph with Content-Type image/jpeg or image/png, or as base64 in "
+            "application/json",
         )
     if content_encoding not in ("", "identity"):
         raise RefusedError(415, "send the body as it is, without Content-Encoding")
 
 
 class Predictor:
-    """A served model; as many threads as it was made for may call it at once."""
+    """A served model, for a fixed number of threads that may call it at once."""
 
     def __init__(self, folder: ModelFolder, num_threads: int):
         """Load the model.
@@ -90,12 +92,13 @@ class Predictor:
         for model in _open(folder, num_threads):
             if model.image_size != folder.facts["image_size"]:
                 raise ModelFolderError(
-                    f"{folder.path}: the model takes {model.image_size} px, its manifest differs"
+                    f"{folder.path}: the model takes {model.image_size} px, but its manifest "
+                    "differs"
                 )
             self._idle.put(model)
 
     def warm_up(self) -> None:
-        """Take a synthetic photograph through every interpreter.
+        """Run a synthetic photograph through every interpreter.
 
         Raises:
             ModelFolderError: no probabilities come out, one for each grade.
@@ -112,7 +115,9 @@ class Predictor:
                 )
 
     def predict(self, images: np.ndarray) -> np.ndarray:
-        """(n, side, side, 3) uint8 crops of the model's side -> (n, grades) probabilities."""
+        """Predict (n, grades) probabilities from (n, side, side, 3) uint8 crops of the model's
+        size.
+        """
         interpreter = self._idle.get()
         try:
             return interpreter(images)
@@ -120,7 +125,7 @@ class Predictor:
             self._idle.put(interpreter)
 
     def __call__(self, body: bytes, media_type: str = "image/jpeg") -> dict[str, Any]:
-        """Answer a request as the endpoint does, its JSON as a table.
+        """Answer a request as the endpoint does, with its JSON as a dictionary.
 
         Args:
             body: as it was sent.
@@ -143,12 +148,13 @@ class Predictor:
             raise RefusedError(400, str(error)) from error
 
     def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Answer for a picture, a file or its bytes, which is cropped as `prepare` does and read
-        as training reads it; `referable_at_threshold` alone follows the threshold.
+        """Grade a picture, a file or its bytes, cropped as in `prepare` and read as in
+        training; only
+        `referable_at_threshold` depends on the threshold.
 
-        Raises:
-            UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
-            MemoryError: there is too little memory to decode it.
+            Raises:
+                UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
+                MemoryError: there is too little memory to decode it.
         """
         start = perf_counter()
         crop = self._crop(source)
@@ -189,14 +195,14 @@ class Predictor:
 
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
-    """The models that so many threads take in turn."""
+    """Open the models that the threads take in turn."""
     kind = folder.facts["format"]
     if kind == "savedmodel":
         return [SavedModel(folder.artifact)] * num_threads
     if not kind.startswith("litert_"):
         command = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
         raise ModelFolderError(
-            f"{folder.path}: {kind} is not served, export the trained model first: {command}"
+            f"{folder.path}: {kind} cannot be served; export the trained model first: {command}"
         )
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     content = folder.artifact.read_bytes()
@@ -209,8 +215,8 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
 def _read_json(body: bytes) -> bytes:
     # base64 has none of them; 6 MB of them would become 200 MB of objects
     if sum(map(body.count, b"[{,")) > 100:
-        raise RefusedError(400, "the JSON has to hold little else than the image")
+        raise RefusedError(400, "the JSON may hold little besides the image")
     try:
         return base64.b64decode(json.loads(body)["image"], validate=True)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RefusedError(400, 'send JSON as {"image": the file in base64}') from error
+        raise RefusedError(400, 'send JSON such as {"image": the file in base64}') from error

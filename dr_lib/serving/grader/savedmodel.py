@@ -1,5 +1,5 @@
-"""Run a SavedModel: what the serving paper ran. It needs TensorFlow, which the container does
-not have by itself.
+"""Run a SavedModel, as the serving paper did. It needs TensorFlow, which the container lacks by
+default.
 """
 
 import os
@@ -12,11 +12,12 @@ from dr_lib.serving.grader.folder import ModelFolderError
 
 
 class SavedModel:
-    """A model; any number of threads may use it at once, and share TensorFlow's own threads."""
+    """A model that any number of threads may use at once; they share TensorFlow's threads."""
 
     def __init__(self, path: Path):
-        """Load a SavedModel's folder; ModelFolderError where it cannot be loaded, or takes or
-        gives something else.
+        """Load a SavedModel's folder; raise ModelFolderError if it cannot be loaded or has
+        other inputs
+        or outputs.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
@@ -37,9 +38,7 @@ class SavedModel:
                 images.dtype != tf.uint8
                 or "probabilities" not in self._grade.structured_outputs
             ):
-                raise ValueError(
-                    "it has to take (n, side, side, 3) uint8 and give probabilities"
-                )
+                raise ValueError("it must take (n, side, side, 3) uint8 and give probabilities")
         except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
             raise ModelFolderError(
                 f"{path}: not a SavedModel that TensorFlow can run: {error}"

@@ -1,4 +1,4 @@
-"""The endpoint, and the load put on one.
+"""The endpoint, and load tests of endpoints.
 
 app        HTTP, in SageMaker's contract
 server     the process: model, sockets, signals

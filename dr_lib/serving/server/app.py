@@ -34,13 +34,13 @@ logger = logging.getLogger(__name__)
 
 
 class Service:
-    """A predictor, its threads, and how much may wait for them.
+    """A predictor, its threads, and a bounded queue of requests.
 
     All but the predictor lives in the event loop.
     """
 
     def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
-        """Take the options of `serve`; the predictor is made for as many threads."""
+        """Take the options of `serve`; the predictor must be made for as many threads."""
         self.predictor = predictor
         self.request_s = request_s
         self.max_accepted = threads + queue
@@ -70,7 +70,9 @@ class Service:
             self.pending_bytes -= len(body)
 
     async def discard_body(self, request: Request) -> None:
-        """Read what a refused client still sends; closing on it would reset its connection."""
+        """Read what a refused client still sends, because closing early would reset its
+        connection.
+        """
         num_bytes = 0
         with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):
             async with asyncio.timeout(self.request_s):
@@ -83,11 +85,11 @@ class Service:
         if not self.is_warm:
             raise RefusedError(503, "the model is being loaded")
         if self.num_accepted >= self.max_accepted:
-            raise RefusedError(503, "too many requests wait already")
+            raise RefusedError(503, "too many requests are already waiting")
 
     async def _receive(self, request: Request, body: bytearray) -> None:
-        """Append the request's body to `body`, and stop at the first byte too many."""
-        too_large = RefusedError(413, f"the body has over {MAX_BODY_BYTES} bytes")
+        """Append the request's body to `body`, and stop at the first byte over the limit."""
+        too_large = RefusedError(413, f"the body has more than {MAX_BODY_BYTES} bytes")
         if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
             raise too_large
         try:
@@ -98,7 +100,7 @@ class Service:
                     if len(body) > MAX_BODY_BYTES:
                         raise too_large
                     if self.pending_bytes > MAX_PENDING_BYTES:
-                        raise RefusedError(503, "too many requests are on their way already")
+                        raise RefusedError(503, "too many requests are already being received")
         except TimeoutError as error:
             raise RefusedError(
                 408, f"the body did not arrive within {self.request_s:g} s"
@@ -108,7 +110,7 @@ class Service:
 
 
 def build_app(service: Service) -> Starlette:
-    """Build the application of a service; whoever runs it warms the predictor up and says so."""
+    """Build the application of a service; the caller must warm up the predictor and report it."""
 
     async def ping(request: Request) -> Response:
         is_ready = service.is_warm and not service.is_stopping
@@ -129,20 +131,20 @@ def build_app(service: Service) -> Starlette:
                 response.background = BackgroundTask(service.discard_body, request)
         except MemoryError:
             response = JSONResponse(
-                {"error": "too little memory now: ask again later"}, 503, HEADERS[503]
+                {"error": "not enough memory now: try again later"}, 503, HEADERS[503]
             )
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
             response = JSONResponse(
-                {"error": "the server failed; the request may be right"}, 500
+                {"error": "internal error of the server; the request may be valid"}, 500
             )
         if attributes is not None:
             response.headers[ATTRIBUTES] = attributes
         return response
 
     async def refuse(request: Request, error: HTTPException) -> Response:
-        words = f"{error.detail}: there are GET /ping and POST /invocations"
+        words = f"{error.detail}: use GET /ping or POST /invocations"
         return JSONResponse({"error": words}, error.status_code)
 
     app = Starlette(

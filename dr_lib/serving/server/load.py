@@ -1,4 +1,4 @@
-"""Ask a served model in a closed loop, one request after another, and in an open loop, at a rate.
+"""Load a served model in a closed loop, one request after another, or in an open loop, at a rate.
 
 A client that waits for each answer before it asks again stops asking while the server stalls, and
 so measures the stall once where its users would have met it many times (coordinated omission: Tene,
@@ -33,13 +33,13 @@ SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnect
 CLOSED = (ConnectionResetError, BrokenPipeError)
 NOT_HERE = (404, 405)  # what no later request changes
 OVERLOADED = (408, 429)  # what a busy server may answer
-EXAMPLE = "give an address like http://127.0.0.1:8080/invocations"
+EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
 START_PER_S = 8.0
 PRECISION = 0.1
 
 
 class MaxRate(NamedTuple):
-    """The largest rate that a server held, and all that were tried."""
+    """The largest rate that a server sustained, and all rates tried."""
 
     rate_per_s: float  # 0 where none was held
     tried: pd.DataFrame  # a row of `summarise_load` for each, in the order tried, with `held`
@@ -48,7 +48,7 @@ class MaxRate(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of one request."""
+    """The outcome of one request."""
 
     round_trip_ms: float = 0.0  # to the answer's last byte
     decode_ms: float = math.nan  # as the server says
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 def ask(url: str, body: bytes, *, content_type: str = "image/jpeg") -> dict[str, Any]:
-    """Send one request and return its answer, a table; a DrError where it is none."""
+    """Send one request and return its answer, a dictionary; raise DrError for any other answer."""
     client = _Client(url, content_type, timeout_s=60)
     client.connect()
     answer = client.call(body)
@@ -81,7 +81,7 @@ def run_closed_loop(
     gap_s: float = 5.0,
     timeout_s: float = 60.0,
 ) -> pd.DataFrame:
-    """Send requests one at a time, as the paper did.
+    """Send requests one at a time, as in the paper.
 
     Args:
         url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
@@ -101,7 +101,7 @@ def run_closed_loop(
     """
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
-        raise DrError(f"gap_s = {gap_s} is no pause: give seconds from 0 on")
+        raise DrError(f"gap_s = {gap_s} is not a pause: give 0 seconds or more")
     client = _Client(url, content_type, timeout_s)
     client.connect()
     rows = []
@@ -111,7 +111,7 @@ def run_closed_loop(
         sent_s = time.perf_counter() - start
         answer = client.call(bodies[request % len(bodies)])
         if answer.status in NOT_HERE:
-            raise DrError(f"nothing is predicted at {url} (status {answer.status}): {EXAMPLE}")
+            raise DrError(f"{url} does not predict (status {answer.status}): {EXAMPLE}")
         rows.append(
             {"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()}
         )
@@ -130,7 +130,7 @@ def run_open_loop(
     content_type: str = "image/jpeg",
     timeout_s: float = 10.0,
 ) -> pd.DataFrame:
-    """Send requests at a rate, whether or not the earlier ones are answered.
+    """Send requests at a fixed rate, without waiting for earlier answers.
 
     Arrivals are those of many users who know nothing of each other: a Poisson process, given its
     number of requests, which is a uniform draw of each one's time. What finds no free connection
@@ -190,7 +190,7 @@ def run_open_loop(
 
 
 def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
-    """Say in numbers how one load went.
+    """Summarise a load test in numbers.
 
     Args:
         requests: of one `run_closed_loop` or one `run_open_loop`.
@@ -228,8 +228,8 @@ def find_max_rate(
     seed: int = 0,
     content_type: str = "image/jpeg",
 ) -> MaxRate:
-    """Find the largest rate at which 99 of 100 response times stay within a bound and all requests
-    are answered.
+    """Find the largest rate at which all requests are answered and 99 % of the response times are
+    within a bound.
 
     The rate is doubled or halved until the answer turns, then the interval is bisected on a
     logarithmic scale, until the smallest rate missed is at most a tenth above the largest one held.
@@ -266,8 +266,8 @@ def find_max_rate(
         refused = requests[status.between(400, 499) & ~status.isin(OVERLOADED)]
         if len(refused):
             raise DrError(
-                f"{refused['error'].iloc[0]}: a refused request says nothing of a rate, leave its"
-                " body out"
+                f"{refused['error'].iloc[0]}: a refused request cannot measure a rate: leave "
+                "its body out"
             )
         summary = summarise_load(requests)
         is_held = bool((requests["error"] == "").all() and summary["p99_ms"] <= bound_ms)
@@ -286,7 +286,7 @@ def find_max_rate(
 
 
 class _Client:
-    """One connection, kept open between calls; for one thread at a time."""
+    """One connection, kept open between calls, for one thread at a time."""
 
     def __init__(self, url: str, content_type: str, timeout_s: float):
         self.content = b""  # of the last answer
@@ -296,28 +296,28 @@ class _Client:
         try:
             address = urlsplit(url)
             if not address.hostname:
-                raise ValueError("it names no machine")
+                raise ValueError("it has no host name")
             self.connection = SCHEMES[address.scheme](
                 address.hostname, address.port, timeout=timeout_s
             )
         except (ValueError, KeyError, http.client.HTTPException) as error:
-            raise DrError(f"{url!r} is no address: {EXAMPLE}") from error
+            raise DrError(f"{url!r} is not a valid address: {EXAMPLE}") from error
         self._url = url
         self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
 
     def connect(self) -> None:
-        """Connect now, so that an address where nobody listens is an error at once."""
+        """Connect now, so that an address without a server raises at once."""
         try:
             self.connection.connect()
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise DrError(
-                f"nobody listens at {self._url}: {reason}: start the server first"
+                f"no server at {self._url}: {reason}: start the server first"
             ) from error
 
     def call(self, body: bytes) -> Answer:
-        """Send one request; a connection that was closed while idle is opened anew."""
+        """Send one request; reopen a connection that was closed while idle."""
         start = time.perf_counter()
         attempts = 1
         try:
@@ -336,7 +336,7 @@ class _Client:
         return answer._replace(round_trip_ms=round_trip_ms, attempts=attempts)
 
     def _exchange(self, body: bytes) -> int:
-        """Send one request, keep the content of its answer and return its status."""
+        """Send one request, store the content of its answer and return its status."""
         headers = self._sign(body, self._headers) if self._sign else self._headers
         # who refuses early answers before the body is read
         with contextlib.suppress(BrokenPipeError):
@@ -353,7 +353,7 @@ def _read_answer(status: int, content: bytes) -> Answer:
         decode_ms = timings.get("decode", math.nan)
         predict_ms = timings.get("predict", math.nan)
     except (ValueError, RecursionError, AttributeError):  # a list has no `get`
-        error = f"the answer of {len(content)} bytes is no JSON object"
+        error = f"the answer of {len(content)} bytes is not a JSON object"
         return Answer(status=status, error=error)
     if status != http.client.OK:
         return Answer(status=status, error=str(answer.get("error") or f"status {status}"))
@@ -377,9 +377,7 @@ def _find_percentiles(times: pd.Series, prefix: str = "") -> dict[str, float]:
 def _check(bodies: Sequence[bytes], **numbers: float) -> None:
     is_list = not isinstance(bodies, bytes) and len(bodies)
     if not is_list or not all(isinstance(body, bytes) for body in bodies):
-        raise DrError(
-            "there is nothing to send: give a list of pictures, each as the bytes of its file"
-        )
+        raise DrError("nothing to send: give a list of pictures, each as the bytes of its file")
     for name, value in numbers.items():
         if not 0 < value < math.inf:
             raise DrError(f"{name} = {value}: give a number above 0")

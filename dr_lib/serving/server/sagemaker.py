@@ -1,4 +1,4 @@
-"""A real-time endpoint of SageMaker, by its name: its address, its signature and its instance type.
+"""A real-time endpoint of SageMaker, found by name: its address, signature and instance type.
 
 boto3 knows the user's credentials and region, and signs; the requests themselves go over the load's
 own connections.
@@ -16,7 +16,7 @@ SCHEME = "sagemaker:"
 
 
 class Endpoint(NamedTuple):
-    """What asking an endpoint needs."""
+    """What requests to an endpoint need."""
 
     url: str  # where predictions are asked for
     # body and headers -> headers with the signature
@@ -54,7 +54,7 @@ def find_endpoint(address: str) -> Endpoint:
         ) from error
     credentials = session.get_credentials()
     if credentials is None:
-        raise DrError(f"{address}: no credentials of AWS are here: run aws configure")
+        raise DrError(f"{address}: no AWS credentials found: run aws configure")
     url = f"{runtime.meta.endpoint_url}/endpoints/{name}/invocations"
 
     def sign(body: bytes, headers: Mapping[str, str]) -> dict[str, str]:

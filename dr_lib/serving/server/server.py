@@ -1,4 +1,4 @@
-"""The process: open the model, listen, serve, and end well."""
+"""The server process: open the model, listen, serve, and shut down cleanly."""
 
 import asyncio
 import ctypes
@@ -32,7 +32,7 @@ class Server:
     """
 
     def __init__(self, service, app, host: str, port: int):
-        """Take a service and its application, and where to listen."""
+        """Take a service, its application, and the address to listen on."""
         self.failure: Exception | None = None
         self._service = service
         self._app = app
@@ -43,7 +43,7 @@ class Server:
         self._stopping = asyncio.Event()
 
     def run(self) -> None:
-        """Serve until `stop`; then answer what was accepted.
+        """Serve until `stop`, then answer the accepted requests.
 
         Raises:
             DrError: the port is taken or not allowed, or the host is not this machine.
@@ -52,7 +52,7 @@ class Server:
             self._runner.run(self._serve())
 
     def stop(self) -> None:
-        """End, from a signal or another thread."""
+        """Stop the server, from a signal or another thread."""
         self._loop.call_soon_threadsafe(self._stopping.set)
 
     async def _serve(self) -> None:
@@ -82,7 +82,7 @@ class Server:
         await asyncio.wait({serving}, timeout=STOP_S)
 
     async def _find_address(self) -> str:
-        """The number of the host; granian would share a port that another process holds."""
+        """Resolve the host; raise if the port is in use, because granian would share it."""
         try:
             bound = await self._loop.create_server(
                 asyncio.Protocol, self._host, self._port, start_serving=False
@@ -110,7 +110,7 @@ class Server:
 def serve(
     model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float
 ) -> None:
-    """Serve a model until SIGTERM or SIGINT, then finish what was accepted.
+    """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
         model: a model folder.
@@ -150,7 +150,7 @@ def serve(
 
 
 def _limit_heap() -> None:
-    """Have memory of large photographs go back to the system, and not stay with every thread.
+    """Return the memory of large photographs to the system instead of keeping it in each thread.
 
     It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
     done.

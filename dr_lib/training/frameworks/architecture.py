@@ -1,4 +1,4 @@
-"""The two networks of paper C, Rede 1 and Rede 2, as data that every framework builds from.
+"""The two networks of paper C, Rede 1 and Rede 2, as data from which every framework builds.
 
 The paper calls them VGG-like and gives no layers, so these are ours, after Simonyan and Zisserman
 (2015): blocks of two 3x3 convolutions with "same" padding and a 2x2 max-pooling, then two dense
@@ -25,7 +25,9 @@ NUM_CLASSES = 10
 
 
 class Layer(NamedTuple):
-    """One layer; shapes are those of one image's map, (height, width, channels), or (units,)."""
+    """One layer; shapes are those of one image's feature map, (height, width, channels) or
+    (units,).
+    """
 
     kind: str  # conv, pool, flatten or dense
     input_shape: tuple[int, ...]
@@ -50,10 +52,12 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
         num_channels: of the images, 1 (MNIST) or 3 (CIFAR-10).
     """
     if network not in BLOCKS:
-        raise DrError(f"network {network!r}: there are 1 (Rede 1) and 2 (Rede 2)")
+        raise DrError(f"network {network!r}: choose 1 (Rede 1) or 2 (Rede 2)")
     step = 2 ** len(BLOCKS[network])
     if image_size < step or image_size % step:
-        raise DrError(f"image_size {image_size!r}: Rede {network} takes multiples of {step} px")
+        raise DrError(
+            f"image_size {image_size!r}: Rede {network} needs a multiple of {step} px"
+        )
     shape = (image_size, image_size, num_channels)
     layers = []
 
@@ -75,7 +79,7 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
 
 
 def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
-    """Draw the first weights: kernels from He's normal distribution (2015), biases 0.
+    """Draw the initial weights: kernels from He's normal distribution (2015), biases 0.
 
     The same seed, 0 or more, gives the same weights in every kernel.
 
@@ -94,7 +98,7 @@ def draw_weights(layers: tuple[Layer, ...], seed: int) -> list[np.ndarray]:
 
 
 def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> list[np.ndarray]:
-    """Lay weights out as PyTorch and MXNet do: kernels are (out, in, 3, 3) or (out, in).
+    """Convert weights to the layout of PyTorch and MXNet: kernels (out, in, 3, 3) or (out, in).
 
     The dense layer after the flattening gets its inputs in another order, (channels, height,
     width), so its kernel's rows change places.
@@ -118,7 +122,7 @@ def to_channels_first(layers: tuple[Layer, ...], weights: list[np.ndarray]) -> l
 
 
 def count_multiplications(layers: tuple[Layer, ...]) -> int:
-    """Multiplications of one image's forward pass: a kernel is applied at every output's place."""
+    """Count the multiplications of one image's forward pass; a kernel is applied at each output."""
     return sum(
         math.prod(layer.output_shape[:-1]) * math.prod(layer.kernel_shape)
         for layer in layers

@@ -1,4 +1,4 @@
-"""What a network can do in any framework: train for timed epochs, and predict."""
+"""The interface of a network in any framework: train for timed epochs, and predict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OnEpochEnd = Callable[[int, float, float], None]
 
 
 class FrameworkError(DrError):
-    """The framework cannot be used as asked; the message says what to do."""
+    """The framework cannot be used as requested; the message says what to do."""
 
 
 class Network(ABC):
@@ -37,7 +37,7 @@ class Network(ABC):
     packages: tuple[str, ...]  # the last is what computes
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train, and time each epoch; a loss that is not finite ends the training.
+        """Train and time each epoch; a loss that is not finite ends the training.
 
         Args:
             batches: the same in every epoch but for their order.
@@ -55,23 +55,23 @@ class Network(ABC):
             on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
-        """Compute logits, (n, 10) float32, of (n, height, width, channels) uint8, in chunks."""
+        """Compute logits, (n, 10) float32, from (n, height, width, channels) uint8, in chunks."""
         starts = range(0, len(images), CHUNK)
         return np.concatenate(
             [self._forward(to_floats(images[start : start + CHUNK])) for start in starts]
         )
 
     def versions(self) -> dict[str, str]:
-        """Versions of Python, NumPy and the framework, and `backend`, what computes."""
+        """Versions of Python, NumPy and the framework, and of the computing `backend`."""
         return read_versions(*self.packages)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
-        """Take a step on each batch; return their mean loss when the device has finished."""
+        """Take a step on each batch; return the mean loss when the device has finished."""
         raise NotImplementedError
 
     @abstractmethod
     def _forward(self, images: np.ndarray) -> np.ndarray:
-        """Logits of a few images, float32."""
+        """Compute logits of a few images, float32."""
 
 
 def check_loss(loss: float, epoch: int, epochs: int) -> None:

@@ -1,4 +1,4 @@
-"""Cut images into batches that are the same in every framework, each epoch in its own order."""
+"""Cut images into batches, equal in every framework, with a new order each epoch."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ import numpy as np
 
 
 class FixedBatches:
-    """Full batches only, so every step costs the same; the order depends on (seed, epoch) alone."""
+    """Full batches only, so that every step costs the same; (seed, epoch) determine the order."""
 
     def __init__(self, images: np.ndarray, labels: np.ndarray, batch_size: int, seed: int):
-        """Hold (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, uncopied."""
+        """Keep (n, height, width, channels) uint8 images and (n,) labels from 0 to 9, without a
+        copy.
+        """
         n = len(images)
         if not 1 <= batch_size <= n:
             raise ValueError(f"batch_size {batch_size} of {n} images: choose from 1 to {n}")
@@ -21,28 +23,28 @@ class FixedBatches:
         self.seed = seed
 
     def __len__(self) -> int:
-        """Number of batches an epoch."""
+        """Number of batches per epoch."""
         return len(self.images) // self.batch_size
 
     @property
     def num_dropped(self) -> int:
-        """Images that an epoch drops, others in each: the remainder."""
+        """Number of images that each epoch drops, not always the same ones."""
         return len(self.images) % self.batch_size
 
     def draw_order(self, epoch: int) -> np.ndarray:
-        """Row numbers of an epoch's images, (batches, batch_size)."""
+        """Draw the row numbers of an epoch's images, (batches, batch_size)."""
         order = np.random.default_rng((self.seed, epoch)).permutation(len(self.images))
         return order[: len(self) * self.batch_size].reshape(-1, self.batch_size)
 
     def take(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The images of these rows, float32 in [0, 1], and their labels, int64."""
+        """Return the images of these rows, float32 in [0, 1], and their labels, int64."""
         return to_floats(self.images[rows]), self.labels[rows].astype(np.int64)
 
     def epoch(self, number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The batches of an epoch, counted from 0."""
+        """Yield the batches of an epoch; epochs count from 0."""
         return map(self.take, self.draw_order(number))
 
 
 def to_floats(images: np.ndarray) -> np.ndarray:
-    """uint8 images as float32 in [0, 1]."""
+    """Convert uint8 images to float32 in [0, 1]."""
     return np.multiply(images, np.float32(1 / 255), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Open a network in the framework asked for, or say what is missing."""
+"""Open a network in the requested framework, or report what is missing."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def open_network(
 
 
 def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
-    """Import the module of a framework's network, and with it the framework, if all of it is there.
+    """Import the module of a framework's network, and the framework, if all its packages exist.
 
     Keras reads its backend once, when it is imported, and the backend its device.
 
@@ -80,7 +80,7 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         running = sys.modules["keras"].config.backend() if "keras" in sys.modules else backend
         if running != backend:
             raise FrameworkError(
-                f"Keras runs on {running} already: restart the kernel to train on {backend}"
+                f"Keras already runs on {running}: restart the kernel to train on {backend}"
             )
         os.environ["KERAS_BACKEND"] = backend
     try:
@@ -94,5 +94,5 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
         return importlib.import_module(f"dr_lib.training.frameworks.{framework}_network")
     # MXNet with NumPy 1.24 or later is an AttributeError
     except (ImportError, AttributeError, OSError) as error:
-        reason = f"{framework} cannot be imported ({error}): its versions may not go together"
+        reason = f"{framework} cannot be imported ({error}): its versions may be incompatible"
         raise FrameworkError(f"{reason}; {ADVICE}") from error

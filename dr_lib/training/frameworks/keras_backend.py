@@ -1,4 +1,4 @@
-"""Keras on each of its backends: choose the device, time `fit`, wait, differentiate."""
+"""Use Keras on each of its backends: choose the device, time `fit`, wait, differentiate."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def choose_device(backend: str, accelerator: str) -> None:
         try:
             tf.config.set_visible_devices(gpus, "GPU")
         except RuntimeError as error:
-            message = "TensorFlow runs on other devices already: restart the kernel"
+            message = "TensorFlow already runs on other devices: restart the kernel"
             raise FrameworkError(message) from error
         device = "gpu" if gpus else "cpu"
     elif backend == "jax":
@@ -53,7 +53,7 @@ def fit_timed(
     on_epoch_begin: Callable[[int], None] = lambda epoch: None,
     batch_size: int | None = None,
 ) -> None:
-    """Call `model.fit` once, without shuffling, and time each epoch as `Network.fit` says."""
+    """Call `model.fit` once, without shuffling, and time each epoch as `Network.fit` does."""
 
     def begin(epoch: int, logs: dict | None) -> None:
         nonlocal start
@@ -76,13 +76,13 @@ def fit_timed(
 
 
 def wait_for(model: keras.Model) -> None:
-    """Return when the device has finished its steps: fetch a number that they all change."""
+    """Wait until the device has finished its steps, by fetching a number that they all change."""
     keras.ops.convert_to_numpy(model.optimizer.iterations)
     keras.ops.convert_to_numpy(model.trainable_variables[-1])
 
 
 def differentiate(function: Callable[[Any], Any], at: Any) -> Any:
-    """The gradient of a number at a tensor, or at each of a list, on TensorFlow or JAX."""
+    """Differentiate a number by a tensor, or by each of a list, on TensorFlow or JAX."""
     if keras.config.backend() == "jax":
         import jax
 

@@ -39,7 +39,7 @@ class KerasNetwork(Network):
         )
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train and time as `Network.fit` does, in Keras's own loop."""
+        """Train and time as in `Network.fit`, in Keras's own loop."""
         feed = _Feed(batches)
         fit_timed(
             self.model,
@@ -54,7 +54,7 @@ class KerasNetwork(Network):
 
 
 class _Feed(keras.utils.PyDataset):
-    """The batches of an epoch, as Keras asks for them."""
+    """The batches of an epoch, as Keras requests them."""
 
     def __init__(self, batches: FixedBatches):
         super().__init__()
@@ -62,7 +62,7 @@ class _Feed(keras.utils.PyDataset):
         self.start_epoch(0)
 
     def start_epoch(self, epoch: int) -> None:
-        """Take the order of that epoch; Keras's own hook is called once more before the first."""
+        """Set the order of an epoch; Keras calls its own hook once too often, before the first."""
         self.order = self.batches.draw_order(epoch)
 
     def __len__(self) -> int:
@@ -73,7 +73,7 @@ class _Feed(keras.utils.PyDataset):
 
 
 def _build(layer: Layer) -> keras.Layer:
-    """The Keras layer, zeros until its weights are set: JAX would compile a draw for each shape."""
+    """Build a Keras layer of zeros; random weights would make JAX compile a draw for each shape."""
     if layer.kind == "pool":
         return keras_layers.MaxPooling2D(2)
     if layer.kind == "flatten":

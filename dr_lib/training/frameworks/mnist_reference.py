@@ -1,4 +1,4 @@
-"""Paper D's network in Keras on TensorFlow or JAX, on the CPU: what CUDA C is compared with.
+"""Paper D's network in Keras on TensorFlow or JAX, on the CPU: the reference for CUDA C.
 
     conv 6 filters 5x5, sigmoid -> 6 maps 24x24
     -> ONE filter 4x4, stride 4, shared by the maps, sigmoid -> 6 maps 6x6
@@ -43,7 +43,7 @@ class MnistReference:
         batch_size: int,
         learning_rate: float,
     ):
-        """Build the network on the CPU; a FrameworkError where the backend is not to be had.
+        """Build the network on the CPU; raise FrameworkError if the backend is not available.
 
         Args:
             backend: tensorflow or jax; a process can have one of them.
@@ -102,7 +102,7 @@ class MnistReference:
         epochs: int,
         on_epoch_end: Callable[[int], None] = lambda epoch: None,
     ) -> pd.DataFrame:
-        """Train in one call of `fit`, without shuffling, as the original does.
+        """Train in one call of `fit`, without shuffling, as the original program does.
 
         Args:
             x_train: (n, 28, 28) uint8.
@@ -146,14 +146,16 @@ class MnistReference:
         )
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """Outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else probabilities."""
+        """Compute outputs of images (n, 28, 28): (n, 10) sigmoids at batch 1, else
+        probabilities.
+        """
         activation = self.keras.ops.sigmoid if self.is_original else self.keras.ops.softmax
         chunks = [x[start : start + CHUNK] for start in range(0, len(x), CHUNK)]
         logits = [self.model.predict_on_batch(_to_pixels(chunk)) for chunk in chunks]
         return np.concatenate([np.asarray(activation(chunk)) for chunk in logits])
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-        """Gradients of one batch's mean loss, by automatic differentiation."""
+        """Compute gradients of one batch's mean loss by automatic differentiation."""
         pixels = _to_pixels(x)
         targets = _to_targets(y)
 
@@ -169,7 +171,7 @@ class MnistReference:
         return {name: np.reshape(gradient, shape) for (name, shape), gradient in named}
 
     def versions(self) -> dict[str, str]:
-        """Versions of Keras, its backend, NumPy and Python; `backend`, what computes."""
+        """Versions of Keras, NumPy, Python and the computing `backend`."""
         return read_versions("keras", self.backend)
 
     def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A network in MXNet 1.9.1, as Gluon's tutorials train one: hybridized, with a Trainer."""
+"""A network in MXNet 1.9.1, trained as in Gluon's tutorials: hybridized, with a Trainer."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class MxnetNetwork(Network):
         on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
             raise FrameworkError(
-                "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or ask for"
-                " accelerator cpu"
+                "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or choose "
+                "accelerator cpu"
             )
         self.device = mx.gpu(0) if on_gpu else mx.cpu()
         self.model = nn.HybridSequential()
@@ -69,7 +69,7 @@ class MxnetNetwork(Network):
 
 
 def _build(layer: Layer) -> nn.HybridBlock:
-    """The block of a layer."""
+    """Build the block of a layer."""
     if layer.kind == "pool":
         return nn.MaxPool2D(2)
     if layer.kind == "flatten":

@@ -1,4 +1,4 @@
-"""Give every framework the same number of threads: unpinned, each takes a number of its own."""
+"""Give every framework the same number of threads; unpinned, each chooses its own number."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def pin(threads: int) -> int:
     imported = ", ".join(name for name in FRAMEWORKS if name in sys.modules)
     if imported:
         raise RuntimeError(
-            f"{imported} was imported first: restart the kernel and pin the threads before"
+            f"{imported} is already imported: restart the kernel and pin the threads first"
         )
     has_affinity = hasattr(os, "sched_getaffinity")
     allowed = sorted(os.sched_getaffinity(0)) if has_affinity else range(count_cpus())
     cpus = allowed[: count_cpus()]
     if not 0 <= threads <= len(cpus):
         raise RuntimeError(
-            f"threads {threads}: this process may use {len(cpus)} CPUs, ask for 1 to {len(cpus)},"
-            " or 0"
+            f"threads {threads}: this process may use {len(cpus)} CPUs, choose 1 to "
+            f"{len(cpus)}, or 0"
         )
     threads = threads or len(cpus)
     if has_affinity:

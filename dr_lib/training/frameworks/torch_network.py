@@ -1,4 +1,4 @@
-"""A network in PyTorch, as its own tutorials train one: a plain loop over batches."""
+"""A network in PyTorch, trained as in its tutorials: a plain loop over batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TorchNetwork(Network):
         on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
             raise FrameworkError(
-                "PyTorch sees no GPU: install its build for CUDA, or ask for accelerator cpu"
+                "PyTorch sees no GPU: install its build for CUDA, or choose accelerator cpu"
             )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")
         self.model = nn.Sequential(*(module for layer in layers for module in _build(layer)))
@@ -68,7 +68,7 @@ class TorchNetwork(Network):
 
 
 def _build(layer: Layer) -> list[nn.Module]:
-    """The modules of a layer."""
+    """Build the modules of a layer."""
     if layer.kind == "pool":
         return [nn.MaxPool2d(2)]
     if layer.kind == "flatten":

@@ -160,7 +160,12 @@ def describe(root: Path, **options) -> dict:
                 "DR_grading/train/007-1.jpg DR_grading/train/007-2.jpg DR_grading/valid/a.jpg"
                 " DR_grading/test/b.jpg"
             ),
-            {"row": [1, 1, 1], "grade": [0, 2, 4], "official": ["train", "validation", "test"]}
+            {
+                "layout": "ddr",
+                "row": [1, 1, 1],
+                "grade": [0, 2, 4],
+                "official": ["train", "validation", "test"],
+            }
             | {"unusable": [[2, "ungradable"]]},
         ),
         # the level of the eye, not the patient's, which is the worse eye's; paths have backslashes
@@ -176,6 +181,7 @@ def describe(root: Path, **options) -> dict:
             },
             [f"regular-fundus-training/Images/1/1_{eye}.jpg" for eye in ("l1", "l2", "r1")],
             {
+                "layout": "deepdrid",
                 "patient": ["1", "1"],
                 "eye": ["left", "right"],
                 "grade": [1, 4],
@@ -308,9 +314,10 @@ def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
     )
 
 
-def test_the_documentation_names_every_data_set():
-    """Those that can be used, by the first word of their layouts."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    words = re.sub(r"\W", "", "".join(page.read_text() for page in pages)).casefold()
-    names = {part.layout.split("_")[0] for part in read_parts()}
-    assert [name for name in names - {"sample", "folder", "resized"} if name not in words] == []
+@pytest.mark.parametrize("layout", sorted({part.layout for part in read_parts()} - {"folder"}))
+def test_every_layout_is_documented_and_read_by_a_test(layout):
+    """The page of photographs names it, and a test above reads a folder of it."""
+    page = (ROOT / "docs" / "photographs.md").read_text(encoding="utf-8")
+    assert f"`{layout}`" in page, f"{layout}: name it in docs/photographs.md"
+    source = Path(__file__).read_text(encoding="utf-8")
+    assert re.search(rf"\b{layout}\b", source), f"{layout}: read a folder of it in this file"

@@ -205,14 +205,17 @@ def test_unusable_splits_are_errors_that_say_so():
     scheme.
     """
     table = draw_table(60, 2)
-    with pytest.raises(LabelTableError, match="ships no split"):
+    with pytest.raises(LabelTableError, match="no official split"):
         divide(table, scheme="official")
     with pytest.raises(LabelTableError, match="the label table has 0 referable"):
         divide(table.assign(grade=1))
     with pytest.raises(LabelTableError, match="split has .* referable photographs"):
         divide(table[:6].assign(grade=[0, 0, 0, 0, 0, 4], patient_id=list("abcdef")))
-    with pytest.raises(LabelTableError, match="60 groups make no 61 folds"):
+    with pytest.raises(LabelTableError, match="60 groups, .* are too few for 61 folds"):
         divide(table, scheme="folds", folds=61)
+    ten = table[:10].assign(grade=[0, 0, 0, 1, 1, 2, 2, 2, 3, 4])
+    with pytest.raises(LabelTableError, match="4 groups, with 3 .* 4 folds: choose 2 to 3"):
+        divide(ten, scheme="folds", folds=4)
     with pytest.raises(LabelTableError, match="random, paper, official, folds"):
         divide(table, scheme="by eye")
 

@@ -62,7 +62,7 @@ def test_a_brazilian_spreadsheet_is_read(folder):
     assert found.table[["eye", "grade", "patient"]].values.tolist() == [["left", 2, "joão"]]
     assert windows.notices == [
         *found.notices,
-        "labels.csv is no UTF-8 and was read as windows-1252.",
+        "labels.csv is not UTF-8 and was read as windows-1252.",
     ]
 
 
@@ -87,7 +87,7 @@ def test_a_patient_written_in_other_ways_is_one_patient(folder):
 def test_a_column_of_patients_under_another_name_is_not_passed_over(folder, column):
     """Read as if there were no patients, it would let fellow eyes into two splits: said at once."""
     with pytest.raises(
-        LabelTableError, match=f"the column {column} is not read: call it patient"
+        LabelTableError, match=f"the column {column} looks like the patient but is not read"
     ):
         read_labels(*folder(f"image,grade,{column}\na.jpg,1,7\n", "a.jpg"))
 
@@ -124,8 +124,8 @@ def test_patients_come_from_the_names_that_have_the_form(folder):
         "7",
         "11_x.jpg",
     ]
-    assert "patients of 1 of 4 photographs are not known" in found.notices[0]
-    assert "A column patient in the label table says whose they are" in found.notices[0]
+    assert "patient is unknown for 1 of 4 photographs" in found.notices[0]
+    assert "Add a column patient to the label table" in found.notices[0]
     assert found.table["eye"].iloc[3] == ""
 
 
@@ -175,7 +175,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
     images, _ = folder("", "a.jpg")
     (images / "Maria Silva report.txt").write_text("Maria 54\nSilva 2\n")
     (images / "Maria Silva.csv").write_text("visit,level\n1,2\n")
-    with pytest.raises(LabelTableError, match="found: 2. Needed") as error:
+    with pytest.raises(LabelTableError, match="found: 2. A label") as error:
         read_labels(images)
     assert "Maria" not in str(error.value) and "Silva" not in str(error.value)
 
@@ -185,7 +185,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
     [
         ("image,grade\n", "labels.csv is empty"),
         ("file,class\nsecret,1\n", "found: 1.*image and grade"),
-        ("secret.jpg,1\nother.jpg,2\n", "found: 1. Needed"),
+        ("secret.jpg,1\nother.jpg,2\n", "found: 1. A label"),
         (
             "image,grade\n" + "secret,7\n" * 8,
             "rows 2, 3, 4, 5, 6 and 3 more.*0 no retinopathy, 1 mild",

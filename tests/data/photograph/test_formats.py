@@ -178,7 +178,7 @@ def test_other_samples_are_refused(kind):
     """Samples that are no whole numbers of 8 or 16 bits have no scale: an error, never a black
     picture.
     """
-    with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples of type"):
+    with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples have type"):
         crop_fundus(to_file(Image.fromarray(np.asarray(GREY).astype(kind)), ".tif"))
     with pytest.raises(UnreadableImageError):
         crop_fundus(cv2.imencode(".tif", IMAGE.astype(np.float32))[1].tobytes())

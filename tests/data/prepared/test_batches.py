@@ -9,6 +9,7 @@ from dr_lib.data.photograph.pixels import decode_jpeg
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
+from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import read_jpegs
 
 
@@ -93,13 +94,19 @@ def test_without_a_seed_the_order_stays():
 
 
 @pytest.mark.parametrize(
-    ("inputs", "targets", "batch_size"), [(0, 0, 4), (3, 2, 4), (3, 3, 0), (7, 7, 8)]
+    ("inputs", "targets", "batch_size", "words"),
+    [
+        (0, 0, 4, "make no batch of 4"),
+        (3, 2, 4, "3 photographs have 2 targets"),
+        (3, 3, 0, "make no batch of 0"),
+        (7, 7, 8, "make no batch of 8: set batch_size to 7 or less"),
+    ],
 )
-def test_refuses_what_makes_no_batches(inputs, targets, batch_size):
+def test_refuses_what_makes_no_batches(inputs, targets, batch_size, words):
     """No photographs, a label too few, a batch of none or one larger than the set is an error
     before training.
     """
-    with pytest.raises(ValueError, match="make no batch"):
+    with pytest.raises((ValueError, DrError), match=words):
         Batches(np.zeros(inputs), np.zeros(targets), batch_size, shuffle_seed=0)
 
 

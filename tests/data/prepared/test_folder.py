@@ -85,7 +85,7 @@ def test_photographs_are_read_without_crc(whole, monkeypatch):
 def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
     """The sentence names the prepared one; neither is written into the other."""
     private = whole.with_name("out.private")
-    with pytest.raises(ShardError, match=f"give the prepared folder beside it, {whole}$"):
+    with pytest.raises(ShardError, match=f"give the prepared folder next to it, {whole}$"):
         read_manifest(private)
     photographs = whole.parent / "photographs"
     labels = whole.parent / "labels.csv"
@@ -97,9 +97,9 @@ def test_the_private_folder_is_not_taken_for_the_prepared_one(whole):
         whole.with_name("new"): whole.with_name("new"),
     }
     for out, names in places.items():
-        with pytest.raises(DrError, match="is private, what is prepared is not"):
+        with pytest.raises(DrError, match="is private, the prepared folder is not"):
             prepare(photographs, labels, out, private=names)
-    with pytest.raises(DrError, match="which is shared: choose another --private"):
+    with pytest.raises(DrError, match="which may be shared: choose another --private"):
         prepare(photographs, labels, whole, private=whole / "names")
     assert sorted(whole.parent.rglob("*")) == before
 
@@ -138,14 +138,14 @@ def test_a_split_of_ones_own(whole, tmp_path):
     )
     regrouped = moved.assign(group=["another", *own["group"][1:]])
     for table, complaint in [
-        (moved, "a patient stands on two sides"),
-        (regrouped, "a patient stands on two sides"),
+        (moved, "a patient is on two sides"),
+        (regrouped, "a patient is on two sides"),
         (own.assign(split="both"), "split must be"),
         (own.drop(columns="group"), "no column group"),
-        (own[1:], r"not of the photographs in labels.csv \(1 stand"),
+        (own[1:], r"labels.csv list different photographs \(1 are"),
     ]:
         table.to_csv(folder / "mine.csv", index=False)
         with pytest.raises(ShardError, match=complaint):
             Prepared(folder, "mine.csv")
-    with pytest.raises(ShardError, match="there is no split table .*other.csv"):
+    with pytest.raises(ShardError, match="no split table .*other.csv"):
         Prepared(folder, "other.csv")

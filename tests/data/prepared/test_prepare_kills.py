@@ -228,7 +228,7 @@ def test_two_at_once_are_kept_apart(folder):
     """While one prepare is at work, another one of the same folder is refused with a sentence,
     and the first ends.
     """
-    with pytest.raises(DrError, match="another prepare is at work"):
+    with pytest.raises(DrError, match="another prepare is using"):
         start(
             folder,
             "whole",

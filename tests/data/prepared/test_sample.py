@@ -46,6 +46,6 @@ def test_what_another_version_drew_is_drawn_anew_and_a_users_photographs_are_not
     own = tmp_path / "own" / "photographs"
     own.mkdir(parents=True)
     (own / "eye.jpg").write_bytes(b"mine")
-    with pytest.raises(DrError, match="holds something else"):
+    with pytest.raises(DrError, match="holds other files"):
         open_sample(tmp_path / "own", num_patients=16, workers=1)
     assert (own / "eye.jpg").read_bytes() == b"mine"

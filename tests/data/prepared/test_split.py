@@ -69,7 +69,7 @@ def test_splits_lie_beside_each_other(folder):
 )
 def test_a_split_overwrites_no_other_table(folder, out):
     """Names that the folder needs are refused."""
-    with pytest.raises(LabelTableError, match="no name for a split table"):
+    with pytest.raises(LabelTableError, match="cannot name a split table"):
         split(folder, out=out)
     assert verify(folder)
 
@@ -145,14 +145,12 @@ def test_the_command_line(folder, tmp_path):
         in run("--records", tmp_path / "records", "--out", "split-2-of-2.csv").output
     )
     failed = run("--scheme", "folds", "--folds", 99)
-    assert failed.exit_code == 1 and failed.output.startswith(
-        "Error: 16 groups make no 99 folds"
-    )
-    assert "--folds goes with --scheme folds" in run("--folds", 3).output
+    assert failed.exit_code == 1 and failed.output.startswith("Error: 16 groups, with 19 ")
+    assert "--folds needs --scheme folds" in run("--folds", 3).output
     refused = run("--seed", "7", "--records", tmp_path / "others")
     assert (
         refused.exit_code == 2
-        and "divide first" in refused.output
+        and "run split without it first" in refused.output
         and not (tmp_path / "others").exists()
     )
 

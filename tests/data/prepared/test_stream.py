@@ -48,5 +48,5 @@ def test_a_changed_shard_is_an_error(small_sample, tmp_path):
     with pytest.raises(ShardError, match="was cut short"):
         images[:1]
     shard.unlink()
-    with pytest.raises(ShardError, match="cannot be read any more"):
+    with pytest.raises(ShardError, match="can no longer be read"):
         images[np.array([0])]

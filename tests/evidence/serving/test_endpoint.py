@@ -185,7 +185,7 @@ def test_the_cheapest_keeps_its_accuracy(tmp_path):
 def test_what_holds_no_rate_is_not_chosen(tmp_path):
     """One deployment of two that holds none bars its endpoint, as one that fails to answer."""
     load_endpoint(tmp_path, "a", {1: 420, 2: 500})
-    with pytest.raises(DrError, match="no endpoint held a rate with 99 % within 300 ms"):
+    with pytest.raises(DrError, match="no endpoint sustained a rate with 99 % within 300 ms"):
         price(tmp_path, requests_per_day=20_000)
     assert price(tmp_path, p99_ms=450.0, requests_per_day=20_000)["rate_per_s"].tolist() == [1]
     load_endpoint(tmp_path, "b", {1: 20, 2: 900}, repetition=1)
@@ -201,7 +201,7 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     be no more; a line of the user's own table goes before the row's number."""
     load_endpoint(tmp_path, "mine", {8: 50}, instance="")
     with pytest.raises(
-        PriceError, match="run mine is of a machine without a price: name one when it is run"
+        PriceError, match="run mine used a machine without a price: name one for the run"
     ):
         price(tmp_path, requests_per_day=1)
     (tmp_path / "own.csv").write_text(

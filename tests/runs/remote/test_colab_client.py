@@ -92,7 +92,10 @@ def test_a_session_of_the_real_client_brings_the_row(cloud, machine, is_strange)
     assert row["status"] == "ok" and "-colab-" in row["run_id"]
     assert not (cloud.home / "fault").exists()
     assert list_machines(cloud) == list(others) and cloud.sessions[0]["ended"]
-    words = ("a machine that this client does not know", "your compute units is not known")
+    words = (
+        "a machine that this client does not know",
+        "your remaining compute units are unknown",
+    )
     assert [word in result.output for word in words] == [is_strange, is_strange]
 
 

@@ -58,7 +58,9 @@ def test_a_session_loses_nothing_by_single_faults(cloud, service):
     assert row["status"] == "ok", result.output
     (data_set,) = service.uploaded
     assert data_set["isPrivate"] and data_set["slug"].endswith("-data")
-    assert "the far side is ready" in (study / "logs" / f"{row['session']}.log").read_text()
+    assert (
+        "the remote machine is ready" in (study / "logs" / f"{row['session']}.log").read_text()
+    )
     assert not any(service.faults.values())
     assert not service.scripts and not service.data_sets and cloud.sessions[0]["ended"]
 
@@ -69,7 +71,7 @@ def test_errors_for_long_leave_the_session_to_the_next_call(cloud, service, faul
     path = write_study(cloud.house, repetitions=1)
     service.faults["GetKernelSessionStatus"] = [fault] * 10_000
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
+    assert result.exit_code == 1 and "repeat the command to resume it\n" in result.output
     assert (
         len(service.scripts) == len(service.data_sets) == 1 and not cloud.sessions[0]["ended"]
     )
@@ -94,7 +96,7 @@ def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, service,
     (script,) = service.scripts
     (data_set,) = service.data_sets
     for name in (f"kernels delete somebody/{script}", f"datasets delete somebody/{data_set}"):
-        assert f"what stays on Kaggle is deleted by kaggle {name}" in result.output
+        assert f"to delete what is left on Kaggle: kaggle {name}" in result.output
     assert "is deleted\n" not in result.output and not cloud.sessions[0]["ended"]
     service.faults.clear()
     assert "is deleted\n" in cloud.run(path, "kaggle:cpu").output

@@ -53,7 +53,7 @@ def packed(house, small_sample, monkeypatch) -> Path:
     made = pack.pack_up(path, load_study(path, house), house, upload)
     assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
     assert (
-        "32 synthetic crops, with patient (a pseudonym), grade and split; no name of a file"
+        "32 synthetic crops, with patient (a pseudonym), grade and split, without file names"
         in made.describe()
     )
     far_side.set_up(str(house / "there"), str(upload), pack.NAME)

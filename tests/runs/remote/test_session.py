@@ -56,7 +56,11 @@ PRICE = (
         ("kaggle:t4x2", "dies", "left no row: Your notebook was stopped; MemoryError: no room"),
         ("colab:cpu", "slow", "colab exec failed: TimeoutError"),
         ("colab:cpu", "no disk", "ended as error on Colab and left no row: FileExistsError"),
-        ("colab:cpu", "failing cell", "the far side does not say how it is (AttributeError"),
+        (
+            "colab:cpu",
+            "failing cell",
+            "the remote script does not report its state (AttributeError",
+        ),
         (
             "colab:cpu",
             "lost",
@@ -98,12 +102,15 @@ def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, 
         result = cloud.run(path, on)
         assert (
             result.exit_code == 1
-            and f"there is no {on!r}: choose from colab:T4, " in result.output
+            and f"unknown device {on!r}: choose from colab:T4, " in result.output
         )
     assert not (cloud.home / "calls").exists()
     monkeypatch.setenv("STAND_IN_DEVICE", "L4")
     result = cloud.run(path, "colab:T4")
-    assert "Error: Colab gave L4 where T4 was asked for; nothing was run on it" in result.output
+    assert (
+        "Error: Colab gave L4 instead of the requested T4; nothing was run on it"
+        in result.output
+    )
     assert not cloud.list_left() and not [call for call in cloud.calls if "exec" in call]
 
 
@@ -114,7 +121,7 @@ def test_nothing_is_uploaded_unasked(cloud, monkeypatch):
     path = write_study(cloud.house)
     asked = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:t4x2"])
     assert asked.exit_code == 1 and asked.output.endswith(
-        "Error: nobody can be asked here: --yes uploads\n"
+        "Error: no terminal to ask for confirmation: add --yes to upload\n"
     )
     assert " MiB in 1 file: the code of commit " in asked.output
     assert "to Kaggle, for 2 runs on t4x2" in asked.output
@@ -131,7 +138,9 @@ def test_runs_of_labels_that_are_gone_are_refused(cloud, small_sample):
         "data_dir": "prepared",
     }
     complete(cloud.house, path, {"C1": 1.0}, **about, **Prepared(data_dir).describe())
-    assert "all 1 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    assert (
+        "all 1 runs are already completed on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    )
     split(data_dir, seed=3)
     said = CliRunner().invoke(main, ["run", str(path), "--on", "kaggle:cpu"])
     assert "data/prepared has another split since C1-r00 was made" in said.output
@@ -150,7 +159,8 @@ def test_a_session_that_cannot_be_stopped_is_stopped_by_the_next_call(cloud, mon
     result = cloud.run(path, "colab:T4")
     assert (
         result.exit_code == 1
-        and "runs on Colab still (colab stop failed: ColabRequestError: Failed" in result.output
+        and "is still running on Colab (colab stop failed: ColabRequestError: Failed"
+        in result.output
     )
     assert "token=*** (Service Unavailable)" in result.output and "SECRET" not in result.output
     assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] != "closed"
@@ -198,7 +208,7 @@ def test_rows_stay_at_kaggle_until_they_are_here(cloud, monkeypatch):
     result = cloud.run(path, "kaggle:cpu")
     assert (
         "C1-r00: ok" in result.output
-        and "all 1 runs have been made on kaggle:cpu" in result.output
+        and "all 1 runs are already completed on kaggle:cpu" in result.output
     )
     assert result.exit_code == 0 and not cloud.list_left() and len(cloud.sessions) == 1
 
@@ -230,9 +240,7 @@ def test_what_is_there_already_is_not_sent_again(cloud, monkeypatch):
     path = write_study(cloud.house)
     monkeypatch.setenv("STAND_IN_FAULT", "half")
     result = cloud.run(path, "kaggle:cpu")
-    assert (
-        result.exit_code == 0 and "keeps what was uploaded, for the next call" in result.output
-    )
+    assert result.exit_code == 0 and "keeps the upload for the next call" in result.output
     assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] == "fetched"
     monkeypatch.delenv("STAND_IN_FAULT")
     assert cloud.run(path, "kaggle:cpu").exit_code == 0
@@ -258,7 +266,7 @@ def test_a_session_outlives_a_service_that_does_not_answer(cloud, monkeypatch):
     path = write_study(cloud.house, repetitions=1)
     monkeypatch.setenv("STAND_IN_FAULT", "status always")
     result = cloud.run(path, "kaggle:cpu")
-    assert result.exit_code == 1 and "the same command takes it up again\n" in result.output
+    assert result.exit_code == 1 and "repeat the command to resume it\n" in result.output
     assert "kaggle kernels status failed: 503 " in result.output
     assert len(cloud.list_left()) == 2 and cloud.sessions[0]["state"] != "closed"
     monkeypatch.delenv("STAND_IN_FAULT")
@@ -378,11 +386,11 @@ def test_no_photographs_stay_at_kaggle_untold(tmp_path, monkeypatch, refusal, st
     client.refusals = [refusal] * 99
     left.reach("fetched")
     with pytest.raises(
-        RemoteError, match="^dr-x is not closed .* takes it up again$"
+        RemoteError, match="^dr-x is not closed .* repeat the command to resume it$"
     ) as raised:
         left.close()
     for kind, name in names.items():
-        assert f"what stays on Kaggle is deleted by kaggle {kind} delete {name}" in str(
+        assert f"to delete what is left on Kaggle: kaggle {kind} delete {name}" in str(
             raised.value
         )
     assert left.record.state == "fetched" and not client.deleted
@@ -426,7 +434,7 @@ def test_ctrl_c_deletes_what_runs_and_never_finished_rows(
     assert len(client.deleted) == 2 * (status == "running")
     said = capsys.readouterr().out
     assert ("it ends by itself after at most 0.3 h" in said) == (status == "running")
-    assert ("the same command takes it up again" in said) == (status == "complete")
+    assert ("repeat the command to resume it" in said) == (status == "complete")
 
 
 @pytest.mark.parametrize(
@@ -571,7 +579,7 @@ def test_an_end_from_outside_stops_the_machine(cloud, on, called, end):
     )
     os.killpg(process.pid, end)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 130 and err == "stopped; the same command goes on\n"
+    assert process.returncode == 130 and err == "stopped; repeat the command to resume\n"
     assert (
         re.search("is (stopped|deleted)", out)
         and not cloud.list_left()
@@ -595,7 +603,7 @@ def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
     path.write_text("no study")
     result = cloud.run(path, "colab:cpu")
     name = cloud.sessions[0]["session"]
-    assert result.exit_code == 1 and f"m-s-{name} runs on Colab still (" in result.output
+    assert result.exit_code == 1 and f"m-s-{name} is still running on Colab (" in result.output
     assert (
         cloud.sessions[0]["state"] != "closed"
         and len([call for call in cloud.calls if "new" in call]) == 1
@@ -615,7 +623,9 @@ def test_a_run_that_the_device_cannot_make_is_made(cloud):
     """Its row says skipped: no further machine is allocated for it."""
     path = write_study(cloud.house, repetitions=1, parameters={"trouble": "unavailable"})
     assert "C1-r00: skipped" in cloud.run(path, "colab:cpu").output
-    assert "all 1 runs have been made on colab:cpu" in cloud.run(path, "colab:cpu").output
+    assert (
+        "all 1 runs are already completed on colab:cpu" in cloud.run(path, "colab:cpu").output
+    )
     assert len(cloud.sessions) == 1
 
 
@@ -682,7 +692,7 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
         and "C1-r00: ok" in result.output
     )
     assert (
-        "where t4x2 was asked for: C1-r00 is kept" in result.output.splitlines()[-1]
+        "instead of the requested t4x2: C1-r00 is kept" in result.output.splitlines()[-1]
         and result.exit_code == 1
     )
     assert not cloud.list_left() and [row["repetition"] for row in read_rows(folder)] == [0]
@@ -691,7 +701,9 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
         row["session"] for row in sorted(read_rows(folder), key=lambda row: row["repetition"])
     ]
     assert sessions == [cloud.sessions[0]["session"], cloud.sessions[1]["session"]]
-    assert "all 2 runs have been made on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    assert (
+        "all 2 runs are already completed on kaggle:cpu" in cloud.run(path, "kaggle:cpu").output
+    )
     (created,) = {tuple(call[2:5]) for call in cloud.calls if "create" in call}
     assert created == ("datasets", "create", "-p") and not any(
         {"-u", "--public"} & set(call) for call in cloud.calls

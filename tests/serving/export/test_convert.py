@@ -100,7 +100,7 @@ def test_refuses_an_artifact_that_is_too_large(tmp_path):
     inputs = keras.Input((8, 8, 3), dtype="uint8")
     wide = keras.layers.Dense(500, dtype="float64")(keras.layers.Flatten()(inputs))
     wide = keras.layers.Dense(5, activation="softmax", dtype="float32")(wide)
-    with pytest.raises(DrError, match="stored twice or in another precision"):
+    with pytest.raises(DrError, match="stored twice or in a different precision"):
         convert(keras.Model(inputs, wide), "savedmodel", tmp_path / "artifact")
     assert not os.listdir(tmp_path)
 
@@ -146,7 +146,7 @@ def test_what_is_no_archive_is_no_model(tmp_path):
     (tmp_path / "model.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("model.keras", "missing.keras"):
         with pytest.raises(
-            DrError, match=f"{name} is no Keras model that this library can read"
+            DrError, match=f"{name} is not a Keras model that this library can read"
         ):
             load_network(tmp_path / name)
 

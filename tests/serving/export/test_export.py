@@ -100,7 +100,7 @@ def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_p
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": few}
     (row,) = export_model(source, tmp_path, **asked, force=True).itertuples()
     model = read_folder(tmp_path / "litert_float32")
-    assert row.forced and not row.passes and "cannot decide" in row.reason
+    assert row.forced and not row.passes and "too few to decide" in row.reason
     assert sorted(os.listdir(model.path)) == ["manifest.json", "model.tflite"]
 
     def refuse(constant):
@@ -121,7 +121,7 @@ def test_too_few_photographs_end_in_the_command_that_goes_on(
     asked += ["--out", str(tmp_path / "exported")]
     monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
     said = CliRunner().invoke(main, asked).output
-    assert "refused: 10 labelled photographs cannot decide: give 30 or more" in said
+    assert "refused: 10 labelled photographs are too few to decide: give 30 or more" in said
     assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
     assert list((tmp_path / "exported").iterdir()) == []
 
@@ -133,7 +133,7 @@ def test_photographs_of_another_split_do_not_judge_a_model(network, labelled, tm
     source = write_model_folder(tmp_path / "run" / "model", network)
     other = labelled._replace(split_sha256="0" * 64)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": other}
-    why = "the model was trained by another split, and may have learned from these test photographs"
+    why = "the model was trained with another split, possibly on these test photographs"
     with pytest.raises(DrError, match=why):
         export_model(source, tmp_path / "out", **asked)
     assert not (tmp_path / "out").exists()
@@ -158,7 +158,7 @@ def test_another_model_in_the_folder_is_no_rounding(
     monkeypatch.setattr(network, "predict", other.predict)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": labelled}
     with pytest.raises(
-        DrError, match="litert_float32 gives probabilities .* off, 0.0001 is rounding"
+        DrError, match="litert_float32 changes probabilities by .*, rounding by at most 0.0001"
     ):
         export_model(source, tmp_path, **asked, force=True)
     assert not os.listdir(tmp_path)
@@ -174,7 +174,7 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
     none = labelled._replace(images=labelled.images[:0])
     for folder, formats, judged, message in (
         (exported, ["savedmodel"], labelled, "holds savedmodel"),
-        (referral, ["savedmodel"], labelled, "of referral"),
+        (referral, ["savedmodel"], labelled, "for referral"),
         (tmp_path, ["savedmodel"], labelled, "holds no model"),
         (
             trained,

@@ -65,7 +65,8 @@ def test_a_format_passes_where_the_photographs_show_it(copies):
     assert row["passes"] == (lows > -0.1) == (copies == 25)
     if not row["passes"]:
         assert (
-            f"about {row['needed_patients']} patients would tell, these are 60" in row["reason"]
+            f"about {row['needed_patients']} patients would decide, here are 60"
+            in row["reason"]
         )
 
 
@@ -98,7 +99,7 @@ def test_the_threshold_decides_who_is_referred():
 
 @pytest.mark.parametrize(
     ("grade", "message"),
-    [([0, 2] * 14, "28 labelled"), ([0, 1] * 20, "one kind"), ([3] * 40, "one kind")],
+    [([0, 2] * 14, "28 labelled"), ([0, 1] * 20, "one class"), ([3] * 40, "one class")],
 )
 def test_too_few_photographs_or_one_kind_decide_nothing(grade, message):
     """Even with no change at all the artifact does not pass; nothing is called right that nobody
@@ -133,8 +134,8 @@ def test_what_no_patient_showed_may_still_happen():
     assert row["auc_difference_low"] == pytest.approx(-0.1 * np.log(40), rel=1e-6)
     assert row["kappa_difference_low"] == pytest.approx(-0.2314 * np.log(40), rel=1e-3)
     assert row["needed_patients"] == pytest.approx(60 * 0.2314 * np.log(40) / 0.1, abs=1)
-    assert "about 513 patients would tell, these are 60" in row["reason"]
-    assert not row["passes"] and "0 of 60 patients are answered worse" in row["reason"]
+    assert "about 513 patients would decide, here are 60" in row["reason"]
+    assert not row["passes"] and "0 of 60 patients get worse answers" in row["reason"]
     assert compare(grade, np.arange(60), before, before, margin=0.1)["passes"]
 
 
@@ -159,5 +160,5 @@ def test_a_network_that_guesses_loses_nothing_and_is_named():
     grade, knows = draw(400, 4)
     guesses = np.tile(call(1), (400, 1))
     row = compare(grade, np.arange(400), guesses, guesses)
-    assert row["passes"] and "has not been shown to grade: AUC 0.50 [0.3" in row["warning"]
+    assert row["passes"] and "may be no better than chance: AUC 0.50 [0.3" in row["warning"]
     assert compare(grade, np.arange(400), knows, knows)["warning"] == ""

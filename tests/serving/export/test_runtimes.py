@@ -84,9 +84,7 @@ def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
 def test_tensorflow_that_has_computed_keeps_its_threads(network):
     """It would go on with the old number without a word; the message says when to call."""
     network.predict(draw_crops(1), verbose=0)
-    with pytest.raises(
-        RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before it is used"
-    ):
+    with pytest.raises(RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before any use"):
         pin_tensorflow(3)
 
 

@@ -57,7 +57,7 @@ def test_an_artifact_may_be_a_folder(tmp_path):
     write_folder(tmp_path, "saved_model", FACTS)
     assert read_folder(tmp_path).facts["bytes"] == 3
     (saved / "more").write_bytes(b"")
-    with pytest.raises(ModelFolderError, match="is not what"):
+    with pytest.raises(ModelFolderError, match="does not match"):
         read_folder(tmp_path)
 
 
@@ -74,8 +74,8 @@ def test_refuses_another_artifact(folder, damage):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"artifact": "../model.tflite"}, "has to lie in the folder"),
-        ({"artifact": "gone.tflite"}, "is not there"),
+        ({"artifact": "../model.tflite"}, "must be in the folder"),
+        ({"artifact": "gone.tflite"}, "does not exist"),
         ({"threshold": "0.4"}, "threshold is '0.4'"),
         ({"threshold": 1.5}, "out of range"),
         ({"image_size": True}, "image_size is True"),
@@ -96,7 +96,7 @@ def test_refuses_a_link_out_of_the_folder(folder, tmp_path_factory):
     elsewhere.write_bytes(b"sixbyt")
     (folder / "model.tflite").unlink()
     os.symlink(elsewhere, folder / "model.tflite")
-    with pytest.raises(ModelFolderError, match="has to lie in the folder"):
+    with pytest.raises(ModelFolderError, match="must be in the folder"):
         read_folder(folder)
 
 
@@ -105,5 +105,5 @@ def test_an_empty_folder_is_no_model(tmp_path):
     with pytest.raises(ModelFolderError, match="holds no model"):
         read_folder(tmp_path)
     (tmp_path / "manifest.json").write_text("[1]")
-    with pytest.raises(ModelFolderError, match="no table of facts"):
+    with pytest.raises(ModelFolderError, match="not a table of facts"):
         read_folder(tmp_path)

@@ -109,7 +109,7 @@ def test_a_person_has_one_answer(served_folder, tmp_path):
     out = tmp_path / "grades.csv"
     command = ["predict", str(copy), str(tmp_path / "eyes"), "--by-patient", "--sep", ";"]
     refused = CliRunner().invoke(main, [*command, "--external", "--out", str(out)])
-    assert "--external is for one prepared folder" in refused.output and not out.exists()
+    assert "--external needs one prepared folder" in refused.output and not out.exists()
     said = CliRunner().invoke(main, [*command, "--out", str(out)])
     assert said.exit_code == 0, said.output
     assert "4 patients: " in said.output and "not a medical device" in said.output
@@ -139,7 +139,7 @@ def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_p
     """
     folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
-    with pytest.raises(DrError, match="not there any more"):
+    with pytest.raises(DrError, match="no longer exists"):
         grade_files(
             folder,
             [photographs],
@@ -160,7 +160,7 @@ def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
     (photographs / "empty.jpg").write_bytes(b"")
     for path in (out, photographs / "a.jpg", photographs / "empty.jpg"):
         before = path.read_bytes()
-        with pytest.raises(DrError, match="it is not overwritten"):
+        with pytest.raises(DrError, match="is not overwritten"):
             grade_files(folder, [photographs], path)
         assert path.read_bytes() == before
 
@@ -191,7 +191,7 @@ def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):
     result = CliRunner().invoke(
         main, ["predict", str(served_folder), "nowhere.jpg", "--out", str(tmp_path / "x.csv")]
     )
-    assert result.exit_code == 1 and "nowhere.jpg is not there" in result.output
+    assert result.exit_code == 1 and "nowhere.jpg does not exist" in result.output
     assert not (tmp_path / "x.csv").exists()
 
 
@@ -229,7 +229,7 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
     )
     assert (
         result.exit_code == 1
-        and f"no JPEG is below {photographs}: give --images" in result.output
+        and f"no JPEG files below {photographs}: set --images" in result.output
     )
 
 
@@ -246,8 +246,8 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
         tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64}
     )
     for model, message in (
-        (untrained, "does not say what it learned from"),
-        (folder, "say --external"),
+        (untrained, "does not state its training data"),
+        (folder, "add --external"),
     ):
         # it may have grown since the model learned from it
         with pytest.raises(DrError, match=message):
@@ -277,5 +277,5 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
         *graded,
     }
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
-    with pytest.raises(DrError, match="by a split table that is not there any more"):
+    with pytest.raises(DrError, match="with a split table that no longer exists"):
         grade_prepared(own, small_sample, out)

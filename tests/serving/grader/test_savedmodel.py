@@ -28,7 +28,7 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
         for path in list_files(folder.artifact):
             os.truncate(path, 0)
         assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
-        with pytest.raises(ModelFolderError, match="is not what manifest.json says"):
+        with pytest.raises(ModelFolderError, match="does not match manifest.json"):
             read_folder(folder.path)
         kind = {
             "savedmodel": "SavedModel that TensorFlow",

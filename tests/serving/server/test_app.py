@@ -157,7 +157,7 @@ REFUSED = {
     "text as JPEG": (415, b"hello", "image/jpeg"),
     "nothing": (415, b"", "image/jpeg"),
     "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png"),
-    "a TIFF": (415, encode(draw_photograph(), ".tiff"), "image/jpeg"),
+    "the TIFF": (415, encode(draw_photograph(), ".tiff"), "image/jpeg"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), "application/json"),
     "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg"),
     "half a PNG": (400, encode(draw_photograph(), ".png")[:900], "image/png"),

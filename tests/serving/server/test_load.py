@@ -217,7 +217,7 @@ def test_what_is_not_answered_has_its_row(serve):
         serve(lambda k, body: answers.get(k, (200, GOOD))).url, [b"x"], num_requests=7, gap_s=0
     )
     assert requests["status"].tolist() == [503, 200, 200, 500, 200, 200, 200]
-    no_json = [f"the answer of {size} bytes is no JSON object" for size in (6, 3, 100_000)]
+    no_json = [f"the answer of {size} bytes is not a JSON object" for size in (6, 3, 100_000)]
     assert requests["error"].tolist() == [
         "the queue is full",
         *no_json[:2],
@@ -311,10 +311,10 @@ def test_refusals_hold_no_rate(serve):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("127.0.0.1:8080", "no address"),
-        ("ftp://127.0.0.1/", "no address"),
-        ("http://127.0.0.1:99999/", "no address"),
-        ("http:///invocations", "no address"),
+        ("127.0.0.1:8080", "not a valid address"),
+        ("ftp://127.0.0.1/", "not a valid address"),
+        ("http://127.0.0.1:99999/", "not a valid address"),
+        ("http:///invocations", "not a valid address"),
         ("http://127.0.0.1:1/", "127.0.0.1:1/: Connection refused: start the server first"),
     ],
 )
@@ -331,7 +331,7 @@ def test_an_address_where_nothing_is_predicted_stops_at_once(serve, status):
     """No later request is answered otherwise: one is sent, and the path that is meant is named."""
     server = serve(lambda k, body: (status, {"error": "Not Found"}))
     with pytest.raises(
-        DrError, match=f"status {status}.* like http://127.0.0.1:8080/invocations"
+        DrError, match=f"status {status}.* such as http://127.0.0.1:8080/invocations"
     ):
         run_closed_loop(server.url, [b"x"], gap_s=0)
     assert len(server.seen) == 1

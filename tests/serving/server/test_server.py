@@ -137,7 +137,7 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
     copy = shutil.copytree(served_folder, tmp_path / "model")
     (copy / "model.keras").write_bytes(b"PK\x03\x04")
     facts = json.loads((copy / "manifest.json").read_text())
-    advice = "keras is not served.*: .*-m dr_lib export FOLDER --data DATA --out exported$"
+    advice = "keras cannot be served.*: .*-m dr_lib export FOLDER --data DATA --out exported$"
     for artifact, wrong, message in (
         ("model.keras", {"format": "keras"}, advice),
         ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
@@ -150,9 +150,9 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["serve", "--threads", "0"], "--threads and --request-seconds have to be above 0"),
-        (["serve", "--request-seconds", "nan"], "--request-seconds have to be above 0"),
-        (["serve", "--port", "70000"], "--port has to be at most 65535"),
+        (["serve", "--threads", "0"], "--threads and --request-seconds must be above 0"),
+        (["serve", "--request-seconds", "nan"], "--request-seconds must be above 0"),
+        (["serve", "--port", "70000"], "--port must be at most 65535"),
         (["train"], "invalid choice: 'train'"),
     ],
 )

@@ -168,7 +168,7 @@ def test_a_framework_that_is_not_there_or_too_old_says_what_to_do(monkeypatch):
 def test_keras_runs_on_one_backend(monkeypatch):
     """Keras keeps the backend that it was imported with."""
     monkeypatch.setattr(factory, "find_spec", lambda name: object())
-    with pytest.raises(FrameworkError, match="Keras runs on tensorflow already: restart"):
+    with pytest.raises(FrameworkError, match="Keras already runs on tensorflow: restart"):
         open_network("keras_torch", LAYERS, WEIGHTS)
 
 

@@ -60,7 +60,7 @@ def test_there_are_not_as_many_cpus(process, asked):
 def test_a_framework_was_first(process):
     """It has sized its pools: too late."""
     process.modules["torch"] = object()
-    with pytest.raises(RuntimeError, match="torch was imported first: restart"):
+    with pytest.raises(RuntimeError, match="torch is already imported: restart"):
         threads.pin(1)
 
 
