@@ -7,23 +7,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import cv2
 import numpy as np
 import psutil
-import tensorflow as tf
 
-from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.prepared import records
 from dr_lib.data.synthetic import draw_eye, draw_look
-from tests.in_turn import time_in_turn
 
 REPEATS = 15
 LARGEST = (3888, 2592)  # px, of the photographs that are prepared
@@ -48,19 +42,6 @@ before = sum(os.times()[:4])
 prepare(Path(images), Path(labels), Path(out), shard_size=48, scheme="paper", workers=int(workers))
 print(time.perf_counter() - start, sum(os.times()[:4]) - before)
 """
-
-
-def compare(what: str, ours: Callable[[], object], peer: Callable[[], object]) -> None:
-    """Run both in turn after one warm-up; print the medians in ms, and the ratio's median and
-    quartiles.
-    """
-    times = 1000 * time_in_turn(ours, peer, REPEATS)
-    low, median, high = np.percentile(times[0] / times[1], [25, 50, 75])
-    medians = np.median(times, axis=1)
-    print(
-        f"{what}: {medians[0]:.1f} ms / {medians[1]:.1f} ms = {median:.2f} [{low:.2f}, {high:.2f}],"
-        f" n = {REPEATS}"
-    )
 
 
 def draw_photograph(path: Path, width: int, height: int, number: int) -> Path:
@@ -146,49 +127,6 @@ def _compare_crop(what: str, path: Path) -> list[float]:
         flush=True,
     )
     return np.median(ratios, axis=0).tolist()
-
-
-def compare_records(folder: Path) -> None:
-    """Read and write records beside TensorFlow's own reader and writer."""
-    crop = crop_fundus(draw_photograph(folder / "small.jpg", 1024, 683, 2))
-    encoded = pixels.encode_jpeg(crop.image)
-    record = records.Record(encoded, "i" * 64, 299, *crop.circle, "ok", bytes(32))
-    shard = folder / "crops-00000.tfrecord"
-
-    def write_ours() -> None:
-        shard.write_bytes(
-            b"".join(records.frame(records.to_example(record)) for _ in range(200))
-        )
-
-    write_ours()
-
-    def read_ours() -> None:
-        content = shard.read_bytes()
-        for start in range(0, len(content), len(content) // 200):
-            at = content.index(encoded, start)
-            pixels.decode_jpeg(content[at : at + len(encoded)])
-
-    def read_tensorflow() -> None:
-        features = {"image/encoded": tf.io.FixedLenFeature([], tf.string)}
-        for example in tf.data.TFRecordDataset(str(shard)):
-            tf.io.decode_jpeg(
-                tf.io.parse_single_example(example, features)["image/encoded"]
-            ).numpy()
-
-    compare(
-        "200 records read and decoded, ours / TensorFlow, eager", read_ours, read_tensorflow
-    )
-
-    def write_tensorflow() -> None:
-        with tf.io.TFRecordWriter(str(folder / "tf.tfrecord")) as writer:
-            for _ in range(200):
-                writer.write(records.to_example(record))
-
-    compare(
-        "200 records serialised and written, ours / TensorFlow's writer",
-        write_ours,
-        write_tensorflow,
-    )
 
 
 def measure_prepare(folder: Path) -> None:
@@ -295,13 +233,10 @@ def _spread(values: np.ndarray, digits: int = 1) -> str:
 
 
 def main() -> None:
-    """Print every comparison; cores are those of the machine, OpenCV and TensorFlow on one
-    thread.
-    """
+    """Print every comparison; cores are those of the machine, OpenCV on one thread."""
     cv2.setNumThreads(1)
-    tf.config.threading.set_intra_op_parallelism_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        for part in (compare_crops, compare_records, measure_prepare):
+        for part in (compare_crops, measure_prepare):
             part(Path(name))
 
 

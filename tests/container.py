@@ -49,6 +49,7 @@ CPU variant	: 0x3
 CPU part	: 0xd0c
 CPU revision	: 1
 """
+TEXTS = ("doc", "locale", "man")
 TOLERANCE = 1e-5  # of a probability
 READY_S = 600  # emulated, on a machine that does much else
 # this machine's, for a proxy may have one of its own
@@ -93,7 +94,12 @@ def run_container(folder: Path, model: Path) -> Iterator[int]:
         make_debian(root)
         # in an image pip may install beside Debian's
         next(root.glob("usr/lib/python3*/EXTERNALLY-MANAGED")).unlink()
-        for left in ("var/cache/apt", "var/lib/apt/lists"):
+        # nor do the images of Python hold them
+        for left in (
+            "var/cache/apt",
+            "var/lib/apt/lists",
+            *(f"usr/share/{of}" for of in TEXTS),
+        ):
             shutil.rmtree(root / left)
         (folder / "base").write_text("FROM scratch\nCOPY . /\n")
         run(*buildah, "build", "--tag", base, "--file", folder / "base", root)
