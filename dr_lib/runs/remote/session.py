@@ -380,10 +380,11 @@ class Session:
             now = datetime.now()
             if lines:
                 heard = due = now
-            elif now - due > SILENCE:
+            elif status == RUNNING and now - due > SILENCE:
                 due = now
-                runs = f"{service.name} says that it runs"
-                self._say(f"{runs}; its last output was at {heard:%H:%M}")
+                self._say(
+                    f"{service.name} reports that it runs; its last output was at {heard:%H:%M}"
+                )
             if status != RUNNING or not service.goes_on_alone:
                 ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
                 if status == "complete" and not log:  # it could not be read

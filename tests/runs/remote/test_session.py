@@ -12,6 +12,7 @@ import tarfile
 import time
 import zipfile
 from contextlib import nullcontext
+from datetime import datetime, timedelta
 
 import pytest
 from click.testing import CliRunner
@@ -473,6 +474,17 @@ def test_a_machine_that_cannot_be_set_up_says_why(tmp_path, monkeypatch, capfd):
     with pytest.raises(SystemExit):
         far_side.set_up(str(tmp_path / "home"), str(tmp_path), "dr-lib.part")
     assert capfd.readouterr().err.splitlines()[-1] == "ImportError: no internet"
+
+
+def test_a_silent_session_shows_when_it_was_last_heard(cloud, monkeypatch):
+    """Kaggle's client gives no progress of a script: the time of the last output stands for it."""
+    monkeypatch.setattr("dr_lib.runs.remote.session.SILENCE", timedelta(0))
+    before = datetime.now()
+    lines = cloud.run(write_study(cloud.house), "kaggle:cpu").output.splitlines()
+    said = [line for line in lines if line.startswith("Kaggle reports that it runs; its last")]
+    heard = {line[-5:] for line in said}
+    minutes = {f"{before + timedelta(minutes=k):%H:%M}" for k in range(10)}
+    assert heard and heard <= minutes
 
 
 def test_a_session_is_no_longer_than_the_quota(cloud, monkeypatch):
