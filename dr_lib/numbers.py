@@ -1,5 +1,6 @@
 """Format numbers: few digits, bounds in brackets, decimal commas in Portuguese."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -37,26 +38,37 @@ def write_decimals(text: str, lang: str) -> str:
 def write_interval(
     value: float, low: float, high: float, lang: str = "en", form: str = ""
 ) -> str:
-    """Format a value and its bounds, 0.74 [0.61, 0.84]; without bounds the value alone.
+    """A value and its bounds with the same decimals, 5.37 [5.24, 5.50]; without bounds the value
+    alone.
 
-    A bound that bounds nothing, as two runs have them, is infinity or 0: a million times the
-    value, or a thousandth. A likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
-    Shares have three decimals, 0.850 [0.800, 1.000], where these tell the bounds apart.
+    The decimals give the distance to the nearer bound two digits (GUM, 7.2.6). Shares have three
+    decimals, 0.850 [0.800, 1.000], where these tell the bounds apart. A bound that bounds nothing,
+    as two runs have them, is infinity or 0: a million times the value, or a thousandth. A
+    likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
     """
-    text = "∞" if value == np.inf and np.isfinite(low) else write_number(value, lang, form)
     if not (np.isfinite(low) or np.isfinite(high)) or low == high:
-        return text
+        return write_number(value, lang, form)
     is_bound = not 0 < low < value / 1000 or not np.isfinite(value)
-    is_share = -1 <= low <= value <= high <= 1 and high - low > 0.002 and is_bound
-    is_told = round(value, 9) in (0, 1) or 0.001 <= abs(value) <= 0.9995
-    if not form and is_share and is_told:
-        return write_interval(value, low, high, lang, "{:.3f}")
+    if high > 1e6 * max(abs(value), 1):
+        high = np.inf
+    form = form or _choose_form(value, low if is_bound else 0, high)
+    text = "∞" if value == np.inf else write_number(value, lang, form)
     lower = write_number(low, lang, form) if is_bound else "0"
-    upper = write_number(high, lang, form)
-    if high == np.inf or high > 1e6 * max(abs(value), 1):
-        upper = "∞"
+    upper = "∞" if high == np.inf else write_number(high, lang, form)
     comma = "; " if lang == "pt" else ", "
     return f"{text} [{lower}{comma}{upper}]"
+
+
+def _choose_form(value: float, low: float, high: float) -> str:
+    if not np.isfinite(value):
+        return ""
+    distances = [abs(value - bound) for bound in (low, high) if np.isfinite(bound)]
+    is_share = -1 <= low <= value <= high <= 1 and high - low > 0.002
+    if is_share and (round(value, 9) in (0, 1) or 0.001 <= abs(value) <= 0.9995):
+        return "{:.3f}"
+    nearer = min(filter(None, distances), default=1.0)
+    decimals = 1 + math.floor(math.log10(9.95 / nearer))
+    return f"{{:,.{max(0, decimals)}f}}"
 
 
 def write_span(row: Mapping | pd.Series, column: str, lang: str = "en") -> str:

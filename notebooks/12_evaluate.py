@@ -121,7 +121,8 @@ shown = flow if private else evaluation.hide_flow(flow)
 page.figure(
     figures.plot_flow(shown, lang), "flow", "From the photographs offered to those evaluated."
 )
-page.table(shown.loc[:, (shown != "").any()], "flow", "Patients and photographs of each stage.")
+if out:
+    shown.to_csv(Path(out) / "flow.csv", index=False)
 sources = [source for evaluated in models for source in evaluated.sources]
 for source in sources:
     if source.encoding == "windows-1252":
@@ -436,8 +437,14 @@ from dr_lib.files import write_text
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 facts = checklist.state_facts(checklist.Evaluated(model, *tables))
 items = checklist.fill_checklist(facts)
-filled = items[items["status"] == checklist.FILLED].drop(columns="status")
-page.table(filled, "checklist_filled", "Guideline items that this run fills in.")
+filled = items[items["status"] == checklist.FILLED]
+filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
+alike = filled.groupby("text", sort=False).agg({"item": "; ".join, "topic": "first"})
+page.table(
+    alike.reset_index()[["item", "topic", "text"]],
+    "checklist_filled",
+    "Guideline items that this run fills in.",
+)
 if out:
     items.to_csv(Path(out) / "checklist.csv", index=False)
     write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))

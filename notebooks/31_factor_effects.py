@@ -112,8 +112,8 @@ if "scaling" in timed:  # of older rows: each machine had as much work in weak s
 factors = ["environment", *FACTORS]
 varied = [name for name in factors if timed[name].nunique() > 1]
 keys = varied or factors
-levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in factors]
-design = pd.DataFrame({"factor": factors, "levels": levels})
+levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in keys]
+design = pd.DataFrame({"factor": keys, "levels": levels})
 page.table(design, "design", "Factors and their levels.")
 
 # %% [markdown] tags=["en"]

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
+from dr_lib.data.labels.schema import fold_name
 from dr_lib.errors import DrError
-from dr_lib.evidence.predictions import SUBGROUPS, Predictions, fold_name
+from dr_lib.evidence.predictions import SUBGROUPS, Predictions
 from dr_lib.statistics.bootstrap import (
     Score,
     bootstrap_patients,

@@ -5,10 +5,9 @@ import hashlib
 import io
 import itertools
 import re
-import unicodedata
 import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -18,11 +17,14 @@ import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.schema import (
+    COLUMNS,
     EXCLUDED,
     OF_GRADES,
     OF_REFERABLE,
     REJECTED,
     SIDES,
+    fold_name,
+    list_words,
 )
 from dr_lib.errors import DrError
 from dr_lib.files import find_encoding, read_csv
@@ -33,24 +35,6 @@ NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 MAX_ROWS = 5  # named in a sentence
 EMPTY = ("nan", "na", "n/a", "none", "null", "nd", "-", "–")  # cells that say nothing
-COLUMNS = {  # what people call them, folded
-    "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
-    "patient_id": "patient patientid id_patient paciente id_paciente prontuario",
-    "split": "set particao divisao",
-    "eye": "olho laterality lateralidade",
-    "grade": "grau",
-    "referable": "encaminhavel",
-    OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
-    **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},
-    "gradable": "gradavel",
-    "reason": "motivo",
-    "visit": "visita",
-    "dataset": "base",
-    "model": "modelo",
-    "age": "idade",
-    "sex": "sexo gender genero",
-    "quality": "qualidade",
-}
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
@@ -329,7 +313,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     if table.empty:
         raise DrError(f"{path.name} has no rows below the header: give one per photograph")
     for column in table:
-        words = _list_words(WORDS.get(column, {}))
+        words = list_words(WORDS.get(column, {}))
         meant = {
             cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
             for cell in table[column].unique()
@@ -362,16 +346,9 @@ def _read_cells(path: Path) -> dict[int, list[str]]:
     return {line: row for line, row in rows if any(row)}
 
 
-def fold_name(text: str) -> str:
-    """Fold a name to lower case without accents, with _ between words: grau_de_rd."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
-    return re.sub(r"[\W_]+", "_", plain).strip("_")
-
-
 def _name_columns(name: str, header: Sequence[str]) -> list[str]:
     """Map columns to our names; a column with our own name takes precedence over synonyms."""
-    words = _list_words(COLUMNS)
+    words = list_words(COLUMNS)
     folded = [fold_name(column) for column in header]
     named = [
         column if words.get(column) in folded else words.get(column, column)
@@ -381,11 +358,6 @@ def _name_columns(name: str, header: Sequence[str]) -> list[str]:
         if count > 1:
             raise DrError(f"{name} has more than one column {column}: keep one of them")
     return named
-
-
-def _list_words(words: Mapping[str, str]) -> dict[str, str]:
-    """Map people's words to ours."""
-    return {other: word for word, others in words.items() for other in others.split()}
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:

@@ -151,8 +151,10 @@ class Page:
         # alternative text
         text = self.say(caption)
         picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": text}
-        size = {"width": int(96 * figure.get_figwidth()), "alt": text}
-        display(picture, metadata={"image/png": size}, raw=True)
+        width = int(96 * figure.get_figwidth())
+        # a wide picture scrolls on a phone, others shrink to its width
+        look = {"width": width, "alt": text, "unconfined": width > 600}
+        display(picture, metadata={"image/png": look}, raw=True)
         self._caption("Figure", caption)
 
     def table(

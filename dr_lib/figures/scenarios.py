@@ -150,7 +150,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
         if row.p < 0.001:
             text += f", p < {write_number(0.001, lang)}"
         elif np.isfinite(row.p):
-            text += f", p = {write_number(row.p, lang, '{:.2g}')}"
+            text += f", p = {write_number(row.p, lang, '{:.3f}')}"
         end = (100 * row.share, position)
         ax.annotate(text, end, (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()

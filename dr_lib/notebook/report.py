@@ -31,16 +31,19 @@ summary { cursor: pointer }
 p, li { overflow-wrap: anywhere }
 @media (max-width: 600px) {
   .output_png { overflow-x: auto }
-  .output_png img { max-width: none; width: 600px; height: auto }
+  .output_png .unconfined { max-width: none; width: 600px; height: auto }
 }
 @media print {
   body { margin: 0; max-width: none }
   .jp-RenderedHTMLCommon, .output_html { overflow: visible }
   table { font-size: 10px }
   th, td { padding-right: 0.5em }
-  img, tr { break-inside: avoid }
+  img, table, tr { break-inside: avoid }
+  img { max-height: 17cm; width: auto }
   h2, .output_png { break-after: avoid }
 }"""
+# without it a phone draws the page 980 px wide
+VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
 
 
@@ -161,7 +164,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'
-    head = f'<meta charset="utf-8">{maker}{head}'
+    head = f'<meta charset="utf-8">{VIEWPORT}{maker}{head}'
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 

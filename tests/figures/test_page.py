@@ -52,7 +52,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, with reasons.")
     cells = [
         "tempo de treinamento [s]",
-        "12,3 [11; 14,5]",
+        "12,3 [11,0; 14,5]",
         "0,0000645",
         "3.377.221",
         "yes",
@@ -65,7 +65,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     page.Page().table(table, "times", "Rows that are not timed, with reasons.")
     assert all(
         f">{cell}<" in shown[2]
-        for cell in ("training time [s]", "12.3 [11, 14.5]", "3,377,221", "yes")
+        for cell in ("training time [s]", "12.3 [11.0, 14.5]", "3,377,221", "yes")
     )
     with (tmp_path / "times.csv").open() as file:
         assert next(csv.DictReader(file))["train_s"] == "12.345"
@@ -263,7 +263,7 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
     page.Page().appendix(select_runs(runs))
     assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
-    assert page.write_interval(3.0, 2.0, float("nan"), "en") == "3 [2, –]"
-    assert page.write_interval(7.22, 3.68, 1.44e22, "pt") == "7,22 [3,68; ∞]"
-    assert page.write_interval(0.278, 1.6e-6, 1.0, "en") == "0.278 [0, 1]"
-    assert page.write_interval(0.0001, -0.2, 0.2, "en") == "0.0001 [-0.2, 0.2]"
+    assert page.write_interval(3.0, 2.0, float("nan"), "en") == "3.0 [2.0, –]"
+    assert page.write_interval(7.22, 3.68, 1.44e22, "pt") == "7,2 [3,7; ∞]"
+    assert page.write_interval(0.278, 1.6e-6, 1.0, "en") == "0.278 [0, 1.000]"
+    assert page.write_interval(0.0001, -0.2, 0.2, "en") == "0.00 [-0.20, 0.20]"

@@ -184,7 +184,7 @@ def test_the_variation_is_sorted_with_the_repetitions_last():
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == ["image side", "network", "image side x network", "repetitions"]
     texts = [text.get_text() for text in ax.texts]
-    assert texts == ["78.9 %, p < 0.001", "15.4 %, p = 0.002", "4.3 %, p = 0.01", "1.5 %"]
+    assert texts == ["78.9 %, p < 0.001", "15.4 %, p = 0.002", "4.3 %, p = 0.010", "1.5 %"]
 
 
 def test_small_interactions_are_one_bar():

@@ -72,7 +72,7 @@ def test_the_papers_points_stand_below_ours(model, published):
     ]
     assert labels(paper) == [f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]
     assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
-    assert f"{published[0]} ms ± " in words(figure) and "450 ms [" in words(figure)
+    assert f"{published[0]} ms ± " in words(figure) and "450.0 ms [" in words(figure)
 
 
 def test_every_request_is_drawn_with_interval_and_deviation():

@@ -92,10 +92,12 @@ def test_a_language_without_words_is_refused():
     ("numbers", "text"),
     [
         ((np.inf, 3.4187, np.inf), "∞ [3.42, ∞]"),
-        ((3, 1.2, 350), "3 [1.2, 350]"),
-        ((0.9996, 0.99955, 0.99999), "0.9996 [0.99955, 0.99999]"),
-        ((0.9996, 0.9, 1), "0.9996 [0.9, 1]"),
-        ((1.0004, 1.0002, 1.0006), "1.0004 [1.0002, 1.0006]"),
+        ((3, 1.2, 350), "3.0 [1.2, 350.0]"),
+        ((0.9996, 0.99955, 0.99999), "0.999600 [0.999550, 0.999990]"),
+        ((0.9996, 0.9, 1), "0.99960 [0.90000, 1.00000]"),
+        ((5.37, 5.24, 5.5), "5.37 [5.24, 5.50]"),
+        ((72.8, 44.3, 121), "73 [44, 121]"),
+        ((1234.5, 1229, 1240), "1,234.5 [1,229.0, 1,240.0]"),
         ((1 - 1e-12, 0.9, 1), "1.000 [0.900, 1.000]"),
         ((0.85, 0.8, 0.896), "0.850 [0.800, 0.896]"),
         ((np.nan, 0, np.inf), "– [0, ∞]"),
@@ -103,7 +105,10 @@ def test_a_language_without_words_is_refused():
     ],
 )
 def test_a_bound_says_what_it_is(numbers, text):
-    """A ratio without a false alarm is infinite above its lower bound; what is below 1 is not 1."""
+    """A ratio without a false alarm is infinite above its lower bound; what is below 1 is not 1.
+
+    Value and bounds share the decimals of the distance to the nearer bound in two digits.
+    """
     assert write_interval(*numbers, "en") == text
 
 

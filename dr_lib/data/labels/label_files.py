@@ -17,7 +17,7 @@ from dr_lib.data.labels.datasets import (
     read_parts,
 )
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.data.labels.schema import FACTS
+from dr_lib.data.labels.schema import COLUMNS, FACTS, fold_name, list_words
 from dr_lib.errors import DrError
 from dr_lib.files import find_encoding, read_csv
 
@@ -25,6 +25,7 @@ PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", "
 # opening one tells if it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 LABEL_FILES = {".csv", ".txt"}
+OWN = {"image", "grade", "patient", "eye", "split", *FACTS}  # of a table of the user's own
 PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
 
 
@@ -92,21 +93,35 @@ def find_sources(
             fault = fault or error
             if is_given:
                 raise
+    named = {path: _name_columns(table) for path, table in tables.items()}
     *public, own = read_parts()
     # of a file that the user gave, with photographs anywhere, too
     for anywhere in (False, True)[: 1 + is_given]:
-        for parts in (public, [own]):
+        for parts, read in ((public, tables), ([own], named)):
             sources = [
                 Source(part, path, table, "" if anywhere else _find_folder(part, folders))
                 for part in parts
-                for path, table in tables.items()
+                for path, table in read.items()
                 if _has_name(part, path) and part.columns <= set(table)
             ]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
     if fault and not tables:
         raise fault
-    raise LabelTableError(_explain(tables))
+    raise LabelTableError(_explain(named))
+
+
+def _name_columns(table: pd.DataFrame) -> pd.DataFrame:
+    """Give columns with a synonym in COLUMNS our name; a column with our own takes precedence."""
+    words = list_words(COLUMNS)
+    ours = {"image_id": "image", "patient_id": "patient"}
+    names = {}
+    for column in table:
+        name = words.get(fold_name(column), fold_name(column))
+        name = ours.get(name, name)
+        if name in OWN and name not in {*table, *names.values()}:
+            names[column] = name
+    return table.rename(columns=names)
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
@@ -218,7 +233,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows.loc[marks == int(number), "reason"] = "ungradable"
     has_none = rows["grade"].str.lower().isin(["", "na", "nan"])
     rows.loc[has_none & (rows["reason"] == ""), "reason"] = "no grade"
-    grades = pd.to_numeric(rows["grade"], errors="coerce")
+    grades = pd.to_numeric(rows["grade"].str.replace(",", "."), errors="coerce")
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
         scale = ", ".join(f"{number} {name}" for number, name in enumerate(GRADES))
