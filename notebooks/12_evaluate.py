@@ -169,7 +169,6 @@ if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
         "Too few patients: {} with referable photographs or with others. The bounds of the "
         "AUC are therefore those that hold for any score."
     ).format(summary["rarer_patients"].iloc[0])
-    page.findings([few])
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note(
         "A score without an interval is uncertain: these patients are too few to bound it."

@@ -174,7 +174,9 @@ class Page:
         """
         if table.empty:
             return
-        display(HTML(self._keep(table, name, own).to_html(index=False, border=0)))
+        shown = self._keep(table, name, own)
+        shown = shown.loc[:, (shown != "–").any()]  # nothing empty
+        display(HTML(shown.to_html(index=False, border=0)))
         self._caption("Table", caption)
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:

@@ -118,7 +118,7 @@ def run_analysis(
                 cwd=root,
                 progress_bar=sys.stderr.isatty(),
                 log_output=False,
-                extra_arguments=["--log-level=ERROR"],  # of the kernel
+                extra_arguments=["--log-level=CRITICAL"],  # of the kernel
             )
             lang = parameters.get("lang", "en")
             page = render(notebook, lang, parameters.get("published", True))

@@ -26,7 +26,6 @@ PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", "
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 LABEL_FILES = {".csv", ".txt"}
 OWN = {"image", "grade", "patient", "eye", "split", *FACTS}  # of a table of the user's own
-PATIENT = re.compile(r"(?i)(patient|paciente|subject)s?([ _-]?(id|name|nome))?")
 
 
 class LabelTableError(DrError):
@@ -195,12 +194,6 @@ def read_rows(source: Source) -> pd.DataFrame:
     """
     part = source.part
     table = source.table
-    patients = [name for name in table if PATIENT.fullmatch(name)]
-    if patients and not part.patient and "patient" not in table:  # not passed over
-        raise LabelTableError(
-            f"the column {patients[0]} looks like the patient but is not read: rename it to "
-            "patient, so that nobody is in two splits"
-        )
     rows = pd.DataFrame(
         {
             "labels": source.path.name,

@@ -17,7 +17,8 @@ OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
 COLUMNS = {  # what people call them, folded
     "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
-    "patient_id": "patient patientid id_patient paciente id_paciente prontuario",
+    "patient_id": "patient patientid id_patient patient_name subject subject_id paciente"
+    " id_paciente paciente_id nome_do_paciente prontuario",
     "split": "set particao divisao",
     "eye": "olho laterality lateralidade",
     "grade": "grau",
