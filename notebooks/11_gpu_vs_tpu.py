@@ -90,7 +90,7 @@ from dr_lib.evidence.training_time import compare_environments
 
 environments = compare_environments(finished)
 page.table(
-    environments.drop(columns=[] if environments["disturbed"].any() else "disturbed"),
+    environments,
     "environments",
     "Training time and test scores of each environment, mean [95 % interval].",
 )

@@ -29,7 +29,7 @@ THEIRS = set(
     "sudo apt install python3 venv git make nvidia smi pip colab kaggle OD OE OS tar gz zip xlsx"
     " srun ntasks per node ensurepip tqdm click photographs private other COLUMN PATIENT RUN NAME"
     " my_prices REF URL WHOSE v1 https github com C1 C3 r00 r02 port content invocations ping is"
-    " not available No module named ethnicity site patient left right jpg json".split()
+    " not available No module named ethnicity site patient left right jpg json prontuário".split()
 )
 
 

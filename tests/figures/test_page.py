@@ -47,7 +47,11 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         }
     )
     table = table.assign(
-        num_parameters=3_377_221.0, disturbed=True, level="0.007-0.484", p=1.51e-39
+        num_parameters=3_377_221.0,
+        disturbed=True,
+        level="0.007-0.484",
+        p=1.51e-39,
+        predict_ms=float("nan"),
     )
     page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, with reasons.")
     cells = [
@@ -59,6 +63,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         "0,007-0,484",
         "&lt; 0,001",
     ]
+    assert "predição" not in shown[0], "a column that holds nothing is not shown"
     assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(
         "**Tabela 1.** Linhas"
     )

@@ -356,6 +356,7 @@ def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
     ]
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     assert page.index("summary</p>") < page.index("shown") < page.index("em português")
+    assert "width=device-width" in page, "a phone shows it in its own width"
     assert (
         not any(word in page for word in ("secret", "printed", "in English", "other = 2"))
         and page.count("shown") == 1
