@@ -461,7 +461,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone):
         report(clone, "trial", bill_usd=1.0, instance="local")
     text = report(clone, "trial", bill_usd=1.0, lang="pt")
     assert (
-        "s de custo adicional por execução" in text
+        "s de tempo adicional por execução" in text
         and "início do papermill e do kernel" in text
     )
     assert (
@@ -635,7 +635,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert row["num_predictions"] <= (sent["load"] == "open").sum()
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert ">None<" not in text
-    assert " USD at the price of ml.m5.xlarge, never idle." in text
+    assert " USD at the price of ml.m5.xlarge, without idle time." in text
     assert "small_cnn in litert_int8 takes " in text
     assert "MobileNet has 3,377,221 parameters." in text
     assert text.count("data:image/png") == 3

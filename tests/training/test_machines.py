@@ -127,5 +127,5 @@ def test_machines_with_other_parameters_are_refused(tmp_path):
     )
     said = [process.communicate(timeout=300)[0] for process in processes]
     assert all(process.returncode for process in processes)
-    assert "machine 1 has another learning_rate than machine 0: make them equal" in said[1]
+    assert "machine 1 and machine 0 differ in learning_rate: make them equal" in said[1]
     assert not list(tmp_path.rglob("history.csv"))
