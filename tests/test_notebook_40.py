@@ -141,7 +141,7 @@ def test_a_study_of_implementations(clone, digits):
     text = report(clone, "trial", lang="pt")
     assert (
         "UnavailableError: paper needs a GPU" in text
-        and "Quantas vezes mais rápido que o Keras" in text
+        and "Rapidez em relação ao Keras" in text
     )
     assert "<td>CUDA C true gradient, batch 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
