@@ -140,8 +140,7 @@ def test_a_study_of_implementations(clone, digits):
     assert "paper needs a GPU" in ran.stdout
     text = report(clone, "trial", lang="pt")
     assert (
-        "UnavailableError: paper needs a GPU" in text
-        and "Rapidez em relação ao Keras" in text
+        "UnavailableError: paper needs a GPU" in text and "Rapidez em relação ao Keras" in text
     )
     assert "<td>CUDA C true gradient, batch 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
