@@ -7,10 +7,25 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, recall_score, roc
 
 from dr_lib.data.labels.grades import GRADES, sum_referable
 from dr_lib.data.prepared.folder import Photographs
+from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import Interval
 
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
+
+
+def check_sides(splits: Mapping[str, Photographs]) -> None:
+    """Refuse a split that nothing can be trained on or scored with; validation may be empty.
+
+    Raises:
+        DrError: a side is empty or has only one class.
+    """
+    for name, side in splits.items():
+        is_needed = name != "validation" or len(side.referable)
+        if is_needed and len(np.unique(side.referable)) != 2:
+            raise DrError(
+                f"the {name} split has no referable eyes, or no others: both are needed"
+            )
 
 
 def score_sides(
@@ -48,9 +63,9 @@ def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
             threshold.
 
     Raises:
-        ValueError: one class only, or a probability that is not finite.
+        DrError: a probability is not finite.
     """
-    _check(referable, probability)
+    _check(probability)
     return clustered.choose_threshold(referable, probability, sensitivity=SENSITIVITY)
 
 
@@ -58,7 +73,7 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
     """Compute the AUC, and sensitivity, specificity and accuracy at a threshold; arguments and
     errors are those of `choose_threshold`.
     """
-    _check(referable, probability)
+    _check(probability)
     called = np.asarray(probability) >= threshold
     return {
         "auc": float(roc_auc_score(referable, probability)),
@@ -78,13 +93,9 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, floa
     return {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
 
 
-def _check(referable: np.ndarray, probability: np.ndarray) -> None:
-    if len(np.unique(referable)) != 2:
-        raise ValueError(
-            "the split holds only one class: AUC and thresholds need referable and other eyes"
-        )
+def _check(probability: np.ndarray) -> None:
     if not np.isfinite(probability).all():
-        raise ValueError(
+        raise DrError(
             "a predicted probability is not finite: the training diverged, lower the learning "
             "rate"
         )

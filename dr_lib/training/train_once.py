@@ -91,8 +91,8 @@ def train_once(
         HardwareError: the devices of the plan are not there.
         ShardError: a shard does not match the manifest.
         OutOfTimeError: the time was up before the last epoch.
-        DrError: the network cannot be built, or the checkpoint in the folder is damaged, or of
-            another training.
+        DrError: a side of the split is empty or of one class, the network cannot be built, the
+            checkpoint in the folder is damaged, or of another training, or it diverged.
     """
     asked = config.describe()
     if not splits:
@@ -107,6 +107,7 @@ def train_once(
         splits = {
             name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
         }
+    metrics.check_sides(splits)
     setup = set_up(config, device, splits)
 
     import keras

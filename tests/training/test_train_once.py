@@ -129,6 +129,22 @@ def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mo
     assert row["metric_auc_test_low"] <= row["metric_auc_test"] <= row["metric_auc_test_high"]
 
 
+@pytest.mark.parametrize("side", ["train", "validation", "test"])
+def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path, side):
+    """Else hours of training would end without a score; validation alone may be empty."""
+    splits = draw_splits(17)
+    whole = splits[side].referable
+    config = TrainingConfig("", **HERE)
+    plan = config.plan(hardware.probe(), 17)
+    for number in (0, 4):
+        splits[side].referable = whole[whole == 1][:number]
+        if (side, number) == ("validation", 0):
+            continue
+        with pytest.raises(DrError, match=f"the {side} split has no referable"):
+            train_once(config, plan, tmp_path, splits=splits)
+    assert not list(tmp_path.iterdir())
+
+
 def test_grades_are_weighed_on_request():
     """Without weights the loss of a photograph is -log of its grade's probability; with them
     rare grades count more.
