@@ -182,7 +182,7 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
     if error.startswith(OUT_OF_TIME):
         session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
     elif error.startswith(UNAVAILABLE):
-        _skip(session, run.scenario, redact_paths(error))
+        _skip(session, run.scenario, error)
     elif error:
         session.num_failed[run.run_id] += 1
         if session.num_failed[run.run_id] > session.backlog.study.retries:
@@ -316,6 +316,7 @@ def _write_incomplete(
 ) -> None:
     """Write the row of a run that the notebook did not write."""
     backlog = session.backlog
+    paths = [session.root.resolve(), *run.parameters.values()]
     row = {
         **identity.columns(),
         **{name: redact_paths(value) for name, value in run.parameters.items()},
@@ -325,7 +326,7 @@ def _write_incomplete(
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "status": status,
         "resumed": 0,
-        "error": redact_paths(error, list(map(str, run.parameters.values()))),
+        "error": redact_paths(error, list(map(str, paths))),
         "commit": read_commit(session.root),
         "wall_s": wall_s,
     }

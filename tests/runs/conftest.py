@@ -71,7 +71,7 @@ match trouble:
         time.sleep(3600)
 tries = len(list(begun.glob(f"{run.identity['run_id']}-*")))
 if repetition == fail_at and tries <= fails:
-    missing = f" for {level}/labels.csv: not there" if "/" in level else ""
+    missing = f" for {level}/labels.csv in {Path.cwd()}/a" if "/" in level else ""
     raise ValueError(f"this one fails{missing}")
 saved = run.folder / "saved"
 if needs_s and run.seconds_left() < needs_s and not saved.exists():
@@ -95,13 +95,14 @@ def house(tmp_path, monkeypatch) -> Path:
     kernel = {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}
     }
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "papermill_runs").mkdir()
+    root = tmp_path / "Ana Maria"
+    (root / "notebooks").mkdir(parents=True)
+    (root / "papermill_runs").mkdir()
     nbformat.write(
         nbformat.v4.new_notebook(cells=cells, metadata=kernel),
-        tmp_path / "notebooks" / "quick.ipynb",
+        root / "notebooks" / "quick.ipynb",
     )
-    return tmp_path
+    return root
 
 
 @pytest.fixture

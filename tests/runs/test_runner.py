@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -54,7 +55,7 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     assert runs["status"].tolist() == ["ok", "failed"] and runs["seed"].tolist() == [20, 21]
     assert runs["error"].tolist() == [
         "",
-        "ValueError: this one fails for labels.csv: not there",
+        "ValueError: this one fails for labels.csv in a",
     ]
     assert runs["level"].iloc[1] == "eyes" and len(list(folder.glob("notebooks/*.ipynb"))) == 2
     left = folder / "runs" / runs["run_id"].iloc[1] / "checkpoint"
@@ -307,7 +308,7 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
     row.write_bytes(row.read_bytes()[:200])
     with pytest.raises(RowError, match=row.name):
         read_runs(trial(house))
-    result = CliRunner().invoke(main, printed[0].split()[3:])
+    result = CliRunner().invoke(main, shlex.split(printed[0])[3:])
     assert result.exit_code == 0, result.output
     (row,) = read_rows(trial(house))
     assert (row["scenario"], row["repetition"], row["status"]) == ("C1", 0, "ok")
