@@ -55,7 +55,9 @@ def set_up(home: str, uploads: str, name: str) -> None:
     needs.
     """
     Path(home).mkdir(parents=True, exist_ok=True)
-    unpack = f"find -L '{uploads}' -name '{name}*' | sort | xargs cat | tar xz -C '{home}'"
+    unpack = (
+        f"find -L '{uploads}' -name '{name}*' | sort | xargs -d '\\n' cat | tar xz -C '{home}'"
+    )
     # the last error in the session's log is its own
     for command in (["bash", "-ceo", "pipefail", unpack], [sys.executable, "-c", INSTALL]):
         if status := subprocess.call(command, cwd=home):
