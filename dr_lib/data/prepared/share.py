@@ -21,8 +21,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     """List the files that training elsewhere needs: paths, or contents of reduced tables.
 
     Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
-    the data set knows beside that (age, sex, camera), the private folder and files that the
-    manifest does not name are left behind.
+    the data set knows beside that (age, sex, camera), the private folder, what names the
+    label tables and files that the manifest does not name are left behind.
 
     Args:
         data_dir: a folder that `prepare` wrote.
@@ -42,6 +42,7 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     for name, columns in {"labels.csv": LABELS, **dict.fromkeys(own, SPLIT)}.items():
         table = parse_table(data_dir / name).filter(columns)
         files[name] = format_table(table).encode()
+    manifest["notices"] = []  # they name label tables
     manifest.setdefault("labels_sha256", written["labels.csv"])
     manifest["split_sha256"] = {name: hash_file(data_dir / name) for name in own}
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()

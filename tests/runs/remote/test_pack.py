@@ -41,6 +41,8 @@ def packed(house, small_sample, monkeypatch) -> Path:
     (data / "notes.txt").write_text("the photograph of Ana")
     (data.parent / "prepared.private").mkdir()
     (data.parent / "prepared.private" / "names.csv").write_text("Ana")
+    manifest = data / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"notices": []', '"notices": ["Ana.csv"]'))
     own = pd.read_csv(data / "split.csv", dtype=str).assign(name="Ana")
     own.to_csv(data / "own.csv", index=False)
     (house / "data" / "weights.h5").write_bytes(b"weights")
