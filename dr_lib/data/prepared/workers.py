@@ -3,7 +3,6 @@
 A worker imports this module alone, so it needs no tables.
 """
 
-import errno
 import hashlib
 import multiprocessing
 import os
@@ -28,7 +27,6 @@ from dr_lib.errors import DrError
 
 # photographs handed out at a time: enough that none waits, and memory does not grow
 TASKS_PER_WORKER = 16
-LOST = {errno.EIO, errno.ENOENT, errno.ESTALE, errno.EACCES}  # of a disk that went away
 
 # like the built-in map: results in the order of the items
 Map = Callable[[Callable, Iterable], Iterator]
@@ -49,8 +47,8 @@ def crop_photograph(
         record, content_id the SHA-256 of the file.
 
     Raises:
-        DrError: the file is not there, though it was when the label table was read. A disk that
-            went away must not end in a data set of rejections.
+        DrError: the system cannot read the file, which was there when the label table was read. A
+            disk that went away, or too many open files, must not end in a data set of rejections.
     """
     row, path, image_id = photograph
     try:
@@ -58,7 +56,8 @@ def crop_photograph(
         with open(path, "rb") as file:
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except (UnreadableImageError, NoFundusError, OSError) as error:
-        if getattr(error.__cause__ or error, "errno", 0) in LOST or not os.path.exists(path):
+        # of the machine, not of the file
+        if getattr(error.__cause__ or error, "errno", 0) or not os.path.exists(path):
             raise DrError(
                 f"the photograph of row {row} cannot be read: make sure that every worker has "
                 "the folder of the photographs under the same path, and start again"

@@ -4,13 +4,14 @@ outlive it.
 
 import multiprocessing
 import os
+import resource
 import subprocess
 import sys
 import time
 
 import pytest
 
-from dr_lib.data.prepared.workers import TASKS_PER_WORKER, map_over
+from dr_lib.data.prepared.workers import TASKS_PER_WORKER, crop_photograph, map_over
 from dr_lib.errors import DrError
 
 
@@ -62,6 +63,20 @@ def test_workers_killed_while_they_hand_over_a_result_are_an_error(after_s):
         for worker in multiprocessing.active_children():
             worker.kill()
         list(results)
+
+
+def test_what_the_machine_cannot_open_is_not_rejected(tmp_path):
+    """A process without a free file descriptor says nothing about the photograph."""
+    path = tmp_path / "eye.jpg"
+    path.write_bytes(b"not empty")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
+    try:
+        with pytest.raises(DrError, match="the photograph of row 7 cannot be read"):
+            crop_photograph((7, str(path), "id"), "robust", 299)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert "not a picture" in crop_photograph((7, str(path), "id"), "robust", 299)[1]["reason"]
 
 
 def test_a_worker_imports_no_tables():
