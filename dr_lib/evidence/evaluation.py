@@ -497,14 +497,14 @@ def split_subgroups(
 def hide_few(counts: pd.Series) -> pd.Series:
     """Format the counts of one factor's levels as text, those below FEW as < 5.
 
-    Where they could be found by subtraction from the sum, because they add up to fewer than FEW,
-    as one alone does, the next smallest counts are hidden too, as ≥ 5.
+    Where they could be found by subtraction from the sum (`_are_told`), the next smallest counts
+    are hidden too, as ≥ 5.
     """
     shown = counts.astype(str)
     ascending = counts[counts > 0].sort_values()
     num_hidden = (ascending < FEW).sum()
     shown[ascending.index[:num_hidden]] = f"< {FEW}"
-    while 0 < ascending.iloc[:num_hidden].sum() < FEW and num_hidden < len(ascending):
+    while _are_told(ascending.iloc[:num_hidden]) and num_hidden < len(ascending):
         shown[ascending.index[num_hidden]] = f"≥ {FEW}"
         num_hidden += 1
     return shown
@@ -513,8 +513,8 @@ def hide_few(counts: pd.Series) -> pd.Series:
 def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
     """Mask the table of `count_flow`: counts below FEW become < 5.
 
-    Where the patients or photographs hidden are fewer than FEW, the sums that would give them away
-    are –.
+    Where the patients or photographs hidden could be found by subtraction, the sums that would give
+    them away are –.
     """
     counts = ["num_patients", "num_images"]
     stage = flow["stage"]
@@ -528,9 +528,20 @@ def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
         (stage == "ungradable", ["offered", "test"]),
         (stage != "", ["offered"]),
     ):
-        if flow.loc[parts & is_hidden, counts].sum().between(1, FEW - 1).any():
+        if flow.loc[parts & is_hidden, counts].apply(_are_told).any():
             shown.loc[stage.isin(sums), counts] = "–"
     return shown
+
+
+def _are_told(hidden: pd.Series) -> bool:
+    """Whether the sum of hidden counts gives them away: it is small, or the least or the most that
+    such counts can have.
+    """
+    hidden = hidden[hidden > 0]
+    num_few = (hidden < FEW).sum()
+    least = num_few + FEW * (len(hidden) - num_few)
+    most = (FEW - 1) * len(hidden) if num_few == len(hidden) else np.inf
+    return len(hidden) > 0 and (hidden.sum() < FEW or hidden.sum() in (least, most))
 
 
 def hides_test(flow: pd.DataFrame) -> bool:
