@@ -16,6 +16,7 @@ from dr_lib.data.labels.label_files import find_files
 from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
+from dr_lib.files import replace
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
@@ -46,11 +47,11 @@ def grade_files(
     Args:
         folder: an exported LiteRT model or SavedModel.
         paths: files, and folders whose photographs are meant, as `prepare` finds them.
-        out: the CSV, new, in UTF-8: file, most_probable_grade, probability_0 to probability_4,
-            probability_referable, threshold, referable_at_threshold, fundus (status of the crop),
-            model_version, error (empty where there is a grade). Files stand with their whole path,
-            which no spreadsheet takes for a formula; bytes that are no UTF-8 stand as \\udc80 to
-            \\udcff.
+        out: the CSV, new, in UTF-8, written in one step: file, most_probable_grade, probability_0
+            to probability_4, probability_referable, threshold, referable_at_threshold, fundus
+            (status of the crop), model_version, error (empty where there is a grade). Files stand
+            with their whole path, which no spreadsheet takes for a formula; bytes that are no UTF-8
+            stand as \\udc80 to \\udcff.
         workers: processes; by default one per core where there are many photographs.
         sep: between cells; with a semicolon numbers have decimal commas, as Excel in Brazil opens
             them.
@@ -82,7 +83,8 @@ def grade_files(
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
-    table.to_csv(out, index=False, **STYLES[sep])
+    with replace(out) as temporary:
+        table.to_csv(temporary, index=False, **STYLES[sep])
     return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
 
 
@@ -114,7 +116,8 @@ def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
     )
     patients = patients.rename_axis("patient").reset_index()
     path = grades.with_name(f"{grades.stem}.patients.csv")
-    patients.to_csv(path, index=False, **STYLES[sep])
+    with replace(path) as temporary:
+        patients.to_csv(temporary, index=False, **STYLES[sep])
     return patients
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import resource
 import shutil
 
 import pandas as pd
@@ -150,6 +151,19 @@ def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_p
     assert not out.exists()
     reasons = grade_files(folder, [photographs], out, workers=2)
     assert reasons.total() == 1 and [row["error"] for row in read_rows(out)].count("") == 3
+
+
+def test_a_disk_that_is_full_leaves_no_table(served_folder, photographs, tmp_path):
+    """Half a table would pass for a whole one."""
+    out = tmp_path / "grades.csv"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            grade_files(read_folder(served_folder), [photographs], out, workers=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.glob("grades*"))
 
 
 def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
