@@ -47,7 +47,7 @@ WORDS = {  # what people write in cells, folded, for what is read
     "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
     "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
     "grade": {
-        "0": "none no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
+        "0": "no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
         "1": "mild mild_npdr leve rdnp_leve",
         "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
         "3": "severe severe_npdr grave rdnp_grave",
