@@ -35,7 +35,6 @@ VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 RUN = r"^\w+-r\d+"  # how a run's name begins, before its machine
 FORMS = {  # of columns whose digits the column settles
-    "effect": "{:.2f}",
     "p": "{:.3f}",
     "share": "{:.3f}",
     "validation_sensitivity": "{:.3f}",
@@ -318,10 +317,7 @@ class Page:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
             if f"{column}_low" in table:
                 triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float)
-                form = FORMS.get(column, "")
-                shown[header] = [
-                    write_interval(*t, self.lang, form) for t in triples.to_numpy()
-                ]
+                shown[header] = [write_interval(*t, self.lang) for t in triples.to_numpy()]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)

@@ -119,7 +119,7 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
             colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
             ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
             ax.plot(row.effect, position, "o", color=colour)
-            text = write_interval(row.effect, row.low, row.high, lang, "{:.2f}")
+            text = write_interval(row.effect, row.low, row.high, lang)
             ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
         use_commas(ax, lang)
         ax.set_yticks(range(len(rows)), map(name, rows["level"]))

@@ -168,13 +168,13 @@ def test_effects_are_points_with_their_intervals():
     bars = [list(line.get_xdata()) for line in framework.lines if line.get_marker() == "|"]
     assert bars == [[0.45, 0.55], [1.8, 2.2]]
     assert [text.get_text() for text in framework.texts] == [
-        "0.50 [0.45, 0.55]",
+        "0.500 [0.450, 0.550]",
         "2.00 [1.80, 2.20]",
     ]
     assert framework.get_xlim() == network.get_xlim() and framework.get_xlim()[0] < 0.45
     # without repetitions the points alone
     ax = plot_effects(EFFECTS.assign(low=np.nan, high=np.nan)).axes[0]
-    assert [text.get_text() for text in ax.texts] == ["0.50", "2.00"]
+    assert [text.get_text() for text in ax.texts] == ["0.5", "2"]
 
 
 def test_the_variation_is_sorted_with_the_repetitions_last():
@@ -207,7 +207,7 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     effects = plot_effects(EFFECTS, "pt")
     variation = plot_variation(ALLOCATION, "pt")
     assert (
-        effects.axes[0].texts[0].get_text() == "0,50 [0,45; 0,55]"
+        effects.axes[0].texts[0].get_text() == "0,500 [0,450; 0,550]"
         and effects.axes[1].get_ylabel() == "rede"
     )
     assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"
