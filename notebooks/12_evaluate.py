@@ -265,7 +265,14 @@ from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = evaluation.calibrate(model)
 figure = figures.plot_calibration(smoothed, lang)
-page.figure(figure, "calibration", "Observed outcomes against predictions.")
+page.figure(
+    figure,
+    "calibration",
+    "Observed outcomes against predictions. No curve is drawn where fewer than {} photographs "
+    "are near, or where its band is wider than {}.",
+    figures.MIN_NEAR,
+    page.number(figures.MAX_BAND),
+)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
     page.note(
@@ -311,7 +318,11 @@ figure = figures.plot_distributions(model, own, lang)
 page.figure(figure, "distributions", "Predicted probabilities by true class.")
 if len(model.graded):
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
-    page.figure(figure, "confusion", "Photographs by true and predicted grade.")
+    page.figure(
+        figure,
+        "confusion",
+        "Photographs by true and predicted grade, with their share of the true grade.",
+    )
     if num_others := len(model.test) - len(model.graded):
         page.note(
             "{} photographs without a grade are not counted in the grades and kappa.",
@@ -438,6 +449,7 @@ facts = checklist.state_facts(checklist.Evaluated(model, *tables))
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
+filled = filled.replace({"text": {facts["methods"]: "see the methods in the appendix"}})
 alike = filled.groupby("text", sort=False).agg({"item": "; ".join, "topic": "first"})
 page.table(
     alike.reset_index()[["item", "topic", "text"]],
@@ -504,7 +516,9 @@ if out:
 
 # %% tags=["summary"]
 auc = page.interval(summary.iloc[0], "auc")
-sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
+sentences = [
+    say("The model {} finds referable photographs with an AUC of {}.").format(model.name, auc)
+]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         words = say(
@@ -519,10 +533,15 @@ if summary.iloc[0]["auc_high"] < 0.5:
             "reversed."
         )
     )
-for row in patients.itertuples():
-    if row.ungradable == "excluded":
-        words = say("At {}, {} of {} patients with the disease would be sent home.")
-        sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
+for _, row in patients.iterrows():
+    if row["ungradable"] == "excluded":
+        words = say(
+            "At {}, {} of {} patients with the disease would be sent home (sensitivity by patient "
+            "{})."
+        )
+        num_diseased = row["fn"] + row["tp"]
+        found = page.interval(row, "sensitivity")
+        sentences.append(words.format(say(row["point"]), row["fn"], num_diseased, found))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))

@@ -77,16 +77,20 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 
 # %% tags=["report"]
 from dr_lib.figures.serving import plot_predict_time
+from dr_lib.figures.style import name
 
-ours = set(timed["model"]) if len(timed) else set()
-theirs = ["vgg19", "mobilenet"] if published else []
-for number, model in enumerate(dict.fromkeys([*theirs, *sorted(ours)]), start=1):
-    page.figure(
-        plot_predict_time(timed, model, lang, published=published),
-        f"figure_{number}_{model}",
-        "Time of a prediction on each machine, in each format.",
-        is_ours=model in ours,
-    )
+theirs = ["vgg19", "mobilenet"]  # its figures 1 and 2
+ours = sorted(set(timed["model"])) if len(timed) else []
+models = [*theirs, *(model for model in ours if model not in theirs)]
+for number, model in enumerate(models, start=1):
+    if model in ours or (published and not ours):
+        page.figure(
+            plot_predict_time(timed, model, lang, published=published),
+            f"figure_{number}_{model}",
+            "Time of a prediction of {} on each machine, in each format.",
+            name(model),
+            is_ours=model in ours,
+        )
 
 # %% tags=["report"]
 from dr_lib.evidence.serving.request_log import summarise_requests
@@ -218,8 +222,6 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
-from dr_lib.figures.style import name
-
 sentences = []
 for row in priced.itertuples():
     words = say(

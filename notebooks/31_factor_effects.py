@@ -201,6 +201,10 @@ from dr_lib.statistics.intervals import BadSampleError
 effects = variation = pd.DataFrame()
 try:
     effects = estimate_effects(timed, varied, "steady_epoch_s")
+    effects["disturbed"] = [
+        timed.loc[timed[row.factor] == row.level, "disturbed"].sum()
+        for row in effects.itertuples()
+    ]
     variation = allocate_variation(timed, varied, "steady_epoch_s")
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
@@ -212,6 +216,8 @@ else:
     effects = effects.rename(
         columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
     )
+    if not effects["disturbed"].any():
+        effects = effects.drop(columns="disturbed")
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
     )

@@ -92,7 +92,7 @@ try:
     page.figure(
         figure,
         "figure_2",
-        "Speed-up over Keras after each epoch. Dotted: different batch sizes.",
+        "Speed-up over Keras after each epoch. Dotted, hollow: different batch sizes.",
     )
 except NoRunsError as error:
     print(error)

@@ -723,9 +723,14 @@ def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):
-    """The published figures, and their costs."""
+    """The published figures, and their costs; beside rows only the figure of their network."""
     notebook = execute(clone, "23_serving_cost", kernel)
     assert num_pictures(notebook) == 2 and "Costs from the paper's means" in texts(notebook)
+    assert "prediction of VGG19 on" in displayed(notebook)
+    write_served(clone / "papermill_runs" / "mine")
+    notebook = execute(clone, "23_serving_cost", kernel, runs="papermill_runs/mine")
+    assert num_pictures(notebook) == 1
+    assert "Figure 1.** Time of a prediction of MobileNet on" in displayed(notebook)
 
 
 @pytest.mark.slow

@@ -26,6 +26,8 @@ from dr_lib.figures.style import (
 from dr_lib.numbers import write_number
 
 MAX_POINTS = 1000  # more photographs are drawn as their density alone
+MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
+MAX_BAND = 0.8  # a wider one says nothing
 MARKERS = ("o", "s")  # of the operating points
 BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
@@ -82,7 +84,7 @@ def plot_curves(
     roc = curves["roc"]
     band = curves["band"]
     precision = curves["precision_recall"]
-    figure, (left, right) = open_panels(2, width=3.6, heights=4.2)
+    figure, (left, right) = open_panels(2, columns=2, width=3.6, heights=4)
     alarms = 1 - band["specificity"]
     left.fill_between(
         alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
@@ -119,17 +121,21 @@ def plot_curves(
 
 
 def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
-    """Draw observed against predicted probabilities, above their histogram: `calibrate`."""
+    """Draw observed against predicted probabilities, above their histogram: `calibrate`.
+
+    There is no curve where fewer than MIN_NEAR photographs are near, or its band is wider than
+    MAX_BAND.
+    """
     say = choose_words(lang)
-    heights = [3.6, 1.1] * len(curves)
-    figure, axes = open_panels(len(heights), width=3.6, heights=heights, share="x")
-    for ax, below, (words, table) in zip(axes[::2], axes[1::2], curves.items(), strict=True):
+    num = len(curves)
+    figure, axes = open_panels(2 * num, columns=num, width=3.6, heights=[3.6, 1.1], share="x")
+    for ax, below, (words, table) in zip(axes[:num], axes[num:], curves.items(), strict=True):
         x = table["predicted"]
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        # a curve far from all photographs says nothing
         counts = table["num_referable"] + table["num_others"]
-        is_near = counts.rolling(5, center=True, min_periods=1).sum() > 0
-        seen = table.where(is_near)
+        num_near = counts.rolling(5, center=True, min_periods=1).sum()
+        band = table["observed_high"] - table["observed_low"]
+        seen = table.where((num_near >= MIN_NEAR) & (band <= MAX_BAND))
         ax.fill_between(x, seen["observed_low"], seen["observed_high"], alpha=0.2, lw=0)
         ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -156,7 +162,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     The table is that of `weigh_decisions`.
     """
     say = choose_words(lang)
-    figure, (left, right) = open_panels(2, width=4, heights=[3.6, 2.6])
+    figure, (left, right) = open_panels(2, columns=2, width=4)
     threshold = curve["threshold"]
     left.plot(threshold, curve["net_benefit"], color=OURS, label=say("refer by the model"))
     if curve["recalibrated"].notna().all():
@@ -166,7 +172,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     left.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
     left.set(xlabel=say("threshold probability"), ylabel=say("net benefit"))
-    left.legend(frameon=False)
+    left.legend(framealpha=1, edgecolor="white")
     right.fill_between(threshold, curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
     right.plot(threshold, curve["gain"], color=OURS)
     right.axhline(0, ls=":", color=THEIRS)
@@ -218,6 +224,8 @@ def plot_distributions(
     ax.set(xlabel=say("predicted probability"))
     ax.set(ylabel=say("true grade" if has_grade else "referable"))
     use_commas(ax, lang, "x")
+    words = "shape: density; bar: middle half, white: median; points: photographs"
+    figure.supxlabel(say(words), fontsize="small")
     figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 
@@ -303,6 +311,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     ax.set_ylim(table[["sensitivity_low", "specificity_low"]].min(axis=None) - 0.02, 1.01)
     ax.legend(frameon=False, loc="best")
     use_commas(ax, lang)
+    figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
     figure.suptitle(say("Abstention"))
     return figure
 

@@ -33,13 +33,14 @@ SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
-RUN = r"^\w+-r\d+"  # how a run's name begins, before its machine
+RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 FORMS = {  # of columns whose digits the column settles
     "p": "{:.3f}",
     "share": "{:.3f}",
     "validation_sensitivity": "{:.3f}",
     "validation_specificity": "{:.3f}",
 }
+SAID = ("point", "probabilities", "error")  # columns whose words the figures have too
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
@@ -47,7 +48,8 @@ class Page:
     """A page that shows its parts in the notebook and, given a folder, writes them to files.
 
     Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
-    stay in English. Sentences are no Markdown: what came from a file is shown as it is.
+    stay in English but for verdicts and those of SAID. Sentences are no Markdown: what came from a
+    file is shown as it is.
     """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):
@@ -128,13 +130,16 @@ class Page:
         words = self.say("Of {} claims of {}: {}.")
         return words.format(len(judged), self.say(PAPERS[paper].authors), self._count(judged))
 
-    def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:
+    def figure(
+        self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
+    ) -> None:
         """Show a figure with its number and caption.
 
         Args:
             figure: under the notice of the page, if there is one.
             name: of its files, without suffix.
             caption: what is drawn.
+            values: that stand in the caption.
             is_ours: false where nothing is drawn but what a paper printed, whatever our own images
                 were.
         """
@@ -148,13 +153,13 @@ class Page:
             figure.savefig(file.with_name(f"{file.name}.pdf"), dpi=150)
         # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an
         # alternative text
-        text = self.say(caption)
+        text = self.say(caption).format(*values)
         picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": text}
         width = int(96 * figure.get_figwidth())
         # a wide picture scrolls on a phone, others shrink to its width
         look = {"width": width, "alt": text, "unconfined": width > 600}
         display(picture, metadata={"image/png": look}, raw=True)
-        self._caption("Figure", caption)
+        self._caption("Figure", text)
 
     def table(
         self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
@@ -176,7 +181,7 @@ class Page:
         shown = self._keep(table, name, own)
         shown = shown.loc[:, (shown != "–").any()]  # nothing empty
         display(HTML(shown.to_html(index=False, border=0)))
-        self._caption("Table", caption)
+        self._caption("Table", self.say(caption))
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""
@@ -226,7 +231,8 @@ class Page:
         num_given, by_chance = count_by_chance(judged)
         if num_given:
             words = say(
-                "Of {} verdicts (holds or does not hold), up to {} may be wrong by chance."
+                "Of {} verdicts that follow from no other, at most {} are expected to be wrong "
+                "by chance."
             )
             display(Markdown(words.format(num_given, self.number(by_chance))))
 
@@ -256,9 +262,9 @@ class Page:
         listed = [name for name in [*listed, *results] if name in runs]
         shown = list_runs(runs)[listed].dropna(axis=1, how="all")
         if "run_id" in shown:
-            machines = shown["run_id"].str.replace(RUN, "", regex=True)
-            if machines.nunique() == 1:  # the page names it at its top
-                shown["run_id"] = shown["run_id"].str.removesuffix(machines.iloc[0])
+            names = shown["run_id"].str.extract(RUN)
+            if names["machine"].nunique(dropna=False) == 1:  # the page names it at its top
+                shown["run_id"] = names["run"].fillna(shown["run_id"])
         self.table(
             shown,
             "runs_timed",
@@ -274,9 +280,9 @@ class Page:
         verdicts = [verdict for verdict in VERDICTS if verdict in counts]
         return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in verdicts)
 
-    def _caption(self, kind: str, caption: str) -> None:
+    def _caption(self, kind: str, text: str) -> None:
         self._counts[kind] += 1
-        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
+        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {escape(text)}"))
 
     def _place(self, row) -> str:
         """Name the place in the paper, and whether the words are its own."""
@@ -339,6 +345,8 @@ class Page:
         if value is None:
             return "–"
         text = str(value)
+        if column in SAID:
+            return self.say(text)
         if column in ("level", "levels"):
             return write_decimals(text, self.lang)
         return name_term(text, str) if column in ("term", "factor") else text

@@ -104,7 +104,8 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the factor by which each level of each factor multiplies the time, with its interval.
 
     Args:
-        effects: from `estimate_effects`; without repetitions the points stand without error bars.
+        effects: from `estimate_effects`, with the number of `disturbed` runs of each level, whose
+            point is hollow if there are any; without repetitions there are no error bars.
         lang: en or pt.
     """
     say = choose_words(lang)
@@ -118,7 +119,8 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
         for position, row in enumerate(rows.itertuples()):
             colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
             ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
-            ax.plot(row.effect, position, "o", color=colour)
+            fill = "white" if row.disturbed else colour
+            ax.plot(row.effect, position, "o", color=colour, mfc=fill, zorder=3)
             text = write_interval(row.effect, row.low, row.high, lang)
             ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
         use_commas(ax, lang)
@@ -128,8 +130,10 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
         ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
     figure.suptitle(say("Effect of each level"))
-    words = say("point: ratio of geometric means; error bar: 95 % interval")
-    figure.supxlabel(words, fontsize="small")
+    words = (
+        "point: ratio of geometric means, hollow with disturbed runs; error bar: 95 % interval"
+    )
+    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 

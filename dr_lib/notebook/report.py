@@ -39,12 +39,15 @@ p, li { overflow-wrap: anywhere }
   table { font-size: 10px }
   th, td { padding-right: 0.5em }
   img, table, tr { break-inside: avoid }
-  img { max-height: 17cm; width: auto }
-  h2, .output_png { break-after: avoid }
+  table:has(tr:nth-child(13)) { break-inside: auto }
+  img { max-height: 10.5cm; width: auto }
+  h2 { margin-top: 1em }
+  h2, .output_png, .output_html { break-after: avoid }
 }"""
 # without it a phone draws the page 980 px wide
 VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
+# before the upper bound of an interval, and per cent
+NO_BREAK = re.compile(r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)")
 
 
 def write_report(
@@ -160,7 +163,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     )
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     body, _ = exporter.from_notebook_node(page)
-    body = BOUNDS.sub(r"\1&nbsp;\2", body)
+    body = NO_BREAK.sub("&nbsp;", body)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'

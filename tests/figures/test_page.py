@@ -177,7 +177,7 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     )
     text = "\n".join(map(str, shown))
     assert re.search(
-        r"Of \d+ verdicts \(holds or does not hold\), up to 0\.\d+ may be wrong by chance\.",
+        r"Of \d+ verdicts that follow from no other, at most 0\.\d+ are expected to be wrong",
         text,
     )
     assert "C28" not in every  # which no row can judge
@@ -225,10 +225,12 @@ def test_each_figure_says_that_its_data_is_synthetic(shown):
         paper.figure(
             published,
             "two",
-            "Time of a prediction on each machine, in each format.",
+            "Time of a prediction of {} on each machine, in each format.",
+            "<b>VGG19",
             is_ours=False,
         )
         assert "\n" not in published.get_suptitle()
+        assert "Tempo de uma predição de &lt;b&gt;VGG19 em cada" in shown[-1]
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):

@@ -136,11 +136,11 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped_or_overlaps():
 
 EFFECTS = pd.DataFrame(
     [
-        ("framework", "mxnet", 0.5, 0.45, 0.55),
-        ("framework", "pytorch", 2.0, 1.8, 2.2),
-        ("network", 1, 1.0, 0.9, 1.1),
+        ("framework", "mxnet", 0.5, 0.45, 0.55, 0),
+        ("framework", "pytorch", 2.0, 1.8, 2.2, 1),
+        ("network", 1, 1.0, 0.9, 1.1, 1),
     ],
-    columns=["factor", "level", "effect", "low", "high"],
+    columns=["factor", "level", "effect", "low", "high", "disturbed"],
 )
 # Jain 1991, chapter 18: 78.88, 15.40, 4.27 and 1.45 %
 ALLOCATION = pd.DataFrame(
@@ -156,7 +156,7 @@ ALLOCATION = pd.DataFrame(
 
 def test_effects_are_points_with_their_intervals():
     """A panel for each factor on one logarithmic axis that reaches at least from a half to
-    twice.
+    twice; hollow where runs were disturbed.
     """
     figure = plot_effects(EFFECTS)
     framework, network = figure.axes
@@ -165,6 +165,7 @@ def test_effects_are_points_with_their_intervals():
     assert [to_hex(line.get_color()) for line in points] == [
         FRAMEWORK_COLOURS[name] for name in ("mxnet", "pytorch")
     ]
+    assert [line.get_markerfacecolor() == "white" for line in points] == [False, True]
     bars = [list(line.get_xdata()) for line in framework.lines if line.get_marker() == "|"]
     assert bars == [[0.45, 0.55], [1.8, 2.2]]
     assert [text.get_text() for text in framework.texts] == [
