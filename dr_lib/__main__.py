@@ -530,8 +530,8 @@ def claims(
     num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
     if num_given:
         click.echo(
-            f"of {num_given} verdicts (holds or does not hold), up to {by_chance:.1f} may be "
-            "wrong by chance"
+            f"of {num_given} verdicts that follow from no other, at most {by_chance:.1f} are "
+            "expected to be wrong by chance"
         )
     if out:
         table.to_csv(out, index=False)

@@ -315,7 +315,8 @@ page.figure(
 
 # %% tags=["report"]
 figure = figures.plot_distributions(model, own, lang)
-page.figure(figure, "distributions", "Predicted probabilities by true class.")
+words = "Predicted probabilities by true class: density, middle half, median and photographs."
+page.figure(figure, "distributions", words)
 if len(model.graded):
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
     page.figure(

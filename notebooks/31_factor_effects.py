@@ -216,8 +216,6 @@ else:
     effects = effects.rename(
         columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
     )
-    if not effects["disturbed"].any():
-        effects = effects.drop(columns="disturbed")
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
     )

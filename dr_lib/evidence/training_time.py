@@ -45,9 +45,8 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
             those of a run that was resumed are as good.
 
     Returns:
-        A row per `environment`, those without a time first, then the slowest: `n` runs, where there
-        are any `disturbed` ones among them, where not all are timed, how many are; for train_s and
-        steady_epoch_s
+        A row per `environment`, those without a time first, then the slowest: `n` runs, `disturbed`
+        ones among them, and, where not all are timed, how many are; for train_s and steady_epoch_s
         [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
         deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows
         have with bounds: of the mean over the runs, or of a single run its own, over patients.
@@ -64,8 +63,7 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     for environment, rows in groups.items():
         timed = rows[rows["timed"]]
         line = {"environment": environment, "n": len(rows)}
-        if finished["disturbed"].any():
-            line["disturbed"] = int(rows["disturbed"].sum())
+        line["disturbed"] = int(rows["disturbed"].sum())
         if not finished["timed"].all():
             line["timed"] = len(timed)
         for name in TIMES:

@@ -224,8 +224,6 @@ def plot_distributions(
     ax.set(xlabel=say("predicted probability"))
     ax.set(ylabel=say("true grade" if has_grade else "referable"))
     use_commas(ax, lang, "x")
-    words = "shape: density; bar: middle half, white: median; points: photographs"
-    figure.supxlabel(say(words), fontsize="small")
     figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 

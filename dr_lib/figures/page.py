@@ -18,14 +18,13 @@ from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.markdown import escape
-from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
+from dr_lib.numbers import COMMAS, write_decimals, write_interval, write_number, write_span
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
     "derived": "{}, derived",
     "reading": "our reading of {}",
 }
-SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
 JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "num_missing"]
 JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
 # of them where a verdict was reached
@@ -292,18 +291,11 @@ class Page:
         )
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
-        published = []
-        for row in judged.itertuples():
-            value, spread = (
-                write_number(float(number), self.lang, "{:,.10g}")
-                for number in (row.value, row.tolerance)
-            )
-            spread = f" ± {spread}" if row.tolerance else ""
-            published.append(f"{SIGNS[row.relation]}{value}{spread} {row.unit}")
+        is_portuguese = self.lang == "pt"
         table = judged[["id"]].assign(
-            claim=judged["words_pt" if self.lang == "pt" else "words"],
+            claim=judged["words_pt" if is_portuguese else "words"],
             place=[self._place(row) for row in judged.itertuples()],
-            published=published,
+            published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
         )
         table = table.join(judged[JUDGED])
         return table.assign(verdict=table["verdict"].map(self.say))
@@ -336,6 +328,8 @@ class Page:
         return shown
 
     def _write_cell(self, column: str, value: object) -> str:
+        if column == "disturbed" and not value:
+            return "–"
         if isinstance(value, (bool, np.bool_)):
             return "yes" if value else ""
         if isinstance(value, (float, np.floating)):

@@ -292,6 +292,7 @@ def test_what_is_counted_needs_no_repetition():
     """One export has all the parameters that there are; 2,343 are the CUDA network's."""
     row = copy_row("21", model="mobilenet", image_size=224, num_parameters=3_377_221)
     assert judge(claim("B36"), [row])[2:4] == ("holds", 1)
+    assert claim("D5").published == "2,343" and claim("C33").published == "≥ 10 %"
 
 
 def test_judged_claims_come_first_and_are_listed_by_id():

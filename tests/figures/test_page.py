@@ -50,6 +50,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         num_parameters=3_377_221.0,
         disturbed=True,
         level="0.007-0.484",
+        point="high sensitivity",
         p=1.51e-39,
         predict_ms=float("nan"),
     )
@@ -61,6 +62,7 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         "3.377.221",
         "yes",
         "0,007-0,484",
+        "alta sensibilidade",
         "&lt; 0,001",
     ]
     assert "predição" not in shown[0], "a column that holds nothing is not shown"
@@ -94,6 +96,7 @@ def test_a_column_without_a_header_is_an_error(shown):
     page.Page().table(
         compare_environments(runs), "environments", "Rows that are not timed, and why."
     )
+    assert ">n<" in shown[2] and ">disturbed<" not in shown[2], "none was"
 
 
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
