@@ -500,7 +500,7 @@ def claims(
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
-    from dr_lib.evidence.verdicts import count_by_chance, list_claims
+    from dr_lib.evidence.verdicts import count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
@@ -519,7 +519,7 @@ def claims(
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
-        tables.append(list_claims(judged))
+        tables.append(judged.sort_index())
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"

@@ -224,11 +224,11 @@ if len(own) and not private and evaluation.hides_test(flow):
     patients = patients[patients["ungradable"] == "excluded"]
 words = "Performance of the operating points for patients of the test split [95 % interval]."
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
-page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)
+page.table(patients.drop(columns=same), "patients", words)
 words = (
     "Performance of the operating points on the photographs of the test split [95 % interval]."
 )
-page.table(measured.drop(columns=same).dropna(axis=1, how="all"), "accuracy", words)
+page.table(measured.drop(columns=same), "accuracy", words)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched.

@@ -79,18 +79,16 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 from dr_lib.figures.serving import plot_predict_time
 from dr_lib.figures.style import name
 
-theirs = ["vgg19", "mobilenet"]  # its figures 1 and 2
 ours = sorted(set(timed["model"])) if len(timed) else []
-models = [*theirs, *(model for model in ours if model not in theirs)]
-for number, model in enumerate(models, start=1):
-    if model in ours or (published and not ours):
-        page.figure(
-            plot_predict_time(timed, model, lang, published=published),
-            f"figure_{number}_{model}",
-            "Time of a prediction of {} on each machine, in each format.",
-            name(model),
-            is_ours=model in ours,
-        )
+theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
+for model in ours or theirs:
+    page.figure(
+        plot_predict_time(timed, model, lang, published=published),
+        f"predict_time_{model}",
+        "Time of a prediction of {} on each machine, in each format.",
+        name(model),
+        is_ours=bool(ours),
+    )
 
 # %% tags=["report"]
 from dr_lib.evidence.serving.request_log import summarise_requests

@@ -213,9 +213,6 @@ else:
     page.figure(
         figure, "effects", "Factor by which each level multiplies the time of an epoch."
     )
-    effects = effects.rename(
-        columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
-    )
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
     )
@@ -261,7 +258,7 @@ if (timed["cost_usd"] > 0).any():
     ]
     means = by_scenario[columns].mean().assign(n=by_scenario.size())
     page.table(
-        means.dropna(axis=1, how="all").reset_index(),
+        means.reset_index(),
         "costs",
         "Mean cost per run, per epoch, per 1,000 images, and to reach the requested accuracy.",
     )

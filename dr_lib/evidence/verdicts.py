@@ -159,19 +159,6 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     return rows
 
 
-def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
-    """List judged claims in the order of their ids, for a table.
-
-    Returns:
-        The columns of `judge_claims`, without the Portuguese words.
-    """
-    columns = (
-        "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts num_missing num_disturbed verdict reason versions restates"
-    )
-    return judged[columns.split()].sort_index()
-
-
 def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """Count the verdicts given, and how many would be wrong by chance if every true value were on a
     bound.

@@ -4,12 +4,11 @@ Each function takes the tables of `evidence.evaluation` that its docstring names
 pt with decimal commas.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.evaluation import POINTS
@@ -112,7 +111,9 @@ def plot_curves(
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
-    _square((left, right), lang)
+    for ax in (left, right):
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+        use_commas(ax, lang)
     figure.suptitle(say("ROC and precision-recall curve"))
     figure.supxlabel(
         say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small"
@@ -171,16 +172,15 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     left.plot(threshold, curve["refer_all"], "--", color=LINES[1], label=say("refer all"))
     left.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
-    left.set(xlabel=say("threshold probability"), ylabel=say("net benefit"))
+    left.set(ylabel=say("net benefit"))
     left.legend(framealpha=1, edgecolor="white")
     right.fill_between(threshold, curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
     right.plot(threshold, curve["gain"], color=OURS)
     right.axhline(0, ls=":", color=THEIRS)
-    right.set(
-        xlabel=say("threshold probability"), ylabel=say("gain over the better of the two")
-    )
-    use_commas(left, lang)
-    use_commas(right, lang)
+    right.set(ylabel=say("gain over the better of the two"))
+    for ax in (left, right):
+        ax.set(xlabel=say("threshold probability"))
+        use_commas(ax, lang)
     figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
     figure.suptitle(say("Decision curve"))
     return figure
@@ -334,9 +334,3 @@ def plot_photographs(
         ax.imshow(crops[row.image_id])
         ax.set_title(title, fontsize="x-small")
     return figure
-
-
-def _square(axes: Sequence[Axes], lang: str) -> None:
-    for ax in axes:
-        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-        use_commas(ax, lang)

@@ -178,7 +178,6 @@ class Page:
         if table.empty:
             return
         shown = self._keep(table, name, own)
-        shown = shown.loc[:, (shown != "–").any()]  # nothing empty
         display(HTML(shown.to_html(index=False, border=0)))
         self._caption("Table", self.say(caption))
 
@@ -218,7 +217,8 @@ class Page:
         say = self.say
         table = self._keep(self._tabulate(judged), name)
         headers = [say(self._headers[column]) for column in SHOWN]
-        shown = table.loc[judged["verdict"].isin(VERDICTS[:3]).to_numpy(), headers]
+        is_judged = judged["verdict"].isin(VERDICTS[:3]).to_numpy()
+        shown = table[is_judged].reindex(columns=headers)
         if len(shown):
             display(HTML(shown.to_html(index=False, border=0)))
         else:
@@ -259,7 +259,7 @@ class Page:
             listed = ["study", *listed]
         results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
         listed = [name for name in [*listed, *results] if name in runs]
-        shown = list_runs(runs)[listed].dropna(axis=1, how="all")
+        shown = list_runs(runs)[listed]
         if "run_id" in shown:
             names = shown["run_id"].str.extract(RUN)
             if names["machine"].nunique(dropna=False) == 1:  # the page names it at its top
@@ -319,6 +319,7 @@ class Page:
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)
+        shown = shown.loc[:, (shown != "–").any()]  # nothing empty
         if self._out:
             table.to_csv(self._out / f"{name}.csv", index=False)
             is_wide = [shown[header].str.len().max() > WIDE for header in shown]

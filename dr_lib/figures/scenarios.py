@@ -112,16 +112,18 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     panels = list(effects.groupby("factor", sort=False))
     heights = [0.1 + 0.32 * len(rows) for _, rows in panels]
     figure, axes = open_panels(len(panels), width=6, heights=heights, share="x")
-    reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
+    logs = np.log2(effects[["effect", "effect_low", "effect_high"]])
+    reach = 1.1 * max(1.0, np.abs(logs).max(axis=None))
     for ax, (factor, rows) in zip(axes, panels, strict=True):
         ax.set_xscale("log", base=2)
         ax.axvline(1, color="#949494", lw=1)
         for position, row in enumerate(rows.itertuples()):
             colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
-            ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
+            bounds = [row.effect_low, row.effect_high]
+            ax.plot(bounds, [position, position], "|-", color=colour, ms=8)
             fill = "white" if row.disturbed else colour
             ax.plot(row.effect, position, "o", color=colour, mfc=fill, zorder=3)
-            text = write_interval(row.effect, row.low, row.high, lang)
+            text = write_interval(row.effect, *bounds, lang)
             ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
         use_commas(ax, lang)
         ax.set_yticks(range(len(rows)), map(name, rows["level"]))

@@ -140,7 +140,7 @@ EFFECTS = pd.DataFrame(
         ("framework", "pytorch", 2.0, 1.8, 2.2, 1),
         ("network", 1, 1.0, 0.9, 1.1, 1),
     ],
-    columns=["factor", "level", "effect", "low", "high", "disturbed"],
+    columns=["factor", "level", "effect", "effect_low", "effect_high", "disturbed"],
 )
 # Jain 1991, chapter 18: 78.88, 15.40, 4.27 and 1.45 %
 ALLOCATION = pd.DataFrame(
@@ -174,7 +174,7 @@ def test_effects_are_points_with_their_intervals():
     ]
     assert framework.get_xlim() == network.get_xlim() and framework.get_xlim()[0] < 0.45
     # without repetitions the points alone
-    ax = plot_effects(EFFECTS.assign(low=np.nan, high=np.nan)).axes[0]
+    ax = plot_effects(EFFECTS.assign(effect_low=np.nan, effect_high=np.nan)).axes[0]
     assert [text.get_text() for text in ax.texts] == ["0.5", "2"]
 
 
