@@ -28,6 +28,7 @@ import yaml
 
 from dr_lib import hardware
 from dr_lib.data.prepared.sample import open_sample
+from dr_lib.errors import DrError
 from dr_lib.processes import read_commit
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
@@ -36,7 +37,6 @@ from dr_lib.statistics.intervals import Interval, mean_interval
 STEP_S = 480  # a lent machine may be taken away soon
 # a study's parameters where a CPU is asked in small
 SMALL = {"model": "small_cnn", "image_size": 32, "epochs": 2, "accelerator": "cpu"}
-SMALL_BATCHES = [8, 16]
 # after 50 epochs of the program that the CUDA paper most likely ran, by its own README
 PAPER_ACCURACY = 0.9722
 TURNS = 7
@@ -77,8 +77,6 @@ def list_runs(name: str, setting: Setting) -> Measures:
         study = yaml.safe_load(path.read_text(encoding="utf-8"))
         study["parameters"].update(SMALL)
         study["repetitions"] = 1
-        if "batch_size" in study["factors"]:
-            study["factors"]["batch_size"] = SMALL_BATCHES
         path = setting.out.with_name(path.name)
         path.write_text(yaml.safe_dump(study), encoding="utf-8")
     for run in plan_runs(load_study(path, ROOT), name_machine(hardware.probe())):
@@ -93,10 +91,10 @@ def train(path: Path, run: PlannedRun) -> Figures:
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     row_file = row_path(path.with_suffix(""), run.run_id)
     if not row_file.exists():
-        sys.exit(ran.stderr)
+        raise DrError(ran.stderr)
     row = read_row(row_file)
     if row["status"] != "ok":
-        sys.exit(f"{run.name}: {row['error']}")
+        raise DrError(f"{run.name}: {row['error']}")
     figures = {
         "images per second": single(row["images_per_s"]),
         "training [s]": single(row["train_s"]),
@@ -235,18 +233,24 @@ STEPS: dict[str, Callable[[Setting], Measures]] = {
 }
 
 
-def measure_step(name: str, setting: Setting) -> None:
-    """Measure what the CSV lacks of a step."""
+def measure_step(name: str, setting: Setting) -> bool:
+    """Measure what the CSV lacks of a step; say which run failed, and go on with the others."""
     facts = hardware.probe()
     out = setting.out
     done = set()
+    is_whole = True
     if out.exists():
         table = pd.read_csv(out, dtype=str)
         done = set(zip(table["step"], table["what"], strict=True))
     for what, measure in STEPS[name](setting):
         if (name, what) in done:
             continue
-        figures = measure()
+        try:
+            figures = measure()
+        except DrError as error:
+            print(error, file=sys.stderr)
+            is_whole = False
+            continue
         table = pd.DataFrame(
             {
                 "step": name,
@@ -266,6 +270,7 @@ def measure_step(name: str, setting: Setting) -> None:
         with out.open("a", encoding="utf-8") as file:  # all figures of a measure at once
             file.write(text)
         print(table[["what", "quantity", "value", "low", "high", "n"]].to_string(header=False))
+    return is_whole
 
 
 def run_step(name: str, setting: Setting) -> bool:
@@ -307,7 +312,7 @@ def main() -> None:
     given.out.parent.mkdir(parents=True, exist_ok=True)
     setting = Setting(given.out.resolve(), given.mnist, given.dry)
     if given.inside:
-        return measure_step(given.steps[0], setting)
+        sys.exit(0 if measure_step(given.steps[0], setting) else 1)
     if not (given.dry or hardware.probe().gpus):
         sys.exit("no GPU is here: --dry asks the CPU, in small")
     finished = [run_step(name, setting) for name in given.steps or STEPS]

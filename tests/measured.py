@@ -1,6 +1,7 @@
-"""Show the rows of docs/measured: python -m tests.measured writes its table and its figure.
+"""Show what lies in docs/measured: python -m tests.measured writes its tables and its figure.
 
-A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/.
+A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/, and what `make gpu`
+wrote in docs/measured/<machine>/gpu.csv.
 """
 
 import re
@@ -16,7 +17,8 @@ from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
-MARKS = "(?s)(?<=<!-- rows -->\n)(.*)(?=<!-- /rows -->)"
+MARKS = "(?s)(?<=<!-- {0} -->\n)(.*)(?=<!-- /{0} -->)"
+STUDIES = ["modes", "batches"]  # steps of `make gpu` whose rows lie here
 TOLD_APART = ["study", "machine", "model", "image_size", "mode", "batch_size", "backend"]
 
 
@@ -48,6 +50,7 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
             "disturbed": int(runs["disturbed"].sum()),
             "training [s]": write_interval(*mean_interval(runs["train_s"])[:3]),
             "images per second": write_interval(*mean_interval(runs["images_per_s"])[:3]),
+            "GPU energy an image [J]": write_energy(runs),
             "date": runs["started_at"].max()[:10],
             "commit": ", ".join(sorted(set(runs["commit"].map(shorten_commit)))),
         }
@@ -55,15 +58,46 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def write_page(folder: Path) -> None:
-    """Write the table into the folder's README.md, and the figure beside it."""
-    rows = read_measured(folder)
-    table = tabulate(rows)
+def write_energy(runs: pd.DataFrame) -> str:
+    """What the GPU's counter says of the whole training, compiling included, for an image."""
+    if "gpu_energy_j" not in runs or runs["gpu_energy_j"].isna().any():
+        return "not measured"
+    images = runs["num_images_train"] * runs["epoch_s"].map(len)
+    return write_interval(*mean_interval(runs["gpu_energy_j"] / images)[:3])
+
+
+def tabulate_gpus(folder: Path) -> pd.DataFrame:
+    """A line for each figure of `make gpu` that no row holds."""
+    lines = []
+    for path in sorted(folder.glob("*/gpu.csv")):
+        table = pd.read_csv(path)
+        for figure in table[~table["step"].isin(STUDIES)].itertuples():
+            line = {
+                "machine": path.parent.name,
+                "what": f"{figure.step}: {figure.what}",
+                "quantity": figure.quantity,
+                "value": write_interval(figure.value, figure.low, figure.high),
+                "n": figure.n,
+                "date": figure.date,
+                "commit": figure.commit,
+            }
+            lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def insert_table(page: Path, name: str, table: pd.DataFrame) -> None:
+    """Write a table between a page's marks of that name."""
     lines = [list(table), ["---"] * len(table.columns), *table.itertuples(index=False)]
     text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-    page = folder / "README.md"
-    before, _, after = re.split(MARKS, page.read_text(encoding="utf-8"))
+    before, _, after = re.split(MARKS.format(name), page.read_text(encoding="utf-8"))
     page.write_text(f"{before}{text}\n{after}", encoding="utf-8")
+
+
+def write_page(folder: Path) -> None:
+    """Write the tables into the folder's README.md, and the figure beside it."""
+    rows = read_measured(folder)
+    insert_table(folder / "README.md", "rows", tabulate(rows))
+    insert_table(folder / "README.md", "gpu", tabulate_gpus(folder))
     panels = {}
     for study, runs in rows.groupby("study"):
         panels[study] = [
