@@ -2,6 +2,10 @@
 make whole reports.
 """
 
+import base64
+import io
+import re
+import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from matplotlib.figure import Figure
 from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
@@ -320,6 +325,34 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert "closer to 0 or 1 than 0.000001 and are clipped there" in shown
     assert np.isnan(summary["average_precision_low"]) and summary["brier_high"] > 0.02
     assert "An AUC near 1 rests on few errors: its interval is deliberately wide" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium prints")
+@pytest.mark.parametrize(("num_figures", "num_rows", "num_sheets"), [(3, 1, 2), (1, 70, 2)])
+def test_paper_is_filled(tmp_path, num_figures, num_rows, num_sheets):
+    """Two figures of 20 cm by 20 cm with their captions share a sheet of A4; a table of 70 lines
+    begins below a figure.
+    """
+    drawn = io.BytesIO()
+    Figure(figsize=(8, 8)).savefig(drawn)
+    look = {"image/png": {"width": 768}}
+    data = [{"image/png": base64.b64encode(drawn.getvalue()).decode()}] * num_figures
+    data.append({"text/html": pd.DataFrame({"n": range(num_rows)}).to_html()})
+    outputs = []
+    for shown in data:
+        outputs.append(nbformat.v4.new_output("display_data", shown, metadata=look))
+        caption = {"text/markdown": "**Figure.** Caption."}
+        outputs.append(nbformat.v4.new_output("display_data", caption))
+    cell = nbformat.v4.new_code_cell(outputs=outputs, metadata={"tags": ["report"]})
+    (tmp_path / "report.html").write_text(render(nbformat.v4.new_notebook(cells=[cell]), "en"))
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --no-pdf-header-footer"
+    options += " --disable-background-networking --disable-sync"
+    command = ["chromium", *options.split(), f"--user-data-dir={tmp_path}/browser"]
+    command += [f"--print-to-pdf={tmp_path}/report.pdf", (tmp_path / "report.html").as_uri()]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    pdf = (tmp_path / "report.pdf").read_bytes()
+    assert len(re.findall(rb"/Type ?/Page\b", pdf)) == num_sheets
 
 
 @pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))
