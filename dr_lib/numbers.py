@@ -50,7 +50,7 @@ def write_interval(value: float, low: float, high: float, lang: str = "en") -> s
     has_bounds = np.isfinite(low) or np.isfinite(high)
     if not has_bounds or high - low < ROUNDING * max(1, abs(value)):
         return write_number(value, lang)
-    if 0 < low < value / 1000 and np.isfinite(value):
+    if 0 < low < value / 1000 < np.inf:
         low = 0.0
     if high > 1e6 * max(abs(value), 1):
         high = np.inf

@@ -269,7 +269,7 @@ page.figure(
     figure,
     "calibration",
     "Observed outcomes against predictions. No curve is drawn where fewer than {} photographs "
-    "are near, or where its band is wider than {}.",
+    "are near, or where its band is wider than {} or has no width.",
     figures.MIN_NEAR,
     page.number(figures.MAX_BAND),
 )
@@ -540,9 +540,9 @@ for _, row in patients.iterrows():
             "At {}, {} of {} patients with the disease would be sent home (sensitivity by patient "
             "{})."
         )
-        num_diseased = row["fn"] + row["tp"]
+        counts = row["fn"], row["fn"] + row["tp"]
         found = page.interval(row, "sensitivity")
-        sentences.append(words.format(say(row["point"]), row["fn"], num_diseased, found))
+        sentences.append(words.format(say(row["point"]), *counts, found))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))

@@ -59,7 +59,7 @@ selection = rows.selection
 timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 print(f"{len(rows.table)} runs, {len(timed)} requests timed")
 
 # %% tags=["summary"]

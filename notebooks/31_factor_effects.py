@@ -71,7 +71,7 @@ if selection.finished.empty:
 if selection.timed.empty:
     raise SystemExit("every finished run is excluded from the timing")
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 
 # %% tags=["summary"]
 page.title("What does each factor cost?", "C" if published else "", selection)

@@ -52,7 +52,7 @@ rows = open_rows(
 selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]

@@ -51,9 +51,10 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         words = (
             say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
         )
-        counts = [count for count in (row.num_patients, row.num_images) if count]
         numbers = [
-            count if isinstance(count, str) else write_number(count, lang) for count in counts
+            count if isinstance(count, str) else write_number(count, lang)
+            for count in (row.num_patients, row.num_images)
+            if count
         ]
         return words.format(*numbers)
 
@@ -93,7 +94,7 @@ def plot_curves(
     right.plot(precision["recall"], precision["precision"], color=OURS)
     # of calling every eye referable
     right.axhline(precision["precision"].iloc[0], ls=":", color=THEIRS)
-    usual = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
+    usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
     for k, marker in zip(range(len(usual)), MARKERS, strict=False):
         row = usual.iloc[[k]]
         left.errorbar(
@@ -125,7 +126,7 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
     """Draw observed against predicted probabilities, above their histogram: `calibrate`.
 
     There is no curve where fewer than MIN_NEAR photographs are near, or its band is wider than
-    MAX_BAND.
+    MAX_BAND or has no width: all photographs near it are alike.
     """
     say = choose_words(lang)
     num = len(curves)
@@ -136,7 +137,7 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
         counts = table["num_referable"] + table["num_others"]
         num_near = counts.rolling(5, center=True, min_periods=1).sum()
         band = table["observed_high"] - table["observed_low"]
-        seen = table.where((num_near >= MIN_NEAR) & (band <= MAX_BAND))
+        seen = table.where((num_near >= MIN_NEAR) & (band > 0) & (band <= MAX_BAND))
         ax.fill_between(x, seen["observed_low"], seen["observed_high"], alpha=0.2, lw=0)
         ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))

@@ -40,24 +40,21 @@ WORK = ["dataset", "image_size", "network"]  # what frameworks and environments 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as bars, one panel per environment; if all runs
-    have a price, add their total `formula_usd` on a second axis.
+    """Draw the mean training time of each scenario as bars, one panel per environment; where all
+    its runs have a price, add their total `formula_usd` on a second axis.
     """
     say = choose_words(lang)
     panels = list(name_scenarios(runs).groupby("environment", sort=False))
     figure, axes = open_panels(len(panels), width=_find_width(runs), heights=3.4)
-    is_priced = "formula_usd" in runs and runs["formula_usd"].notna().any()
-    title = say("Training time by scenario")
-    if is_priced:
-        title = say("Training time and cost by scenario")
-    figure.suptitle(title)
+    figure.suptitle(say("Training time by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, panels, strict=True):
         _add_title(ax, place, rows, say)
         _draw_bars(ax, rows, "train_s", lang)
         ax.set_ylabel(say("training time [s]"))
-        if "formula_usd" not in rows or rows["formula_usd"].isna().any():
+        if rows.reindex(columns=["formula_usd"]).isna().any(axis=None):
             continue
+        figure.suptitle(say("Training time and cost by scenario"))
         sums = rows.groupby("position")["formula_usd"].sum()
         words = say("price x training, all runs of a scenario")
         second = ax.twinx()

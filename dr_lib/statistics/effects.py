@@ -17,7 +17,6 @@ from scipy import stats
 
 from dr_lib.statistics.intervals import UPPER, BadSampleError, check_times
 
-EFFECT = ["factor", "level", "effect", "effect_low", "effect_high", "n"]
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
 
@@ -103,7 +102,8 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
                 half = stats.t.ppf(UPPER, dof) * spread
             bounds = np.exp(contrast @ means + np.array([0, -half, half]))
             lines.append((factor, level, *bounds, int(counts[member].sum())))
-    return pd.DataFrame(lines, columns=EFFECT)
+    names = ["factor", "level", "effect", "effect_low", "effect_high", "n"]
+    return pd.DataFrame(lines, columns=names)
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:

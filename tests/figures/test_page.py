@@ -258,8 +258,8 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):
-    """A run is named by its scenario alone where all ran on one machine; what half of the trainings
-    never reached is a dash.
+    """A run is named by its scenario alone where all ran on one machine; one of no study keeps its
+    name.
     """
     runs = pd.concat(
         [
@@ -273,7 +273,5 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
     page.Page().appendix(select_runs(runs))
     assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
-    assert page.write_interval(3.0, 2.0, float("nan"), "en") == "3.00 [2.00, –]"
-    assert page.write_interval(7.22, 3.68, 1.44e22, "pt") == "7,2 [3,7; ∞]"
-    assert page.write_interval(0.278, 1.6e-6, 1.0, "en") == "0.278 [0.000, 1.000]"
-    assert page.write_interval(0.0001, -0.2, 0.2, "en") == "0.000 [-0.200, 0.200]"
+    page.Page().appendix(select_runs(runs[:1].assign(run_id="bbe44904cd54")))
+    assert any(">bbe44904cd54<" in str(text) for text in shown)

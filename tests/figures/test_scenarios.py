@@ -97,7 +97,7 @@ def test_a_framework_has_its_colour_and_its_name_below():
 def test_money_is_drawn_where_all_runs_have_a_price(prices):
     """No line at zero, and none that leaves runs out."""
     figure = plot_time_and_cost(make_scenarios(frameworks=["mxnet"]).assign(formula_usd=prices))
-    assert len(figure.axes) == 1
+    assert len(figure.axes) == 1 and figure.get_suptitle() == "Training time by scenario"
 
 
 def test_what_was_measured_of_the_machine_is_drawn():
