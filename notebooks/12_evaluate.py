@@ -89,8 +89,9 @@ model = models[0]
 page = Page(out, lang)
 say = page.say
 names = "; ".join(dict.fromkeys(m.name for m in models))
-counts = say("{} patients, {} photographs")
-counts = counts.format(model.test["patient_id"].nunique(), len(model.test))
+counts = say("{} patients, {} photographs").format(
+    model.test["patient_id"].nunique(), len(model.test)
+)
 print(f"{names}; {counts}")
 
 # %% tags=["summary"]
@@ -164,11 +165,12 @@ page.table(
     "Scores over all thresholds [95 % interval].",
 )
 few = ""
-if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
+rarer_patients = summary["rarer_patients"].iloc[0]
+if rarer_patients < evaluation.MIN_PATIENTS:
     few = say(
         "Too few patients: {} with referable photographs or with others. The bounds of the "
         "AUC are therefore those that hold for any score."
-    ).format(summary["rarer_patients"].iloc[0])
+    ).format(rarer_patients)
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note(
         "A score without an interval is uncertain: these patients are too few to bound it."
@@ -189,23 +191,24 @@ if len(own) == 1:
         " out.",
         page.number(specificity),
     )
-if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
-    page.note(
-        "The thresholds were frozen on the validation split of {} and carried over unchanged.",
-        own["chosen_on"].iloc[0],
-    )
-if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
-    page.note(
-        "On the validation split, every threshold between the two reaches the requested "
-        "sensitivity and specificity."
-    )
-if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
-    page.note(
-        "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
-        "on chance.",
-        own["validation_diseased"].min(),
-        evaluation.MIN_PATIENTS,
-    )
+if "chosen_on" in own:
+    if own["source"].iloc[0] == evaluation.SOURCES[2]:
+        page.note(
+            "The thresholds were frozen on the validation split of {} and carried over unchanged.",
+            own["chosen_on"].iloc[0],
+        )
+    if own["validation_specificity"].iloc[0] >= specificity:
+        page.note(
+            "On the validation split, every threshold between the two reaches the requested "
+            "sensitivity and specificity."
+        )
+    if own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
+        page.note(
+            "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
+            "on chance.",
+            own["validation_diseased"].min(),
+            evaluation.MIN_PATIENTS,
+        )
 
 # %% [markdown] tags=["en"]
 # A patient is referred if any photograph reaches the threshold, and has the disease if any eye is

@@ -231,9 +231,10 @@ else:
 from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
-if bill_usd and not (timed["cost_usd"] > 0).any():
+is_priced = (timed["cost_usd"] > 0).any()
+if bill_usd and not is_priced:
     raise SystemExit("a bill is for runs with a price: name their machine by instance")
-if (timed["cost_usd"] > 0).any():
+if is_priced:
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()

@@ -125,12 +125,12 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = "id wording place words words_pt published unit restates".split()
+    shown = "id paper wording place words words_pt published unit restates".split()
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed)
         row = {name: getattr(claim, name) for name in shown}
-        rows.append({"paper": paper, **row, **verdict._asdict()})
+        rows.append(row | verdict._asdict())
     judged = tabulate(rows)
     order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
     return judged.loc[order.sort_values(kind="stable").index]
