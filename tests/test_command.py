@@ -99,5 +99,7 @@ def test_no_text_calls_python_by_a_name_that_may_be_another_one(path):
 
 def test_a_path_with_spaces_is_to_be_quoted():
     """Which a shell has cut into several arguments."""
-    said = CliRunner().invoke(main, ["prepare", "--out", "x", "--images", "Área", "de", "Trabalho"])
+    said = CliRunner().invoke(
+        main, ["prepare", "--out", "x", "--images", "Área", "de", "Trabalho"]
+    )
     assert said.exit_code == 2 and "put a path with spaces in quotes" in said.output
