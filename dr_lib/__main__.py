@@ -83,6 +83,10 @@ class Commands(click.Group):
                 f"stopped{'; repeat the command to resume' if resumes else ''}", err=True
             )
             context.exit(130)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                error.message += ": put a path with spaces in quotes"
+            raise
         except Exception as error:
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise
@@ -500,7 +504,7 @@ def claims(
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
-    from dr_lib.evidence.verdicts import count_by_chance, list_claims
+    from dr_lib.evidence.verdicts import count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
@@ -519,7 +523,7 @@ def claims(
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
             unlike.append(f"paper {name}: {error}")
             continue
-        tables.append(list_claims(judged))
+        tables.append(judged.sort_index())
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
@@ -530,8 +534,8 @@ def claims(
     num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
     if num_given:
         click.echo(
-            f"of {num_given} verdicts (holds or does not hold), up to {by_chance:.1f} may be "
-            "wrong by chance"
+            f"of {num_given} verdicts that follow from no other, at most {by_chance:.1f} are "
+            "expected to be wrong by chance"
         )
     if out:
         table.to_csv(out, index=False)
@@ -570,6 +574,7 @@ def price(
         price_endpoints,
         tabulate_endpoints,
     )
+    from dr_lib.figures.page import Page
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
@@ -579,8 +584,8 @@ def price(
         requests_per_day=requests_per_day,
         accuracy_within=accuracy_within,
     )
-    table = tabulate_endpoints(priced)
-    click.echo(table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    table = Page().format(tabulate_endpoints(priced), "endpoints")
+    click.echo(table.to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-ROUNDING = 1e-9  # of a sum of floats: what is nearer to 1 is 1
+ROUNDING = 1e-9  # of a sum of floats: what is nearer to 0 or 1 is that
 COMMAS = str.maketrans(".,", ",.")
 
 
@@ -18,10 +18,11 @@ def write_number(value: float, lang: str = "en", form: str = "") -> str:
     """
     if not np.isfinite(value):
         return "–"
+    is_rounding = abs(value) < ROUNDING
     if form:
         text = form.format(value)
-    elif float(value).is_integer() or abs(value) >= 1000:
-        text = f"{value:,.0f}"
+    elif is_rounding or float(value).is_integer() or abs(value) >= 1000:
+        text = f"{value:z,.0f}"
     else:
         text = np.format_float_positional(value, precision=3, fractional=False, trim="-")
         if text == "1" and abs(1 - value) > ROUNDING:
@@ -35,40 +36,50 @@ def write_decimals(text: str, lang: str) -> str:
     return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
 
 
-def write_interval(
-    value: float, low: float, high: float, lang: str = "en", form: str = ""
-) -> str:
-    """A value and its bounds with the same decimals, 5.37 [5.24, 5.50]; without bounds the value
-    alone.
+def write_interval(value: float, low: float, high: float, lang: str = "en") -> str:
+    """A value and its bounds with the same decimals, 5.37 [5.24, 5.50]; the value alone where it
+    has no bounds, or the bounds differ by rounding alone.
 
-    The decimals give the distance to the nearer bound two digits (GUM, 7.2.6). Shares have three
-    decimals, 0.850 [0.800, 1.000], where these tell the bounds apart. A bound that bounds nothing,
-    as two runs have them, is infinity or 0: a million times the value, or a thousandth. A
-    likelihood ratio without a false alarm is infinite: ∞ [3.42, ∞].
+    The decimals give half of the interval's width two digits (GUM, 7.2.6), and a value far below
+    half of the width two of its own. Shares whose interval is wider than 0.01 have three, 0.850
+    [0.800, 1.000]. A value that is not 0 or 1, but would be rounded to it, is written as beyond the
+    last decimal: > 0.999 [0.900, 1.000]. A bound that bounds nothing, as two runs have them, is
+    infinity or 0: a million times the value, or a thousandth. A likelihood ratio without a false
+    alarm is infinite: ∞ [3.42, ∞].
     """
-    if not (np.isfinite(low) or np.isfinite(high)) or low == high:
-        return write_number(value, lang, form)
-    is_bound = not 0 < low < value / 1000 or not np.isfinite(value)
+    has_bounds = np.isfinite(low) or np.isfinite(high)
+    if not has_bounds or high - low < ROUNDING * max(1, abs(value)):
+        return write_number(value, lang)
+    if 0 < low < value / 1000 < np.inf:
+        low = 0.0
     if high > 1e6 * max(abs(value), 1):
         high = np.inf
-    form = form or _choose_form(value, low if is_bound else 0, high)
-    text = "∞" if value == np.inf else write_number(value, lang, form)
-    lower = write_number(low, lang, form) if is_bound else "0"
+    decimals = _count_decimals(value, low, high)
+    form = "" if decimals is None else f"{{:z,.{decimals}f}}"
+    if not form:
+        text = "∞" if value == np.inf else write_number(value, lang)
+    elif high <= 1 and round(value, decimals) == 1 and value < 1 - ROUNDING:
+        text = f"> {write_number(1 - 10**-decimals, lang, form)}"
+    elif low >= 0 and round(value, decimals) == 0 and value > ROUNDING:
+        text = f"< {write_number(10**-decimals, lang, form)}"
+    else:
+        text = write_number(value, lang, form)
+    lower = write_number(low, lang, form)
     upper = "∞" if high == np.inf else write_number(high, lang, form)
     comma = "; " if lang == "pt" else ", "
     return f"{text} [{lower}{comma}{upper}]"
 
 
-def _choose_form(value: float, low: float, high: float) -> str:
-    if not np.isfinite(value):
-        return ""
-    distances = [abs(value - bound) for bound in (low, high) if np.isfinite(bound)]
-    is_share = -1 <= low <= value <= high <= 1 and high - low > 0.002
-    if is_share and (round(value, 9) in (0, 1) or 0.001 <= abs(value) <= 0.9995):
-        return "{:.3f}"
-    nearer = min(filter(None, distances), default=1.0)
-    decimals = 1 + math.floor(math.log10(9.95 / nearer))
-    return f"{{:,.{max(0, decimals)}f}}"
+def _count_decimals(value: float, low: float, high: float) -> int | None:
+    ends = [end for end in (low, value, high) if np.isfinite(end)]
+    width = max(ends) - min(ends)
+    if not np.isfinite(value) or not width:
+        return None
+    if -1 <= low and high <= 1 and width > 0.01:
+        return 3
+    # a ratio's upper half is wide, and its lower bound counts
+    unit = min(width / 2, value) if 0 < low <= value else width / 2
+    return max(0, 1 + math.floor(math.log10(9.95 / unit)))
 
 
 def write_span(row: Mapping | pd.Series, column: str, lang: str = "en") -> str:

@@ -135,33 +135,32 @@ if published:
 
 # %% tags=["summary"]
 say = page.say
-times = [say("No training has been timed yet.")]
+sentences = [say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]
 if finished["timed"].any():
     train_s = page.interval(fastest, "train_s")
-    times = [say("One training takes {} s on {}.").format(train_s, fastest["environment"])]
+    sentences = [say("One training takes {} s on {}.").format(train_s, fastest["environment"])]
 elif len(finished):
     is_finished = selection.excluded["run_id"].isin(finished["run_id"])
     reasons = map(say, selection.excluded["reason"][is_finished].unique())
-    times = [
+    sentences = [
         say("Training runs have finished, but no time counts: {}.").format("; ".join(reasons))
     ]
+if "metric_auc_test" in environments:
+    auc = page.interval(fastest, "metric_auc_test")
+    sentences.append(say("The model reaches a test AUC of {}.").format(auc))
+if "metric_kappa_test" in environments:
+    kappa = page.interval(fastest, "metric_kappa_test")
+    sentences.append(
+        say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa)
+    )
 has_time = environments.reindex(columns=["train_s"])["train_s"].notna()
 if has_time.sum() > 1:
     slowest = environments[has_time].iloc[0]
     ratio = page.interval(slowest, "train_s_ratio")
-    times.append(say("On {} it takes {} times as long.").format(slowest["environment"], ratio))
-
-scores = []
-if "metric_auc_test" in environments:
-    auc = page.interval(fastest, "metric_auc_test")
-    scores.append(say("The model reaches a test AUC of {}.").format(auc))
-if "metric_kappa_test" in environments:
-    kappa = page.interval(fastest, "metric_kappa_test")
-    scores.append(say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa))
-
-sentences = [*times, *scores]
+    words = say("On {} one training takes {} times as long.")
+    sentences.append(words.format(slowest["environment"], ratio))
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

@@ -89,8 +89,9 @@ model = models[0]
 page = Page(out, lang)
 say = page.say
 names = "; ".join(dict.fromkeys(m.name for m in models))
-counts = say("{} patients, {} photographs")
-counts = counts.format(model.test["patient_id"].nunique(), len(model.test))
+counts = say("{} patients, {} photographs").format(
+    model.test["patient_id"].nunique(), len(model.test)
+)
 print(f"{names}; {counts}")
 
 # %% tags=["summary"]
@@ -164,11 +165,12 @@ page.table(
     "Scores over all thresholds [95 % interval].",
 )
 few = ""
-if summary["rarer_patients"].iloc[0] < evaluation.MIN_PATIENTS:
+rarer_patients = summary["rarer_patients"].iloc[0]
+if rarer_patients < evaluation.MIN_PATIENTS:
     few = say(
         "Too few patients: {} with referable photographs or with others. The bounds of the "
         "AUC are therefore those that hold for any score."
-    ).format(summary["rarer_patients"].iloc[0])
+    ).format(rarer_patients)
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note(
         "A score without an interval is uncertain: these patients are too few to bound it."
@@ -189,23 +191,24 @@ if len(own) == 1:
         " out.",
         page.number(specificity),
     )
-if "chosen_on" in own and own["source"].iloc[0] == evaluation.SOURCES[2]:
-    page.note(
-        "The thresholds were frozen on the validation split of {} and carried over unchanged.",
-        own["chosen_on"].iloc[0],
-    )
-if "chosen_on" in own and own["validation_specificity"].iloc[0] >= specificity:
-    page.note(
-        "On the validation split, every threshold between the two reaches the requested "
-        "sensitivity and specificity."
-    )
-if "chosen_on" in own and own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
-    page.note(
-        "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
-        "on chance.",
-        own["validation_diseased"].min(),
-        evaluation.MIN_PATIENTS,
-    )
+if "chosen_on" in own:
+    if own["source"].iloc[0] == evaluation.SOURCES[2]:
+        page.note(
+            "The thresholds were frozen on the validation split of {} and carried over unchanged.",
+            own["chosen_on"].iloc[0],
+        )
+    if own["validation_specificity"].iloc[0] >= specificity:
+        page.note(
+            "On the validation split, every threshold between the two reaches the requested "
+            "sensitivity and specificity."
+        )
+    if own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
+        page.note(
+            "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
+            "on chance.",
+            own["validation_diseased"].min(),
+            evaluation.MIN_PATIENTS,
+        )
 
 # %% [markdown] tags=["en"]
 # A patient is referred if any photograph reaches the threshold, and has the disease if any eye is
@@ -224,11 +227,11 @@ if len(own) and not private and evaluation.hides_test(flow):
     patients = patients[patients["ungradable"] == "excluded"]
 words = "Performance of the operating points for patients of the test split [95 % interval]."
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
-page.table(patients.drop(columns=same).dropna(axis=1, how="all"), "patients", words)
+page.table(patients.drop(columns=same), "patients", words)
 words = (
     "Performance of the operating points on the photographs of the test split [95 % interval]."
 )
-page.table(measured.drop(columns=same).dropna(axis=1, how="all"), "accuracy", words)
+page.table(measured.drop(columns=same), "accuracy", words)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched.
@@ -265,7 +268,14 @@ from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = evaluation.calibrate(model)
 figure = figures.plot_calibration(smoothed, lang)
-page.figure(figure, "calibration", "Observed outcomes against predictions.")
+page.figure(
+    figure,
+    "calibration",
+    "Observed outcomes against predictions. No curve is drawn where fewer than {} photographs "
+    "are near, or where its band is wider than {} or has no width.",
+    figures.MIN_NEAR,
+    page.number(figures.MAX_BAND),
+)
 page.table(calibrated, "calibration", "Calibration on the test split [95 % interval].")
 if len(model.validation) and len(calibrated) == 1:
     page.note(
@@ -308,10 +318,15 @@ page.figure(
 
 # %% tags=["report"]
 figure = figures.plot_distributions(model, own, lang)
-page.figure(figure, "distributions", "Predicted probabilities by true class.")
+words = "Predicted probabilities by true class: density, middle half, median and photographs."
+page.figure(figure, "distributions", words)
 if len(model.graded):
     figure = figures.plot_confusion(evaluation.count_grades(model), lang)
-    page.figure(figure, "confusion", "Photographs by true and predicted grade.")
+    page.figure(
+        figure,
+        "confusion",
+        "Photographs by true and predicted grade, with their share of the true grade.",
+    )
     if num_others := len(model.test) - len(model.graded):
         page.note(
             "{} photographs without a grade are not counted in the grades and kappa.",
@@ -438,6 +453,7 @@ facts = checklist.state_facts(checklist.Evaluated(model, *tables))
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
+filled = filled.replace({"text": {facts["methods"]: "see the methods in the appendix"}})
 alike = filled.groupby("text", sort=False).agg({"item": "; ".join, "topic": "first"})
 page.table(
     alike.reset_index()[["item", "topic", "text"]],
@@ -504,7 +520,9 @@ if out:
 
 # %% tags=["summary"]
 auc = page.interval(summary.iloc[0], "auc")
-sentences = [say("{} finds referable photographs with an AUC of {}.").format(model.name, auc)]
+sentences = [
+    say("The model {} finds referable photographs with an AUC of {}.").format(model.name, auc)
+]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         words = say(
@@ -519,10 +537,15 @@ if summary.iloc[0]["auc_high"] < 0.5:
             "reversed."
         )
     )
-for row in patients.itertuples():
-    if row.ungradable == "excluded":
-        words = say("At {}, {} of {} patients with the disease would be sent home.")
-        sentences.append(words.format(say(row.point), row.fn, row.fn + row.tp))
+for _, row in patients.iterrows():
+    if row["ungradable"] == "excluded":
+        words = say(
+            "At {}, {} of {} patients with the disease would be sent home (sensitivity by patient "
+            "{})."
+        )
+        counts = row["fn"], row["fn"] + row["tp"]
+        found = page.interval(row, "sensitivity")
+        sentences.append(words.format(say(row["point"]), *counts, found))
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))

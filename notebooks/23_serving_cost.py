@@ -59,7 +59,7 @@ selection = rows.selection
 timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 print(f"{len(rows.table)} runs, {len(timed)} requests timed")
 
 # %% tags=["summary"]
@@ -77,15 +77,17 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 
 # %% tags=["report"]
 from dr_lib.figures.serving import plot_predict_time
+from dr_lib.figures.style import name
 
-ours = set(timed["model"]) if len(timed) else set()
-theirs = ["vgg19", "mobilenet"] if published else []
-for number, model in enumerate(dict.fromkeys([*theirs, *sorted(ours)]), start=1):
+ours = sorted(set(timed["model"])) if len(timed) else []
+theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
+for model in ours or theirs:
     page.figure(
         plot_predict_time(timed, model, lang, published=published),
-        f"figure_{number}_{model}",
-        "Time of a prediction on each machine, in each format.",
-        is_ours=model in ours,
+        f"predict_time_{model}",
+        "Time of a prediction of {} on each machine, in each format.",
+        name(model),
+        is_ours=bool(ours),
     )
 
 # %% tags=["report"]
@@ -218,8 +220,6 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
-from dr_lib.figures.style import name
-
 sentences = []
 for row in priced.itertuples():
     words = say(

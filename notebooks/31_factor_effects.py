@@ -71,7 +71,7 @@ if selection.finished.empty:
 if selection.timed.empty:
     raise SystemExit("every finished run is excluded from the timing")
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 
 # %% tags=["summary"]
 page.title("What does each factor cost?", "C" if published else "", selection)
@@ -201,6 +201,10 @@ from dr_lib.statistics.intervals import BadSampleError
 effects = variation = pd.DataFrame()
 try:
     effects = estimate_effects(timed, varied, "steady_epoch_s")
+    effects["disturbed"] = [
+        timed.loc[timed[row.factor] == row.level, "disturbed"].sum()
+        for row in effects.itertuples()
+    ]
     variation = allocate_variation(timed, varied, "steady_epoch_s")
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
@@ -208,9 +212,6 @@ else:
     figure = scenarios.plot_effects(effects, lang)
     page.figure(
         figure, "effects", "Factor by which each level multiplies the time of an epoch."
-    )
-    effects = effects.rename(
-        columns={"low": "effect_low", "high": "effect_high", "num_runs": "n"}
     )
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
@@ -230,9 +231,10 @@ else:
 from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
-if bill_usd and not (timed["cost_usd"] > 0).any():
+is_priced = (timed["cost_usd"] > 0).any()
+if bill_usd and not is_priced:
     raise SystemExit("a bill is for runs with a price: name their machine by instance")
-if (timed["cost_usd"] > 0).any():
+if is_priced:
     # a bill is for runs that are not timed, too
     paid = price(selection.finished).query("usd_per_hour > 0")
     formula_usd = paid["formula_usd"].sum()
@@ -257,7 +259,7 @@ if (timed["cost_usd"] > 0).any():
     ]
     means = by_scenario[columns].mean().assign(n=by_scenario.size())
     page.table(
-        means.dropna(axis=1, how="all").reset_index(),
+        means.reset_index(),
         "costs",
         "Mean cost per run, per epoch, per 1,000 images, and to reach the requested accuracy.",
     )

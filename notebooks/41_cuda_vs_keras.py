@@ -52,7 +52,7 @@ rows = open_rows(
 selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
-say = Page(lang=lang).say
+say = page.say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
 # %% tags=["summary"]
@@ -92,7 +92,7 @@ try:
     page.figure(
         figure,
         "figure_2",
-        "Speed-up over Keras after each epoch. Dotted: different batch sizes.",
+        "Speed-up over Keras after each epoch. Dotted, hollow: different batch sizes.",
     )
 except NoRunsError as error:
     print(error)

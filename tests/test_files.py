@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dr_lib.files import lock, replace, write_json
+from dr_lib.files import lock, replace, write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLD = """import sys, time
@@ -29,6 +29,21 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(TypeError):
         write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1} and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_does_not_fit_is_named(tmp_path):
+    """As on a full disk, whose error names none; the old file stays."""
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "runs.csv"
+    write_text(path, "old")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            write_text(path, "x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert error.value.filename == str(path) and path.read_text() == "old"
 
 
 def test_a_lock_ends_with_its_process(tmp_path):

@@ -25,6 +25,7 @@ from dr_lib.evidence.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
 ONE_SIDED = ("mean", "sum", "bill", "score")
+SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
 WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are missing
 
 
@@ -140,6 +141,12 @@ class Claim(BaseModel):
     def is_of_design(self) -> bool:
         """Whether the claim sums the whole design on the paper's machines."""
         return self.statistic in WHOLE_DESIGN and not self.is_anywhere
+
+    @property
+    def published(self) -> str:
+        """What the claim states, ≥ 10 % or 36 ± 5 %."""
+        spread = f" ± {self.tolerance:g}" if self.tolerance else ""
+        return f"{SIGNS[self.relation]}{self.value:,.10g}{spread} {self.unit}".rstrip()
 
     @property
     def bounds(self) -> tuple[float, float]:

@@ -414,26 +414,29 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
 
     def weigh(probability: np.ndarray) -> Score:
         """Return the net benefit as a function of patients' weights."""
-        values = [
-            np.bincount(whose, (probability >= threshold) * np.where(y, 1, -at))
-            for threshold, at in zip(THRESHOLDS, odds, strict=True)
-        ]
-        by_patient = np.column_stack(values)
+        by_patient = np.empty((len(counts), len(odds)))
+        for place, (threshold, at) in enumerate(zip(THRESHOLDS, odds, strict=True)):
+            benefits = (probability >= threshold) * np.where(y, 1, -at)
+            by_patient[:, place] = np.bincount(whose, benefits)
         return lambda weights: ((weights @ by_patient).T / (weights @ counts)).T
 
     benefit = weigh(p)
     recalibrated = recalibrate(predictions)
-    everybody = weigh(np.ones(len(p)))
+    share = score_shares(np.bincount(whose, y) / counts, counts)
+
+    def refer_all(weights: np.ndarray) -> np.ndarray:
+        referable = share(weights)[..., np.newaxis]
+        return referable - (1 - referable) * odds
 
     def gain(weights: np.ndarray) -> np.ndarray:
-        return benefit(weights) - np.maximum(everybody(weights), 0)
+        return benefit(weights) - np.maximum(refer_all(weights), 0)
 
     once = np.ones(len(counts))
     curve = {
         "threshold": THRESHOLDS,
         "net_benefit": benefit(once),
         "recalibrated": None if recalibrated is None else weigh(recalibrated)(once),
-        "refer_all": everybody(once),
+        "refer_all": refer_all(once),
     }
     gained = bootstrap_patients(gain, np.arange(len(counts)))
     return pd.DataFrame(curve | gained.columns("gain"))

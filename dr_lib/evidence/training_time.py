@@ -27,7 +27,8 @@ MODE_VERDICTS = (
     "does not count: higher AUC",
     "undecided",
 )
-TIMES = ("train_s", "steady_epoch_s")
+# and how many times as fast one mode is as another by them
+TIMES = {"train_s": "times_as_fast", "steady_epoch_s": "times_as_fast_by_epoch"}
 METRICS = tuple(
     f"metric_{name}_test" for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy")
 )
@@ -110,12 +111,11 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
 
     Returns:
         A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC
-        and their mean `metric_auc_test`, `n_timed` rows, how many times as fast as the paper's mode
-        by `train_s_ratio` and `steady_epoch_s_ratio`, `auc_difference` to the
-        paper's mode, the `verdict` (of MODE_VERDICTS) and `runs_needed`, of each mode, for an
-        answer with a power of 80 % where the modes are equal. Columns ending in `_low` and `_high`
-        bound 95 % intervals, 90 % for the difference; NaN stands where there is none. Empty if no
-        machine ran two modes.
+        and their mean `metric_auc_test`, `n_timed` rows, `times_as_fast` as the paper's mode and
+        `times_as_fast_by_epoch`, `auc_difference` to the paper's mode, the `verdict` (of
+        MODE_VERDICTS) and `runs_needed`, of each mode, for an answer with a power of 80 % where the
+        modes are equal. Columns ending in `_low` and `_high` bound 95 % intervals, 90 % for the
+        difference; NaN stands where there is none. Empty if no machine ran two modes.
     """
     lines = []
     for machine, rows in selection.finished.groupby("machine"):
@@ -135,13 +135,13 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
                 AUC: mean._replace(high=min(mean.high, 1.0)),
                 "n_timed": len(of_mode),
             }
-            for time in TIMES:
+            for time, times_as_fast in TIMES.items():
                 ratio = ratio_interval(
                     _read(timed[timed["mode"] == "paper"], time), _read(of_mode, time)
                 )
                 if mode == "paper":  # one, whatever its spread
                     ratio = ratio._replace(low=np.nan, high=np.nan)
-                line[f"{time}_ratio"] = ratio
+                line[times_as_fast] = ratio
             difference, verdict, needed = NOTHING, MODE_VERDICTS[0], np.nan
             if mode != "paper":
                 difference, verdict, needed = _judge_mode(auc, paper_auc)

@@ -109,7 +109,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     Returns:
         A row per claim that rows can judge, those with a verdict of our own first, then what is not
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
-        `relation`, `value`, `tolerance`, `unit` and `restates`, and the fields of `Verdict`.
+        `published`, `unit` and `restates`, and the fields of `Verdict`.
     """
     return _judge_all(paper, list_judged_rows(selection.timed))
 
@@ -125,13 +125,12 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
-    shown = set(
-        "id wording place words words_pt relation value tolerance unit restates".split()
-    )
+    shown = "id paper wording place words words_pt published unit restates".split()
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed)
-        rows.append({"paper": paper, **claim.model_dump(include=shown), **verdict._asdict()})
+        row = {name: getattr(claim, name) for name in shown}
+        rows.append(row | verdict._asdict())
     judged = tabulate(rows)
     order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
     return judged.loc[order.sort_values(kind="stable").index]
@@ -158,22 +157,6 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
     rows["percent_train"] = percent.astype(float).round()
     return rows
-
-
-def list_claims(judged: pd.DataFrame) -> pd.DataFrame:
-    """List judged claims in the order of their ids, for a table.
-
-    Returns:
-        The columns of `judge_claims`, but `published` in place of what the claim is made of.
-    """
-    sign = judged["relation"].map({"within": "", ">=": "at least ", "<=": "at most "})
-    tolerance = judged["tolerance"].map(lambda number: f" ± {number:g}" if number else "")
-    published = sign + judged["value"].map("{:.10g}".format) + tolerance + " " + judged["unit"]
-    columns = (
-        "id paper wording place words published ours ours_low ours_high unit n num_satisfied"
-        " num_parts num_missing num_disturbed verdict reason versions restates"
-    )
-    return judged.assign(published=published.str.strip())[columns.split()].sort_index()
 
 
 def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:

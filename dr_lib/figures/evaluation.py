@@ -4,12 +4,11 @@ Each function takes the tables of `evidence.evaluation` that its docstring names
 pt with decimal commas.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.evidence.evaluation import POINTS
@@ -26,6 +25,8 @@ from dr_lib.figures.style import (
 from dr_lib.numbers import write_number
 
 MAX_POINTS = 1000  # more photographs are drawn as their density alone
+MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
+MAX_BAND = 0.8  # a wider one says nothing
 MARKERS = ("o", "s")  # of the operating points
 BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
@@ -50,9 +51,10 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         words = (
             say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
         )
-        counts = [count for count in (row.num_patients, row.num_images) if count]
         numbers = [
-            count if isinstance(count, str) else write_number(count, lang) for count in counts
+            count if isinstance(count, str) else write_number(count, lang)
+            for count in (row.num_patients, row.num_images)
+            if count
         ]
         return words.format(*numbers)
 
@@ -82,7 +84,7 @@ def plot_curves(
     roc = curves["roc"]
     band = curves["band"]
     precision = curves["precision_recall"]
-    figure, (left, right) = open_panels(2, width=3.6, heights=4.2)
+    figure, (left, right) = open_panels(2, columns=2, width=3.6, heights=4)
     alarms = 1 - band["specificity"]
     left.fill_between(
         alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
@@ -92,7 +94,7 @@ def plot_curves(
     right.plot(precision["recall"], precision["precision"], color=OURS)
     # of calling every eye referable
     right.axhline(precision["precision"].iloc[0], ls=":", color=THEIRS)
-    usual = measured[measured["ungradable"] == "excluded"] if len(measured) else measured
+    usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
     for k, marker in zip(range(len(usual)), MARKERS, strict=False):
         row = usual.iloc[[k]]
         left.errorbar(
@@ -110,7 +112,9 @@ def plot_curves(
         left.legend(loc="lower right", frameon=False)
     left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
     right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
-    _square((left, right), lang)
+    for ax in (left, right):
+        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+        use_commas(ax, lang)
     figure.suptitle(say("ROC and precision-recall curve"))
     figure.supxlabel(
         say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small"
@@ -119,17 +123,21 @@ def plot_curves(
 
 
 def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
-    """Draw observed against predicted probabilities, above their histogram: `calibrate`."""
+    """Draw observed against predicted probabilities, above their histogram: `calibrate`.
+
+    There is no curve where fewer than MIN_NEAR photographs are near, or its band is wider than
+    MAX_BAND or has no width: all photographs near it are alike.
+    """
     say = choose_words(lang)
-    heights = [3.6, 1.1] * len(curves)
-    figure, axes = open_panels(len(heights), width=3.6, heights=heights, share="x")
-    for ax, below, (words, table) in zip(axes[::2], axes[1::2], curves.items(), strict=True):
+    num = len(curves)
+    figure, axes = open_panels(2 * num, columns=num, width=3.6, heights=[3.6, 1.1], share="x")
+    for ax, below, (words, table) in zip(axes[:num], axes[num:], curves.items(), strict=True):
         x = table["predicted"]
         ax.plot([0, 1], [0, 1], ":", color=THEIRS)
-        # a curve far from all photographs says nothing
         counts = table["num_referable"] + table["num_others"]
-        is_near = counts.rolling(5, center=True, min_periods=1).sum() > 0
-        seen = table.where(is_near)
+        num_near = counts.rolling(5, center=True, min_periods=1).sum()
+        band = table["observed_high"] - table["observed_low"]
+        seen = table.where((num_near >= MIN_NEAR) & (band > 0) & (band <= MAX_BAND))
         ax.fill_between(x, seen["observed_low"], seen["observed_high"], alpha=0.2, lw=0)
         ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
@@ -156,7 +164,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     The table is that of `weigh_decisions`.
     """
     say = choose_words(lang)
-    figure, (left, right) = open_panels(2, width=4, heights=[3.6, 2.6])
+    figure, (left, right) = open_panels(2, columns=2, width=4)
     threshold = curve["threshold"]
     left.plot(threshold, curve["net_benefit"], color=OURS, label=say("refer by the model"))
     if curve["recalibrated"].notna().all():
@@ -165,16 +173,15 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     left.plot(threshold, curve["refer_all"], "--", color=LINES[1], label=say("refer all"))
     left.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
-    left.set(xlabel=say("threshold probability"), ylabel=say("net benefit"))
-    left.legend(frameon=False)
+    left.set(ylabel=say("net benefit"))
+    left.legend(framealpha=1, edgecolor="white")
     right.fill_between(threshold, curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
     right.plot(threshold, curve["gain"], color=OURS)
     right.axhline(0, ls=":", color=THEIRS)
-    right.set(
-        xlabel=say("threshold probability"), ylabel=say("gain over the better of the two")
-    )
-    use_commas(left, lang)
-    use_commas(right, lang)
+    right.set(ylabel=say("gain over the better of the two"))
+    for ax in (left, right):
+        ax.set(xlabel=say("threshold probability"))
+        use_commas(ax, lang)
     figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
     figure.suptitle(say("Decision curve"))
     return figure
@@ -303,6 +310,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     ax.set_ylim(table[["sensitivity_low", "specificity_low"]].min(axis=None) - 0.02, 1.01)
     ax.legend(frameon=False, loc="best")
     use_commas(ax, lang)
+    figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
     figure.suptitle(say("Abstention"))
     return figure
 
@@ -327,9 +335,3 @@ def plot_photographs(
         ax.imshow(crops[row.image_id])
         ax.set_title(title, fontsize="x-small")
     return figure
-
-
-def _square(axes: Sequence[Axes], lang: str) -> None:
-    for ax in axes:
-        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-        use_commas(ax, lang)

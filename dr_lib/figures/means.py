@@ -86,10 +86,9 @@ def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
     value, low, high = mean.interval[:3]
     unit, size = _choose_unit(value, units)
     if len(mean.values):
-        number, *bounds = write_interval(value / size, low / size, high / size, lang).split(
-            " ", 1
-        )
-        return " ".join([number, unit, *bounds])
+        text = write_interval(value / size, low / size, high / size, lang)
+        number, *bounds = text.split(" [")
+        return " [".join([f"{number} {unit}", *bounds])
     text = f"{write_number(value / size, lang, '{:.4g}')} {unit}"
     if np.isfinite(mean.sd):
         text += write_number(mean.sd / size, lang, " ± {:g}")

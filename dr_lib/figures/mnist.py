@@ -132,8 +132,8 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
-    where they do not, as in the paper's own comparison: an epoch of larger batches is faster, and
-    learns less.
+    with hollow points where they do not, as in the paper's own comparison: an epoch of larger
+    batches is faster, and learns less. The paper's ratio is a dashed line.
 
     Raises:
         NoRunsError: no run of CUDA C has one of Keras on its host.
@@ -161,8 +161,9 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         if published and keras.batch == KERAS:
             paper = _read_paper()
             ratio = paper["keras"] / paper["cuda"]
-            label = _write_paper(ratio, "", lang) + " x"
-            drawn[label] = _draw_paper(ax, ratio, label)
+            when = say("after {} epochs").format(EPOCHS)
+            label = f"{_write_paper(ratio, '', lang)} x, {when}"
+            drawn[label] = ax.axhline(ratio, color=THEIRS, ls="--")
         ax.axhline(1, color="black", lw=0.8)
         title = say("against {}").format(keras.label)
         ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
@@ -173,10 +174,13 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     legend = figure.legend(drawn.values(), drawn, loc=place, frameon=False, fontsize="small")
     for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
         if line.get_linestyle() == ":":
-            line.set_linestyle("-")
+            line.set(linestyle="-", markerfacecolor=line.get_color())
     figure.supylabel(say("times as fast as Keras"))
     figure.suptitle(say("Speed-up over Keras after each epoch"))
-    words = "line: median; band: all replicas and runs; dotted: batch size differs from Keras"
+    words = (
+        "line: median; band: all replicas and runs; dotted, hollow: batch size differs from "
+        "Keras"
+    )
     figure.supxlabel(say(words), fontsize="small")
     return figure
 
@@ -215,19 +219,23 @@ def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
     """Draw a line in its band; a few epochs have points."""
     epochs = spread.index
     middle, low, high = (spread[column] for column in SPREAD)
-    marker = "o" if len(epochs) <= 12 else ""
     ax.fill_between(epochs, low, high, color=line.colour, alpha=0.2, lw=0)
     (drawn,) = ax.plot(
-        epochs, middle, marker + line.style, color=line.colour, label=line.label, lw=1.6, ms=4
+        epochs,
+        middle,
+        line.style,
+        marker="o" if len(epochs) <= 12 else "",
+        mfc="white" if line.style == ":" else line.colour,
+        color=line.colour,
+        label=line.label,
+        lw=1.6,
+        ms=5,
     )
     return drawn
 
 
-def _draw_paper(ax: Axes, value: float, label: str, marker: str = "D") -> Line2D:
-    (point,) = ax.plot(
-        EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label
-    )
-    return point
+def _draw_paper(ax: Axes, value: float, label: str, marker: str) -> None:
+    ax.plot(EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
 
 
 def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:

@@ -18,14 +18,13 @@ from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.markdown import escape
-from dr_lib.numbers import write_decimals, write_interval, write_number, write_span
+from dr_lib.numbers import COMMAS, write_decimals, write_interval, write_number, write_span
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
     "derived": "{}, derived",
     "reading": "our reading of {}",
 }
-SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
 JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "num_missing"]
 JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
 # of them where a verdict was reached
@@ -33,14 +32,14 @@ SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
-RUN = r"^\w+-r\d+"  # how a run's name begins, before its machine
+RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 FORMS = {  # of columns whose digits the column settles
-    "effect": "{:.2f}",
     "p": "{:.3f}",
     "share": "{:.3f}",
     "validation_sensitivity": "{:.3f}",
     "validation_specificity": "{:.3f}",
 }
+SAID = ("point", "probabilities", "error")  # columns whose words the figures have too
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
@@ -48,7 +47,8 @@ class Page:
     """A page that shows its parts in the notebook and, given a folder, writes them to files.
 
     Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
-    stay in English. Sentences are no Markdown: what came from a file is shown as it is.
+    stay in English but for verdicts and those of SAID. Sentences are no Markdown: what came from a
+    file is shown as it is.
     """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):
@@ -129,13 +129,16 @@ class Page:
         words = self.say("Of {} claims of {}: {}.")
         return words.format(len(judged), self.say(PAPERS[paper].authors), self._count(judged))
 
-    def figure(self, figure: Figure, name: str, caption: str, *, is_ours: bool = True) -> None:
+    def figure(
+        self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
+    ) -> None:
         """Show a figure with its number and caption.
 
         Args:
             figure: under the notice of the page, if there is one.
             name: of its files, without suffix.
             caption: what is drawn.
+            values: that stand in the caption.
             is_ours: false where nothing is drawn but what a paper printed, whatever our own images
                 were.
         """
@@ -149,13 +152,13 @@ class Page:
             figure.savefig(file.with_name(f"{file.name}.pdf"), dpi=150)
         # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an
         # alternative text
-        text = self.say(caption)
+        text = self.say(caption).format(*values)
         picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": text}
         width = int(96 * figure.get_figwidth())
         # a wide picture scrolls on a phone, others shrink to its width
         look = {"width": width, "alt": text, "unconfined": width > 600}
         display(picture, metadata={"image/png": look}, raw=True)
-        self._caption("Figure", caption)
+        self._caption("Figure", text)
 
     def table(
         self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
@@ -175,9 +178,8 @@ class Page:
         if table.empty:
             return
         shown = self._keep(table, name, own)
-        shown = shown.loc[:, (shown != "–").any()]  # nothing empty
         display(HTML(shown.to_html(index=False, border=0)))
-        self._caption("Table", caption)
+        self._caption("Table", self.say(caption))
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""
@@ -215,7 +217,8 @@ class Page:
         say = self.say
         table = self._keep(self._tabulate(judged), name)
         headers = [say(self._headers[column]) for column in SHOWN]
-        shown = table.loc[judged["verdict"].isin(VERDICTS[:3]).to_numpy(), headers]
+        is_judged = judged["verdict"].isin(VERDICTS[:3]).to_numpy()
+        shown = table[is_judged].reindex(columns=headers)
         if len(shown):
             display(HTML(shown.to_html(index=False, border=0)))
         else:
@@ -227,7 +230,8 @@ class Page:
         num_given, by_chance = count_by_chance(judged)
         if num_given:
             words = say(
-                "Of {} verdicts (holds or does not hold), up to {} may be wrong by chance."
+                "Of {} verdicts that follow from no other, at most {} are expected to be wrong "
+                "by chance."
             )
             display(Markdown(words.format(num_given, self.number(by_chance))))
 
@@ -255,11 +259,11 @@ class Page:
             listed = ["study", *listed]
         results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
         listed = [name for name in [*listed, *results] if name in runs]
-        shown = list_runs(runs)[listed].dropna(axis=1, how="all")
+        shown = list_runs(runs)[listed]
         if "run_id" in shown:
-            machines = shown["run_id"].str.replace(RUN, "", regex=True)
-            if machines.nunique() == 1:  # the page names it at its top
-                shown["run_id"] = shown["run_id"].str.removesuffix(machines.iloc[0])
+            names = shown["run_id"].str.extract(RUN)
+            if names["machine"].nunique(dropna=False) == 1:  # the page names it at its top
+                shown["run_id"] = names["run"].fillna(shown["run_id"])
         self.table(
             shown,
             "runs_timed",
@@ -275,9 +279,9 @@ class Page:
         verdicts = [verdict for verdict in VERDICTS if verdict in counts]
         return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in verdicts)
 
-    def _caption(self, kind: str, caption: str) -> None:
+    def _caption(self, kind: str, text: str) -> None:
         self._counts[kind] += 1
-        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {self.say(caption)}"))
+        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {escape(text)}"))
 
     def _place(self, row) -> str:
         """Name the place in the paper, and whether the words are its own."""
@@ -287,24 +291,17 @@ class Page:
         )
 
     def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
-        published = []
-        for row in judged.itertuples():
-            value, spread = (
-                write_number(float(number), self.lang, "{:,.10g}")
-                for number in (row.value, row.tolerance)
-            )
-            spread = f" ± {spread}" if row.tolerance else ""
-            published.append(f"{SIGNS[row.relation]}{value}{spread} {row.unit}")
+        is_portuguese = self.lang == "pt"
         table = judged[["id"]].assign(
-            claim=judged["words_pt" if self.lang == "pt" else "words"],
+            claim=judged["words_pt" if is_portuguese else "words"],
             place=[self._place(row) for row in judged.itertuples()],
-            published=published,
+            published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
         )
         table = table.join(judged[JUDGED])
         return table.assign(verdict=table["verdict"].map(self.say))
 
-    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
-        """Format the table for reading and LaTeX, and write it unformatted as CSV."""
+    def format(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+        """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
         for column in table:
             base, _, bound = column.rpartition("_")
@@ -318,13 +315,15 @@ class Page:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
             if f"{column}_low" in table:
                 triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float)
-                form = FORMS.get(column, "")
-                shown[header] = [
-                    write_interval(*t, self.lang, form) for t in triples.to_numpy()
-                ]
+                shown[header] = [write_interval(*t, self.lang) for t in triples.to_numpy()]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)
+        return shown.loc[:, (shown != "–").any()]  # nothing empty
+
+    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+        """Format the table for reading and LaTeX, and write it unformatted as CSV."""
+        shown = self.format(table, name, own)
         if self._out:
             table.to_csv(self._out / f"{name}.csv", index=False)
             is_wide = [shown[header].str.len().max() > WIDE for header in shown]
@@ -334,6 +333,8 @@ class Page:
         return shown
 
     def _write_cell(self, column: str, value: object) -> str:
+        if column == "disturbed" and not value:
+            return "–"
         if isinstance(value, (bool, np.bool_)):
             return "yes" if value else ""
         if isinstance(value, (float, np.floating)):
@@ -343,6 +344,8 @@ class Page:
         if value is None:
             return "–"
         text = str(value)
+        if column in SAID:
+            return self.say(text)
         if column in ("level", "levels"):
             return write_decimals(text, self.lang)
         return name_term(text, str) if column in ("term", "factor") else text

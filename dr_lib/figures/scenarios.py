@@ -40,24 +40,21 @@ WORK = ["dataset", "image_size", "network"]  # what frameworks and environments 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as bars, one panel per environment; if all runs
-    have a price, add their total `formula_usd` on a second axis.
+    """Draw the mean training time of each scenario as bars, one panel per environment; where all
+    its runs have a price, add their total `formula_usd` on a second axis.
     """
     say = choose_words(lang)
     panels = list(name_scenarios(runs).groupby("environment", sort=False))
     figure, axes = open_panels(len(panels), width=_find_width(runs), heights=3.4)
-    is_priced = "formula_usd" in runs and runs["formula_usd"].notna().any()
-    title = say("Training time by scenario")
-    if is_priced:
-        title = say("Training time and cost by scenario")
-    figure.suptitle(title)
+    figure.suptitle(say("Training time by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
     for ax, (place, rows) in zip(axes, panels, strict=True):
         _add_title(ax, place, rows, say)
         _draw_bars(ax, rows, "train_s", lang)
         ax.set_ylabel(say("training time [s]"))
-        if "formula_usd" not in rows or rows["formula_usd"].isna().any():
+        if rows.reindex(columns=["formula_usd"]).isna().any(axis=None):
             continue
+        figure.suptitle(say("Training time and cost by scenario"))
         sums = rows.groupby("position")["formula_usd"].sum()
         words = say("price x training, all runs of a scenario")
         second = ax.twinx()
@@ -104,22 +101,26 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the factor by which each level of each factor multiplies the time, with its interval.
 
     Args:
-        effects: from `estimate_effects`; without repetitions the points stand without error bars.
+        effects: from `estimate_effects`, with the number of `disturbed` runs of each level, whose
+            point is hollow if there are any; without repetitions there are no error bars.
         lang: en or pt.
     """
     say = choose_words(lang)
     panels = list(effects.groupby("factor", sort=False))
     heights = [0.1 + 0.32 * len(rows) for _, rows in panels]
     figure, axes = open_panels(len(panels), width=6, heights=heights, share="x")
-    reach = 1.1 * max(1.0, np.abs(np.log2(effects[["effect", "low", "high"]])).max(axis=None))
+    logs = np.log2(effects[["effect", "effect_low", "effect_high"]])
+    reach = 1.1 * max(1.0, np.abs(logs).max(axis=None))
     for ax, (factor, rows) in zip(axes, panels, strict=True):
         ax.set_xscale("log", base=2)
         ax.axvline(1, color="#949494", lw=1)
         for position, row in enumerate(rows.itertuples()):
             colour = FRAMEWORK_COLOURS.get(row.level, OTHER_COLOUR)
-            ax.plot([row.low, row.high], [position, position], "|-", color=colour, ms=8)
-            ax.plot(row.effect, position, "o", color=colour)
-            text = write_interval(row.effect, row.low, row.high, lang, "{:.2f}")
+            bounds = [row.effect_low, row.effect_high]
+            ax.plot(bounds, [position, position], "|-", color=colour, ms=8)
+            fill = "white" if row.disturbed else colour
+            ax.plot(row.effect, position, "o", color=colour, mfc=fill, zorder=3)
+            text = write_interval(row.effect, *bounds, lang)
             ax.annotate(text, (1.02, position), xycoords=("axes fraction", "data"), va="center")
         use_commas(ax, lang)
         ax.set_yticks(range(len(rows)), map(name, rows["level"]))
@@ -128,8 +129,10 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
         ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
     figure.suptitle(say("Effect of each level"))
-    words = say("point: ratio of geometric means; error bar: 95 % interval")
-    figure.supxlabel(words, fontsize="small")
+    words = (
+        "point: ratio of geometric means, hollow with disturbed runs; error bar: 95 % interval"
+    )
+    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 

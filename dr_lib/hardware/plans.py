@@ -44,7 +44,7 @@ class Plan:
     num_replicas: int  # of all machines; the batch is divided among them evenly
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
-    steps_per_execution: int  # training steps per call of the device
+    steps_per_execution: int  # of training; on JAX Keras loops over them in Python
     input: (
         str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
     )
@@ -97,8 +97,7 @@ class Plan:
         )
         place = "device" if self.on_device else "host"
         reasons.append(
-            f"{self.steps_per_execution} steps per call of the device; photographs on the "
-            f"{place}"
+            f"{self.steps_per_execution} steps per call of Keras; photographs on the {place}"
         )
         return reasons
 

@@ -39,12 +39,15 @@ p, li { overflow-wrap: anywhere }
   table { font-size: 10px }
   th, td { padding-right: 0.5em }
   img, table, tr { break-inside: avoid }
-  img { max-height: 17cm; width: auto }
-  h2, .output_png { break-after: avoid }
+  table:has(tr:nth-child(13)) { break-inside: auto }
+  img { max-height: 10.5cm; width: auto }
+  h2 { margin-top: 1em }
+  h2, .output_png, .output_html { break-after: avoid }
 }"""
 # without it a phone draws the page 980 px wide
 VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
-BOUNDS = re.compile(r"(\[[-\d.,∞–]+[,;]) ([-\d.,∞–]+\])")  # of an interval: on one line
+# before the upper bound of an interval, and per cent
+NO_BREAK = re.compile(r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)")
 
 
 def write_report(
@@ -56,8 +59,8 @@ def write_report(
         folders: of rows; those of several machines are one table.
         out: folder to write, made if it is missing.
         root: the repository.
-        notebook: the analysis, without suffix; by default what the study file of the first folder
-            names, else what analyses the rows.
+        notebook: the analysis, without suffix; by default what the study files beside the folders
+            name, else what analyses the rows.
         parameters: of the notebook.
 
     Returns:
@@ -68,7 +71,11 @@ def write_report(
         RowError: there are no rows.
     """
     rows = read_runs(*folders)
-    name = notebook or _find_analysis(folders[0], set(rows["notebook"]))
+    names = {notebook} if notebook else set(map(_find_analysis, folders))
+    if len(names) > 1:
+        each = " and ".join(sorted(names))
+        raise DrError(f"the folders are of {each}: report each, or choose one with --notebook")
+    (name,) = names
     path = root / "notebooks" / f"{name}.ipynb"
     if not path.is_file():
         choices = ", ".join(sorted(set(ANALYSES.values())))
@@ -160,7 +167,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     )
     page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
     body, _ = exporter.from_notebook_node(page)
-    body = BOUNDS.sub(r"\1&nbsp;\2", body)
+    body = NO_BREAK.sub("&nbsp;", body)
     title = re.search(r"<h1[^>]*>(.*?)<", body)
     head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
     maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'
@@ -168,12 +175,13 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
-def _find_analysis(folder: Path, notebooks: set[str]) -> str:
+def _find_analysis(folder: Path) -> str:
     """Find the analysis named in the study file next to a folder, or else the one for its rows."""
     study = folder.with_suffix(".yaml")
     content = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
     if content.get("report"):
         return content["report"]
+    notebooks = set(read_runs(folder)["notebook"])
     analyses = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
     if len(analyses) == 1:
         return analyses[0]

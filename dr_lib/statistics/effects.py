@@ -83,7 +83,8 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
     Takes and raises what `allocate_variation` does.
 
     Returns:
-        A row per level: `factor`, `level`, `effect`, `low`, `high`, `num_runs`.
+        A row per level: `factor`, `level`, `effect` with `effect_low` and `effect_high`, and `n`
+        runs.
     """
     factors, cells = _read_cells(runs, factors, column)
     keys = list(cells)
@@ -101,7 +102,8 @@ def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) ->
                 half = stats.t.ppf(UPPER, dof) * spread
             bounds = np.exp(contrast @ means + np.array([0, -half, half]))
             lines.append((factor, level, *bounds, int(counts[member].sum())))
-    return pd.DataFrame(lines, columns=["factor", "level", "effect", "low", "high", "num_runs"])
+    names = ["factor", "level", "effect", "effect_low", "effect_high", "n"]
+    return pd.DataFrame(lines, columns=names)
 
 
 def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:

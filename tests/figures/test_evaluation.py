@@ -1,6 +1,7 @@
 """The figures of an evaluation, read back."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from dr_lib.evidence import evaluation
@@ -58,6 +59,22 @@ def test_curves_pass_through_the_operating_points(model):
     )
     figure.draw_without_rendering()
     assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)
+
+
+def test_no_calibration_curve_where_few_are_near_or_its_band_says_nothing():
+    """Five photographs in the first cell are near up to its second neighbour, where the band has no
+    width; in the last four are, in the middle fifty, with a band from 0.05 to 0.95.
+    """
+    table = pd.DataFrame({"predicted": (np.arange(25) + 0.5) / 25, "num_others": 0})
+    table = table.assign(observed=0.5, observed_low=0.4, observed_high=0.6, num_referable=0)
+    table.loc[[0, 12, 24], "num_referable"] = 5, 50, 4
+    table.loc[2, "observed_high"] = 0.4
+    table.loc[12, ["observed_low", "observed_high"]] = 0.05, 0.95
+    figure = figures.plot_calibration({"as predicted": table, "recalibrated": table}, "pt")
+    for ax in figure.axes[:2]:
+        is_drawn = np.isfinite(ax.lines[1].get_ydata())
+        assert np.flatnonzero(is_drawn).tolist() == [0, 1, 10, 11, 13, 14]
+    assert "recalibradas" in words(figure) and is_whole(figure)
 
 
 def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_path):

@@ -97,7 +97,7 @@ def test_a_framework_has_its_colour_and_its_name_below():
 def test_money_is_drawn_where_all_runs_have_a_price(prices):
     """No line at zero, and none that leaves runs out."""
     figure = plot_time_and_cost(make_scenarios(frameworks=["mxnet"]).assign(formula_usd=prices))
-    assert len(figure.axes) == 1
+    assert len(figure.axes) == 1 and figure.get_suptitle() == "Training time by scenario"
 
 
 def test_what_was_measured_of_the_machine_is_drawn():
@@ -136,11 +136,11 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped_or_overlaps():
 
 EFFECTS = pd.DataFrame(
     [
-        ("framework", "mxnet", 0.5, 0.45, 0.55),
-        ("framework", "pytorch", 2.0, 1.8, 2.2),
-        ("network", 1, 1.0, 0.9, 1.1),
+        ("framework", "mxnet", 0.5, 0.45, 0.55, 0),
+        ("framework", "pytorch", 2.0, 1.8, 2.2, 1),
+        ("network", 1, 1.0, 0.9, 1.1, 1),
     ],
-    columns=["factor", "level", "effect", "low", "high"],
+    columns=["factor", "level", "effect", "effect_low", "effect_high", "disturbed"],
 )
 # Jain 1991, chapter 18: 78.88, 15.40, 4.27 and 1.45 %
 ALLOCATION = pd.DataFrame(
@@ -156,7 +156,7 @@ ALLOCATION = pd.DataFrame(
 
 def test_effects_are_points_with_their_intervals():
     """A panel for each factor on one logarithmic axis that reaches at least from a half to
-    twice.
+    twice; hollow where runs were disturbed.
     """
     figure = plot_effects(EFFECTS)
     framework, network = figure.axes
@@ -165,16 +165,17 @@ def test_effects_are_points_with_their_intervals():
     assert [to_hex(line.get_color()) for line in points] == [
         FRAMEWORK_COLOURS[name] for name in ("mxnet", "pytorch")
     ]
+    assert [line.get_markerfacecolor() == "white" for line in points] == [False, True]
     bars = [list(line.get_xdata()) for line in framework.lines if line.get_marker() == "|"]
     assert bars == [[0.45, 0.55], [1.8, 2.2]]
     assert [text.get_text() for text in framework.texts] == [
-        "0.50 [0.45, 0.55]",
+        "0.500 [0.450, 0.550]",
         "2.00 [1.80, 2.20]",
     ]
     assert framework.get_xlim() == network.get_xlim() and framework.get_xlim()[0] < 0.45
     # without repetitions the points alone
-    ax = plot_effects(EFFECTS.assign(low=np.nan, high=np.nan)).axes[0]
-    assert [text.get_text() for text in ax.texts] == ["0.50", "2.00"]
+    ax = plot_effects(EFFECTS.assign(effect_low=np.nan, effect_high=np.nan)).axes[0]
+    assert [text.get_text() for text in ax.texts] == ["0.5", "2"]
 
 
 def test_the_variation_is_sorted_with_the_repetitions_last():
@@ -207,7 +208,7 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     effects = plot_effects(EFFECTS, "pt")
     variation = plot_variation(ALLOCATION, "pt")
     assert (
-        effects.axes[0].texts[0].get_text() == "0,50 [0,45; 0,55]"
+        effects.axes[0].texts[0].get_text() == "0,500 [0,450; 0,550]"
         and effects.axes[1].get_ylabel() == "rede"
     )
     assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"

@@ -93,11 +93,20 @@ def test_a_language_without_words_is_refused():
     [
         ((np.inf, 3.4187, np.inf), "∞ [3.42, ∞]"),
         ((3, 1.2, 350), "3.0 [1.2, 350.0]"),
-        ((0.9996, 0.99955, 0.99999), "0.999600 [0.999550, 0.999990]"),
-        ((0.9996, 0.9, 1), "0.99960 [0.90000, 1.00000]"),
+        ((0.9996, 0.99955, 0.99999), "0.99960 [0.99955, 0.99999]"),
+        ((0.9996, 0.9, 1), "> 0.999 [0.900, 1.000]"),
+        ((0.0004, 0, 0.1), "< 0.001 [0.000, 0.100]"),
+        ((0.9996, 0.9, 1.1), "1.00 [0.90, 1.10]"),
+        ((0.9996, np.nan, np.nan), "0.9996"),
+        ((0.0466, 0.0441, 0.0495), "0.0466 [0.0441, 0.0495]"),
+        ((200, 200 - 1e-9, 200 + 1e-9), "200"),
+        ((3.52e-31, np.nan, np.nan), "0"),
         ((5.37, 5.24, 5.5), "5.37 [5.24, 5.50]"),
         ((72.8, 44.3, 121), "73 [44, 121]"),
-        ((1234.5, 1229, 1240), "1,234.5 [1,229.0, 1,240.0]"),
+        ((3, 2, np.nan), "3.00 [2.00, –]"),
+        ((7.22, 3.68, 1.44e22), "7.2 [3.7, ∞]"),
+        ((0.278, 1.6e-6, 1), "0.278 [0.000, 1.000]"),
+        ((0.0001, -0.2, 0.2), "0.000 [-0.200, 0.200]"),
         ((1 - 1e-12, 0.9, 1), "1.000 [0.900, 1.000]"),
         ((0.85, 0.8, 0.896), "0.850 [0.800, 0.896]"),
         ((np.nan, 0, np.inf), "– [0, ∞]"),
@@ -105,9 +114,10 @@ def test_a_language_without_words_is_refused():
     ],
 )
 def test_a_bound_says_what_it_is(numbers, text):
-    """A ratio without a false alarm is infinite above its lower bound; what is below 1 is not 1.
+    """A ratio without a false alarm is infinite above its lower bound; a share below 1 is not 1.
 
-    Value and bounds share the decimals of the distance to the nearer bound in two digits.
+    Value and bounds share the decimals of half of the width in two digits, by hand; rounding errors
+    are no interval.
     """
     assert write_interval(*numbers, "en") == text
 

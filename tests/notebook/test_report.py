@@ -2,6 +2,8 @@
 make whole reports.
 """
 
+import re
+import shutil
 import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
@@ -51,11 +53,6 @@ ROOT = Path(__file__).resolve().parents[2]
             "^exclude 'noise': choose from resumed",
         ),
         (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
-        (
-            ["30_train_scenario"],
-            {"allow": "modes"},
-            "allow modes: no row has that column, choose",
-        ),
     ],
 )
 def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, message):
@@ -70,6 +67,16 @@ def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, m
     with pytest.raises(DrError, match=message) as error:
         write_report([tmp_path / "mine"], tmp_path / "out", ROOT, **options)
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
+
+
+def test_folders_of_two_analyses_are_not_one_report(tmp_path):
+    """Of which the second's rows would be left out; with --notebook one says so oneself."""
+    folders = [tmp_path / "mine", tmp_path / "other"]
+    for folder, notebook in zip(folders, ("10_train", "40_mnist_cuda"), strict=True):
+        write_row(folder, RUN | {"notebook": notebook, "run_id": "0", "study": folder.name})
+    (tmp_path / "mine.yaml").write_text("report: 11_gpu_vs_tpu")
+    with pytest.raises(DrError, match="are of 11_gpu_vs_tpu and 41_cuda_vs_keras: report each"):
+        write_report(folders, tmp_path / "out", ROOT)
 
 
 def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
@@ -320,6 +327,28 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert "closer to 0 or 1 than 0.000001 and are clipped there" in shown
     assert np.isnan(summary["average_precision_low"]) and summary["brier_high"] > 0.02
     assert "An AUC near 1 rests on few errors: its interval is deliberately wide" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("chromium"), reason="Chromium prints")
+@pytest.mark.parametrize(("num_figures", "num_rows", "num_sheets"), [(3, 1, 2), (1, 70, 2)])
+def test_paper_is_filled(tmp_path, num_figures, num_rows, num_sheets):
+    """Two figures of 20 cm by 20 cm with their captions share a sheet of A4; a table of 70 lines
+    begins below a figure.
+    """
+    size = "width='768' height='768'"
+    square = f"data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' {size}/>"
+    text = f'<img src="{square}">\n\n**Figure.** Caption.\n\n' * num_figures
+    text += pd.DataFrame({"n": range(num_rows)}).to_html()
+    cell = nbformat.v4.new_markdown_cell(text, metadata={"tags": ["en"]})
+    (tmp_path / "report.html").write_text(render(nbformat.v4.new_notebook(cells=[cell]), "en"))
+    options = "--headless --no-sandbox --disable-gpu --no-first-run --no-pdf-header-footer"
+    options += " --disable-background-networking --disable-sync"
+    command = ["chromium", *options.split(), f"--user-data-dir={tmp_path}/browser"]
+    command += [f"--print-to-pdf={tmp_path}/report.pdf", (tmp_path / "report.html").as_uri()]
+    subprocess.run(command, check=True, timeout=60, capture_output=True)
+    pdf = (tmp_path / "report.pdf").read_bytes()
+    assert len(re.findall(rb"/Type ?/Page\b", pdf)) == num_sheets
 
 
 @pytest.mark.parametrize("name", sorted(set(ANALYSES.values())))

@@ -12,12 +12,11 @@ from dr_lib.data.photograph.decode import (
     count_bytes,
     count_rows_decoded,
     decode,
-    halve,
     open_picture,
 )
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.fov import FieldOfView, find_fov
-from dr_lib.data.photograph.pixels import mask_circle
+from dr_lib.data.photograph.pixels import halve, mask_circle
 
 METHODS = ("robust", "voets")
 # long by short side; where a camera's frame is nearly square, the retina fills the long side

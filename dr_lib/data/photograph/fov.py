@@ -5,7 +5,6 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from dr_lib.data.photograph.decode import halve
 from dr_lib.data.photograph.edge import (
     locate_edge,
     measure_distance,
@@ -14,6 +13,7 @@ from dr_lib.data.photograph.edge import (
     upper_median,
 )
 from dr_lib.data.photograph.errors import NoFundusError
+from dr_lib.data.photograph.pixels import halve
 from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful_frame
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for

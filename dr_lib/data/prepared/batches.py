@@ -69,8 +69,8 @@ class Batches(keras.utils.PyDataset):
             raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
         if batch_size < 1 or not len(self):
             raise DrError(
-                f"{len(inputs)} photographs make no batch of {batch_size}: set batch_size to"
-                f" {max(1, len(inputs))} or less"
+                f"{len(inputs)} photographs make no batch of {batch_size}: a batch may have"
+                f" {max(1, len(inputs))} at most, and mode scaled takes four times batch_size"
             )
         self.start_epoch(0)
 

@@ -99,7 +99,7 @@ def test_without_a_seed_the_order_stays():
         (0, 0, 4, "make no batch of 4"),
         (3, 2, 4, "3 photographs have 2 targets"),
         (3, 3, 0, "make no batch of 0"),
-        (7, 7, 8, "make no batch of 8: set batch_size to 7 or less"),
+        (7, 7, 8, "make no batch of 8: a batch may have 7 at most"),
     ],
 )
 def test_refuses_what_makes_no_batches(inputs, targets, batch_size, words):
