@@ -388,7 +388,7 @@ def _sum_from_here(values: np.ndarray) -> np.ndarray:
 def _divide(a: Interval, b: Interval) -> Interval:
     n = min(a.n, b.n)
     if not a.value > 0 or not b.value > 0:  # all or none: the bounds alone
-        if a.value == b.value:
+        if np.isnan(a.value + b.value) or a.value == b.value:
             return NOTHING._replace(n=n)
         return Interval(
             0.0 if b.value > 0 else np.inf,

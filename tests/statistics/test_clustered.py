@@ -231,6 +231,14 @@ def test_likelihood_ratios_and_another_prevalence_by_hand():
     assert ppv.low < ppv.value < ppv.high and npv.low < npv.value < npv.high
 
 
+def test_without_others_no_ratio_is_known():
+    """As by patient, where every patient has an eye with the condition."""
+    nobody = proportion_interval([], [])
+    for pair in ((Interval(0.9, 0.8, 1.0, 15), nobody), (nobody, Interval(1.0, 0.8, 1.0, 15))):
+        values = [*likelihood_ratios(*pair), *at_prevalence(likelihood_ratios(*pair), 0.1)]
+        assert np.isnan([value[:3] for value in values]).all()
+
+
 def test_no_error_at_all_is_no_certainty():
     """All found and none alarmed: ratios of infinity and 0 still have a finite bound."""
     everything = Interval(1.0, 0.8, 1.0, 15)
