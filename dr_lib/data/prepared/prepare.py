@@ -4,6 +4,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pandas as pd
@@ -21,7 +22,7 @@ from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import hash_file, read_manifest, write_table
-from dr_lib.data.prepared.split import write_split
+from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import count_cpus
 
@@ -73,7 +74,8 @@ def prepare(
             divided so.
         DrError: the folder `out` holds something else, is too small or cannot be written; the
             private folder cannot be used; or workers cannot be had, died, or see no photographs.
-        ShardError: the folder's manifest is damaged, or a shard does not match it.
+        ShardError: the folder's manifest is damaged, a shard does not match it, or another process
+            is at work on it.
     """
     images = Path(images).absolute()
     out = Path(out)
@@ -82,7 +84,10 @@ def prepare(
     check_apart(private.absolute(), out.absolute())
     is_sample = labels.layout == "sample"
     is_new = not private.exists()
-    with open_private(private, SAMPLE_SALT if is_sample else None) as salt:
+    with (
+        open_private(private, SAMPLE_SALT if is_sample else None) as salt,
+        ExitStack() as locks,
+    ):
         if salt == SAMPLE_SALT and not is_sample:
             raise DrError(
                 f"{private} holds the sample's salt, which is public: choose another --private"
@@ -95,10 +100,11 @@ def prepare(
         }
         try:
             try:
+                claim(out, parameters)
+                locks.enter_context(lock_folder(out))
                 earlier = {"files": {}, "splits": {}}
                 if (out / "manifest.json").exists():
                     earlier = read_manifest(out)
-                claim(out, parameters)
             except BaseException:
                 if is_new:  # it holds a salt that nothing was made with
                     shutil.rmtree(private, ignore_errors=True)

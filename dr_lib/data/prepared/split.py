@@ -1,8 +1,8 @@
 """Split a prepared folder again, in seconds: only tables are written, no shard is opened."""
 
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 import pandas as pd
@@ -22,9 +22,10 @@ from dr_lib.data.prepared.folder import (
     read_table,
     write_table,
 )
-from dr_lib.data.prepared.records import Record, frame, to_example
+from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
 from dr_lib.files import lock, replace, write_json
 
+LOCK_WAIT_S = 60.0
 DEFAULT = {"scheme": "random", "seed": 0}
 
 
@@ -52,7 +53,7 @@ def split(
     Raises:
         LabelTableError: the photographs cannot be divided like this, or the name is another
             table's.
-        ShardError: the folder is not prepared or was altered.
+        ShardError: the folder is not prepared, was altered, or another process is at work on it.
     """
     data_dir = Path(data_dir).resolve()
     manifest = read_manifest(data_dir)
@@ -60,13 +61,26 @@ def split(
     is_new = path.name in manifest["files"] or not path.exists()
     if not is_new and not {"group", "split"} <= set(parse_table(path)):
         raise LabelTableError(f"{path} exists and is not a split table: choose another --out")
-    # two at once would each write a manifest
-    with lock(data_dir / ".lock", wait_s=60) or nullcontext():
+    with lock_folder(data_dir):
         manifest = read_manifest(data_dir)
         labels = read_table(data_dir, "labels.csv", manifest["files"])
         return write_split(
             data_dir, manifest, labels, path, scheme=scheme, seed=seed, folds=folds
         )
+
+
+def lock_folder(data_dir: Path) -> TextIO:
+    """Lock a folder until the file is closed: two at once would each write tables and a manifest.
+
+    Raises:
+        ShardError: another process prepares or splits it, for a minute and more.
+    """
+    file = lock(data_dir / ".lock", wait_s=LOCK_WAIT_S)
+    if file is None:
+        raise ShardError(
+            f"{data_dir} is being prepared or split by another process: wait for it, or end it"
+        )
+    return file
 
 
 def write_split(

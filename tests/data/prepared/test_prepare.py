@@ -24,7 +24,7 @@ from dr_lib.data.labels.tables import LabelTableError
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.split import split
+from dr_lib.data.prepared.split import lock_folder, split
 from dr_lib.errors import DrError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -182,7 +182,7 @@ def test_the_same_input_and_salt_give_the_same_bytes(photographs):
     ]
     subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "12345"}, check=True)
     assert (
-        digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 7
+        digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 8
     )
     run(photographs, "salted")
     assert digests(folder / "salted") != digests(folder / "one")
@@ -386,6 +386,19 @@ def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
     with pytest.raises(DrError, match="cropped by another version of the code"):
         run(photographs)
     assert len(Prepared(out).photographs) == 24 and verify(out)
+
+
+def test_a_folder_is_written_by_one_process_at_a_time(photographs, monkeypatch):
+    """Else a split that began before would put back the labels of before."""
+    run(photographs)
+    out = photographs.parent / "out"
+    before = digests(out)
+    monkeypatch.setattr("dr_lib.data.prepared.split.LOCK_WAIT_S", 0.0)
+    with lock_folder(out):
+        for write in (lambda: run(photographs), lambda: split(out, scheme="folds")):
+            with pytest.raises(ShardError, match="prepared or split by another process"):
+                write()
+    assert digests(out) == before
 
 
 def test_other_crops_do_not_overwrite_a_folder(photographs):
