@@ -25,6 +25,7 @@ from dr_lib.data.labels.schema import (
     SIDES,
     fold_name,
     list_words,
+    read_words,
 )
 from dr_lib.errors import DrError
 from dr_lib.files import find_encoding, read_csv
@@ -34,28 +35,6 @@ SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
 NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 MAX_ROWS = 5  # named in a sentence
-EMPTY = ("nan", "na", "n/a", "none", "null", "nd", "-", "–")  # cells that say nothing
-TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
-WORDS = {  # what people write in cells, folded, for what is read
-    "split": {
-        "train": "train training treino treinamento",
-        "validation": "validation valid val validacao",
-        "test": "test testing teste",
-        EXCLUDED: "excluded excluido excluida",
-        REJECTED: "rejected rejeitado rejeitada",
-    },
-    "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
-    "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
-    "grade": {
-        "0": "none no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
-        "1": "mild mild_npdr leve rdnp_leve",
-        "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
-        "3": "severe severe_npdr grave rdnp_grave",
-        "4": "proliferative pdr proliferativa rdp",
-    },
-    "referable": TRUTH,
-    "gradable": TRUTH,
-}
 
 
 class Source(NamedTuple):
@@ -313,12 +292,7 @@ def _read_table(path: Path) -> pd.DataFrame:
     if table.empty:
         raise DrError(f"{path.name} has no rows below the header: give one per photograph")
     for column in table:
-        words = list_words(WORDS.get(column, {}))
-        meant = {
-            cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
-            for cell in table[column].unique()
-        }
-        table[column] = table[column].map(meant)
+        table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos
         table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
     return table
@@ -327,7 +301,8 @@ def _read_table(path: Path) -> pd.DataFrame:
 def _read_cells(path: Path) -> dict[int, list[str]]:
     """Read the cells of each non-empty line, by line number."""
     if str(path).startswith(("http:/", "https:/")):
-        raise DrError(f"{path} is a web address: download the file, and give its path")
+        address = str(path).replace(":/", "://", 1)  # a path has no two slashes
+        raise DrError(f"{address} is a web address: download the file, and give its path")
     if path.is_dir():
         raise DrError(f"{path} is a folder: give the predictions.csv in it")
     if not path.is_file():

@@ -7,26 +7,6 @@ from typing import NamedTuple
 
 import pandas as pd
 
-EYES = {
-    "left": "left",
-    "l": "left",
-    "os": "left",
-    "oe": "left",
-    "right": "right",
-    "r": "right",
-    "od": "right",
-    "": "",
-}
-SPLITS = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "test": "test",
-    "testing": "test",
-    "": "",
-}
 NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
 
 

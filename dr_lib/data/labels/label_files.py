@@ -3,21 +3,22 @@
 import os
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.datasets import (
-    EYES,
-    SPLITS,
-    Part,
-    read_names,
-    read_parts,
-)
+from dr_lib.data.labels.datasets import Part, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.data.labels.schema import COLUMNS, FACTS, fold_name, list_words
+from dr_lib.data.labels.schema import (
+    COLUMNS,
+    FACTS,
+    SIDES,
+    fold_name,
+    list_words,
+    read_words,
+)
 from dr_lib.errors import DrError
 from dr_lib.files import find_encoding, read_csv
 
@@ -107,7 +108,7 @@ def find_sources(
                 return _choose_layout(sources)
     if fault and not tables:
         raise fault
-    raise LabelTableError(_explain(named))
+    raise LabelTableError(_explain(tables, named))
 
 
 def _name_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -139,15 +140,16 @@ def _has_name(part: Part, path: Path) -> bool:
     )
 
 
-def _explain(tables: dict[Path, pd.DataFrame]) -> str:
+def _explain(tables: dict[Path, pd.DataFrame], named: dict[Path, pd.DataFrame]) -> str:
     """Explain why no label file is usable; quote only a file whose header has one of our
-    columns.
+    columns, as it stands there.
     """
     own = read_parts()[-1].columns
-    for path, table in tables.items():
+    for path, table in named.items():
         if own & set(table) and own - set(table):
             missing = ", ".join(sorted(own - set(table)))
-            return f"{path.name}: missing: {missing}; it has the columns {', '.join(table)}"
+            columns = ", ".join(tables[path])
+            return f"{path.name}: missing: {missing}; it has the columns {columns}"
     layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()))
     return (
         f"no label table matches the photographs; label files found: {len(tables)}. A label "
@@ -218,14 +220,14 @@ def read_rows(source: Source) -> pd.DataFrame:
         raise LabelTableError(
             f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or remove the row"
         )
-    rows["eye"] = _translate(rows, "eye", EYES, "eye")
-    rows["official"] = _translate(rows, "official", SPLITS, "split")
+    rows["eye"] = _translate(rows, "eye", "eye", ("left", "right"))
+    rows["official"] = _translate(rows, "official", "split", SIDES)
     if part.ungradable:
         column, _, number = part.ungradable.rpartition("=")
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
         rows.loc[marks == int(number), "reason"] = "ungradable"
-    has_none = rows["grade"].str.lower().isin(["", "na", "nan"])
-    rows.loc[has_none & (rows["reason"] == ""), "reason"] = "no grade"
+    rows["grade"] = read_words("grade", rows["grade"])
+    rows.loc[(rows["grade"] == "") & (rows["reason"] == ""), "reason"] = "no grade"
     grades = pd.to_numeric(rows["grade"].str.replace(",", "."), errors="coerce")
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
@@ -243,13 +245,13 @@ def read_rows(source: Source) -> pd.DataFrame:
     ).reset_index(drop=True)
 
 
-def _translate(rows: pd.DataFrame, column: str, words: dict[str, str], name: str) -> pd.Series:
-    """Translate a column's words into this library's."""
-    translated = rows[column].str.lower().map(words)
-    if translated.isna().any():
-        choice = ", ".join(filter(None, dict.fromkeys(words.values())))
+def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) -> pd.Series:
+    """Translate the words of a column, called `name` in a label file, into ours."""
+    translated = read_words(name, rows[column])
+    is_bad = ~translated.isin([*ours, ""])
+    if is_bad.any():
         raise LabelTableError(
-            f"{name_rows(rows[translated.isna()])}: {name} must be {choice} or empty"
+            f"{name_rows(rows[is_bad])}: {name} must be {', '.join(ours)} or empty"
         )
     return translated
 

@@ -4,6 +4,8 @@ import re
 import unicodedata
 from collections.abc import Mapping
 
+import pandas as pd
+
 from dr_lib.data.labels.grades import GRADES
 
 SIDES = ("train", "validation", "test")
@@ -34,6 +36,29 @@ COLUMNS = {  # what people call them, folded
     "sex": "sexo gender genero",
     "quality": "qualidade",
 }
+# cells that say nothing; none does: as a grade it may mean no retinopathy, or no grade
+EMPTY = ("nan", "na", "n/a", "null", "nd", "-", "–")
+TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
+WORDS = {  # what people write in cells, folded, for what is read
+    "split": {
+        "train": "train training treino treinamento",
+        "validation": "validation valid val validacao",
+        "test": "test testing teste",
+        EXCLUDED: "excluded excluido excluida",
+        REJECTED: "rejected rejeitado rejeitada",
+    },
+    "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
+    "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
+    "grade": {
+        "0": "no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
+        "1": "mild mild_npdr leve rdnp_leve",
+        "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
+        "3": "severe severe_npdr grave rdnp_grave",
+        "4": "proliferative pdr proliferativa rdp",
+    },
+    "referable": TRUTH,
+    "gradable": TRUTH,
+}
 
 
 def fold_name(text: str) -> str:
@@ -46,3 +71,13 @@ def fold_name(text: str) -> str:
 def list_words(words: Mapping[str, str]) -> dict[str, str]:
     """Map people's words to ours."""
     return {other: word for word, others in words.items() for other in others.split()}
+
+
+def read_words(column: str, cells: pd.Series) -> pd.Series:
+    """Read what people write in the cells of a column in our words; what says nothing is empty."""
+    words = list_words(WORDS.get(column, {}))
+    meant = {
+        cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
+        for cell in cells.unique()
+    }
+    return cells.map(meant)

@@ -85,11 +85,21 @@ def test_a_patient_written_in_other_ways_is_one_patient(folder):
 
 @pytest.mark.parametrize("patient", ["patient_id", "Subject ID", "Patient name", "prontuário"])
 def test_a_table_with_portuguese_columns_is_read(folder, patient):
-    """As a hospital's spreadsheet writes it, with decimal commas; our own name takes precedence."""
-    rows = f"Arquivo;GRAU;{patient};olho;idade;image\nb;3,0;7;OE;64;a.jpg\nc;0;7;OD;64;d.jpg\n"
-    found = read_labels(*folder(rows, "a.jpg", "d.jpg")).table
-    assert found["grade"].tolist() == [3, 0] and found["eye"].tolist() == ["left", "right"]
-    assert found["patient"].tolist() == ["7", "7"] and found["age"].tolist() == ["64", "64"]
+    """As a hospital's spreadsheet writes it, with decimal commas and words; our own name takes
+    precedence.
+    """
+    rows = (
+        f"Arquivo;GRAU;{patient};olho;idade;divisão;image\n"
+        "b;3,0;7;OE;64;Treinamento;a.jpg\n"
+        "c;0;7;OD;64;treino;d.jpg\n"
+        "c;Sem RD;8;Esquerdo;64;teste;e.jpg\n"
+        "c;moderada;8;DIREITO;64;teste;f.jpg\n"
+    )
+    found = read_labels(*folder(rows, "a.jpg", "d.jpg", "e.jpg", "f.jpg")).table
+    assert found["grade"].tolist() == [3, 0, 0, 2]
+    assert found["eye"].tolist() == ["left", "right"] * 2
+    assert found["official"].tolist() == ["train", "train", "test", "test"]
+    assert found["patient"].tolist() == ["7", "7", "8", "8"] and set(found["age"]) == {"64"}
 
 
 def test_finds_the_csv_below_the_root(folder):
@@ -195,6 +205,8 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
             "image,severity\nsecret,1\n",
             "labels.csv: missing: grade; it has the columns image, severity",
         ),
+        ("Imagem;Laudo\nsecret;1\n", "missing: grade; it has the columns Imagem, Laudo"),
+        ("image,grade\nsecret,none\n", "row 2: the grade must be a number.*or empty"),
         ("image,grade\n,1\n", "row 2.*name the photograph"),
         ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),
         ("image,grade\nsecret,1\nsecret.jpg,2\n", "rows 2, 3.*two grades or patients"),
