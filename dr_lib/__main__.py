@@ -570,6 +570,7 @@ def price(
         price_endpoints,
         tabulate_endpoints,
     )
+    from dr_lib.figures.page import Page
     from dr_lib.figures.serving import describe_choice
     from dr_lib.runs.row import read_runs
 
@@ -579,8 +580,8 @@ def price(
         requests_per_day=requests_per_day,
         accuracy_within=accuracy_within,
     )
-    table = tabulate_endpoints(priced)
-    click.echo(table.to_string(index=False, float_format="{:.4g}".format, na_rep="-"))
+    table = Page().format(tabulate_endpoints(priced), "endpoints")
+    click.echo(table.to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))
 
 

@@ -300,8 +300,8 @@ class Page:
         table = table.join(judged[JUDGED])
         return table.assign(verdict=table["verdict"].map(self.say))
 
-    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
-        """Format the table for reading and LaTeX, and write it unformatted as CSV."""
+    def format(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+        """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
         for column in table:
             base, _, bound = column.rpartition("_")
@@ -319,7 +319,11 @@ class Page:
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)
-        shown = shown.loc[:, (shown != "–").any()]  # nothing empty
+        return shown.loc[:, (shown != "–").any()]  # nothing empty
+
+    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+        """Format the table for reading and LaTeX, and write it unformatted as CSV."""
+        shown = self.format(table, name, own)
         if self._out:
             table.to_csv(self._out / f"{name}.csv", index=False)
             is_wide = [shown[header].str.len().max() > WIDE for header in shown]

@@ -503,7 +503,7 @@ def test_what_is_no_such_table_is_said(tmp_path, name, content, message):
         ("runs/*/predictions.csv", r"^no such file: runs/\*/predictions.csv$"),
         (
             "https://example.org/a.csv",
-            "is a web address: download the file, and give its path$",
+            "^https://example.org/a.csv is a web address: download the file, and give its path$",
         ),
         (".", "^. is a folder: give the predictions.csv in it$"),
     ],

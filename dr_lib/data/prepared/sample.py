@@ -53,14 +53,14 @@ def open_sample(
             photographs,
             num_patients=num_patients,
             workers=workers,
-            progress=progress("drawing"),
+            progress=progress("drawing the sample"),
         )
         prepare(
             photographs,
             photographs / "labels.csv",
             records,
             workers=workers,
-            progress=progress("preparing"),
+            progress=progress("preparing the sample"),
         )
     return records
 
