@@ -83,6 +83,10 @@ class Commands(click.Group):
                 f"stopped{'; repeat the command to resume' if resumes else ''}", err=True
             )
             context.exit(130)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message:
+                error.message += ": put a path with spaces in quotes"
+            raise
         except Exception as error:
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise

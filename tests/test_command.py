@@ -11,8 +11,10 @@ import venv
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from dr_lib import command
+from dr_lib.__main__ import main
 from dr_lib.command import write_command, write_install, write_lasting_command
 from tests.conftest import ROOT
 
@@ -93,3 +95,11 @@ def test_no_text_calls_python_by_a_name_that_may_be_another_one(path):
         text for text in list_texts(path) if re.search("python -m dr_lib |pip install", text)
     ]
     assert not printed or path.name == "factory.py"
+
+
+def test_a_path_with_spaces_is_to_be_quoted():
+    """Which a shell has cut into several arguments."""
+    said = CliRunner().invoke(
+        main, ["prepare", "--out", "x", "--images", "Área", "de", "Trabalho"]
+    )
+    assert said.exit_code == 2 and "put a path with spaces in quotes" in said.output

@@ -59,8 +59,8 @@ def write_report(
         folders: of rows; those of several machines are one table.
         out: folder to write, made if it is missing.
         root: the repository.
-        notebook: the analysis, without suffix; by default what the study file of the first folder
-            names, else what analyses the rows.
+        notebook: the analysis, without suffix; by default what the study files beside the folders
+            name, else what analyses the rows.
         parameters: of the notebook.
 
     Returns:
@@ -71,7 +71,11 @@ def write_report(
         RowError: there are no rows.
     """
     rows = read_runs(*folders)
-    name = notebook or _find_analysis(folders[0], set(rows["notebook"]))
+    names = {notebook} if notebook else set(map(_find_analysis, folders))
+    if len(names) > 1:
+        each = " and ".join(sorted(names))
+        raise DrError(f"the folders are of {each}: report each, or choose one with --notebook")
+    (name,) = names
     path = root / "notebooks" / f"{name}.ipynb"
     if not path.is_file():
         choices = ", ".join(sorted(set(ANALYSES.values())))
@@ -171,12 +175,13 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
 
 
-def _find_analysis(folder: Path, notebooks: set[str]) -> str:
+def _find_analysis(folder: Path) -> str:
     """Find the analysis named in the study file next to a folder, or else the one for its rows."""
     study = folder.with_suffix(".yaml")
     content = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
     if content.get("report"):
         return content["report"]
+    notebooks = set(read_runs(folder)["notebook"])
     analyses = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
     if len(analyses) == 1:
         return analyses[0]

@@ -223,7 +223,12 @@ class Seconds(NamedTuple):
 def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
     """Read how long a run took from its row ({} if it has none) and from its recorded times."""
     path = spent_path(study_dir, run_id)
-    noted_s = json.loads(path.read_bytes()) if path.exists() else 0.0
+    try:
+        noted_s = float(json.loads(path.read_bytes())) if path.exists() else 0.0
+    except (ValueError, TypeError) as error:
+        raise RowError(
+            f"{path} is damaged: remove it, then the run's earlier tries no longer count"
+        ) from error
     process_s = row.get("process_s") or row.get("wall_s") or 0.0
     earlier_s = row.get("spent_s") or 0.0
     run_s = process_s + (earlier_s if row.get("resumed") else 0.0)

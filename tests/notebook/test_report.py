@@ -69,6 +69,16 @@ def test_what_cannot_be_reported_is_one_sentence(tmp_path, notebooks, options, m
     assert "\n" not in str(error.value) and not (tmp_path / "out").exists()
 
 
+def test_folders_of_two_analyses_are_not_one_report(tmp_path):
+    """Of which the second's rows would be left out; with --notebook one says so oneself."""
+    folders = [tmp_path / "mine", tmp_path / "other"]
+    for folder, notebook in zip(folders, ("10_train", "40_mnist_cuda"), strict=True):
+        write_row(folder, RUN | {"notebook": notebook, "run_id": "0", "study": folder.name})
+    (tmp_path / "mine.yaml").write_text("report: 11_gpu_vs_tpu")
+    with pytest.raises(DrError, match="are of 11_gpu_vs_tpu and 41_cuda_vs_keras: report each"):
+        write_report(folders, tmp_path / "out", ROOT)
+
+
 def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monkeypatch):
     """A text that looks like a number stays one, a truth value becomes one; the report of
     yesterday is left alone.

@@ -3,9 +3,11 @@
 import math
 from pathlib import Path
 
+import pytest
+
 from dr_lib.files import write_json
 from dr_lib.runs.backlog import Backlog
-from dr_lib.runs.row import spent_path, write_row
+from dr_lib.runs.row import RowError, spent_path, write_row
 from dr_lib.runs.study import Study, plan_runs
 from tests.evidence.real_rows import copy_row
 
@@ -110,6 +112,9 @@ def test_what_was_cut_off_is_paid_for(tmp_path):
     assert not backlog.find_next().refusal
     write_json(spent_path(tmp_path, "C2-r01-here"), 150.0)
     assert "max_usd: 0.01 of 0.01 USD are spent" in backlog.find_next().refusal
+    spent_path(tmp_path, "C1-r00-there").write_text("1e")
+    with pytest.raises(RowError, match="C1-r00-there/spent.json is damaged: remove it"):
+        backlog.find_next()
 
 
 def test_each_run_is_paid_for_at_the_price_of_its_machine(tmp_path):
