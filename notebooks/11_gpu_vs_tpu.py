@@ -78,9 +78,8 @@ page.title(words, "A" if published else "", selection)
 from dr_lib.figures.training_time import plot_training_time
 
 if published or finished["timed"].any():
-    figure = plot_training_time(selection.timed, lang, published=published)
     page.figure(
-        figure,
+        plot_training_time(selection.timed, lang, published=published),
         "figure_1",
         "Mean training time by hardware [95 % interval].",
     )

@@ -125,14 +125,13 @@ page.energy(list_runs(timed), keys, g_per_kwh)
 from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
-COSTS += ["predict_ms", "busy_ms", "usd_per_million", "computed_rate_per_s"]
+COSTS += ["predict_ms", "predict_ms_low", "predict_ms_high", "busy_ms", "usd_per_million"]
+COSTS += ["computed_rate_per_s"]
 if published:
-    paper = cost_table(read_paper_latencies())
     # the paper does not time the decoding
-    columns = [name for name in COSTS if name in paper and name != "busy_ms"]
-    page.table(
-        paper[columns], "costs_published", "Costs from the paper's means of 25 requests."
-    )
+    paper = cost_table(read_paper_latencies()).drop(columns="busy_ms")
+    paper = paper.reindex(columns=COSTS)
+    page.table(paper, "costs_published", "Costs from the paper's means of 25 requests.")
 
 # %% tags=["report"]
 priced = pd.DataFrame()
@@ -143,8 +142,8 @@ if len(
     if "priced_as" in summary:
         label = summary["priced_as"].replace("", instance)
     priced = cost_table(summary.assign(instance=label))
-    columns = [name for name in COSTS if name in priced]
-    page.table(priced[columns], "costs_ours", "Costs from our times, at hourly prices.")
+    costs = priced.reindex(columns=COSTS)
+    page.table(costs, "costs_ours", "Costs from our times, at hourly prices.")
 
 # %% [markdown] tags=["en"]
 # ## The cheapest endpoint
@@ -221,16 +220,21 @@ if published:
 
 # %% tags=["summary"]
 sentences = []
-for row in priced.itertuples():
+for _, row in priced.iterrows():
     words = say(
         "{} in {} takes {} ms per photograph including decoding, of which prediction takes {} "
         "ms (n = {}); a million predictions cost {} USD at the price of {}, without idle time."
     )
-    times = page.number(row.busy_ms), page.number(row.predict_ms)
-    usd = page.number(row.usd_per_million)
-    sentences.append(
-        words.format(name(row.model), row.format, *times, row.n, usd, row.instance)
+    sentence = words.format(
+        name(row["model"]),
+        row["format"],
+        page.number(row["busy_ms"]),
+        page.interval(row, "predict_ms"),
+        row["n"],
+        page.number(row["usd_per_million"]),
+        row["instance"],
     )
+    sentences.append(sentence)
 if published:
     sentences.append(page.count_verdicts("B", judged))
 page.findings(sentences or [say("No request has been timed yet.")])

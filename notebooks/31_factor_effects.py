@@ -152,9 +152,8 @@ if timed["usd_per_hour"].notna().any():
 # %% tags=["report"]
 from dr_lib.figures import scenarios
 
-cost = scenarios.plot_time_and_cost(timed, lang)
 page.figure(
-    cost,
+    scenarios.plot_time_and_cost(timed, lang),
     "figure_2_3",
     "Mean training time of each scenario, and its cost if it has a price.",
 )
@@ -209,9 +208,10 @@ try:
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
-    figure = scenarios.plot_effects(effects, lang)
     page.figure(
-        figure, "effects", "Factor by which each level multiplies the time of an epoch."
+        scenarios.plot_effects(effects, lang),
+        "effects",
+        "Factor by which each level multiplies the time of an epoch.",
     )
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."

@@ -75,9 +75,8 @@ page.title(
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures import mnist
 
-figure = mnist.plot_cumulative_time(timed, lang, published=published)
 page.figure(
-    figure,
+    mnist.plot_cumulative_time(timed, lang, published=published),
     "figure_1a",
     "Training time after each epoch. Solid: batch 1; dashed: 32; dash-dotted: larger.",
 )
@@ -124,14 +123,13 @@ if published:
 from dr_lib.figures.style import name_line
 
 words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
-rows = [row for _, row in compared.iterrows()]
 sentences = [
     words.format(
         name_line(row["line"], say),
         page.interval(row, "times_as_fast"),
         name_line(row["reference"], say),
     )
-    for row in rows
+    for _, row in compared.iterrows()
 ]
 if published:
     sentences.append(page.count_verdicts("D", judged))

@@ -84,7 +84,7 @@ def plot_curves(
     roc = curves["roc"]
     band = curves["band"]
     precision = curves["precision_recall"]
-    figure, (left, right) = open_panels(2, columns=2, width=3.6, heights=4)
+    figure, (left, right) = open_panels(2, columns=2, width=3.6, heights=3.6)
     alarms = 1 - band["specificity"]
     left.fill_between(
         alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0

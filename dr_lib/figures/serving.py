@@ -41,8 +41,8 @@ def plot_predict_time(
         published: draw the paper's panel.
     """
     say = choose_words(lang)
-    timed = timed.reindex(columns=timed.columns.union(["model", "predict_ms"], sort=False))
-    timed = timed[timed["model"] == model].dropna(subset=["predict_ms"])
+    if len(timed):
+        timed = timed[timed["model"] == model].dropna(subset=["predict_ms"])
     kinds = [kind for kind in KINDS if kind in timed]
     groups = timed.groupby(kinds, dropna=False, sort=False) if len(timed) else ()
     ours = []
@@ -102,7 +102,9 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Name the cheapest of `price_endpoints`, one sentence per network."""
+    """Name the cheapest of `price_endpoints`, or all that cost as little, in a sentence per
+    network.
+    """
     say = choose_words(lang)
     words = say(
         "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is {}:"
@@ -111,15 +113,17 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
     sentences = []
     for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
         row = rows.iloc[0]
-        machine = row.get("instance_type") or row["environment"]  # as detected
-        endpoint = say("{} on {}, at the price of {}")
-        endpoint = endpoint.format(row["format"], machine, row["instance"])
+        endpoints = []
+        for _, each in rows[rows["usd_per_month"] == row["usd_per_month"]].iterrows():
+            machine = each.get("instance_type") or each["environment"]  # as detected
+            endpoint = say("{} on {}, at the price of {}")
+            endpoints.append(endpoint.format(each["format"], machine, each["instance"]))
         sentences.append(
             words.format(
                 write_number(row["requests_per_day"], lang),
                 write_number(row["p99_ms"], lang),
                 *map(name, network),
-                endpoint,
+                f" {say('or')} ".join(dict.fromkeys(endpoints)),
                 write_span(row, "usd_per_month", lang),
                 write_span(row, "usd_per_million_rented", lang),
             )

@@ -86,18 +86,11 @@ def test_before_any_run_the_paper_stands_alone():
 
 
 def test_figure_1b_ends_where_half_have_not_arrived():
-    """80 % after one epoch, 95 % after two; a replica that stops at 85 % ends the median above
-    it.
-    """
-    line, _, _ = plot_time_to_accuracy(make_timed(make_run())).axes[0].lines
-    errors, seconds = line.get_data()
-    levels = (1 - errors / 100).round(9)
-    assert seconds[levels <= 0.8].tolist() == [1] and set(
-        seconds[(levels > 0.8) & (levels <= 0.95)]
-    ) == {2}
+    """80 % after one epoch, 95 % after two by one replica of two: the other stops at 85 %."""
     two = make_run(accuracies=(ACCURACIES, [0.8, 0.85, 0.85]))
     errors, seconds = plot_time_to_accuracy(make_timed(two)).axes[0].lines[0].get_data()
     levels = (1 - errors / 100).round(9)
+    assert set(seconds[levels <= 0.8]) == {1.5}  # the median of 1 and 2 s
     assert np.isfinite(seconds[levels <= 0.85]).all() and np.isnan(seconds[levels > 0.85]).all()
 
 

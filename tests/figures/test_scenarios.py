@@ -207,12 +207,6 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas, and semicolons between bounds."""
     effects = plot_effects(EFFECTS, "pt")
     variation = plot_variation(ALLOCATION, "pt")
-    assert (
-        effects.axes[0].texts[0].get_text() == "0,500 [0,450; 0,550]"
-        and effects.axes[1].get_ylabel() == "rede"
-    )
-    assert variation.axes[0].texts[1].get_text() == "15,4 %, p = 0,002"
-    assert [label.get_text() for label in variation.axes[0].get_yticklabels()][
-        -1
-    ] == "repetições"
+    assert "0,500 [0,450; 0,550]" in words(effects) and "rede" in words(effects)
+    assert "15,4 %, p = 0,002" in words(variation) and "repetições" in words(variation)
     assert is_whole(effects) and is_whole(variation)

@@ -327,6 +327,7 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert "closer to 0 or 1 than 0.000001 and are clipped there" in shown
     assert np.isnan(summary["average_precision_low"]) and summary["brier_high"] > 0.02
     assert "An AUC near 1 rests on few errors: its interval is deliberately wide" in shown
+    assert shown.count("percentile bootstrap of") == 1 and "(sensitivity by patient" in shown
 
 
 @pytest.mark.slow
@@ -377,7 +378,7 @@ def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
             execution_count=1,
         ),
         nbformat.v4.new_markdown_cell("in English", metadata={"tags": ["en"]}),
-        nbformat.v4.new_markdown_cell("em português", metadata={"tags": ["pt"]}),
+        nbformat.v4.new_markdown_cell("em português, 95 %", metadata={"tags": ["pt"]}),
         code("other = 2", outputs=[output[0]], execution_count=2),
         code(
             "third = 3", metadata={"tags": ["summary"]}, outputs=[output[1]], execution_count=3
@@ -386,6 +387,7 @@ def test_a_page_holds_what_was_tagged_in_one_language_summaries_first():
     page = render(nbformat.v4.new_notebook(cells=cells), "pt")
     assert page.index("summary</p>") < page.index("shown") < page.index("em português")
     assert "width=device-width" in page, "a phone shows it in its own width"
+    assert "95&nbsp;%" in page, "on one line"
     assert (
         not any(word in page for word in ("secret", "printed", "in English", "other = 2"))
         and page.count("shown") == 1
