@@ -166,7 +166,7 @@ print(
     f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call"
 )
 print(
-    f"{timing.steady_epoch_s:.3f} s per epoch from the second on; resumed {timing.resumed} times"
+    f"{timing.steady_epoch_s:.3f} s per epoch from the second on; times resumed: {timing.resumed}"
 )
 
 # %% [markdown]

@@ -97,7 +97,7 @@ class Plan:
         )
         place = "device" if self.on_device else "host"
         reasons.append(
-            f"{self.steps_per_execution} steps per call of Keras; photographs on the {place}"
+            f"steps per call of Keras: {self.steps_per_execution}; photographs on the {place}"
         )
         return reasons
 
