@@ -23,7 +23,7 @@ COLUMNS = {  # what people call them, folded
     " id_paciente paciente_id nome_do_paciente prontuario",
     "split": "set particao divisao",
     "eye": "olho laterality lateralidade",
-    "grade": "grau",
+    "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade",
     "referable": "encaminhavel",
     OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
     **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},

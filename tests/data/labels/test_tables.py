@@ -89,7 +89,7 @@ def test_a_table_with_portuguese_columns_is_read(folder, patient):
     precedence.
     """
     rows = (
-        f"Arquivo;GRAU;{patient};olho;idade;divisão;image\n"
+        f"Arquivo;Grau de RD;{patient};olho;idade;divisão;image\n"
         "b;3,0;7;OE;64;Treinamento;a.jpg\n"
         "c;0;7;OD;64;treino;d.jpg\n"
         "c;Sem RD;8;Esquerdo;64;teste;e.jpg\n"
