@@ -226,6 +226,7 @@ def _make_one(session: Session, offer: Offer) -> str:
     error = _execute(session, offer, execution, identity)
     process_s = time.monotonic() - start
     session.bar.n += 1
+    session.bar.set_postfix_str("", refresh=False)
 
     row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
     this_try = (identity.session_id, identity.retries)
