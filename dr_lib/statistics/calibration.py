@@ -14,6 +14,7 @@ from dr_lib.statistics.clustered import Z
 from dr_lib.statistics.intervals import Interval
 
 NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
+NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
 SPAN = 0.75  # of the photographs, which a point of the smooth curve rests on
 
 
@@ -72,6 +73,18 @@ def smooth_calibration(
     """
     positive, probability, grid = map(np.asarray, (positive, probability, grid))
     patient = np.unique(patient_id, return_inverse=True)[1]
+    num_parts = -(-(patient.max() + 1) * len(grid) // NUM_SUMS)
+    parts = [
+        _smooth(positive, probability, patient, part)
+        for part in np.array_split(grid, num_parts)
+    ]
+    value, low, high, num_patients = zip(*parts, strict=True)
+    return Interval(*map(np.concatenate, (value, low, high)), num_patients[0])
+
+
+def _smooth(
+    positive: np.ndarray, probability: np.ndarray, patient: np.ndarray, grid: np.ndarray
+) -> Interval:
     is_inside = (probability.min() <= grid) & (grid <= probability.max())
     sums = np.empty((5, patient.max() + 1, len(grid)))
     for place, middle in enumerate(grid):

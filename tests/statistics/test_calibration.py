@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit, logit
 from statsmodels.nonparametric.smoothers_lowess import lowess
 
+from dr_lib.statistics import calibration
 from dr_lib.statistics.calibration import (
     NEAR,
     fit_recalibration,
@@ -70,9 +71,10 @@ def test_classes_without_an_overlap_have_no_slope():
         assert fit_recalibration([0, 0, 1, 1], probability) is None
 
 
-def test_the_smooth_curve_is_that_of_statsmodels():
+def test_the_smooth_curve_is_that_of_statsmodels(monkeypatch):
     """Local lines through the nearest three quarters, without its steps; bounds about it, and
-    wider the fewer patients there are; NaN where there are no photographs.
+    wider the fewer patients there are; NaN where there are no photographs. The same in parts, as
+    of many patients.
     """
     p = TRUE[:400]
     y = POSITIVE[:400]
@@ -86,3 +88,7 @@ def test_the_smooth_curve_is_that_of_statsmodels():
     )
     assert np.nanmean(paired.high - paired.low) > 1.2 * np.nanmean(curve.high - curve.low)
     assert np.isnan(smooth_calibration(y, p / 2, np.arange(400), [0.9]).value).all()
+    monkeypatch.setattr(calibration, "NUM_SUMS", 2 * 400)
+    in_parts = smooth_calibration(y, p, np.arange(400), grid)
+    for whole, joined in zip(curve, in_parts, strict=True):
+        assert joined == pytest.approx(whole, abs=1e-12)
