@@ -100,6 +100,8 @@ def test_effects_are_factors_on_the_mean_of_all():
     ).set_index(["factor", "level"])
     assert found["effect"]["size"].tolist() == pytest.approx([1 / 3, 1, 3])
     assert found["effect"]["net"].tolist() == pytest.approx([(2 / 5) ** 0.5, (5 / 2) ** 0.5])
+    assert (found["effect_low"] < found["effect"]).all()
+    assert (found["effect"] < found["effect_high"]).all()
     assert found["n"]["size"].tolist() == [4, 8, 4]
 
 
