@@ -21,6 +21,15 @@ except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
 DELIMITERS = ",;\t|"  # of cells
+# files that Windows and macOS add, in small letters
+ADDED = ("thumbs.db", "desktop.ini", "icon\r", "__macosx")
+
+
+def is_foreign(name: str) -> bool:
+    """Whether a file or folder is the system's or an editor's: hidden, or added by a file
+    manager.
+    """
+    return name.startswith((".", "~$")) or name.lower() in ADDED
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Other processes: end with the parent, read the last line printed, ask git for a commit.
+"""Other processes: end with the parent, read the last line printed.
 
 Run as a script, this file becomes the command that it is given, and ends with its parent. Foreign
 kernels use it too: it needs Python 3.9, nothing else.
@@ -10,8 +10,6 @@ import ctypes
 import os
 import sys
 
-# in an archive of the repository, which git cannot ask: the commit it was made of
-COMMIT = "COMMIT"
 SIGKILL = 9  # `signal` takes longer to import than all else here
 
 
@@ -36,29 +34,6 @@ def read_last_words(text: str, default: str = "no message") -> str:
     """Return the last line that a process printed, which says what went wrong, or the default."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else default
-
-
-def read_commit(root: str | os.PathLike) -> str:
-    """Read the commit of a repository, with -dirty if files differ; empty outside a repository."""
-    from pathlib import Path
-    from subprocess import run
-
-    archived = Path(root, COMMIT)
-    if archived.is_file():
-        return archived.read_text(encoding="utf-8").strip()
-    if not Path(root, ".git").exists():  # an unpacked archive may lie inside another clone
-        return ""
-    git = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
-    try:
-        return run(git, cwd=root, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return ""
-
-
-def shorten_commit(commit: str) -> str:
-    """Shorten a commit to its first digits, keeping -dirty; `unknown` if there is none."""
-    digits, _, dirty = commit.partition("-")
-    return "-".join(filter(None, [digits[:12], dirty])) or "unknown"
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ trained = train_once(
     run.folder,
     prepared=prepared,
     commit=run.identity["commit"],
+    code_sha256=run.identity["code_sha256"],
     elapsed_s=run.seconds,
     report=run.show_progress,
     seconds_left=run.seconds_left,

@@ -500,8 +500,8 @@ from datetime import UTC, datetime
 import pandas as pd
 
 import dr_lib
+from dr_lib.code import read_commit, shorten_commit
 from dr_lib.hardware.facts import read_version
-from dr_lib.processes import read_commit, shorten_commit
 
 packages = ("numpy", "scipy", "sklearn", "statsmodels")
 versions = ", ".join(f"{name} {read_version(name)}" for name in packages)

@@ -27,9 +27,9 @@ import pandas as pd
 import yaml
 
 from dr_lib import hardware
+from dr_lib.code import read_commit
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
-from dr_lib.processes import read_commit
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
 from dr_lib.statistics.intervals import Interval, mean_interval

@@ -28,10 +28,10 @@ import psutil
 import yaml
 
 from dr_lib import hardware
+from dr_lib.code import read_commit
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
-from dr_lib.processes import read_commit
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others

@@ -27,9 +27,9 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import hardware
+from dr_lib.code import read_commit
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import export_records
-from dr_lib.processes import read_commit
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import BATCH_SCALE, TrainingConfig
 from dr_lib.training.train_once import set_up

@@ -20,8 +20,8 @@ import pandas as pd
 from PIL import Image
 
 from dr_lib import hardware
+from dr_lib.code import read_commit
 from dr_lib.errors import DrError
-from dr_lib.processes import read_commit
 from dr_lib.runs.row import read_runs
 from tests.measured import write_origin
 from tests.test_readme import ROOT, read_commands

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from dr_lib.code import shorten_commit
 from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.training_time import UNITS
 from dr_lib.numbers import write_interval
-from dr_lib.processes import shorten_commit
 from dr_lib.runs.row import read_row
 from dr_lib.statistics.intervals import mean_interval
 

@@ -19,6 +19,7 @@ MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
 # may be known by all
 FREE = {
+    "code",
     "command",
     "errors",
     "files",
@@ -30,6 +31,7 @@ FREE = {
     "statistics",
 }
 MAY_KNOW = {  # who may know whom
+    "code": set(),
     "command": set(),
     "errors": set(),
     "files": set(),
@@ -69,7 +71,7 @@ MAY_IMPORT |= {
 }
 MAY_IMPORT["training/frameworks/keras_backend.py"] = {"keras"}
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
+FOREIGN = ["code.py", "errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there

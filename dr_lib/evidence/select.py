@@ -13,9 +13,9 @@ from dr_lib.errors import DrError
 WORK = (
     "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode"
     " framework dataset network epochs batch_size image_size optimizer learning_rate"
-    " warmup_epochs augmentation dropout last_layer last_frozen commit probe_grades weigh_classes"
-    " weigh_grades keep_best ema_momentum test_time_augmentation data_share threads_asked"
-    " evaluate_every"
+    " warmup_epochs augmentation dropout last_layer last_frozen code_sha256 probe_grades"
+    " weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation data_share"
+    " threads_asked evaluate_every"
 ).split()
 # of rows that lack a column: parameters that went, and one that came
 ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
@@ -122,7 +122,7 @@ def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
     columns = [name.strip() for name in names.split(",") if name.strip()]
     unknown = [name for name in columns if name not in runs]
     if unknown and len(runs):
-        choices = ", ".join(sorted(set(runs) & {*WORK, *PLAN}))
+        choices = ", ".join(sorted(set(runs) & {"commit", *WORK, *PLAN}))
         raise DrError(
             f"allow {', '.join(unknown)}: no row has that column, choose from {choices}"
         )
@@ -212,19 +212,27 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
     tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
+    rows = finished
+    if "code_sha256" in rows:
+        rows = rows[rows["code_sha256"].isna()]
+    groups.append((rows, {"commit"}))  # older rows know no more of their code
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
             values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
             if values.nunique(dropna=column in SOFTWARE) > 1:
                 digits = 12 if column.endswith("_sha256") else None
-                unlike[column] = ", ".join(
-                    sorted({str(value)[:digits] for value in rows[column]})
+                names = rows[column].map(
+                    lambda value, digits=digits: (
+                        "none" if pd.isna(value) else str(value)[:digits]
+                    )
                 )
+                unlike[column] = ", ".join(sorted(set(names)))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
-        raise UnlikeRunsError(
-            f"rows differ in {named}: choose one value of each, or allow the column to differ"
-        )
+        advice = "choose one value of each, or allow the column to differ"
+        if "none" in unlike.get("code_sha256", ""):
+            advice += "; rows that have no code_sha256 were made by an earlier version"
+        raise UnlikeRunsError(f"rows differ in {named}: {advice}")
 
 
 def _is_factor(finished: pd.DataFrame, column: str) -> bool:

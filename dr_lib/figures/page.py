@@ -29,7 +29,8 @@ JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "n
 JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
 # of them where a verdict was reached
 SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
-COMMITS = ("commit", "notebook_sha256", "data_sha256", "labels_sha256", "split_sha256")
+COMMITS = ("commit", "code_sha256", "notebook_sha256")
+COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
@@ -271,6 +272,11 @@ class Page:
             own=varied,
         )
         texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *VERSIONS)}
+        if (
+            len(_list_values(runs, "commit")) > 1
+            and len(_list_values(runs, "code_sha256")) == 1
+        ):
+            self.findings([self.say("The commits of the runs differ, their code does not.")])
         lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
         display(Markdown("\n".join(lines)))
 

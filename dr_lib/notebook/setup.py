@@ -12,11 +12,12 @@ import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
 
+from dr_lib.code import explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
 from dr_lib.parameters import ParameterError, check_parameters
-from dr_lib.processes import read_commit, read_last_words, shorten_commit
+from dr_lib.processes import read_last_words
 
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
@@ -133,6 +134,8 @@ def describe_machine(root: Path, *added: str) -> str:
     backend = os.environ.get("KERAS_BACKEND") or next(iter(backends), "no backend")
     more = f", added {' '.join(added)}" if added else ""
     commit = shorten_commit(read_commit(root))
+    if why := explain_commit(root):
+        commit += f" ({why})"
     return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
 
 

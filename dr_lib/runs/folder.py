@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
+from dr_lib.code import hash_notebook
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.runs.row import Row, read_rows
-from dr_lib.runs.run import hash_notebook
 from dr_lib.runs.study import PlannedRun, Study
 
 # other keys of a study may change between sessions

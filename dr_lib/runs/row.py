@@ -28,7 +28,7 @@ COLUMNS = {  # in every row
     "run_id": str,  # unique in its study
     "study": str,  # the study file's name, or adhoc
     "notebook": str,  # the notebook that made the row
-    "notebook_sha256": str,  # empty if the notebook did not start
+    "notebook_sha256": str,  # of its code, in older rows of the file; empty if it did not start
     "scenario": str,  # C1, C2, ... in the order of the factors
     "repetition": int,  # index of the timed run
     "order": int,  # position among the planned runs
@@ -39,7 +39,7 @@ COLUMNS = {  # in every row
     "retries": int,  # number of earlier failures
     "resumed": int,  # number of times it resumed from a checkpoint
     "error": str,  # empty, or why it failed or was skipped
-    "commit": str,  # commit of the repository, with -dirty if files differ
+    "commit": str,  # commit of the repository, with -dirty if its code differs
     "wall_s": float,  # from the start of the run to its row [s]
 }
 MEASURED = {  # null if a run has none; seconds are on a monotonic clock
@@ -55,6 +55,7 @@ MEASURED = {  # null if a run has none; seconds are on a monotonic clock
 }
 DETAILS = {  # in some rows
     "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
+    "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine
     "boot": str,  # boot of the machine
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data

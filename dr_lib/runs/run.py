@@ -5,7 +5,6 @@ Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psut
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -21,11 +20,12 @@ from typing import Any, TextIO
 
 import psutil
 
+from dr_lib.code import hash_code, hash_notebook, read_commit
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machines import Place, find_place
-from dr_lib.processes import end_with_parent, read_commit
+from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
@@ -144,7 +144,8 @@ class Run:
             "resumed": 0,
             "notebook": notebook,
             "notebook_sha256": hash_notebook(root, notebook),
-            "commit": read_commit(root),
+            "commit": read_commit(root, notebook),
+            "code_sha256": hash_code(root, notebook),
             "boot": find_boot(),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
@@ -242,12 +243,6 @@ def measure_peak_mib() -> int | None:
         unit = 2**20 if sys.platform == "darwin" else 2**10
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
     return None
-
-
-def hash_notebook(root: Path, notebook: str) -> str:
-    """Compute the SHA-256 of a notebook in the repository; empty if it is missing."""
-    source = root / "notebooks" / f"{notebook}.ipynb"
-    return hashlib.sha256(source.read_bytes()).hexdigest() if source.exists() else ""
 
 
 def measure_others(seconds: float) -> float:

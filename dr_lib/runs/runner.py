@@ -17,11 +17,11 @@ from pathlib import Path
 from tqdm import tqdm
 
 from dr_lib import hardware
+from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
-from dr_lib.processes import read_commit
 from dr_lib.runs.backlog import NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.machines import NO_KERNEL, find_unavailable, take_part
@@ -146,7 +146,10 @@ def run_study(
     ):
         keep_for(folder, study)
         backlog.read()
-        check_notebook(study, root, backlog.rows.values(), allow)
+        if backlog.list_left():
+            check_notebook(study, root, backlog.rows.values(), allow)
+            if why := explain_commit(root):
+                bar.write(f"the rows will name no commit, because git does not: {why}")
         session = Session(root, backlog, file, bar)
         for scenario, reason in unavailable.items():
             _skip(session, scenario, reason)
@@ -328,7 +331,7 @@ def _write_incomplete(
         "status": status,
         "resumed": 0,
         "error": redact_paths(error, list(map(str, paths))),
-        "commit": read_commit(session.root),
+        "commit": read_commit(session.root, backlog.study.notebook),
         "wall_s": wall_s,
     }
     write_row(backlog.folder, row)

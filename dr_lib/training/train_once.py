@@ -64,6 +64,7 @@ def train_once(
     prepared: Prepared | None = None,
     splits: Mapping[str, Photographs] | None = None,
     commit: str = "",
+    code_sha256: str = "",
     elapsed_s: Callable[[], float] = lambda: float("nan"),
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
@@ -82,7 +83,8 @@ def train_once(
             predictions.
         prepared: the folder and split of `config`, where it is open already.
         splits: photographs in place of a prepared folder's.
-        commit: of the code, for the row of a training that is resumed by other code.
+        commit: this and code_sha256 name the code, for the row of a training that is resumed by
+            other code.
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: this and seconds_left as in `Recorder`.
         monitor: entered just before the timed part and left behind it.
@@ -101,7 +103,7 @@ def train_once(
     work = {**asked, **data}
     device = activate(plan)
     if plan.num_machines > 1:
-        device.check_alike({**work, "commit": commit})
+        device.check_alike({**work, "code_sha256": code_sha256})
     if not splits:
         is_streamed = plan.input == "stream"
         splits = {
@@ -123,6 +125,7 @@ def train_once(
         "accelerator": device.name,
         "cpu": probe().cpu,
         "commit": commit,
+        "code_sha256": code_sha256,
     }
     recorder = Recorder(
         out_dir,

@@ -1,5 +1,7 @@
 """What is timed, what is excluded and why, and what may differ, on rows made by hand."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -75,6 +77,31 @@ def test_unlike_runs_are_refused_by_column_and_value():
         select_runs(runs, may_differ=["model"])
     select_runs(runs, may_differ=["model", "commit"])
     select_runs(runs, within=["model"])  # each model alone is alike
+
+
+def test_code_is_compared_by_content_and_in_older_rows_by_commit():
+    """Commits of equal code are one table; rows that know only their commit are none with rows
+    that know their code.
+    """
+    new = [
+        make_runs([1], CPU, code_sha256="1" * 64, commit=name) for name in ("a", "b-dirty", "")
+    ]
+    old = [make_runs([1], CPU, commit=name) for name in ("a", "b")]
+    other = make_runs([1], CPU, code_sha256="2" * 64, commit="a")
+    assert len(select_runs(pd.concat(new)).timed) == 3
+    assert len(select_runs(pd.concat([old[0], old[0]])).timed) == 2
+    refused = {
+        "commit (a, b)": old,
+        f"code_sha256 ({'1' * 12}, {'2' * 12})": [new[0], other],
+        f"code_sha256 ({'1' * 12}, none)": [new[0], old[0]],
+    }
+    for words, rows in refused.items():
+        with pytest.raises(
+            UnlikeRunsError, match=re.escape(f"rows differ in {words}")
+        ) as caught:
+            select_runs(pd.concat(rows))
+        assert ("an earlier version" in str(caught.value)) == ("none" in words)
+    select_runs(pd.concat([*new, *old, other]), may_differ=["code_sha256", "commit"])
 
 
 def test_the_folds_of_a_study_may_differ_in_their_split():

@@ -253,6 +253,9 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
     text = "\n".join(map(str, shown[-4:]))
     assert ">taxa de aprendizado<" in text and ">0,02<" in text and "dropout = 0,25" in text
+    several = runs.assign(commit=["a", "b"], code_sha256="1", mode="paper")
+    page.Page().appendix(select_runs(several))
+    assert "The commits of the runs differ, their code does not." in shown[-2]
     missing = {*WORK, *PLAN} - {*page.COMMITS} - {*read_headers()}
     assert not missing, "give them headers in dr_lib/figures/words.csv"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from dr_lib.processes import read_commit
+from dr_lib.code import read_commit
 from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
 from dr_lib.runs.monitor import Monitor, summarise

@@ -10,9 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from dr_lib.code import COMMIT, read_commit, shorten_commit
 from dr_lib.data.prepared.share import describe_shared, share_folder
 from dr_lib.errors import DrError
-from dr_lib.processes import COMMIT, read_commit, shorten_commit
 from dr_lib.runs.study import Study, check_paths
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
@@ -59,7 +59,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
     """
     study_file = f"papermill_runs/{path.name}"
     requirements = root / "requirements.txt"
-    commit = read_commit(root)
+    commit = read_commit(root, study.notebook)
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
     for notebook in filter(None, (study.notebook, study.report)):
         files[f"notebooks/{notebook}.ipynb"] = _check_outputs(root, notebook)

@@ -11,9 +11,9 @@ import nbformat
 import pandas as pd
 import pytest
 
+from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
-from dr_lib.processes import read_commit
 from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.study import load_study, plan_runs
 from tests.runs.conftest import ROOT, write_study
