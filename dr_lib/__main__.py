@@ -148,6 +148,11 @@ def sample() -> None:
     help="how to split the patients  [default: random]",
 )
 @click.option(
+    "--exclude-unlike-copies",
+    is_flag=True,
+    help="exclude copies of one picture that have different grades, which are an error otherwise",
+)
+@click.option(
     "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
 )
 def prepare(**options) -> None:
@@ -163,11 +168,10 @@ def prepare(**options) -> None:
     click.echo(
         f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"
     )
-    private = options["private"] or options["out"].with_name(options["out"].name + ".private")
     for reason, number in manifest["rejected"].items():
         click.echo(f"  {number} {reason}")
-    if manifest["num_rejected"]:
-        click.echo(f"{private / 'rejected.csv'} names the files")
+    private = options["private"] or options["out"].with_name(options["out"].name + ".private")
+    click.echo(f"{private} names the files: names.csv, rejected.csv, excluded.csv")
 
 
 @main.command()

@@ -29,7 +29,6 @@ class Part(NamedTuple):
     ungradable: (
         str  # COLUMN=NUMBER of a row that has no grade, or the number that stands for none
     )
-    beside: str  # files that must lie next to the label file
     notice: str  # to show the user
 
     @property

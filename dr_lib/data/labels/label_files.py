@@ -1,5 +1,6 @@
 """Find the label files of a data set and read them in one row format."""
 
+import json
 import os
 import re
 import unicodedata
@@ -102,7 +103,7 @@ def find_sources(
                 Source(part, path, table, "" if anywhere else _find_folder(part, folders))
                 for part in parts
                 for path, table in read.items()
-                if _has_name(part, path) and part.columns <= set(table)
+                if _has_name(part, path, len(table)) and part.columns <= set(table)
             ]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
@@ -132,12 +133,24 @@ def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
     return None
 
 
-def _has_name(part: Part, path: Path) -> bool:
-    """Whether the file's name and neighbours match this part."""
+def _has_name(part: Part, path: Path, num_rows: int) -> bool:
+    """Whether the file's name matches this part; of the sample, that its photographs are all."""
     is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
-    return bool(is_named) and all(
-        (path.parent / name).exists() for name in part.beside.split(";")
-    )
+    is_other = part.layout == "sample" and num_rows != count_sample(path.parent)
+    return bool(is_named) and not is_other
+
+
+def count_sample(folder: Path) -> int:
+    """Count the photographs that `synthetic.draw_sample` draws into a folder; 0 if it is another's.
+
+    A file sample.json of somebody else must not make photographs synthetic.
+    """
+    try:
+        note = json.loads((folder / "sample.json").read_text(encoding="utf-8"))
+        is_ours = note["data_kind"] == "synthetic" and note["seed"] is not None
+        return 2 * int(note["num_patients"]) * is_ours
+    except (OSError, ValueError, TypeError, KeyError):
+        return 0
 
 
 def _explain(tables: dict[Path, pd.DataFrame], named: dict[Path, pd.DataFrame]) -> str:

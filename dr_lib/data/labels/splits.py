@@ -57,9 +57,8 @@ def split_photographs(
         and the reason why a photograph is excluded.
 
     Raises:
-        LabelTableError: equal files have two grades, a side would lack referable (grade 2 or more)
-            or other photographs, there are fewer groups than folds, or the data set has no split of
-            its own.
+        LabelTableError: there are fewer groups than sides or folds, a side would lack referable
+            (grade 2 or more) or other photographs, or the data set has no usable split of its own.
     """
     if scheme not in SCHEMES:
         raise LabelTableError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
@@ -67,10 +66,16 @@ def split_photographs(
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":
         table = _keep_one_side(table)
-    table = _keep_one_copy(table)
+    table = _keep_one_copy(table, find_unlike_copies(table, pairs))
     used = table[table["reason"] == ""]
     # in the order of the table: pseudonyms have no part in the draw
     groups = pd.Index(used["group"].unique())
+    if len(groups) < (2 if scheme == "paper" else 3) and scheme != "folds":
+        raise LabelTableError(
+            f"all {len(used)} photographs have {len(groups)} patient{'s'[: len(groups) > 1]}, "
+            "counting those who share a photograph as one: each side of the split needs its own. "
+            "Where the patient is unknown, leave the cell empty"
+        )
     counts = pd.crosstab(used["group"], used["grade"]).loc[groups]
     rng = np.random.default_rng(seed)
     before = _find_sides(used, groups, kept)
@@ -96,28 +101,34 @@ def _keep_one_side(table: pd.DataFrame) -> pd.DataFrame:
         )
     rank = table["official"].map(SIDES.index)
     greatest = rank.groupby(table["group"]).transform("max")
+    if (greatest[table["official"] == "train"] > 0).all():
+        raise LabelTableError(
+            "every patient of train is in validation or test too, so the official split leaves "
+            "nothing to train on: use random or paper"
+        )
     reasons = [f"its patient, or a copy, is in {SIDES[side]}" for side in greatest]
     return table.assign(reason=np.where(rank < greatest, reasons, ""))
 
 
-def _keep_one_copy(table: pd.DataFrame) -> pd.DataFrame:
-    """Exclude all but the first of identical files; raise if their grades differ."""
-    used = table[table["reason"] == ""]
-    first = used.groupby("content_id")[["row", "grade"]].transform("first")
-    differing = used["grade"] != first["grade"]
-    if differing.any():
-        pairs = zip(first["row"][differing], used["row"][differing], strict=True)
-        raise LabelTableError(
-            f"{differing.sum()} photographs are identical to another file with a different "
-            "grade: rows"
-            f" {', '.join(f'{one} and {other}' for one, other in pairs)}. Correct them, or "
-            "remove one of each pair"
-        )
-    copies = used.index[used["content_id"].duplicated()]
-    table.loc[copies, "reason"] = [
-        f"same file as row {row}" for row in first.loc[copies, "row"]
-    ]
-    return table
+def find_unlike_copies(table: pd.DataFrame, pairs: np.ndarray) -> pd.Series:
+    """Find pictures whose copies have different grades; arguments as of `split_photographs`.
+
+    Returns:
+        A name of the picture for each photograph of such a picture.
+    """
+    picture = unite(table["content_id"], pairs)
+    return picture[table.groupby(picture)["grade"].transform("nunique") > 1]
+
+
+def _keep_one_copy(table: pd.DataFrame, unlike: pd.Series) -> pd.DataFrame:
+    """Exclude copies with different grades, and all but the first of identical files."""
+    reason = table["reason"].copy()
+    reason[unlike.index] = reason[unlike.index].replace("", "a copy has another grade")
+    used = table[reason == ""]
+    first = used.groupby("content_id")["row"].transform("first")
+    copies = first[used["content_id"].duplicated()]
+    reason[copies.index] = [f"same file as row {row}" for row in copies]
+    return table.assign(reason=reason)
 
 
 def _find_sides(used: pd.DataFrame, groups: pd.Index, sides: Mapping[str, str]) -> pd.Series:
@@ -187,6 +198,8 @@ def _draw(
     grades = vectors[:, :-1]
     amounts = vectors[:, -1]
     is_referable = counts.columns >= REFERABLE_FROM
+    if not len(counts):
+        return np.zeros(0, bool)
     whole = grades.sum(axis=0) / grades.sum()
     best = np.zeros(len(counts), bool)
     least = np.inf
@@ -224,5 +237,5 @@ def _check_classes(where: str, grades: pd.Series) -> None:
         raise LabelTableError(
             f"{where} has {referable} referable photographs (grade 2 or more) of {len(grades)}:"
             " each side needs referable and other photographs; add photographs, or choose "
-            "another --scheme or --seed"
+            "another --scheme (or, with split, another --seed)"
         )

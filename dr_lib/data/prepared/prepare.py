@@ -18,12 +18,20 @@ from dr_lib.data.labels.privacy import (
     pseudonym,
 )
 from dr_lib.data.labels.schema import FACTS
+from dr_lib.data.labels.splits import find_unlike_copies
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
-from dr_lib.data.prepared.folder import hash_file, read_manifest, write_table
+from dr_lib.data.prepared.folder import (
+    format_table,
+    hash_file,
+    parse_table,
+    place_pairs,
+    read_manifest,
+)
 from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.errors import DrError
+from dr_lib.files import replace
 from dr_lib.hardware.cpus import count_cpus
 
 # columns of labels.csv
@@ -42,13 +50,15 @@ def prepare(
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
+    exclude_unlike_copies: bool = False,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view and write a prepared folder, see `folder`.
 
-    Photographs in = records + rejected; `rejected.csv`, in the private folder, names the files. The
+    Photographs in = records + rejected. In the private folder `rejected.csv`, `excluded.csv` (from
+    the split) and `near_duplicates.csv` name the files, and `names.csv` those of all image ids. The
     same input, parameters and salt give the same bytes, whoever does the work. Started again,
     whether after a kill or with another label table, it crops what has no crop yet, and joins all
     photographs of the table anew; patients stay on their side of the split.
@@ -61,6 +71,8 @@ def prepare(
         method: how the field of view is found, of `crop.crop_fundus`.
         size: side of the crops [px].
         scheme: of `splits.split_photographs`; default random, or as the folder was divided before.
+        exclude_unlike_copies: exclude copies of one picture that have different grades, which are
+            an error otherwise.
         shard_size: photographs per shard.
         workers: processes; default one per core.
         progress: called with (photographs done, photographs in all), first with those done by an
@@ -70,8 +82,8 @@ def prepare(
         The manifest.
 
     Raises:
-        LabelTableError: something is wrong with the folder or the label table, or it cannot be
-            divided so.
+        LabelTableError: something is wrong with the folder or the label table, copies of one
+            picture have different grades, or it cannot be divided so.
         DrError: the folder `out` holds something else, is too small or cannot be written; the
             private folder cannot be used; or workers cannot be had, died, or see no photographs.
         ShardError: the folder's manifest is damaged, a shard does not match it, or another process
@@ -110,10 +122,12 @@ def prepare(
                     shutil.rmtree(private, ignore_errors=True)
                 raise
             table = labels.table
-            table["image_id"] = [
-                pseudonym(salt, "image", Path(image).relative_to(images).as_posix())
-                for image in table["image"]
-            ]
+            names = [Path(image).relative_to(images).as_posix() for image in table["image"]]
+            table["image_id"] = [pseudonym(salt, "image", name) for name in names]
+            # unknown patients have the name of their file
+            known = table["patient"].where(table["patient"] != names, "")
+            named = table[["image_id"]].assign(file=names, patient=known)
+            _keep_private(private / "names.csv", out, named)
             table["patient_id"] = [
                 pseudonym(salt, "patient", name) for name in table["patient"]
             ]
@@ -127,7 +141,8 @@ def prepare(
                 shard_size=shard_size,
                 progress=progress,
             )
-            table = table.merge(crops[["image_id", "reason"]], on="image_id", validate="1:1")
+            outcomes = crops[["image_id", "reason", "content_id"]]
+            table = table.merge(outcomes, on="image_id", validate="1:1")
             is_cropped = table["reason"] == ""
             unread = table.loc[~is_cropped, ["row", "image", "reason"]]
             rejected = pd.concat([labels.unusable, unread])
@@ -162,6 +177,15 @@ def prepare(
                     "distance": pairs[:, 2],  # bits of 256
                 }
             )
+            _keep_private(private / "near_duplicates.csv", out, _name_copies(copies, table))
+            unlike = find_unlike_copies(table, place_pairs(copies, table))
+            if len(unlike) and not exclude_unlike_copies:
+                rows = table["row"][unlike.index].astype(str).groupby(unlike, sort=False)
+                raise LabelTableError(
+                    f"rows {', '.join(rows.agg(' and '.join))}: copies of one picture have "
+                    "different grades. Correct them, or exclude the copies with "
+                    f"--exclude-unlike-copies; {private / 'near_duplicates.csv'} names the files"
+                )
             try:
                 write_split(
                     out,
@@ -178,7 +202,11 @@ def prepare(
                     f"{error}; {len(unread)} labelled photographs were rejected, see the "
                     f"reasons in {private / 'rejected.csv'}"
                 ) from error
-            _keep_private(private / "near_duplicates.csv", out, _name_copies(copies, table))
+            table = table.drop(columns="reason").merge(
+                parse_table(out / "split.csv"), on="image_id"
+            )
+            excluded = table.loc[table["reason"] != "", ["row", "image", "reason"]]
+            _keep_private(private / "excluded.csv", out, excluded)
         except OSError as error:
             reason = error.strerror or error
             raise DrError(
@@ -188,20 +216,21 @@ def prepare(
 
 
 def _name_copies(pairs: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """Name the files of copies that the label table assigns to two patients."""
-    named = table[["image_id", "patient_id", "row", "image"]]
+    """Name the files of copies."""
+    named = table[["image_id", "row", "image", "grade"]]
     both = pairs.merge(named, on="image_id").merge(named.add_suffix("_2"), on="image_id_2")
-    both = both[both["patient_id"] != both["patient_id_2"]]
-    return both[["row", "image", "row_2", "image_2", "distance"]]
+    return both[["row", "image", "grade", "row_2", "image_2", "grade_2", "distance"]]
 
 
 def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
     """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
-    names = [column for column in ("image", "image_2") if column in rows]
+    names = rows.columns.intersection(["image", "image_2", "file", "patient"])
     # opened in a spreadsheet
     rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])
-    write_table(path, rows)
+    with replace(path) as temporary:
+        temporary.touch(mode=0o600)
+        temporary.write_text(format_table(rows), encoding="utf-8")

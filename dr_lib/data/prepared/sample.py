@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 
+from dr_lib.data.labels.label_files import count_sample
 from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
@@ -41,7 +42,7 @@ def open_sample(
     code = _hash_code()
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
-        is_sample = (photographs / "sample.json").exists()  # and not a user's folder
+        is_sample = count_sample(photographs) > 0  # and not a user's folder
         if is_sample and not (drawn_by.exists() and drawn_by.read_text() == code):
             for path in (records, folder / "records.private", photographs):
                 shutil.rmtree(path, ignore_errors=True)

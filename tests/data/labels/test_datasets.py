@@ -304,14 +304,26 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
     assert len(set(found["patient"])) == 2
 
 
-def test_the_drawn_sample_is_known_by_what_stands_beside_its_labels(tmp_path):
+@pytest.mark.parametrize(
+    ("note", "layout"),
+    [
+        (None, "folder"),
+        ('{"data_kind": "synthetic", "num_patients": 1, "seed": 7}', "sample"),
+        # somebody else's, or photographs added to ours
+        ("", "folder"),
+        ('{"hello": 1}', "folder"),
+        ("[1]", "folder"),
+        ('{"data_kind": "synthetic", "num_patients": "?", "seed": 7}', "folder"),
+        ('{"data_kind": "synthetic", "num_patients": 2, "seed": 7}', "folder"),
+    ],
+)
+def test_the_drawn_sample_is_known_by_its_note(tmp_path, note, layout):
     """The sample's salt is public, so no other folder may pass for it."""
-    tables = {"labels.csv": "image,patient,eye,grade\nimages/1_left.jpg,1,left,0\n"}
-    root = lay_out(tmp_path, tables, "images/1_left.jpg")
-    assert (
-        describe(root)["layout"] == "folder"
-        and describe(lay_out(root, {}, "sample.json"))["layout"] == "sample"
-    )
+    tables = {"labels.csv": "image,patient,grade\n1_left.jpg,1,0\n1_right.jpg,1,0\n"}
+    root = lay_out(tmp_path, tables, "1_left.jpg 1_right.jpg")
+    if note is not None:
+        (root / "sample.json").write_text(note)
+    assert describe(root)["layout"] == layout
 
 
 @pytest.mark.parametrize("layout", sorted({part.layout for part in read_parts()} - {"folder"}))

@@ -105,6 +105,7 @@ def test_what_stands_on_two_official_sides_is_left_out_of_the_lesser():
     table.loc[crossing, "official"] = "test"
     copy = table.index[table["patient_id"] == "p80"][0]
     original = table.index[table["patient_id"] == "p3"][0]
+    table.loc[copy, "grade"] = table.loc[original, "grade"]
     (parts,) = split_photographs(table, np.array([[copy, original]]), scheme="official")
     excluded = parts.index[parts["split"] == "excluded"]
     assert set(excluded) == set(table.index[table["patient_id"].isin(["p70", "p80"])]) - {
@@ -134,6 +135,18 @@ def test_copies_bring_their_patients_to_one_side_and_equal_files_count_once():
     assert parts["reason"][equal[:, 1]].tolist() == [
         f"same file as row {row}" for row in table["row"][equal[:, 0]]
     ]
+
+
+def test_copies_with_two_grades_are_excluded():
+    """Two equal files and a chain of three near-copies, one of which differs: all five, and nobody
+    else; a new split of an older folder goes on without them.
+    """
+    table = draw_table(150, 2).assign(official="")
+    table.loc[:5, "grade"] = [0, 3, 1, 1, 2, 0]
+    table.loc[1, "content_id"] = table.loc[0, "content_id"]
+    (parts,) = split_photographs(table, np.array([[2, 3], [3, 4]]))
+    assert parts.index[parts["split"] == "excluded"].tolist() == [0, 1, 2, 3, 4]
+    assert set(parts["reason"][:5]) == {"a copy has another grade"}
 
 
 def test_folds_test_each_group_once():
@@ -193,6 +206,7 @@ def test_what_is_one_group_now_goes_to_one_side():
     (before,) = split_photographs(table, NO_COPIES)
     kept = dict(zip(before["image_id"], before["split"], strict=True))
     one, other = (before.index[before["split"] == side][0] for side in ("train", "test"))
+    table.loc[one, "grade"] = table.loc[other, "grade"]
     (after,) = split_photographs(table, np.array([[one, other]]), kept=kept)
     moved = after["split"] != before["split"]
     assert set(table["patient_id"][moved]) == {table["patient_id"][one]} and set(
@@ -218,6 +232,22 @@ def test_unusable_splits_are_errors_that_say_so():
         divide(ten, scheme="folds", folds=4)
     with pytest.raises(LabelTableError, match="random, paper, official, folds"):
         divide(table, scheme="by eye")
+    for scheme, patients in (
+        ("random", "1 patient,"),
+        ("paper", "1 patient,"),
+        ("random", "2 p"),
+    ):
+        few = table.assign(patient_id="p" + (table.index % int(patients[0])).astype(str))
+        with pytest.raises(
+            LabelTableError, match=f"all {len(table)} photographs have {patients}"
+        ):
+            divide(few, scheme=scheme)
+    halves = table.assign(patient_id="p" + (table.index // 2).astype(str))
+    halves = halves.assign(official=np.where(table.index % 2, "test", "train"))
+    with pytest.raises(
+        LabelTableError, match="every patient of train is in validation or test"
+    ):
+        divide(halves, scheme="official")
 
 
 @pytest.mark.parametrize(

@@ -248,20 +248,25 @@ def test_the_same_file_twice_counts_once(photographs):
     assert manifest["splits"]["split.csv"]["num_excluded"] == 10
 
 
-def test_the_same_file_with_two_grades_is_named_and_costs_no_crop(photographs):
-    """All pairs of rows stand in the message; with the labels corrected nothing is cropped
-    again.
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_copies_with_two_grades_are_named_and_cost_no_crop(photographs, suffix):
+    """Equal files or not, of one person: all pairs of rows stand in the message. Both copies are
+    excluded if that is chosen; with the labels corrected nothing is cropped again.
     """
-    add_copies(photographs, ".png", grade=[(number // 2 + 1) % 5 for number in range(10)])
-    with pytest.raises(
-        LabelTableError, match="10 photographs .* 2 and 42, 3 and 43, .* 11 and 51"
-    ):
+    add_copies(photographs, suffix, grade=[(number // 2 + 1) % 5 for number in range(10)])
+    with pytest.raises(LabelTableError, match="^rows 2 and 42, 3 and 43, .* 11 and 51: copies"):
         run(photographs)
     before = list_written(photographs.parent / "out")
     table = pd.read_csv(photographs.parent / "labels.csv")
+    run(photographs, exclude_unlike_copies=True)
+    excluded = pd.read_csv(photographs.parent / "out.private" / "excluded.csv")
+    files = [str(photographs / table["image"][row - 2]) for row in excluded["row"]]
+    assert sorted(excluded["row"]) == [*range(2, 12), *range(42, 52)]
+    assert excluded["image"].tolist() == files
     table.loc[40:, "grade"] = table.loc[:9, "grade"].to_numpy()
     table.to_csv(photographs.parent / "labels.csv", index=False)
-    assert run(photographs)["splits"]["split.csv"]["num_excluded"] == 10
+    num_excluded = 10 if suffix == ".png" else 0
+    assert run(photographs)["splits"]["split.csv"]["num_excluded"] == num_excluded
     assert list_written(photographs.parent / "out") == before and len(before) == 4
 
 
@@ -449,6 +454,31 @@ def test_a_shared_private_folder_loses_nothing(photographs):
         "second",
         photographs.parent.name,
     ]
+
+
+def test_names_join_image_ids_and_files(photographs):
+    """For every photograph of the table, cropped or not, in files of the owner's alone; a cell that
+    a spreadsheet would compute is text.
+    """
+    (photographs / "maria_00_left.png").write_bytes(b"damaged")
+    (photographs / "maria_01_left.png").rename(photographs / "=1+2.png")
+    labels = photographs.parent / "labels.csv"
+    table = pd.read_csv(labels)
+    table.loc[1, "image"] = "maria_00_left.png"
+    table.loc[3, ["image", "patient"]] = ["=1+2.png", ""]
+    table.loc[4, "patient"] = "@7"
+    table.to_csv(labels, index=False)
+    private = photographs.parent / "out.private"
+    private.mkdir(mode=0o755)
+    run(photographs)
+    names = pd.read_csv(private / "names.csv", keep_default_na=False)
+    assert list(names) == ["image_id", "file", "patient", "data_dir"] and len(names) == 40
+    assert names["patient"].iloc[[0, 3, 4]].tolist() == ["maria silva 0", "", "'@7"]
+    assert names["file"].iloc[[0, 3]].tolist() == ["maria_00_right.png", "'=1+2.png"]
+    known = {*Prepared(photographs.parent / "out").photographs["image_id"]}
+    assert len(known) == 39 and known < {*names["image_id"]}
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
+    assert modes == {0o600} and len([*private.glob("*.csv")]) == 4
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
