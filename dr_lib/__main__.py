@@ -793,13 +793,11 @@ def load(
     out: Path,
 ) -> None:
     """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
-    from dr_lib.serving.server.load import run_closed_loop, summarise_load
+    from dr_lib.data.labels.label_files import find_files
+    from dr_lib.serving.server.load import QUANTILES, run_closed_loop, summarise_load
 
-    bodies = [
-        path.read_bytes()
-        for path in sorted(images.rglob("*"))
-        if path.suffix.lower() in (".jpg", ".jpeg")
-    ]
+    photographs = find_files(images)[0] if images.is_dir() else [images]
+    bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
     if not bodies:
         raise click.ClickException(
             f"no JPEG files below {images}: set --images to the folder of the photographs to "
@@ -813,11 +811,13 @@ def load(
     if len(failed) == len(requests):
         raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
     summary = summarise_load(requests)
-    click.echo(
-        f"{summary['n']} requests, p50 {summary['p50_ms']:.1f} ms, p99 "
-        f"{summary['p99_ms']:.1f} ms:"
-        f" {out}"
-    )
+    summary["first_ms"] = requests.loc[requests["error"] == "", "round_trip_ms"].iloc[0]
+    times = [
+        f"{name.removesuffix('_ms')} {summary[name]:.1f} ms"
+        for name in (*QUANTILES, "first_ms")
+        if summary[name] > 0  # too few answers for a percentile
+    ]
+    click.echo(f"{summary['n']} requests, {', '.join(times)}: {out}")
     if len(failed):
         click.echo(
             f"{len(failed)} were not answered; the first error: {failed['error'].iloc[0]}"

@@ -256,6 +256,7 @@ shown = [
     "share_failed",
     "p50_ms",
     "p99_ms",
+    "max_ms",
     "service_p99_ms",
     "held",
 ]
@@ -338,8 +339,9 @@ Markdown(
 #
 # Client and server share this machine, so the client takes processor time from the server, and
 # there is no network between them. The paper's calls crossed the internet and took about 195 ms
-# more than their predictions. Tests of a few seconds say little about the 99th percentile: set
-# `load_seconds` to 60 for a rate to plan with. An untrained network's answers mean nothing.
+# more than their predictions. Tests of a few seconds say little about the 99th percentile, and
+# fewer than 100 answers have none (NaN; all of them must then meet the bound): set `load_seconds`
+# to 60 for a rate to plan with. An untrained network's answers mean nothing.
 #
 # **Deploy it.** These commands build the container and create an endpoint from it. They were **not
 # run here**: the build needs Docker and its base image, the endpoint an AWS account. Replace

@@ -76,7 +76,7 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
     Args:
         tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms,
-            service_p99_ms, `held`.
+            service_p99_ms, `held`. A percentile that is NaN is left out.
         bound_ms: the bound that it was given.
     """
     figure, (ax,) = open_panels(1)

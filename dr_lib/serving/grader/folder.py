@@ -5,12 +5,14 @@ Whoever serves reads it: this file needs the standard library alone.
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dr_lib import files
+from dr_lib.command import find_interpreter, write_command
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.errors import DrError
 
@@ -46,6 +48,11 @@ FACTS = {
     "created_at": str,
 }
 ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
+# how others write models; .pb is a file of a SavedModel
+FOREIGN = set(
+    ".h5 .hdf5 .keras .pb .tflite .onnx .pt .pth .ckpt .safetensors .pkl .joblib".split()
+)
+EXPORT = write_command("export", "MODEL", "--data", "DATA", "--out", "exported")
 
 
 class ModelFolderError(DrError):
@@ -121,25 +128,18 @@ def write_trained(
     return write_folder(folder, "model.keras", facts)
 
 
-def read_folder(folder: Path) -> ModelFolder:
+def read_folder(path: Path) -> ModelFolder:
     """Read a model folder and check that its artifact has not changed.
 
+    Args:
+        path: the folder, or one that holds no other model, at any depth, as an archive of a folder
+            is unpacked.
+
     Raises:
-        ModelFolderError: no manifest, a fact is missing, or the artifact is not there, cut short or
-            another one.
+        ModelFolderError: no model, or several; a fact is missing, or the artifact is not there, cut
+            short or another one.
     """
-    try:
-        facts = json.loads((folder / MANIFEST).read_bytes())
-    except FileNotFoundError as error:
-        raise ModelFolderError(
-            f"{folder} holds no model (no {MANIFEST}): use the folder model of a run of "
-            "notebook 10, or a folder that export writes, such as exported/litert_int8"
-        ) from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ModelFolderError(
-            f"{folder} holds no model: its {MANIFEST} cannot be read ({reason})"
-        ) from error
+    folder, facts = _find_model(Path(path))
     _check(facts, folder)
     model = ModelFolder(folder, facts)
     name = facts["artifact"]
@@ -173,6 +173,50 @@ def list_files(artifact: Path) -> list[Path]:
 def count_bytes(artifact: Path) -> int:
     """Count the bytes of an artifact; raise ModelFolderError if it is missing."""
     return sum(path.stat().st_size for path in list_files(artifact))
+
+
+def _find_model(path: Path) -> tuple[Path, Any]:
+    """Find the only model folder that a path means, and read its manifest."""
+    own = path / MANIFEST
+    inside = [own] if own.is_file() else [path, *sorted(path.rglob("*"))]
+    found = {}
+    for manifest in inside:
+        if manifest.name != MANIFEST:
+            continue
+        try:
+            facts = json.loads(manifest.read_bytes())
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise ModelFolderError(
+                f"{manifest.parent} holds no model: its {MANIFEST} cannot be read ({reason})"
+            ) from error
+        if not isinstance(facts, dict) or "artifact" in facts:  # not that of a prepared folder
+            found[manifest.parent] = facts
+    if not found:
+        raise ModelFolderError(_explain(path, inside))
+    if len(found) > 1:
+        folders = ", ".join(map(str, found))
+        raise ModelFolderError(f"{path} holds {len(found)} models: give one of {folders}")
+    return found.popitem()
+
+
+def _explain(path: Path, inside: list[Path]) -> str:
+    """Explain why no model is there, with the command that leads to one."""
+    for file in inside:
+        if file.name.endswith((".tar.gz", ".tgz", ".tar", ".zip")):
+            module = "zipfile" if file.suffix == ".zip" else "tarfile"
+            words = [find_interpreter(), "-m", module, "-e", str(file), str(file.parent)]
+            return f"{file} is an archive: unpack it first: {shlex.join(words)}"
+        if file.suffix.lower() in FOREIGN:
+            train = write_command("run", "papermill_runs/grades.yaml")
+            return (
+                f"{file} is not a model folder of this suite, with a {MANIFEST}: give such a "
+                f"folder; to make one: {train}, then {EXPORT}"
+            )
+    return (
+        f"{path} holds no model (no {MANIFEST} of a model): use the folder model of a run of "
+        "notebook 10, or a folder that export writes, such as exported/litert_int8"
+    )
 
 
 def _check(facts: Any, folder: Path) -> None:

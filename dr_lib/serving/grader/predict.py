@@ -1,6 +1,6 @@
 """Answer a request from its body: unpack, crop, shrink, predict."""
 
-import base64
+import binascii
 import json
 import platform
 import uuid
@@ -26,9 +26,9 @@ from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
-MAX_BODY_BYTES = 6_291_456  # of SageMaker's endpoints
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG
+ALPHABET = str.maketrans("-_", "+/", "\r\n\t")  # of base64, from the URL-safe one; no line ends
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
 
 
@@ -48,13 +48,15 @@ def check_media_type(media_type: str, content_encoding: str) -> None:
     if media_type.startswith("multipart/"):
         raise RefusedError(
             415,
-            "send the file itself as the body, not a form: curl --data-binary @eye.jpg, not -F",
+            "send the file itself as the body, not a form: curl --data-binary @eye.jpg "
+            "-H 'Content-Type: image/jpeg', not -F",
         )
     if media_type not in MEDIA_TYPES:
         raise RefusedError(
             415,
-            "send a photograph with Content-Type image/jpeg or image/png, or as base64 in "
-            "application/json",
+            f"Content-Type {media_type[:100] or '(none)'}: send a photograph as image/jpeg or "
+            "image/png (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in base64 "
+            "as application/json",
         )
     if content_encoding not in ("", "identity"):
         raise RefusedError(415, "send the body as it is, without Content-Encoding")
@@ -137,10 +139,12 @@ class Predictor:
                 view.
             MemoryError: there is too little memory to decode it.
         """
+        if not body:
+            raise RefusedError(400, "the body is empty: send a JPEG or PNG file")
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
             if not encoded.startswith(SIGNATURES):
-                raise RefusedError(415, "the body is neither a JPEG nor a PNG")
+                raise RefusedError(415, "the file is neither a JPEG nor a PNG")
             return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
@@ -213,10 +217,23 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
 
 
 def _read_json(body: bytes) -> bytes:
+    """Read the file in the only `image` of a JSON object, in any base64 that people send: with line
+    ends, as a data URL, with the URL-safe alphabet, without padding.
+    """
     # base64 has none of them; 6 MB of them would become 200 MB of objects
     if sum(map(body.count, b"[{,")) > 100:
-        raise RefusedError(400, "the JSON may hold little besides the image")
+        raise RefusedError(400, 'the JSON may hold little besides "image", the file in base64')
     try:
-        return base64.b64decode(json.loads(body)["image"], validate=True)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RefusedError(400, 'send JSON such as {"image": the file in base64}') from error
+        # an object becomes its pairs; line ends may stand within a text
+        pairs = json.loads(body, object_pairs_hook=list, strict=False)
+        (text,) = [value for name, value in pairs if name == "image"]
+        if text.startswith("data:"):
+            text = text.partition(",")[2]
+        text = text.strip().translate(ALPHABET).rstrip("=")
+        return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RefusedError(
+            400,
+            'send JSON such as {"image": BASE64}: one file for each request, under the key image, '
+            "in base64",
+        ) from error

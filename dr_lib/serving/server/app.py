@@ -17,12 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.serving.grader.predict import (
-    MAX_BODY_BYTES,
-    Predictor,
-    RefusedError,
-    check_media_type,
-)
+from dr_lib.serving.grader.predict import Predictor, RefusedError, check_media_type
+from dr_lib.serving.server.sagemaker import LIMIT, MAX_BODY_BYTES
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
@@ -89,7 +85,9 @@ class Service:
 
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the request's body to `body`, and stop at the first byte over the limit."""
-        too_large = RefusedError(413, f"the body has more than {MAX_BODY_BYTES} bytes")
+        too_large = RefusedError(
+            413, f"the body is larger than {LIMIT} ({MAX_BODY_BYTES} bytes), the limit"
+        )
         if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
             raise too_large
         try:

@@ -15,11 +15,14 @@ import http.client
 import json
 import math
 import queue
+import re
 import time
+import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import numpy as np
 import pandas as pd
@@ -34,6 +37,8 @@ CLOSED = (ConnectionResetError, BrokenPipeError)
 NOT_HERE = (404, 405)  # what no later request changes
 OVERLOADED = (408, 429)  # what a busy server may answer
 EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
+PREDICTION = re.compile("(?i)predict|probab|referable|grade|score|logit|label|^class")
+FAILURE = re.compile("(?i)^(error_?(message|type|code)?|errors|exception)$")
 START_PER_S = 8.0
 PRECISION = 0.1
 
@@ -74,7 +79,7 @@ def ask(url: str, body: bytes, *, content_type: str = "image/jpeg") -> dict[str,
 
 def run_closed_loop(
     url: str,
-    bodies: Sequence[bytes],
+    bodies: Sequence[bytes | Path],
     *,
     content_type: str = "image/jpeg",
     num_requests: int = 25,
@@ -85,7 +90,8 @@ def run_closed_loop(
 
     Args:
         url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
-        bodies: what is sent, in turn, begun anew at the end.
+        bodies: what is sent, in turn, begun anew at the end: files' content, or paths of files,
+            which are read one by one.
         content_type: of the bodies.
         num_requests: the paper's are 25.
         gap_s: pause between the end of a request and the start of the next.
@@ -110,8 +116,10 @@ def run_closed_loop(
         time.sleep(gap_s if request else 0)
         sent_s = time.perf_counter() - start
         answer = client.call(bodies[request % len(bodies)])
+        if answer.status // 100 == 3:
+            raise DrError(f"{url} does not predict: {answer.error}")
         if answer.status in NOT_HERE:
-            raise DrError(f"{url} does not predict (status {answer.status}): {EXAMPLE}")
+            raise DrError(f"{url} does not predict ({answer.error}): {EXAMPLE}")
         rows.append(
             {"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()}
         )
@@ -121,7 +129,7 @@ def run_closed_loop(
 
 def run_open_loop(
     url: str,
-    bodies: Sequence[bytes],
+    bodies: Sequence[bytes | Path],
     *,
     rate_per_s: float,
     seconds: float,
@@ -200,7 +208,7 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         `share_503` and `share_failed` (any other way of not being answered) of all requests; of the
         answered ones p50_ms to max_ms of the response time, and service_p50_ms to service_max_ms of
         the service time, which hides stalls. A percentile is the smallest time that so many do not
-        exceed; NaN where nothing was answered.
+        exceed; NaN where only the longest time is such, as the 99th of fewer than 100 answers.
     """
     is_answered = requests["error"] == ""
     is_busy = requests["status"] == 503
@@ -221,7 +229,7 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
 
 def find_max_rate(
     url: str,
-    bodies: Sequence[bytes],
+    bodies: Sequence[bytes | Path],
     *,
     bound_ms: float,
     seconds: float = 10.0,
@@ -269,9 +277,9 @@ def find_max_rate(
                 f"{refused['error'].iloc[0]}: a refused request cannot measure a rate: leave "
                 "its body out"
             )
-        summary = summarise_load(requests)
-        is_held = bool((requests["error"] == "").all() and summary["p99_ms"] <= bound_ms)
-        tried.append({**summary, "held": is_held})
+        is_held = bool((requests["error"] == "").all())
+        is_held = is_held and (requests["response_ms"] > bound_ms).mean() <= 0.01
+        tried.append({**summarise_load(requests), "held": is_held})
         sent.append(requests)
         if is_held:
             held = rate
@@ -295,15 +303,15 @@ class _Client:
             url, self._sign, _ = sagemaker.find_endpoint(url)
         try:
             address = urlsplit(url)
-            if not address.hostname:
-                raise ValueError("it has no host name")
+            self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
+            if not address.hostname or not re.fullmatch("[!-~]+", self._path):
+                raise ValueError("no host name, or a blank or accent in the path")
             self.connection = SCHEMES[address.scheme](
                 address.hostname, address.port, timeout=timeout_s
             )
         except (ValueError, KeyError, http.client.HTTPException) as error:
             raise DrError(f"{url!r} is not a valid address: {EXAMPLE}") from error
         self._url = url
-        self._path = (address.path or "/") + (f"?{address.query}" if address.query else "")
         self._headers = {"Content-Type": content_type, "Accept": "application/json"}
 
     def connect(self) -> None:
@@ -313,71 +321,110 @@ class _Client:
         except (OSError, UnicodeError) as error:
             reason = getattr(error, "strerror", None) or error
             raise DrError(
-                f"no server at {self._url}: {reason}: start the server first"
+                f"no server at {self._url}: {reason}: start the server first, or correct the "
+                "address"
             ) from error
 
-    def call(self, body: bytes) -> Answer:
+    def call(self, body: bytes | Path) -> Answer:
         """Send one request; reopen a connection that was closed while idle."""
+        if isinstance(body, Path):
+            body = body.read_bytes()
         start = time.perf_counter()
         attempts = 1
         try:
             try:
-                status = self._exchange(body)
+                response = self._exchange(body)
             except CLOSED:
                 self.connection.close()
                 attempts = 2
-                status = self._exchange(body)
+                response = self._exchange(body)
             round_trip_ms = 1e3 * (time.perf_counter() - start)
-            answer = _read_answer(status, self.content)
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            answer = _read_answer(self._url, len(body), response, self.content)
+        except (OSError, http.client.HTTPException, ValueError, zlib.error) as error:
             round_trip_ms = 1e3 * (time.perf_counter() - start)
             self.connection.close()
             answer = Answer(error=f"{type(error).__name__}: {error}")
         return answer._replace(round_trip_ms=round_trip_ms, attempts=attempts)
 
-    def _exchange(self, body: bytes) -> int:
-        """Send one request, store the content of its answer and return its status."""
+    def _exchange(self, body: bytes) -> http.client.HTTPResponse:
+        """Send one request, store the content of its answer and return its head."""
         headers = self._sign(body, self._headers) if self._sign else self._headers
         # who refuses early answers before the body is read
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(*CLOSED):
             self.connection.request("POST", self._path, body, headers)
         response = self.connection.getresponse()
         self.content = response.read()
-        return response.status
+        if response.getheader("Content-Encoding") in ("gzip", "deflate"):
+            self.content = zlib.decompressobj(47).decompress(self.content)
+        return response
 
 
-def _read_answer(status: int, content: bytes) -> Answer:
+def _read_answer(
+    url: str, num_bytes: int, response: http.client.HTTPResponse, content: bytes
+) -> Answer:
+    """Read the answer to a body of so many bytes; all but a prediction is an error."""
+    status = response.status
+    is_success = status // 100 == 2
     try:
         answer = json.loads(content)
-        timings = answer.get("timings_ms") or {}
-        decode_ms = timings.get("decode", math.nan)
-        predict_ms = timings.get("predict", math.nan)
-    except (ValueError, RecursionError, AttributeError):  # a list has no `get`
-        error = f"the answer of {len(content)} bytes is not a JSON object"
-        return Answer(status=status, error=error)
-    if status != http.client.OK:
-        return Answer(status=status, error=str(answer.get("error") or f"status {status}"))
-    return Answer(
-        decode_ms=decode_ms,
-        predict_ms=predict_ms,
-        status=status,
-        model=answer.get("model"),
-        model_version=answer.get("model_version"),
+        facts = answer if isinstance(answer, dict) else {}
+        timings = facts.get("timings_ms") or {}
+        words = facts.get("error") or json.dumps(answer)
+        if is_success and _has_prediction([answer]):
+            return Answer(
+                decode_ms=timings.get("decode", math.nan),
+                predict_ms=timings.get("predict", math.nan),
+                status=status,
+                model=facts.get("model"),
+                model_version=facts.get("model_version"),
+            )
+    except (ValueError, RecursionError, AttributeError):
+        words = re.sub("(?s)<style.*?/style>|<[^>]*>", "\n", content.decode("utf-8", "replace"))
+    line = next(filter(None, map(str.strip, str(words).splitlines())), response.reason)
+    line = "".join(filter(str.isprintable, line.removeprefix(str(status)).strip()))[:200]
+    if is_success:
+        line = f"no prediction as JSON in the answer: {line}"
+    location = response.getheader("Location")
+    if location:
+        line = f"give {urljoin(url, location)}"
+    if status == http.client.REQUEST_ENTITY_TOO_LARGE:
+        line += f" ({num_bytes / 1e6:.2f} MB sent, SageMaker's limit is {sagemaker.LIMIT})"
+    delay = response.getheader("Retry-After")
+    if delay:
+        line += f" (Retry-After: {delay})"
+    return Answer(status=status, error=f"status {status}: {line}")
+
+
+def _has_prediction(answer: Any, is_named: bool = False) -> bool:
+    """Whether JSON holds no error, and a number in a list or a value under a name of PREDICTION."""
+    if isinstance(answer, list):
+        return any(
+            type(each) in (int, float) or _has_prediction(each, is_named) for each in answer
+        )
+    if not isinstance(answer, dict):
+        return is_named and answer not in (None, "")
+    if any(value and FAILURE.search(name) for name, value in answer.items()):
+        return False
+    return any(
+        _has_prediction(value, is_named or bool(PREDICTION.search(name)))
+        for name, value in answer.items()
     )
 
 
 def _find_percentiles(times: pd.Series, prefix: str = "") -> dict[str, float]:
-    times = times if len(times) else [math.nan]
+    known = times if len(times) else [math.nan]
     return {
-        prefix + name: float(np.quantile(times, share, method="inverted_cdf"))
+        prefix + name: float(np.quantile(known, share, method="inverted_cdf"))
+        if share == 1 or len(times) * (1 - share) > 1 - 1e-9  # rounding
+        else math.nan
         for name, share in QUANTILES.items()
     }
 
 
 def _check(bodies: Sequence[bytes], **numbers: float) -> None:
     is_list = not isinstance(bodies, bytes) and len(bodies)
-    if not is_list or not all(isinstance(body, bytes) for body in bodies):
-        raise DrError("nothing to send: give a list of pictures, each as the bytes of its file")
+    if not is_list or not all(isinstance(body, bytes | Path) for body in bodies):
+        raise DrError("nothing to send: give a list of pictures, each a path or a file's bytes")
     for name, value in numbers.items():
         if not 0 < value < math.inf:
             raise DrError(f"{name} = {value}: give a number above 0")

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 
 import pytest
 
@@ -98,6 +99,45 @@ def test_refuses_a_link_out_of_the_folder(folder, tmp_path_factory):
     os.symlink(elsewhere, folder / "model.tflite")
     with pytest.raises(ModelFolderError, match="must be in the folder"):
         read_folder(folder)
+
+
+def test_the_only_model_below_is_meant(folder, tmp_path_factory):
+    """What tar leaves of a folder, at any depth, beside other folders with a manifest; of two
+    models both are named.
+    """
+    above = tmp_path_factory.mktemp("model")
+    nested = above / "opt" / "litert_int8"
+    shutil.copytree(folder, nested)
+    (above / "prepared").mkdir()
+    (above / "prepared" / "manifest.json").write_text('{"num_photographs": 3}')
+    assert read_folder(above) == read_folder(nested)
+    shutil.copytree(folder, above / "other")
+    with pytest.raises(ModelFolderError, match=r"2 models: .*litert_int8, .*other"):
+        read_folder(above)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.tar.gz", r"unpack it first: \S+ -m tarfile -e \S+model.tar.gz \S+$"),
+        ("model.zip", "unpack it first: .* -m zipfile -e"),
+        ("network.H5", "dr_lib run papermill_runs/grades.yaml, then .* export MODEL"),
+        ("network.keras", "export MODEL"),
+        ("saved_model/saved_model.pb", "export MODEL"),
+        ("network.onnx", "export MODEL"),
+        ("network.tflite", "export MODEL"),
+        ("network.pt", "export MODEL"),
+        ("manifest.json", "no manifest.json of a model"),
+    ],
+)
+def test_what_is_no_model_of_ours_leads_to_one(tmp_path, name, message):
+    """An archive, or what other tools write, given itself or in a folder: the command is named."""
+    file = tmp_path / "models" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    for path in (file, tmp_path):
+        with pytest.raises(ModelFolderError, match=message):
+            read_folder(path)
 
 
 def test_an_empty_folder_is_no_model(tmp_path):

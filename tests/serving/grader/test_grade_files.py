@@ -235,7 +235,7 @@ def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
     )
     assert (
         result.exit_code == 1
-        and "no request was answered: the body is neither" in result.output
+        and "no request was answered: status 415: the file is neither" in result.output
     )
     (photographs / "a.jpg").unlink()
     result = CliRunner().invoke(

@@ -155,7 +155,8 @@ REFUSED = {
     "another type": (415, b"\xff\xd8\xff", "application/x-image"),
     "a form, as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x"),
     "text as JPEG": (415, b"hello", "image/jpeg"),
-    "nothing": (415, b"", "image/jpeg"),
+    "nothing": (400, b"", "image/jpeg"),
+    "no JSON at all": (400, b"", "application/json"),
     "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png"),
     "the TIFF": (415, encode(draw_photograph(), ".tiff"), "image/jpeg"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), "application/json"),
@@ -166,6 +167,10 @@ REFUSED = {
     "a list": (400, b"[1]", "application/json"),
     "a number": (400, b'{"image": 1}', "application/json"),
     "bad base64": (400, b'{"image": "!!!!"}', "application/json"),
+    "a number that no JSON has": (400, b'{"image": NaN}', "application/json"),
+    "a number of 5,000 digits": (400, b"9" * 5000, "application/json"),
+    "a path": (400, b'{"image": "/data/eye.jpg"}', "application/json"),
+    "a plus that became a blank": (400, b'{"image": "/9j/4A AQSkZJ"}', "application/json"),
     "nested JSON": (400, b"[" * 90 + b"{" * 9, "application/json"),
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", "application/json"),
     "UTF-16": (400, '{"image": "ÿ"}'.encode("utf-16"), "application/json"),
@@ -181,6 +186,65 @@ def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     answer = post(port, body, media_type)
     assert answer.status == status, answer.body
     assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
+
+
+def test_base64_comes_as_people_write_it(port, jpeg):
+    """White space, padding and a type carry nothing; RFC 4648 has two alphabets."""
+    wrapped = base64.encodebytes(
+        jpeg
+    ).decode()  # lines of 76 characters, as base64 and MIME write
+    plain = wrapped.replace("\n", "")
+    unpadded = base64.urlsafe_b64encode(jpeg + bytes(-len(jpeg) % 3 + 1)).decode().rstrip("=")
+    texts = [
+        plain,
+        wrapped,
+        wrapped.replace("\n", "\r\n"),
+        f" {plain}\n",
+        f"data:image/jpeg;base64,{plain}",
+        base64.urlsafe_b64encode(jpeg).decode(),
+        unpadded,
+    ]
+    bodies = [json.dumps({"image": text, "id": 7}).encode() for text in texts]
+    bodies.append(f'{{"image": "{wrapped}"}}'.encode())  # a shell's "$(base64 eye.jpg)"
+    bodies += [b"\xef\xbb\xbf" + bodies[0], bodies[0].decode().encode("utf-16")]
+    expected = post(port, jpeg).facts
+    for body in bodies:
+        answer = post(port, body, "application/json; charset=utf-8")
+        assert answer.status == 200 and answer.facts == expected, body[:80]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda text: text,
+        lambda text: [text],
+        lambda text: {"data": text},
+        lambda text: {"Image": text},
+        lambda text: {"image": [text, text]},
+        lambda text: {"image": {"b64": text}},
+        lambda text: {"instances": [{"b64": text}]},
+        lambda text: {"inputs": {"image": {"b64": text}}},
+        lambda text: {"image": f"b'{text}'"},
+        lambda text: {"image": text + "=" + text},
+        lambda text: {"image": text[:-3]},
+    ],
+)
+def test_other_json_names_the_key(port, jpeg, make):
+    """Of TensorFlow Serving and others: the answer says under which key the file has to be."""
+    text = base64.b64encode(jpeg[: len(jpeg) // 3 * 3]).decode()
+    answer = post(port, json.dumps(make(text)), "application/json")
+    assert answer.status == 400 and '{"image": BASE64}' in json.loads(answer.body)["error"]
+    twice = f'{{"image": "{text}", "image": "{text}"}}'
+    assert post(port, twice, "application/json").status == 400
+
+
+@pytest.mark.parametrize(
+    "media_type", [None, "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+def test_what_curl_sends_by_itself_names_the_options(port, jpeg, media_type):
+    """-d drops bytes of a photograph and -F wraps them: the answer has the options that do not."""
+    error = json.loads(post(port, jpeg, media_type).body)["error"]
+    assert "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'" in error
 
 
 def test_a_packed_body_is_refused(port, jpeg):
@@ -205,6 +269,7 @@ def test_the_largest_body_is_the_contracts(port, jpeg):
     fits = jpeg.ljust(LIMIT, b"\0")
     over = jpeg.ljust(LIMIT + 1, b"\0")
     assert [post(port, body).status for body in (fits, over)] == [200, 413]
+    assert b"6.29 MB" in post(port, over).body
     assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
 
 
