@@ -52,6 +52,25 @@ PARAMETERS = click.option(
 )
 
 
+def _parse_columns(_, __, pairs: tuple[str, ...]) -> dict[str, str]:
+    """Parse pairs of names, when they are used."""
+    from dr_lib.data.labels.reader import parse_columns
+
+    return parse_columns(pairs)
+
+
+SHEET = click.option(
+    "--sheet", default="", help="sheet to read, where several have the columns"
+)
+COLUMN = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    callback=_parse_columns,
+    help="column of the table to use, by name or number, such as grade=Grau or grade=3; repeatable",
+)
+
+
 def _bar(title: str) -> Callable[[int, int], None]:
     """Show a progress bar, once there is progress, with photographs per second and time left."""
     bar = None
@@ -124,7 +143,7 @@ def sample() -> None:
 @click.option(
     "--labels",
     type=PATH,
-    help="CSV with the columns image and grade, and optionally patient, eye and split",
+    help="table with the columns image and grade, and optionally patient, eye and split",
 )
 @click.option("--out", type=PATH, required=True, help="new or empty folder to write")
 @click.option(
@@ -155,6 +174,8 @@ def sample() -> None:
 @click.option(
     "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
 )
+@SHEET
+@COLUMN
 def prepare(**options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
@@ -454,9 +475,17 @@ def report(
     is_flag=True,
     help="treat the files as the folds of one recipe and pool their test photographs",
 )
+@SHEET
+@COLUMN
 @PARAMETERS
 def evaluate(
-    predictions: tuple[Path, ...], out: Path, lang: str, folds: bool, parameters: tuple
+    predictions: tuple[Path, ...],
+    out: Path,
+    lang: str,
+    folds: bool,
+    sheet: str,
+    columns: dict[str, str],
+    parameters: tuple,
 ) -> None:
     """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
 
@@ -466,13 +495,16 @@ def evaluate(
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
     from dr_lib.notebook.report import run_analysis
 
+    # report errors before the notebook starts
     if folds:
-        pool_folds(predictions)
+        pool_folds(predictions, sheet=sheet, columns=columns)
     else:
-        read_predictions(*predictions)  # report errors before the notebook starts
+        read_predictions(*predictions, sheet=sheet, columns=columns)
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
+        "sheet": sheet,
+        "columns": join_paths([f"{name}={column}" for name, column in columns.items()]),
         "lang": lang,
         **dict(parameters),
     }

@@ -1,16 +1,14 @@
-"""Write files atomically, read CSV files of spreadsheets, and lock a file while a process lives.
+"""Write files atomically, and lock a file while a process lives.
 
 Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-import sys
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
@@ -20,7 +18,6 @@ try:
 except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
-DELIMITERS = ",;\t|"  # of cells
 # files that Windows and macOS add, in small letters
 ADDED = ("thumbs.db", "desktop.ini", "icon\r", "__macosx")
 
@@ -68,64 +65,6 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON in one step; a value that JSON cannot hold raises before the disk is touched."""
     write_text(path, json.dumps(content, indent=1))
-
-
-def find_encoding(path: Path) -> str:
-    """Find the encoding of a text: UTF-8, or if its bytes are not UTF-8, windows-1252, which Excel
-    in Brazil writes as CSV (it includes printable Latin-1).
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no text.
-    """
-    content = path.read_bytes()
-    if b"\0" in content:
-        raise ValueError(f"{path.name} is not a text file")
-    try:
-        content.decode("utf-8")
-        return "utf-8-sig"
-    except UnicodeDecodeError:
-        content.decode("windows-1252")
-        return "windows-1252"
-
-
-def read_csv(path: Path, numbers: Collection[str] = ()) -> dict[int, list[str]]:
-    """Read a CSV as spreadsheets write it: separated by commas, semicolons (as in Brazil), tabs or
-    bars, optionally after a byte order mark, `sep=;` or a title.
-
-    Returns:
-        The cells of each line that has any, without blanks around them, by its number; the first
-        are the header. Between semicolons the decimal commas of the columns `numbers` have become
-        points.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is no CSV, or in no encoding of `find_encoding`.
-    """
-    lines = path.read_text(encoding=find_encoding(path)).splitlines() or [""]
-    # a title has hardly two delimiters
-    tables = [line for line in lines[:10] if max(map(line.count, DELIMITERS)) > 1]
-    header = next(iter(tables), lines[0])
-    delimiter = max(DELIMITERS, key=header.count)
-    if lines[0].lower().startswith("sep="):
-        delimiter = lines[0][4:5] or delimiter
-        lines[0] = ""  # lines keep their numbers
-    reader = csv.reader(lines, delimiter=delimiter)
-    rows = {}
-    try:
-        for row in reader:
-            cells = [sys.intern(cell.strip()) for cell in row]
-            if any(cells):
-                rows[reader.line_num] = cells
-    except csv.Error as error:
-        raise ValueError(str(error)) from error
-    if delimiter == ";":
-        names = next(iter(rows.values()), [])
-        for cells in rows.values():
-            for place, name in enumerate(names[: len(cells)]):
-                if name in numbers:
-                    cells[place] = cells[place].replace(",", ".")
-    return rows
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

@@ -19,6 +19,8 @@
 predictions: str = ""  # one or more predictions.csv, with commas between; empty for the latest
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
 folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
+sheet: str = ""  # sheet of a workbook, where several have the columns
+columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
@@ -79,11 +81,16 @@ if not paths:  # a clone without runs: a network learns the sample
     paths = [here / PREDICTIONS]
 
 # %%
+from dr_lib.data.labels.reader import parse_columns
 from dr_lib.evidence import evaluation
 from dr_lib.figures.page import Page
 from dr_lib.figures.style import SAMPLE
 
-models = [pool_folds(paths)] if folds else read_predictions(*paths)
+chosen = parse_columns(split_paths(columns))
+if folds:
+    models = [pool_folds(paths, sheet=sheet, columns=chosen)]
+else:
+    models = read_predictions(*paths, sheet=sheet, columns=chosen)
 models = average_sets(models) if ensemble else models
 model = models[0]
 page = Page(out, lang)

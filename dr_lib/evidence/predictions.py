@@ -5,9 +5,8 @@ import hashlib
 import io
 import itertools
 import re
-import zipfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,19 +15,23 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.reader import (
+    choose_sheet,
+    name_columns,
+    read_numbers,
+    read_sheets,
+    take_columns,
+)
 from dr_lib.data.labels.schema import (
-    COLUMNS,
     EXCLUDED,
     OF_GRADES,
     OF_REFERABLE,
     REJECTED,
     SIDES,
-    fold_name,
-    list_words,
+    fold_id,
     read_words,
 )
 from dr_lib.errors import DrError
-from dr_lib.files import find_encoding, read_csv
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
@@ -75,7 +78,11 @@ class Predictions(NamedTuple):
         return self.test.dropna(subset=columns) if is_there else self.test[:0]
 
 
-def read_predictions(*paths: Path) -> list[Predictions]:
+def read_predictions(
+    *paths: Path,
+    sheet: str = "",
+    columns: Mapping[str, str] = {},  # noqa: B006
+) -> list[Predictions]:
     """Read predictions of several models for the same photographs, and of each for other data sets.
 
     A file has a row per photograph with `image_id`, `patient_id`, `split` (train, validation, test,
@@ -89,6 +96,8 @@ def read_predictions(*paths: Path) -> list[Predictions]:
 
     Args:
         paths: CSV or XLSX files, each of one model on one data set.
+        sheet: the sheet of a workbook, where several have the columns.
+        columns: of our names, what a file calls the column, or its number from 1.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -102,7 +111,7 @@ def read_predictions(*paths: Path) -> list[Predictions]:
     """
     if len(set(map(str, paths))) < len(paths):
         raise DrError("a file is named twice: a model cannot be compared with itself")
-    found = _name_models([_read_one(Path(path)) for path in paths])
+    found = _name_models([_read_one(Path(path), sheet, columns) for path in paths])
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
@@ -172,7 +181,12 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     return averaged
 
 
-def pool_folds(paths: Sequence[Path]) -> Predictions:
+def pool_folds(
+    paths: Sequence[Path],
+    *,
+    sheet: str = "",
+    columns: Mapping[str, str] = {},  # noqa: B006
+) -> Predictions:
     """Pool the test photographs of all folds, each predicted by the model that had not seen it.
 
     One evaluation, whose interval is over all patients, asks one order of the probabilities of
@@ -182,11 +196,12 @@ def pool_folds(paths: Sequence[Path]) -> Predictions:
 
     Args:
         paths: predictions.csv of each fold, of one recipe.
+        sheet, columns: of `read_predictions`.
 
     Raises:
         DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    folds = [_read_one(Path(path)) for path in paths]
+    folds = [_read_one(Path(path), sheet, columns) for path in paths]
     tables = [fold.table for fold in folds]
     tested = [table[table["split"] == "test"] for table in tables]
     files = zip(paths, tested, strict=True)
@@ -221,13 +236,12 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
-def _read_one(path: Path) -> Predictions:
+def _read_one(path: Path, title: str, columns: Mapping[str, str]) -> Predictions:
     name = path.name
-    table = _read_table(path)
+    table, encoding = _read_table(path, title, columns)
     for column in [column for column in NUMBERS if column in table]:
-        cells = table[column].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
-        numbers = pd.to_numeric(cells, errors="coerce")
-        is_bad = (cells != "") & ~np.isfinite(numbers)
+        numbers = read_numbers(table[column])
+        is_bad = (table[column] != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
         _refuse(name, is_bad, f"{column} must be {words}")
         table[column] = numbers
@@ -247,7 +261,6 @@ def _read_one(path: Path) -> Predictions:
         raise DrError(
             f"{name}: all {len(test)} test photographs are {kind}: both classes are needed"
         )
-    encoding = "" if path.suffix.lower() == ".xlsx" else find_encoding(path)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return Predictions(
         _find_only(table, "model") or path.stem,
@@ -263,76 +276,37 @@ def _read_one(path: Path) -> Predictions:
     )
 
 
-def _read_table(path: Path) -> pd.DataFrame:
-    """Read a file's cells as text, indexed by line, with our column names and words."""
-    rows = _read_cells(path)
-    while len(rows) > 1 and sum(map(bool, rows[min(rows)])) < 4:  # a title
-        rows.pop(min(rows))
-    if not rows:
-        raise DrError(f"{path.name} is empty: it needs a header and one row per photograph")
-    header = _name_columns(path.name, rows.pop(min(rows)))
-    for line, row in rows.items():
-        if len(row) > len(header):
-            raise DrError(
-                f"{path.name}, row {line}: {len(row)} cells, but the header has {len(header)}"
-            )
-        row += [""] * (len(header) - len(row))
-    table = pd.DataFrame(list(rows.values()), list(rows), header, dtype=str)
-    table = table.loc[:, [column != "" for column in header]]
-    missing = [column for column in ("image_id", "patient_id", "split") if column not in table]
-    if not {"grade", "referable"} & set(table):
-        missing.append("grade or referable")
-    if OF_REFERABLE not in table and not set(OF_GRADES) <= set(table):
-        missing.append("probability_referable, or probability_0 to probability_4")
-    if missing:
-        columns = " and no column ".join(missing)
+def _read_table(path: Path, title: str, columns: Mapping[str, str]) -> tuple[pd.DataFrame, str]:
+    """Read a file's cells as text, indexed by line, with our column names and words; return its
+    encoding, too.
+    """
+    sheets = read_sheets(path, title=title)
+    names = {sheet.title: name_columns(sheet, columns) for sheet in sheets}
+    found = [one for one in sheets if not _list_missing(names[one.title])]
+    sheet = choose_sheet(sheets, found)
+    if not sheet:
+        sheet = min(sheets, key=lambda one: len(_list_missing(names[one.title])))
+        missing = " and no column ".join(_list_missing(names[sheet.title]))
         raise DrError(
-            f"{path.name} has no column {columns}: add it, or rename one in the header"
+            f"{sheet} has no column {missing}: add it, rename one in the header, or choose it with"
+            " --column"
         )
-    if table.empty:
-        raise DrError(f"{path.name} has no rows below the header: give one per photograph")
+    table = take_columns(sheet, names[sheet.title])
     for column in table:
         table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos
         table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
-    return table
+    return table, sheet.encoding
 
 
-def _read_cells(path: Path) -> dict[int, list[str]]:
-    """Read the cells of each non-empty line, by line number."""
-    if str(path).startswith(("http:/", "https:/")):
-        address = str(path).replace(":/", "://", 1)  # a path has no two slashes
-        raise DrError(f"{address} is a web address: download the file, and give its path")
-    if path.is_dir():
-        raise DrError(f"{path} is a folder: give the predictions.csv in it")
-    if not path.is_file():
-        raise DrError(f"no such file: {path}")
-    try:
-        if path.suffix.lower() != ".xlsx":
-            return read_csv(path)
-        sheet = pd.read_excel(path, header=None, dtype=str, na_filter=False)
-    except ImportError as error:
-        raise DrError(
-            f"{path} needs the package openpyxl: install it, or save the file as CSV"
-        ) from error
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
-        raise DrError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
-    rows = enumerate(sheet.apply(lambda cells: cells.str.strip()).to_numpy().tolist(), 1)
-    return {line: row for line, row in rows if any(row)}
-
-
-def _name_columns(name: str, header: Sequence[str]) -> list[str]:
-    """Map columns to our names; a column with our own name takes precedence over synonyms."""
-    words = list_words(COLUMNS)
-    folded = [fold_name(column) for column in header]
-    named = [
-        column if words.get(column) in folded else words.get(column, column)
-        for column in folded
-    ]
-    for column, count in Counter(filter(None, named)).items():
-        if count > 1:
-            raise DrError(f"{name} has more than one column {column}: keep one of them")
-    return named
+def _list_missing(names: Sequence[str]) -> list[str]:
+    """List the columns that predictions need and a table lacks."""
+    missing = [column for column in ("image_id", "patient_id", "split") if column not in names]
+    if not {"grade", "referable"} & set(names):
+        missing.append("grade or referable")
+    if OF_REFERABLE not in names and not set(OF_GRADES) <= set(names):
+        missing.append("probability_referable, or probability_0 to probability_4")
+    return missing
 
 
 def _find_only(table: pd.DataFrame, column: str) -> str:
@@ -381,7 +355,7 @@ def _check_external(files: Sequence[Predictions]) -> None:
     for home, other in itertools.permutations(files, 2):
         learned = home.table[home.table["split"].isin(["train", "validation"])]
         for column in ("image_id", "patient_id"):
-            both = {*map(_fold_id, learned[column])} & {*map(_fold_id, other.test[column])}
+            both = {*map(fold_id, learned[column])} & {*map(fold_id, other.test[column])}
             if both:
                 raise DrError(
                     f"{other.dataset}: {len(both)} {column} of its test rows are among the "
@@ -442,11 +416,6 @@ def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
         raise DrError(f"{name}, row{'s' if rows[1:] else ''} {named}{more}: {words}")
 
 
-def _fold_id(name: str) -> str:
-    """Fold an id, so that 7, 07 and 7.0, or pt1 and PT1, are equal."""
-    return re.sub(r"(?<![\d.])0+(?=\d)|\.0+$", "", name.strip().casefold())
-
-
 def _check_rows(name: str, table: pd.DataFrame) -> None:
     """Refuse invalid rows, each with one sentence."""
     refuse = partial(_refuse, name)
@@ -456,7 +425,7 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     refuse(table["image_id"] == "", "image_id is empty")
     refuse((patient == "") & (side != REJECTED), "patient_id is empty")
     refuse(
-        _count_in(table, patient.map(_fold_id), "patient_id") > 1,
+        _count_in(table, patient.map(fold_id), "patient_id") > 1,
         "a patient_id differs from another only in case or leading zeros: write a patient in "
         "one way only, and make ids of two patients clearly different",
     )

@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dr_lib.data.labels.reader import Sheet, choose_sheet, read_sheets
 from dr_lib.errors import DrError
-from dr_lib.files import read_csv
 from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
@@ -55,18 +55,18 @@ def read_prices(path: Path | None = None) -> list[Price]:
     if path is None:
         own = os.environ.get(PRICES_VARIABLE)
         return read_prices(PRICES) + (read_prices(Path(own)) if own else [])
-    if not path.is_file():
-        raise PriceError(f"{path}: no such price table")
     try:
-        (_, header), *lines = read_csv(path, ["usd_per_hour"]).items()
-    except (OSError, ValueError) as error:
-        raise PriceError(f"{path} cannot be read: save it as a CSV in UTF-8") from error
-    if sorted(header) != sorted(Price._fields):
+        sheets = read_sheets(path, Price._fields)
+        tables = [one for one in sheets if sorted(one.header) == sorted(Price._fields)]
+        sheet = choose_sheet(sheets, tables)
+    except DrError as error:
+        raise PriceError(str(error)) from error
+    if not sheet:
         raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
     prices = []
-    for line, cells in lines:
+    for line, cells in sheet.rows.items():
         try:
-            prices.append(_read_price(header, cells))
+            prices.append(_read_price(sheet, cells))
         except ValueError as error:
             raise PriceError(f"{path}, line {line}: {error}") from error
     days = Counter((price.instance, price.date) for price in prices)
@@ -156,11 +156,13 @@ def price_runs(
     )
 
 
-def _read_price(header: list[str], cells: list[str]) -> Price:
+def _read_price(sheet: Sheet, cells: list[str]) -> Price:
     """Read the price from a line of the table."""
-    if len(cells) != len(header):
-        raise ValueError(f"{len(cells)} cells, but the header has {len(header)}")
-    price = Price(**dict(zip(header, cells)))
+    if len(cells) != len(sheet.header):
+        raise ValueError(f"{len(cells)} cells, but the header has {len(sheet.header)}")
+    price = Price(**dict(zip(sheet.header, cells)))
+    if sheet.delimiter == ";":  # between commas 1,234 may be a thousand
+        price = price._replace(usd_per_hour=price.usd_per_hour.replace(",", "."))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):
         raise ValueError("give provider, instance and source, and the price in USD")
     if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:

@@ -94,7 +94,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             "no column probability_referable, or probability_0 to",
         ),
         (lambda t: t.drop(columns="grade"), "no column grade or referable"),
-        (lambda t: t[:0], "has no rows"),
+        (lambda t: t[:0], "mine.csv is empty: it needs a header and rows below it"),
         (
             lambda t: change(t, [TEST[0]], "probability_0", 1.2),
             f"row {TEST[0]}: a probability is outside 0 to 1",
@@ -155,11 +155,12 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: t.rename(columns={"camera": "grade"}),
-            "mine.csv has more than one column grade: keep one",
+            r"mine.csv, row 2: grade is in two columns that disagree, grade \(column 5\) and grade "
+            r"\(column 6\): choose one, such as --column grade=6$",
         ),
         (
             lambda t: t.rename(columns={"camera": "Imagem", "image_id": "Foto"}),
-            "mine.csv has more than one column image_id: keep one",
+            "image_id is in two columns that disagree, Foto .* and Imagem .*--column image_id=6$",
         ),
         (
             lambda t: change(t, TEST[:1], "patient_id", "P003"),
@@ -357,14 +358,18 @@ def test_a_probability_that_is_not_given_is_the_sum_of_three(tmp_path):
 
 
 def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
-    """A comma at the end of each: no column is taken for another."""
+    """No column is taken for another; a comma at the end of each row says nothing."""
     path = write(tmp_path, TABLE)
     header, *rows = path.read_text().splitlines()
     path.write_text("\n".join([header, "", *rows, "", ""]))
     # an empty line is counted
     assert read_predictions(path)[0].test.index.tolist() == [row + 1 for row in TEST]
     path.write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    with pytest.raises(DrError, match="^mine.csv, row 2: 13 cells, but the header has 12$"):
+    assert len(read_predictions(path)[0].table) == len(rows)
+    path.write_text("\n".join([header, *(f"{row},0" for row in rows)]))
+    with pytest.raises(
+        DrError, match="^mine.csv, row 2: 13 cells, but the header has 12: put a"
+    ):
         read_predictions(path)
 
 
@@ -460,7 +465,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "eye.csv",
             b"\xff\xd8\xff\xe0\0\x10JFIF\0" * 9,
-            "eye.csv cannot be read: save it as a CSV in UTF-8$",
+            "eye.csv, row 1: a character is in none of UTF-8, UTF-16 and Windows-1252",
         ),
         (
             "eye.xlsx",
@@ -470,11 +475,11 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "none.csv",
             b"",
-            "none.csv is empty: it needs a header and one row per photograph$",
+            "none.csv is empty: it needs a header and rows below it$",
         ),
         (
             "title.csv",
-            b"Results\n",
+            b"Results\nof today\n",
             "title.csv has no column image_id and no column patient_id",
         ),
         (
@@ -505,7 +510,7 @@ def test_what_is_no_such_table_is_said(tmp_path, name, content, message):
             "https://example.org/a.csv",
             "^https://example.org/a.csv is a web address: download the file, and give its path$",
         ),
-        (".", "^. is a folder: give the predictions.csv in it$"),
+        (".", "^. is a folder: give the table in it$"),
     ],
 )
 def test_what_is_no_file_is_said(path, message):

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,21 +12,22 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import Part, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
-from dr_lib.data.labels.schema import (
-    COLUMNS,
-    FACTS,
-    SIDES,
-    fold_name,
-    list_words,
-    read_words,
+from dr_lib.data.labels.reader import (
+    TEXTS,
+    WORKBOOKS,
+    Sheet,
+    choose_sheet,
+    name_columns,
+    read_numbers,
+    read_sheets,
+    take_columns,
 )
+from dr_lib.data.labels.schema import FACTS, SIDES, read_words
 from dr_lib.errors import DrError
-from dr_lib.files import find_encoding, read_csv
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
-LABEL_FILES = {".csv", ".txt"}
 OWN = {"image", "grade", "patient", "eye", "split", *FACTS}  # of a table of the user's own
 
 
@@ -39,7 +40,8 @@ class Source(NamedTuple):
 
     part: Part
     path: Path
-    table: pd.DataFrame  # all its columns, as text; the index is the line in the file
+    sheet: Sheet
+    names: list[str]  # of its columns: those of the part, empty where a column is not used
     folder: str | None  # expression for its photographs' folders; None: they are not there
 
 
@@ -56,7 +58,7 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
         for path in [Path(parent, name) for name in names if not name.startswith(".")]:
             if path.suffix.lower() in PICTURES | RARE_PICTURES:
                 photographs.append(path)
-            elif path.suffix.lower() in LABEL_FILES:
+            elif path.suffix.lower() in TEXTS + WORKBOOKS:
                 label_files.append(path)
     if not photographs:
         raise LabelTableError(
@@ -71,58 +73,85 @@ def find_sources(
     folders: Iterable[str],
     *,
     is_given: bool = False,
+    title: str = "",
+    columns: Mapping[str, str] = {},  # noqa: B006
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
+    A CSV of the user's own comes before other texts and workbooks.
+
     Args:
-        label_files: the CSV and TXT files under the root, or the one that the user gave.
+        label_files: the texts and workbooks under the root, or the one that the user gave.
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
         is_given: the user gave the label file: photographs may then lie in any folder.
+        title: of the sheet to read, of a workbook.
+        columns: of the user's own table, see `reader.name_columns`; it is then no public data set.
 
     Returns:
         The layout's name, its label files, and sentences to show the user.
 
     Raises:
-        LabelTableError: no layout fits, or several do.
+        DrError: no layout fits, or several do, or the file that was given cannot be read.
     """
-    tables = {}
-    fault = None
-    for path in label_files:
-        try:
-            tables[path] = read_label_file(path)
-        except LabelTableError as error:
-            fault = fault or error
-            if is_given:
-                raise
-    named = {path: _name_columns(table) for path, table in tables.items()}
-    *public, own = read_parts()
+    *public, csv, others = read_parts()
+    stages = [[] if columns or title else public, [csv], [others]]
+    read = {}
+    faults = []
     # of a file that the user gave, with photographs anywhere, too
     for anywhere in (False, True)[: 1 + is_given]:
-        for parts, read in ((public, tables), ([own], named)):
-            sources = [
-                Source(part, path, table, "" if anywhere else _find_folder(part, folders))
-                for part in parts
-                for path, table in read.items()
-                if _has_name(part, path, len(table)) and part.columns <= set(table)
-            ]
+        for parts in stages:
+            sources = []
+            for part in parts:
+                for path in label_files:
+                    if _has_name(part, path) and path not in read:
+                        read[path] = _read_sheets(path, title, faults)
+                    source = _find_table(part, path, read.get(path, []), columns)
+                    if source and not anywhere:
+                        source = source._replace(folder=_find_folder(part, folders))
+                    sources += [source] if source else []
+            if is_given and faults:
+                raise faults[0]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
-    if fault and not tables:
-        raise fault
-    raise LabelTableError(_explain(tables, named))
+    if faults and not any(read.values()):
+        raise faults[0]
+    raise LabelTableError(_explain(read, csv, len(label_files)))
 
 
-def _name_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """Give columns with a synonym in COLUMNS our name; a column with our own takes precedence."""
-    words = list_words(COLUMNS)
-    ours = {"image_id": "image", "patient_id": "patient"}
-    names = {}
-    for column in table:
-        name = words.get(fold_name(column), fold_name(column))
-        name = ours.get(name, name)
-        if name in OWN and name not in {*table, *names.values()}:
-            names[column] = name
-    return table.rename(columns=names)
+def _read_sheets(path: Path, title: str, faults: list[DrError]) -> list[Sheet]:
+    """Read a file's tables; one that cannot be read has none, and its error is kept."""
+    try:
+        return read_sheets(path, title=title)
+    except DrError as error:
+        faults.append(error)
+        return []
+
+
+def _find_table(
+    part: Part, path: Path, sheets: list[Sheet], columns: Mapping[str, str]
+) -> Source | None:
+    """Find the table of a file that has the name and the columns of a part."""
+    if not _has_name(part, path):
+        return None
+    names = {sheet.title: _name(sheet, part, columns) for sheet in sheets}
+    found = [sheet for sheet in sheets if part.columns <= set(names[sheet.title])]
+    if part.layout == "sample":  # all its photographs
+        found = [sheet for sheet in found if len(sheet.rows) == count_sample(path.parent)]
+    sheet = choose_sheet(sheets, found)
+    return Source(part, path, sheet, names[sheet.title], "") if sheet else None
+
+
+def _name(sheet: Sheet, part: Part, columns: Mapping[str, str]) -> list[str]:
+    """Name the columns that are used: of a public data set as they are, else by our words."""
+    used = part.columns | {"patient", "eye", "split", *FACTS}
+    names = sheet.header
+    if part.layout == "folder":
+        ours = {"image_id": "image", "patient_id": "patient"}
+        names = [ours.get(name, name) for name in name_columns(sheet, columns)]
+        used = OWN
+    else:
+        used = used | {f"patient_{fact}" for fact in FACTS}
+    return [name if name in used else "" for name in names]
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
@@ -133,11 +162,9 @@ def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
     return None
 
 
-def _has_name(part: Part, path: Path, num_rows: int) -> bool:
-    """Whether the file's name matches this part; of the sample, that its photographs are all."""
-    is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
-    is_other = part.layout == "sample" and num_rows != count_sample(path.parent)
-    return bool(is_named) and not is_other
+def _has_name(part: Part, path: Path) -> bool:
+    """Whether the file's name matches this part."""
+    return bool(re.search(f"(?i)(^|/){part.file}$", path.as_posix()))
 
 
 def count_sample(folder: Path) -> int:
@@ -153,19 +180,22 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(tables: dict[Path, pd.DataFrame], named: dict[Path, pd.DataFrame]) -> str:
+def _explain(read: Mapping[Path, list[Sheet]], own: Part, num_files: int) -> str:
     """Explain why no label file is usable; quote only a file whose header has one of our
     columns, as it stands there.
     """
-    own = read_parts()[-1].columns
-    for path, table in named.items():
-        if own & set(table) and own - set(table):
-            missing = ", ".join(sorted(own - set(table)))
-            columns = ", ".join(tables[path])
-            return f"{path.name}: missing: {missing}; it has the columns {columns}"
+    for sheet in [sheet for sheets in read.values() for sheet in sheets]:
+        names = set(_name(sheet, own, {}))
+        if own.columns & names and own.columns - names:
+            missing = ", ".join(sorted(own.columns - names))
+            columns = ", ".join(filter(None, sheet.header))
+            return (
+                f"{sheet}: missing: {missing}; it has the columns {columns}. Rename one, or"
+                f" choose it, such as --column {missing}=NAME"
+            )
     layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()))
     return (
-        f"no label table matches the photographs; label files found: {len(tables)}. A label "
+        f"no label table matches the photographs; label files found: {num_files}. A label "
         "table needs the columns image and grade (optionally patient, eye and split); or "
         f"give the files of one of {layouts}"
     )
@@ -190,9 +220,10 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
         if source.part.layout == layouts[0] and source.folder is None:
             notices.append(f"{source.path.name} is not used: its photographs are missing.")
     for source in used:
-        encoding = find_encoding(source.path)
-        if encoding != "utf-8-sig":
-            notices.append(f"{source.path.name} is not UTF-8 and was read as {encoding}.")
+        if source.sheet.encoding not in ("", "utf-8-sig"):
+            notices.append(
+                f"{source.sheet} is not UTF-8 and was read as {source.sheet.encoding}."
+            )
     return layouts[0], used, notices
 
 
@@ -208,7 +239,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         LabelTableError: a row holds what it may not hold.
     """
     part = source.part
-    table = source.table
+    table = take_columns(source.sheet, source.names)
     rows = pd.DataFrame(
         {
             "labels": source.path.name,
@@ -241,7 +272,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows.loc[marks == int(number), "reason"] = "ungradable"
     rows["grade"] = read_words("grade", rows["grade"])
     rows.loc[(rows["grade"] == "") & (rows["reason"] == ""), "reason"] = "no grade"
-    grades = pd.to_numeric(rows["grade"].str.replace(",", "."), errors="coerce")
+    grades = read_numbers(rows["grade"])
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
         scale = ", ".join(f"{number} {name}" for number, name in enumerate(GRADES))
@@ -267,40 +298,6 @@ def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) 
             f"{name_rows(rows[is_bad])}: {name} must be {', '.join(ours)} or empty"
         )
     return translated
-
-
-def read_label_file(labels: Path) -> pd.DataFrame:
-    """Read a label file as text; drop byte order mark, empty rows and unnamed columns.
-
-    Args:
-        labels: CSV with commas or semicolons and a header, or TXT with a name and a grade on each
-            line.
-
-    Returns:
-        One column of str for each named column; the index is the line in the file, from 1.
-
-    Raises:
-        LabelTableError: the file has no rows, or is no text.
-    """
-    try:
-        if labels.suffix.lower() == ".txt":
-            lines = labels.read_text(encoding=find_encoding(labels)).splitlines()
-            rows = {n: line.rsplit(maxsplit=1) for n, line in enumerate(lines, 1)}
-            rows = {0: ["image", "grade"]} | {n: row for n, row in rows.items() if row}
-        else:
-            rows = read_csv(labels)
-    except (OSError, ValueError) as error:
-        raise LabelTableError(
-            f"{labels.name} cannot be read: save it as CSV in UTF-8"
-        ) from error
-    if len(rows) < 2:
-        raise LabelTableError(
-            f"{labels.name} is empty: it needs a header and one row per photograph"
-        )
-    header, *cells = rows.values()
-    columns = {name: i for i, name in enumerate(header) if name and name not in header[:i]}
-    cells = [[row[i] if i < len(row) else "" for i in columns.values()] for row in cells]
-    return pd.DataFrame(cells, columns=list(columns), index=list(rows)[1:], dtype=str)
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:

@@ -1,12 +1,16 @@
 """The columns that labels.csv, split tables and predictions.csv share, and their values."""
 
+from __future__ import annotations
+
 import re
 import unicodedata
 from collections.abc import Mapping
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from dr_lib.data.labels.grades import GRADES
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SIDES = ("train", "validation", "test")
 EXCLUDED = "excluded"  # from the split, for the reason beside it
@@ -36,8 +40,12 @@ COLUMNS = {  # what people call them, folded
     "sex": "sexo gender genero",
     "quality": "qualidade",
 }
-# cells that say nothing; none does: as a grade it may mean no retinopathy, or no grade
-EMPTY = ("nan", "na", "n/a", "null", "nd", "-", "–")
+# cells that say nothing, folded; none is not among them: it may mean no retinopathy, or no grade
+UNKNOWN = set(
+    "nan na n_a n_d nd null s_i unknown not_known not_informed not_available not_recorded missing"
+    " desconhecido desconhecida ignorado ignorada nao_informado nao_informada nao_consta"
+    " nao_disponivel nao_sabe sem_informacao sem_dados vazio".split()
+)
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
@@ -50,13 +58,19 @@ WORDS = {  # what people write in cells, folded, for what is read
     "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
     "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
     "grade": {
-        "0": "no_dr no_retinopathy normal ausente sem_rd sem_retinopatia",
-        "1": "mild mild_npdr leve rdnp_leve",
-        "2": "moderate moderate_npdr moderada moderado rdnp_moderada",
-        "3": "severe severe_npdr grave rdnp_grave",
-        "4": "proliferative pdr proliferativa rdp",
+        "0": "no_dr nodr no_apparent_dr no_retinopathy no_apparent_retinopathy normal ausente"
+        " sem_rd sem_retinopatia",
+        "1": "mild mild_npdr mild_dr npdr_mild leve rdnp_leve rd_leve",
+        "2": "moderate moderate_npdr moderate_dr npdr_moderate moderada moderado rdnp_moderada"
+        " rd_moderada",
+        "3": "severe severe_npdr severe_dr npdr_severe grave rdnp_grave rd_grave",
+        "4": "proliferative proliferative_dr proliferate proliferate_dr pdr proliferativa"
+        " rd_proliferativa rdp",
     },
-    "referable": TRUTH,
+    "referable": {
+        "1": f"{TRUTH['1']} rdr referable referable_dr encaminhavel",
+        "0": f"{TRUTH['0']} non_rdr nonrdr non_referable non_referable_dr nao_encaminhavel",
+    },
     "gradable": TRUTH,
 }
 
@@ -68,6 +82,23 @@ def fold_name(text: str) -> str:
     return re.sub(r"[\W_]+", "_", plain).strip("_")
 
 
+def fold_id(name: str) -> str:
+    """Fold an id, so that 7, 07 and 7.0, or pt1 and PT1, are equal; blanks, invisible characters
+    and the form of composed letters do not count.
+    """
+    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    plain = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
+    return re.sub(r"(?<![\d.,])0+(?=\d)|[.,]0+$", "", " ".join(plain.split()))
+
+
+def is_unknown(cell: str) -> bool:
+    """Whether a cell says nothing: it is empty, signs alone, an error of a spreadsheet, or a word
+    of UNKNOWN.
+    """
+    folded = fold_name(cell)
+    return not folded or folded in UNKNOWN or bool(re.fullmatch(r"#[\w/]+[!?]", cell.strip()))
+
+
 def list_words(words: Mapping[str, str]) -> dict[str, str]:
     """Map people's words to ours."""
     return {other: word for word, others in words.items() for other in others.split()}
@@ -77,7 +108,7 @@ def read_words(column: str, cells: pd.Series) -> pd.Series:
     """Read what people write in the cells of a column in our words; what says nothing is empty."""
     words = list_words(WORDS.get(column, {}))
     meant = {
-        cell: "" if cell.lower() in EMPTY else words.get(fold_name(cell), cell)
+        cell: "" if is_unknown(cell) else words.get(fold_name(cell), cell)
         for cell in cells.unique()
     }
     return cells.map(meant)

@@ -2,6 +2,7 @@
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +40,13 @@ class Labels(NamedTuple):
     notices: list[str]  # sentences to show the user
 
 
-def read_labels(images: Path, labels: Path | None = None) -> Labels:
+def read_labels(
+    images: Path,
+    labels: Path | None = None,
+    *,
+    sheet: str = "",
+    columns: Mapping[str, str] = {},  # noqa: B006
+) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
     A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack
@@ -48,8 +55,10 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
 
     Args:
         images: folder of the photographs, or root of a data set; photographs may lie in subfolders.
-        labels: the label file; None looks for those of a known data set, or a CSV as above, under
+        labels: the label file; None looks for those of a known data set, or a table as above, under
             `images`.
+        sheet: the sheet of a workbook, where several have the columns.
+        columns: of our names, what the table calls the column, or its number from 1.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -61,10 +70,6 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    if labels is not None and not Path(labels).is_file():
-        raise LabelTableError(
-            f"no label file {labels}: give a CSV with the columns image and grade"
-        )
     photographs, label_files = find_files(images)
     root = images.resolve().name
     folders = {
@@ -74,6 +79,8 @@ def read_labels(images: Path, labels: Path | None = None) -> Labels:
         label_files if labels is None else [Path(labels)],
         set(folders.values()),
         is_given=labels is not None,
+        title=sheet,
+        columns=columns,
     )
     parts = []
     offered = {}

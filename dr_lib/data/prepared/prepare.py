@@ -3,7 +3,7 @@
 import hashlib
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -53,6 +53,8 @@ def prepare(
     exclude_unlike_copies: bool = False,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
+    sheet: str = "",
+    columns: Mapping[str, str] = {},  # noqa: B006
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view and write a prepared folder, see `folder`.
@@ -75,6 +77,7 @@ def prepare(
             an error otherwise.
         shard_size: photographs per shard.
         workers: processes; default one per core.
+        sheet, columns: of `tables.read_labels`.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier run.
 
@@ -91,7 +94,9 @@ def prepare(
     """
     images = Path(images).absolute()
     out = Path(out)
-    labels = read_labels(images, None if labels is None else Path(labels))
+    labels = read_labels(
+        images, None if labels is None else Path(labels), sheet=sheet, columns=columns
+    )
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
     is_sample = labels.layout == "sample"

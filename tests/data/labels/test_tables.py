@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.tables import LabelTableError, read_labels
+from dr_lib.errors import DrError
 
 
 @pytest.fixture
@@ -85,15 +86,13 @@ def test_a_patient_written_in_other_ways_is_one_patient(folder):
 
 @pytest.mark.parametrize("patient", ["patient_id", "Subject ID", "Patient name", "prontuário"])
 def test_a_table_with_portuguese_columns_is_read(folder, patient):
-    """As a hospital's spreadsheet writes it, with decimal commas and words; our own name takes
-    precedence.
-    """
+    """As a hospital's spreadsheet writes it, with decimal commas and words."""
     rows = (
-        f"Arquivo;Grau de RD;{patient};olho;idade;divisão;image\n"
-        "b;3,0;7;OE;64;Treinamento;a.jpg\n"
-        "c;0;7;OD;64;treino;d.jpg\n"
-        "c;Sem RD;8;Esquerdo;64;teste;e.jpg\n"
-        "c;moderada;8;DIREITO;64;teste;f.jpg\n"
+        f"Grau de RD;{patient};olho;idade;divisão;Arquivo\n"
+        "3,0;7;OE;64;Treinamento;a.jpg\n"
+        "0;7;OD;64;treino;d.jpg\n"
+        "Sem RD;8;Esquerdo;64;teste;e.jpg\n"
+        "moderada;8;DIREITO;64;teste;f.jpg\n"
     )
     found = read_labels(*folder(rows, "a.jpg", "d.jpg", "e.jpg", "f.jpg")).table
     assert found["grade"].tolist() == [3, 0, 0, 2]
@@ -221,7 +220,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
 )
 def test_errors_name_file_and_rows_and_never_a_photograph(folder, csv, message):
     """What is said may land in a public notebook."""
-    with pytest.raises(LabelTableError, match=message) as error:
+    with pytest.raises(DrError, match=message) as error:
         read_labels(*folder(csv, "secret.jpg", "x/twin.jpg", "y/twin.jpg"))
     assert "secret" not in str(error.value) and "twin" not in str(error.value)
 
@@ -233,8 +232,8 @@ def test_missing_places_are_said_before_anything_else(folder):
     for wrong, message in (
         ((images / "nowhere", labels), "no folder"),
         ((images / "empty", labels), "no photographs"),
-        ((images, images / "none.csv"), "no label file"),
+        ((images, images / "none.csv"), "no such file"),
         ((images,), "found: 0"),
     ):
-        with pytest.raises(LabelTableError, match=message):
+        with pytest.raises(DrError, match=message):
             read_labels(*wrong)
