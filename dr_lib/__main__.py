@@ -1,5 +1,6 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +33,10 @@ class Amount(click.FloatRange):
             check_digits(str(value))
         except ParameterError as error:
             self.fail(str(error), *where)
-        return super().convert(value, *where)
+        number = super().convert(value, *where)
+        if not math.isfinite(number):
+            self.fail(f"{value} is no amount", *where)
+        return number
 
 
 PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
@@ -612,6 +616,7 @@ def price(
     )
     from dr_lib.figures.page import Page
     from dr_lib.figures.serving import describe_choice
+    from dr_lib.runs.prices import PRICES_VARIABLE, read_prices
     from dr_lib.runs.row import read_runs
 
     endpoints = list_endpoints(read_runs(*folders), *folders, p99_ms=p99_ms)
@@ -623,6 +628,11 @@ def price(
     table = Page().format(tabulate_endpoints(priced), "endpoints")
     click.echo(table.to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))
+    own = os.environ.get(PRICES_VARIABLE)
+    if own:
+        names = {each.instance for each in read_prices(Path(own))}
+        if names.isdisjoint(priced["instance"]):
+            click.echo(f"{own} was not used: it has prices of {', '.join(sorted(names))} alone")
 
 
 @main.command()

@@ -47,14 +47,17 @@ class Price(NamedTuple):
 
 
 def read_prices(path: Path | None = None) -> list[Price]:
-    """Read a table of prices; without a path, this library's, followed by that of DR_LIB_PRICES.
+    """Read a table of prices; without a path, that of DR_LIB_PRICES, and this library's of other
+    instances.
 
     Raises:
         PriceError: there is no such file, or it is no such table; the line that is wrong is named.
     """
     if path is None:
-        own = os.environ.get(PRICES_VARIABLE)
-        return read_prices(PRICES) + (read_prices(Path(own)) if own else [])
+        variable = os.environ.get(PRICES_VARIABLE)
+        own = read_prices(Path(variable)) if variable else []
+        named = {price.instance for price in own}
+        return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:
         sheets = read_sheets(path, Price._fields)
         tables = [one for one in sheets if sorted(one.header) == sorted(Price._fields)]
@@ -69,6 +72,8 @@ def read_prices(path: Path | None = None) -> list[Price]:
             prices.append(_read_price(sheet, cells))
         except ValueError as error:
             raise PriceError(f"{path}, line {line}: {error}") from error
+    if not prices:
+        raise PriceError(f"{path} holds no price: add a line, or leave the table out")
     days = Counter((price.instance, price.date) for price in prices)
     for (instance, _), number in days.items():
         if number > 1:
@@ -79,8 +84,7 @@ def read_prices(path: Path | None = None) -> list[Price]:
 
 
 def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:
-    """Find what an instance costs today: its latest price up to today; the user's wins on equal
-    dates.
+    """Find what an instance costs today: its latest price up to today.
 
     Args:
         instance: its name in the table, as its provider writes it.
@@ -97,10 +101,10 @@ def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price
     if not found:
         names = ", ".join(sorted({price.instance for price in known})) or "none"
         raise PriceError(
-            f"no price for {instance!r} (known: {names}): add it to the table named by"
-            f" {PRICES_VARIABLE}"
+            f"no price for {instance!r} up to {today} (known: {names}): add it to the table named "
+            f"by {PRICES_VARIABLE}"
         )
-    return max(reversed(found), key=lambda price: price.date)
+    return max(found, key=lambda price: price.date)
 
 
 def price_seconds(usd_per_hour: float, *seconds: float) -> float:

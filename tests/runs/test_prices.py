@@ -74,6 +74,24 @@ def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
         find_price("local")
 
 
+def test_ones_own_price_is_never_passed_over(tmp_path, monkeypatch):
+    """Of an old day it goes before a newer one of this library; of a day to come it is an error,
+    and so is a table without a price.
+    """
+    own = tmp_path / "own.csv"
+    monkeypatch.setenv("DR_LIB_PRICES", str(own))
+    monkeypatch.setattr("dr_lib.runs.prices.PRICES", tmp_path / "ours.csv")
+    (tmp_path / "ours.csv").write_text(f"{HEADER}a,box,,USD,1,2025-01-01,s\n")
+    own.write_text(f"{HEADER}me,box,,USD,2,2020-01-01,a bill\n")
+    assert find_price("box").usd_per_hour == 2
+    own.write_text(f"{HEADER}me,box,,USD,2,2999-01-01,a bill\n")
+    with pytest.raises(PriceError, match="no price for 'box' up to "):
+        find_price("box")
+    own.write_text(HEADER)
+    with pytest.raises(PriceError, match="own.csv holds no price"):
+        find_price("box")
+
+
 @pytest.mark.parametrize("instance", ["F4", "", "f4s_v2"])
 def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
     """Never a price of 0 for a name with a slip in it."""

@@ -208,6 +208,8 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
         PriceError, match="run mine used a machine without a price: name one for the run"
     ):
         price(tmp_path, requests_per_day=1)
+    for text in ("nan", "inf"):
+        assert CliRunner().invoke(main, [*command[:-1], text]).exit_code == 2
     (tmp_path / "own.csv").write_text(
         "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a"
         " bill\n"
@@ -259,6 +261,12 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     assert "10.2 [5.8, 18.0]" in table[1]
     assert "For 20,000 requests a day, 99 % within 300 ms" in said
     assert "127 USD a month, 209 USD a million" in said
+    (tmp_path / "own.csv").write_text(
+        "provider,instance,region,currency,usd_per_hour,date,source\nme,box,,USD,9,2026-01-01,me\n"
+    )
+    own = {"DR_LIB_PRICES": str(tmp_path / "own.csv")}
+    unused = CliRunner().invoke(main, command, env=own).output
+    assert "own.csv was not used: it has prices of box alone" in unused
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
     refused = CliRunner().invoke(main, ["price", str(tmp_path / "empty"), *command[2:]])
     assert refused.exit_code == 1 and "Error: no load test below the folders" in refused.output
