@@ -72,8 +72,6 @@ def read_prices(path: Path | None = None) -> list[Price]:
             prices.append(_read_price(sheet, cells))
         except ValueError as error:
             raise PriceError(f"{path}, line {line}: {error}") from error
-    if not prices:
-        raise PriceError(f"{path} holds no price: add a line, or leave the table out")
     days = Counter((price.instance, price.date) for price in prices)
     for (instance, _), number in days.items():
         if number > 1:

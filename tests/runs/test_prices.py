@@ -88,7 +88,7 @@ def test_ones_own_price_is_never_passed_over(tmp_path, monkeypatch):
     with pytest.raises(PriceError, match="no price for 'box' up to "):
         find_price("box")
     own.write_text(HEADER)
-    with pytest.raises(PriceError, match="own.csv holds no price"):
+    with pytest.raises(PriceError, match="own.csv is empty"):
         find_price("box")
 
 
