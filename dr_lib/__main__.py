@@ -15,13 +15,24 @@ from tqdm import tqdm
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
+from dr_lib.files import expand_home
 from dr_lib.parameters import ParameterError, check_digits
 
 if TYPE_CHECKING:
     import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
-PATH = click.Path(path_type=Path)
+
+
+class HomePath(click.Path):
+    """A path option in which ~ and $HOME are the home directory, also behind an equals sign."""
+
+    def convert(self, value: str | Path, *where: object) -> Path:
+        """Convert the text of an option to a path."""
+        return super().convert(expand_home(str(value)), *where)
+
+
+PATH = HomePath(path_type=Path)
 
 
 class Amount(click.FloatRange):
@@ -367,10 +378,16 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
-    from dr_lib.runs.study import check_paths, load_study, name_machine, plan_runs
+    from dr_lib.runs.study import (
+        check_paths,
+        find_results,
+        load_study,
+        name_machine,
+        plan_runs,
+    )
 
+    folder = find_results(study)
     design = load_study(study, ROOT, instance=instance)
-    folder = study.with_suffix("")
     check_folder(folder, design)
     runs = plan_runs(design, name_machine(hardware.probe()))
     backlog = Backlog(design, folder, runs, runs)

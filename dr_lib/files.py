@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
+
+from dr_lib.errors import DrError
 
 try:
     import fcntl
@@ -27,6 +30,25 @@ def is_foreign(name: str) -> bool:
     manager.
     """
     return name.startswith((".", "~$")) or name.lower() in ADDED
+
+
+def expand_home(text: str) -> str:
+    """Write out ~ and variables such as $HOME in a path, or in several with commas between them.
+
+    A shell leaves them where they stand in quotes or behind an equals sign.
+
+    Raises:
+        DrError: a path would begin with a variable that is not set.
+    """
+    begins = r'(?:^|(?<=[,"])|(?<=, ))'
+    path = re.sub(
+        begins + r"~[\w.-]*(?=/|,|$)", lambda match: os.path.expanduser(match[0]), text
+    )
+    path = os.path.expandvars(path)
+    unset = re.search(begins + r"(\$\{?\w+\}?)(?=/|,|$)", path)
+    if unset:
+        raise DrError(f"{text}: the variable {unset[1]} is not set: write the whole path")
+    return path
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Check the parameters of a notebook or a command: their names, types and values.
+"""Read the parameters of a notebook or a command: their names, kinds and values.
 
 Notebooks of foreign kernels are given parameters too: this file needs Python 3.9, nothing else.
 """
@@ -7,31 +7,49 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from dr_lib.errors import DrError
+from dr_lib.files import expand_home
 
-KINDS = {  # of parameters, by their annotation: types of the values, and in words
-    "int": ((int,), "a whole number"),
-    "float": ((int, float), "a number"),
-    "str": ((str,), "a text"),
-    "bool": ((bool,), "true or false"),
+KINDS = {  # of parameters, by their annotation, in words
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a text",
+    "bool": "true or false",
 }
-LEAST = {  # of the numbers that make no sense below it, in whatever notebook
-    "epochs": 1,
-    "batch_size": 1,
-    "image_size": 1,
-    "num_machines": 1,
-    "num_requests": 1,
-    "num_devices": 0,
-    "learning_rate": 0,
-    "max_hours": 0,
-    "gap_s": 0,
-    "load_seconds": 0,
-    "repetition": 0,
-    "seed": 0,
+BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+NUMBER = re.compile(  # as the core schema of YAML 1.2 has them
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[-+]?[0-9]+)?|[-+]?\.inf|\.nan|0o[0-7]+|0x[0-9a-f]+",
+    re.IGNORECASE,
+)
+LARGEST = sys.float_info.max
+BOUNDS = {  # the least and the most that make sense, in whatever notebook
+    "batch_size": (1, 65536),
+    "data_share": (0, 1),
+    "epochs": (1, 100_000),
+    "evaluate_every": (0, 100_000),
+    "gap_s": (0, 86400),
+    "image_size": (1, 4096),
+    "learning_rate": (0, 100),
+    "load_seconds": (0, 86400),
+    "bound_ms": (0, LARGEST),
+    "max_hours": (0, 8760),
+    "network": (1, 2),
+    "num_devices": (0, 1024),
+    "num_machines": (1, 1024),
+    "num_requests": (1, 1_000_000),
+    "repetition": (0, 100_000),
+    "replicas": (0, 1024),
+    "sample_s": (0, 3600),
+    "seed": (0, 2**31 - 1),
+    "size": (32, 4096),
+    "threads": (0, 1024),
 }
+# of them those whose least is itself too little
+POSITIVE = ("bound_ms", "data_share", "learning_rate", "sample_s")
 CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "task": ("referable", "grades"),
     "mode": ("paper", "fast", "scaled"),
@@ -53,6 +71,10 @@ CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
     "framework": {"accelerator": ("auto", "cpu", "gpu")},
     "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
     "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
+}
+OF_TASK = {  # parameters of one task alone, and their values in the other one
+    "recipe": ("referable", "full"),
+    "weigh_grades": ("grades", False),
 }
 INPUTS = {  # parameters that name a folder or a file to read: their values that are words
     "data_dir": ("sample",),
@@ -101,12 +123,15 @@ def list_choices(name: str, declared: Collection[str]) -> tuple[str, ...]:
     return CHOICES.get(name, ())
 
 
-def check_value(name: str, kind: str, value: Any, declared: Collection[str] = ()) -> None:
-    """Refuse a value of the wrong type, one outside the choices, and a number below the minimum.
+def read_value(name: str, kind: str, value: Any, declared: Collection[str] = ()) -> Any:
+    """Read a value as its parameter's kind has it, and refuse what can mean none.
+
+    A number may be a text that YAML 1.2 reads as one, and a whole number a text. In a text that is
+    a path, ~ and $HOME are the home directory.
 
     Args:
         name: of the parameter.
-        kind: its annotation; of others than KINDS nothing is checked.
+        kind: its annotation; values of others than KINDS stay as they are.
         value: what was given.
         declared: the names of all parameters of its notebook.
 
@@ -114,15 +139,101 @@ def check_value(name: str, kind: str, value: Any, declared: Collection[str] = ()
         ParameterError: the parameter, its value, and what to give, in one sentence.
     """
     if kind not in KINDS:
-        return
-    types, words = KINDS[kind]
-    if not isinstance(value, types) or isinstance(value, bool) != (kind == "bool"):
-        raise ParameterError(f"{name} is {value!r}: give {words}")
-    if kind in ("int", "float") and name in LEAST and not value >= LEAST[name]:
-        raise ParameterError(f"{name} is {value!r}: give {LEAST[name]} or more")
+        return value
+    fault = f"{name} is {value!r}"
+    if kind == "bool":
+        if isinstance(value, (bool, str)) and str(value).lower() in BOOLS:
+            return BOOLS[str(value).lower()]
+        raise ParameterError(f"{fault}: give {KINDS[kind]}")
+    if kind != "str":
+        return _check_bounds(name, _read_number(fault, kind, value))
+
+    if isinstance(value, int) and not isinstance(value, bool):  # papermill's -p results 2026
+        value = str(value)
+    if not isinstance(value, str):
+        raise ParameterError(f"{fault}: give {KINDS[kind]}, in quotes or with papermill's -r")
     choices = list_choices(name, declared)
-    if kind == "str" and choices and value not in choices:
+    if choices and value not in choices:
         raise ParameterError(f"{name} {value!r}: choose from {', '.join(choices)}")
+    return expand_home(value)
+
+
+def _read_number(fault: str, kind: str, value: Any) -> float:
+    """Read a number, or a text that is one; of numbers with a point only texts are whole ones,
+    because 20.000 may have been twenty thousand.
+    """
+    number = value
+    if isinstance(value, str):
+        check_digits(value)
+        number = parse_number(value)
+        if kind == "float" and re.fullmatch(r"[-+]?\d*,\d+", value):
+            advice = f"write {value.replace(',', '.')}"
+            raise ParameterError(f"{fault}, with a decimal comma: {advice}")
+        hours = re.fullmatch(r"(\d+):([0-5]\d)", value)
+        if kind == "float" and hours:
+            advice = f"write {int(hours[1]) + int(hours[2]) / 60:.5g}"
+            raise ParameterError(f"{fault}, no number: {advice}")
+        if kind == "int" and isinstance(number, float) and number.is_integer():
+            number = int(number)
+    types = (int,) if kind == "int" else (int, float)
+    if isinstance(number, bool) or not isinstance(number, types):
+        raise ParameterError(f"{fault}: give {KINDS[kind]}")
+    # beyond the largest float
+    if not -LARGEST <= number <= LARGEST:
+        raise ParameterError(f"{fault}: give a number that is finite")
+    return number if kind == "int" else float(number)
+
+
+def parse_number(text: str) -> float | None:
+    """Read a number as the core schema of YAML 1.2 does; None for another text."""
+    if not NUMBER.fullmatch(text):
+        return None
+    text = text.lower()
+    if text.startswith(("0o", "0x")):
+        return int(text, 0)
+    number = float(re.sub(r"\.(?=inf|nan)", "", text))
+    # a whole number of any length is exact
+    return int(text) if re.fullmatch("[-+]?[0-9]{1,99}", text) else number
+
+
+def _check_bounds(name: str, number: float) -> float:
+    least, most = BOUNDS.get(name, (-LARGEST, LARGEST))
+    if number < least or (number == least and name in POSITIVE):
+        words = f"more than {least}" if name in POSITIVE else f"{least} or more"
+        raise ParameterError(f"{name} is {number}: give {words}")
+    if number > most:
+        raise ParameterError(f"{name} is {number}: give {most} or less")
+    return number
+
+
+def check_together(values: Mapping[str, Any]) -> None:
+    """Refuse values that exclude each other, in whatever notebook.
+
+    Args:
+        values: of the parameters; those that a notebook does not have are missing.
+
+    Raises:
+        ParameterError: which ones, and what to change.
+    """
+    for name, (task, default) in OF_TASK.items():
+        if values.get(name, default) != default and values.get("task", task) != task:
+            fault = f"{name}: does not apply to task {values['task']}"
+            raise ParameterError(f"{fault}: leave it out")
+    recipe = values.get("recipe", "full")
+    model = str(values.get("model")).lower()
+    if recipe != "full" and model != "mobilenet":
+        fault = f"recipe {recipe} names layers of mobilenet"
+        raise ParameterError(f"{fault}: use that model, or recipe full")
+    if recipe != "full" and values.get("num_machines", 1) > 1:
+        fault = f"recipe {recipe} caches features on one machine"
+        raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
+    if model == "small_cnn" and values.get("weights") == "imagenet":
+        raise ParameterError(
+            "small_cnn has no ImageNet weights: use weights none, or mobilenet"
+        )
+    if model == "small_cnn" and values["image_size"] < 32:
+        fault = f"image_size {values['image_size']}"
+        raise ParameterError(f"{fault}: small_cnn needs 32 px or more")
 
 
 def check_digits(text: str) -> None:
@@ -137,8 +248,8 @@ def check_digits(text: str) -> None:
         raise ParameterError(f"{text} can be read in two ways: write {whole}{decimal}")
 
 
-def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
-    """Refuse parameters that a notebook does not have, and values that its parameters cannot have.
+def read_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read a notebook's parameters; refuse names that it does not have, and impossible values.
 
     papermill assigns all that it is given, in a cell of its own behind the parameters cell.
 
@@ -146,8 +257,11 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         cells: the code of those that ran, in their order.
         values: of the names that they left.
 
+    Returns:
+        The value of each parameter, see `read_value`.
+
     Raises:
-        ParameterError: see `check_value`; of a name that is none, what there is.
+        ParameterError: see `read_value`; of a name that is none, what there is.
     """
     declared: dict[str, str] = {}
     injected: list[str] = []
@@ -171,6 +285,8 @@ def check_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> None:
         raise ParameterError(
             f"{', '.join(unknown)}: not a parameter of this notebook, {advice}"
         )
-    for name, kind in declared.items():
-        if name in values:
-            check_value(name, kind, values[name], declared)
+    return {
+        name: read_value(name, kind, values[name], declared)
+        for name, kind in declared.items()
+        if name in values
+    }

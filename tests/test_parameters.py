@@ -13,8 +13,9 @@ from dr_lib.parameters import (
     INPUTS,
     ParameterError,
     check_digits,
-    check_parameters,
     list_choices,
+    read_parameters,
+    read_value,
 )
 from dr_lib.runs.row import write_row
 from tests.evidence.real_rows import copy_row
@@ -45,8 +46,15 @@ VALUES = {"epochs": 20, "learning_rate": 1, "keep": False, "optimizer": "adam"}
         ({"epochs": True}, "epochs is True: give a whole number"),
         ({"epochs": "many"}, "epochs is 'many': give a whole number"),
         ({"epochs": 0}, "epochs is 0: give 1 or more"),
-        ({"learning_rate": -0.1}, "learning_rate is -0.1: give 0 or more"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan: give 0 or more"),
+        ({"learning_rate": -0.1}, "learning_rate is -0.1: give more than 0"),
+        ({"learning_rate": 0}, "learning_rate is 0.0: give more than 0"),
+        ({"learning_rate": 1e9}, "learning_rate is 1000000000.0: give 100 or less"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan: give a number that is finite"),
+        ({"learning_rate": "0,001"}, ".*, with a decimal comma: write 0.001"),
+        ({"learning_rate": "8:30"}, "learning_rate is '8:30', no number: write 8.5"),
+        ({"learning_rate": True}, "learning_rate is True: give a number"),
+        ({"optimizer": 1.5}, "optimizer is 1.5: give a text, in quotes or with papermill's -r"),
+        ({"keep": 1}, "keep is 1: give true or false"),
         ({"optimizer": "adma"}, "optimizer 'adma': choose from rmsprop, adam"),
         ({"keep": "perhaps"}, "keep is 'perhaps': give true or false"),
     ],
@@ -56,14 +64,69 @@ def test_a_parameter_that_cannot_be_is_named(given, message):
     lines = [f"{name} = {value!r}" for name, value in given.items()]
     injected = "\n".join(["# Parameters", *lines])
     with pytest.raises(ParameterError, match=f"^{message}$"):
-        check_parameters(["", "%pwd", CELL, injected, "import sys"], VALUES | given)
+        read_parameters(["", "%pwd", CELL, injected, "import sys"], VALUES | given)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "meant"),
+    [
+        ("float", "1e-3", 0.001),
+        ("float", 1, 1.0),
+        ("float", "+3", 3.0),
+        ("float", ".5", 0.5),
+        ("float", "5.", 5.0),
+        ("int", "2e1", 20),
+        ("int", "010", 10),
+        ("int", "0o10", 8),
+        ("int", "0x1F", 31),
+        ("int", "9007199254740993", 2**53 + 1),
+        ("bool", "true", True),
+        ("bool", "No", False),
+        ("str", 2026, "2026"),
+        ("str", "2026-11-25", "2026-11-25"),
+        ("str", "010", "010"),
+        ("int", "1_000", None),
+        ("int", "8:30", None),
+        ("int", "yes", None),
+        ("int", "", None),
+        ("int", 20.0, None),  # as papermill passes 20.000
+        ("int", "20.000", None),
+        ("float", ".inf", None),
+        ("float", ".nan", None),
+        ("float", "1e999", None),
+        ("float", "0x", None),
+        ("float", "1,5e3", None),
+        ("float", "٣", None),
+        ("float", None, None),
+        ("str", None, None),
+        ("str", True, None),
+        ("str", ["a"], None),
+    ],
+)
+def test_a_value_is_read_as_its_parameter_has_it(kind, given, meant):
+    """Numbers are those of YAML 1.2, chapter 10.3.2; the expected values are its meanings."""
+    if meant is None:
+        with pytest.raises(ParameterError, match="x is .*: (give|write)|read in two ways"):
+            read_value("x", kind, given)
+    else:
+        value = read_value("x", kind, given)
+        assert (value, type(value)) == (meant, type(meant))
+
+
+def test_the_notebook_has_what_was_meant(tmp_path):
+    """A path in the home directory, a text that papermill took for a number."""
+    cell = 'results: str = ""  # where\nrate: float = 0.1  # rate'
+    values = {"results": "$HOME/dr", "rate": 1}
+    read = read_parameters(["", cell], values)
+    assert read == {"results": str(Path.home() / "dr"), "rate": 1.0}
+    assert type(read["rate"]) is float
 
 
 def test_what_was_given_counts_until_the_parameters_run_again():
     """In a kernel that stays, the next run of the notebook is given nothing of the last one."""
-    check_parameters(["", CELL, "# Parameters\nepoch = 2\n", CELL, "x = 1"], VALUES)
-    check_parameters(["", CELL, "# Parameters\nepochs = 2\n"], VALUES | {"epochs": 2})
-    check_parameters(["", "x = 1"], {"x": 1})
+    read_parameters(["", CELL, "# Parameters\nepoch = 2\n", CELL, "x = 1"], VALUES)
+    read_parameters(["", CELL, "# Parameters\nepochs = 2\n"], VALUES | {"epochs": 2})
+    read_parameters(["", "x = 1"], {"x": 1})
 
 
 def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
@@ -71,12 +134,12 @@ def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
     own.
     """
     own = ["y: int", "class A:\n    x: int = 3", "z: int = 1\nprint(z)"]
-    check_parameters(["", CELL, *own], VALUES)
+    read_parameters(["", CELL, *own], VALUES)
     with pytest.raises(
         ParameterError, match="^epoch: not a parameter of this notebook, it has epochs,"
     ):
-        check_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
-    check_parameters(["", "gone: int = 1"], {})
+        read_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
+    read_parameters(["", "gone: int = 1"], {})
 
 
 def list_words(comment: str) -> set[str]:

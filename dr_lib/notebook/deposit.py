@@ -8,14 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dr_lib.errors import DrError
 from dr_lib.files import write_bytes, write_json, write_text
 from dr_lib.markdown import escape
 from dr_lib.notebook.report import write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import read_row
+from dr_lib.runs.study import find_file, read_keys, write_keys
 
 README = """\
 # {title}
@@ -106,10 +105,9 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
             table = (study_dir / name).resolve()
             if study_dir in table.parents and table.is_file():
                 write_bytes(target / table.relative_to(folder), table.read_bytes())
-        study = study_dir.with_suffix(".yaml")
-        if study.is_file():
-            content = _redact(yaml.safe_load(study.read_text(encoding="utf-8")))
-            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+        study = find_file(study_dir)
+        if study:
+            text = write_keys(_redact(read_keys(study)))
             write_text(out / study.relative_to(folder.parent), text)
     return commits
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
 from dr_lib.evidence.predictions import join_paths
 from dr_lib.files import write_text
-from dr_lib.parameters import check_digits
+from dr_lib.parameters import read_value
 from dr_lib.runs.row import read_runs
+from dr_lib.runs.study import find_file, read_keys
 
 STYLE = """body { font: 16px/1.5 Georgia, serif; color: #1a1a1a }
 body { max-width: 60em; margin: 2em auto; padding: 0 1em }
@@ -100,7 +100,7 @@ def run_analysis(
         path: of the notebook.
         out: folder to write, made if it is missing.
         root: the repository.
-        parameters: of the notebook; a text for one that is no text is read as YAML.
+        parameters: of the notebook, see `read_value`.
     """
     import papermill
 
@@ -109,10 +109,10 @@ def run_analysis(
     if unknown:
         names = ", ".join(unknown)
         raise DrError(f"{path.stem} has no parameter {names}: it has {', '.join(known)}")
-    for name, value in parameters.items():
-        if isinstance(value, str) and known[name]["inferred_type_name"] != "str":
-            check_digits(value)
-            parameters[name] = yaml.safe_load(value)
+    parameters = {
+        name: read_value(name, known[name]["inferred_type_name"], value, known)
+        for name, value in parameters.items()
+    }
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -177,10 +177,10 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
 
 def _find_analysis(folder: Path) -> str:
     """Find the analysis named in the study file next to a folder, or else the one for its rows."""
-    study = folder.with_suffix(".yaml")
-    content = yaml.safe_load(study.read_text(encoding="utf-8")) if study.is_file() else {}
-    if content.get("report"):
-        return content["report"]
+    study = find_file(folder)
+    report = read_keys(study).get("report") if study else ""
+    if report:
+        return report
     notebooks = set(read_runs(folder)["notebook"])
     analyses = sorted({ANALYSES[name] for name in notebooks if name in ANALYSES})
     if len(analyses) == 1:

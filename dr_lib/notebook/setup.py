@@ -11,12 +11,13 @@ import sys
 import tempfile
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 from dr_lib.code import explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError, find_platform, probe
-from dr_lib.parameters import ParameterError, check_parameters
+from dr_lib.parameters import INPUTS, ParameterError, read_parameters
 from dr_lib.processes import read_last_words
 
 PACKAGES = {  # module: what pip calls it
@@ -106,7 +107,10 @@ def keep_results(results: str) -> None:
 
 
 def describe_machine(root: Path, *added: str) -> str:
-    """Check the notebook's parameters, and describe in one line where it runs.
+    """Read the notebook's parameters by `read_parameters`, and describe in one line where it runs.
+
+    A notebook that Jupyter opened below the repository works in the root from then on, as studies
+    and commands do; an input that lies beside the notebook alone is found there.
 
     Returns:
         Platform, device, Keras backend, commit of the folder, packages added.
@@ -119,7 +123,9 @@ def describe_machine(root: Path, *added: str) -> str:
     shell = get_ipython()
     try:
         if shell:
-            check_parameters(shell.history_manager.input_hist_raw, shell.user_ns)
+            cells = shell.history_manager.input_hist_raw
+            parameters = read_parameters(cells, shell.user_ns)
+            shell.user_ns.update(_find_inputs(parameters, root))
     except ParameterError as error:
         raise SystemExit(str(error)) from None
     try:
@@ -137,6 +143,22 @@ def describe_machine(root: Path, *added: str) -> str:
     if why := explain_commit(root):
         commit += f" ({why})"
     return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
+
+
+def _find_inputs(parameters: dict[str, Any], root: Path) -> dict[str, Any]:
+    """Find inputs in the root or beside the notebook; work in the root where the notebook lies in
+    it.
+    """
+    here = Path.cwd()
+    if root.resolve() in here.resolve().parents:
+        os.chdir(root)
+    found = dict(parameters)
+    for name in INPUTS.keys() & parameters.keys():
+        value = parameters[name]
+        places = [Path(folder, value) for folder in (Path.cwd(), root, here)]
+        if value not in INPUTS[name] and not places[0].exists():
+            found[name] = str(next((path for path in places if path.exists()), value))
+    return found
 
 
 def _install(packages: list[str]) -> None:

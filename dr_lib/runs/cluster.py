@@ -21,7 +21,15 @@ from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import PlannedRun, Study, find_runs, load_study, name_run, plan_runs
+from dr_lib.runs.study import (
+    PlannedRun,
+    Study,
+    find_results,
+    find_runs,
+    load_study,
+    name_run,
+    plan_runs,
+)
 
 ANY = "any"  # in place of a machine's name
 PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
@@ -72,7 +80,7 @@ def run_on_cluster(
     from distributed import Client
 
     study = load_study(path, root, instance=instance)
-    folder = Path(path).with_suffix("")
+    folder = find_results(path)
     hours = max_hours or study.max_hours or math.inf
     stop_at = time.monotonic() + 3600 * hours
     planned = plan_runs(study, ANY)

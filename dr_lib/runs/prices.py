@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dr_lib.data.labels.reader import Sheet, choose_sheet, read_sheets
 from dr_lib.errors import DrError
+from dr_lib.files import expand_home
 from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def read_prices(path: Path | None = None) -> list[Price]:
     """
     if path is None:
         variable = os.environ.get(PRICES_VARIABLE)
-        own = read_prices(Path(variable)) if variable else []
+        own = read_prices(Path(expand_home(variable))) if variable else []
         named = {price.instance for price in own}
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:

@@ -44,6 +44,7 @@ from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
     check_paths,
+    find_results,
     find_runs,
     load_study,
     name_machine,
@@ -112,7 +113,7 @@ def run_study(
             process of this machine is running it.
     """
     study = load_study(path, root, instance=instance)
-    folder = Path(path).with_suffix("")
+    folder = find_results(path)
     check_paths(study, path, root)
     planned = plan_runs(study, name_machine(hardware.probe()))
     runs = find_runs(planned, only, path)

@@ -1,25 +1,44 @@
 """A study: its file, checked against the notebook, and its runs in order."""
 
+import ast
 import itertools
+import json
 import random
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import papermill
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
-from dr_lib.parameters import GONE, INPUTS, ParameterError, check_value
+from dr_lib.parameters import (
+    GONE,
+    INPUTS,
+    ParameterError,
+    check_together,
+    parse_number,
+    read_value,
+)
 from dr_lib.runs.row import RENAMED
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # the split table of one fold
+SUFFIXES = (".yaml", ".yml")  # of a study file
+KINDS = {str: "str", int: "int", int | None: "int", float | None: "float"}  # of keys
 
 
 class Study(BaseModel):
@@ -29,22 +48,30 @@ class Study(BaseModel):
 
     notebook: str
     report: str = ""  # the notebook that analyses the rows
-    repetitions: int = Field(ge=1)
+    repetitions: int = Field(ge=1, le=10_000)
     parameters: dict[str, Any] = {}
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     # the number of the first one, where this is a part of a larger study
-    first_scenario: int = Field(default=1, ge=1)
+    first_scenario: int = Field(default=1, ge=1, le=10_000)
     # one for all, or factor: {its value: a kernel}
     kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL
     # of a scenario in one session, a boot of the machine; the others wait for another
-    session_repetitions: int | None = Field(default=None, ge=1)
+    session_repetitions: int | None = Field(default=None, ge=1, le=10_000)
     order: Literal["random", "sequential"] = "random"
     seed: int = 0
     instance: str = ""  # the machine's name in the table of prices
-    max_hours: float | None = Field(default=None, gt=0)
-    max_usd: float | None = Field(default=None, gt=0)  # of all sessions together
-    timeout_hours: float | None = Field(default=None, gt=0)  # of one run, which is then ended
-    retries: int = Field(default=0, ge=0)  # of a run that failed, in one session
+    max_hours: float | None = Field(default=None, gt=0, le=8760)
+    max_usd: float | None = Field(default=None, gt=0, le=1e6)  # of all sessions together
+    # of one run, which is then ended
+    timeout_hours: float | None = Field(default=None, gt=0, le=8760)
+    retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _read_key(cls, value: Any, info: ValidationInfo) -> Any:
+        """Read a key as a parameter of its kind is read."""
+        annotation = cls.model_fields[info.field_name].annotation
+        return read_value(info.field_name, KINDS.get(annotation, ""), value)
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """Return the kernel for runs with these values of the factors."""
@@ -77,6 +104,31 @@ class PlannedRun(NamedTuple):
         return self.parameters.get("num_machines", 1)
 
 
+def find_results(path: Path) -> Path:
+    """Find the folder of a study's results: beside its file, of its name without .yaml.
+
+    Raises:
+        DrError: there is no such file, or its name does not end in .yaml.
+    """
+    path = Path(path)
+    if path.is_dir():
+        file = find_file(path)
+        hint = f": did you mean {file}?" if file else ""
+        raise DrError(f"{path} is a folder, not a study file{hint}")
+    if not path.is_file():
+        raise DrError(f"{path}: no such study file")
+    if path.suffix not in SUFFIXES:
+        raise DrError(f"{path}: a study file ends in .yaml: name it {path.name}.yaml")
+    return path.with_suffix("")
+
+
+def find_file(folder: Path) -> Path | None:
+    """Find the study file beside a folder of results; None if there is none."""
+    folder = Path(folder).absolute()
+    files = [folder.with_name(f"{folder.name}{suffix}") for suffix in SUFFIXES]
+    return next((file for file in files if file.is_file()), None)
+
+
 def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     """Read a study file and check it against its notebook, before anything runs.
 
@@ -89,7 +141,13 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         DrError: the file or its notebook is missing, a key or a parameter is misspelt or cannot
             have its value.
     """
-    study = _read(Path(path))
+    fault = f"{path} is not a valid study file"
+    try:
+        study = Study.model_validate(read_keys(path))
+    except ParameterError as error:
+        raise DrError(f"{fault}: {error}") from error
+    except ValidationError as error:
+        raise DrError(f"{fault}: {_describe_fault(error)}") from error
     study.instance = instance or study.instance
     if study.max_usd and not study.instance:
         raise DrError(f"{path}: max_usd needs an instance with a known price")
@@ -100,50 +158,98 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
             raise DrError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
     notebook = root / "notebooks" / f"{study.notebook}.ipynb"
     try:
-        _check_parameters(study, papermill.inspect_notebook(str(notebook)))
+        _read_parameters(study, papermill.inspect_notebook(str(notebook)))
     except ParameterError as error:
         raise DrError(f"{path}: {error}") from error
     return study
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice, of which YAML would take the last."""
+    """Reads plain values as texts, whose kind the reader of a key knows.
+
+    Refuses a key that is there twice, of which YAML would take the last, and numbers that a
+    decimal comma has cut in two.
+    """
+
+    yaml_implicit_resolvers = {
+        first: [(tag, form) for tag, form in resolvers if tag.endswith((":null", ":merge"))]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """The dictionary of a node."""
         present = set()
-        for key, _ in node.value:
+        before = None
+        for key, value in node.value:
             if str(key.value) in present:
-                problem = f"{key.value} is there twice"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+                _refuse(f"{key.value} is there twice", key)
             present.add(str(key.value))
+            if before and node.flow_style and value.value == "" and _is_number(key):
+                _refuse_comma(before, key)
+            before = value
         return super().construct_mapping(node, deep)
 
+    def construct_sequence(self, node: yaml.SequenceNode, deep: bool = False) -> list:
+        """The list of a node."""
+        pairs = [pair for pair in itertools.pairwise(node.value) if all(map(_is_number, pair))]
+        gaps = {pair[1].start_mark.index - pair[0].end_mark.index for pair in pairs}
+        for one, other in pairs if node.flow_style else ():
+            is_tight = other.start_mark.index == one.end_mark.index + 1
+            if is_tight and (len(gaps) > 1 or re.match(r"0\d", other.value)):
+                _refuse_comma(one, other)
+        return super().construct_sequence(node, deep)
 
-def _read(path: Path) -> Study:
-    """Read a study file; report what is wrong with it in one sentence."""
+
+def _is_number(node: yaml.Node) -> bool:
+    return isinstance(node, yaml.ScalarNode) and parse_number(node.value) is not None
+
+
+def _refuse_comma(one: yaml.Node, other: yaml.Node) -> None:
+    number = f"{one.value}.{other.value}"
+    fault = f"{one.value},{other.value} has a decimal comma"
+    _refuse(f"{fault}: write {number}, or a space behind a comma between two numbers", other)
+
+
+def _refuse(problem: str, node: yaml.Node) -> None:
+    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """Read the keys of a study file that have a value, as texts, lists and dictionaries.
+
+    Raises:
+        DrError: there is no such file, or it is no YAML with keys, in one sentence.
+    """
+    find_results(path)
     fault = f"{path} is not a valid study file"
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
-    except IsADirectoryError as error:
-        file = path.with_suffix(".yaml")
-        hint = f": did you mean {file}?" if file.is_file() else ""
-        raise DrError(f"{path} is a folder, not a study file{hint}") from error
-    except FileNotFoundError as error:
-        raise DrError(f"{path}: no such study file") from error
     except UnicodeDecodeError as error:
-        raise DrError(f"{fault}: it is not UTF-8 text") from error
+        raise DrError(f"{fault}: it is not UTF-8 text: save it as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1
-        raise DrError(f"{fault}: line {line}: {error.problem}") from error
+        line = (error.problem_mark or error.context_mark).line + 1
+        problem = error.problem or error.context
+        if "'\\t'" in problem:
+            problem = "a tab: write spaces"
+        elif "another document" in problem:
+            problem = "a second document begins: write one study per file"
+        raise DrError(f"{fault}: line {line}: {problem}") from error
     except yaml.YAMLError as error:  # a character that no text has
         raise DrError(f"{fault}: {error.reason}") from error
     if not isinstance(content, dict):
         raise DrError(f"{fault}: it needs lines such as notebook: 10_train")
-    try:
-        return Study.model_validate(content)
-    except ValidationError as error:
-        raise DrError(f"{fault}: {_describe_fault(error)}") from error
+    return {str(key): value for key, value in content.items() if value is not None}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts as `_Loader` reads them: a number that was read as a text without quotes."""
+
+    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
+
+
+def write_keys(content: dict[str, Any]) -> str:
+    """Write a study file with the content that `read_keys` has read."""
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
 
 
 def _describe_fault(error: ValidationError) -> str:
@@ -158,8 +264,8 @@ def _describe_fault(error: ValidationError) -> str:
     return f"{key}: {first['msg'].removeprefix('Input ')}, not {first['input']!r}"
 
 
-def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
-    """Check a study's parameters, factors and kernels against the parameters of its notebook.
+def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
+    """Read a study's parameters and factors as its notebook's, and check them and the kernels.
 
     Raises:
         ParameterError: one cannot be as written.
@@ -168,17 +274,28 @@ def _check_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None
         if name not in declared:
             fault = f"{study.notebook} has no parameter {name}"
             raise ParameterError(f"{fault}: it cannot be repeated")
-    for factor, values in study.factors.items():
-        if len(values) > len(set(map(str, values))):
-            raise ParameterError(f"factor {factor} has a repeated level")
-    for name, value in _list_values(study):
+    for name in [*study.parameters, *study.factors]:
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
             fault = f"{name} is set by the study itself, or twice"
             raise ParameterError(f"{fault}: remove it from the parameters")
         if name not in declared:
             advice = GONE.get(name) or f"it has {', '.join(declared)}"
             raise ParameterError(f"{study.notebook} has no parameter {name!r}, {advice}")
-        check_value(name, declared[name]["inferred_type_name"], value, declared)
+        if name == "results":
+            advice = "remove it, and put the file where they belong, on Colab on your Drive"
+            raise ParameterError(f"results: those of a study lie beside its file: {advice}")
+
+    def read(name: str, value: Any) -> Any:
+        return read_value(name, declared[name]["inferred_type_name"], value, declared)
+
+    study.parameters = {name: read(name, value) for name, value in study.parameters.items()}
+    for factor, levels in study.factors.items():
+        study.factors[factor] = [read(factor, level) for level in levels]
+        if len(levels) > len(set(study.factors[factor])):
+            raise ParameterError(f"factor {factor} has a repeated level")
+    defaults = {name: ast.literal_eval(each["default"]) for name, each in declared.items()}
+    for values in list_cells(study):
+        check_together({**defaults, **values})
     kernels = study.kernel if isinstance(study.kernel, dict) else {}
     for factor, by_value in kernels.items():
         values = study.factors.get(factor, [study.parameters.get(factor)])
@@ -191,7 +308,8 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     """Refuse a study whose input folders or files are missing on this machine, before anything
     runs.
 
-    `data_dir` has to be prepared, and to hold each `split` or have it elsewhere.
+    `data_dir` has to be prepared, and to hold each `split` or have it elsewhere, crops of each
+    `image_size`, and photographs for each batch.
 
     Returns:
         Parameter and value of each input that is there.
@@ -199,37 +317,56 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     Raises:
         DrError: one is not there.
     """
-    values = _list_values(study)
-    splits = [value for name, value in values if name == "split"]
-    inputs = [item for item in values if item[0] in INPUTS and item[1] not in INPUTS[item[0]]]
-    for name, value in inputs:
-        if name == "data_dir":
-            _check_prepared(value, splits, path, root)
-        elif not (root / value).exists():
-            fault = f"{name} {value!r} does not exist"
-            raise DrError(f"{path}: {fault}: create it first, or correct the path")
-    return inputs
+    inputs = {}
+    for values in list_cells(study):
+        for name in INPUTS.keys() & values.keys():
+            value = values[name]
+            if name == "data_dir":
+                _check_prepared(values, path, root)
+            elif value not in INPUTS[name] and not (root / value).exists():
+                fault = f"{name} {value!r} does not exist"
+                raise DrError(f"{path}: {fault}: create it first, or correct the path")
+            if value not in INPUTS[name]:
+                inputs[name, value] = None
+    return list(inputs)
 
 
-def _check_prepared(data_dir: str, splits: list[str], path: Path, root: Path) -> None:
-    """Refuse a folder that is not fully prepared or lacks one of the split tables."""
-    folder = root / data_dir
-    if not (folder / "manifest.json").is_file():
+def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
+    """Refuse a folder that is not fully prepared, or does not fit a run's parameters."""
+    data_dir = values["data_dir"]
+    split = values.get("split", "")
+    is_sample = data_dir in INPUTS["data_dir"]  # which the first run makes
+    folder = root / "papermill_runs/sample/records" if is_sample else root / data_dir
+    has_manifest = (folder / "manifest.json").is_file()
+    if not has_manifest and not is_sample:
         state = "prepared" if folder.is_dir() else "there"
-        inputs = ("--images", "photographs", "--labels", "labels.csv")
-        advice = write_command("prepare", *inputs, "--out", data_dir)
+        options = ("--images", "photographs", "--labels", "labels.csv")
+        advice = write_command("prepare", *options, "--out", data_dir)
         raise DrError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
-    for split in splits:
-        if not (folder / split).is_file():
-            folds = FOLD.fullmatch(split)
-            options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
-            advice = write_command("split", data_dir, *options)
-            raise DrError(f"{path}: no split table {split!r} in {data_dir}: {advice}")
+    if split and not (folder / split).is_file() and not (is_sample and split == "split.csv"):
+        folds = FOLD.fullmatch(split)
+        options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
+        advice = write_command("split", data_dir, *options)
+        raise DrError(f"{path}: no split table {split!r} in {data_dir}: {advice}")
+    if not has_manifest:
+        return
+    manifest = json.loads((folder / "manifest.json").read_bytes() or "{}")
+    size = manifest.get("parameters", {}).get("size", 0)
+    if 0 < size < values.get("image_size", 0):
+        fault = f"image_size {values['image_size']}: the crops of {data_dir} have {size} px"
+        raise DrError(f"{path}: {fault}: choose a smaller one, or prepare with --size")
+    counts = manifest.get("splits", {}).get(split or "split.csv", {}).get("counts", {})
+    num_images = counts.get("train", {}).get("num_images", 0)
+    batch_size = values.get("batch_size", 0) * (4 if values.get("mode") == "scaled" else 1)
+    if 0 < num_images < batch_size:
+        fault = f"{num_images} photographs of {data_dir} make no batch of {batch_size}"
+        raise DrError(f"{path}: {fault}: choose a smaller batch_size")
 
 
-def _list_values(study: Study) -> list[tuple[str, Any]]:
-    levels = [(name, value) for name, values in study.factors.items() for value in values]
-    return [*study.parameters.items(), *levels]
+def list_cells(study: Study) -> Iterator[dict[str, Any]]:
+    """List the parameters of each combination of levels, the last factor changing fastest."""
+    for levels in itertools.product(*study.factors.values()):
+        yield {**study.parameters, **dict(zip(study.factors, levels, strict=True))}
 
 
 def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
@@ -240,11 +377,8 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     Each repetition is a block that holds every scenario once, in an order drawn from the study's
     seed. A run is made once per machine, whose name is from `name_machine`.
     """
-    scenarios = {}
-    cells = itertools.product(*study.factors.values())
-    for number, levels in enumerate(cells, start=study.first_scenario):
-        values = dict(zip(study.factors, levels, strict=True))
-        scenarios[f"C{number}"] = {**study.parameters, **values}
+    cells = enumerate(list_cells(study), start=study.first_scenario)
+    scenarios = {f"C{number}": values for number, values in cells}
     generator = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):

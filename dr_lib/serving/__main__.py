@@ -18,6 +18,7 @@ if __name__ == "__main__":
     _end_at_signals()  # importing takes half a second, too
 
 from dr_lib.errors import DrError  # noqa: E402
+from dr_lib.files import expand_home  # noqa: E402
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.processes import end_with_parent  # noqa: E402
 from dr_lib.serving.grader.folder import ModelFolderError  # noqa: E402
@@ -63,7 +64,9 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     add = command.add_argument
     add("command", choices=["serve"], help="the command that SageMaker runs in a container")
-    add("--model", type=Path, default=model, help="model folder")
+    add(
+        "--model", type=lambda text: Path(expand_home(text)), default=model, help="model folder"
+    )
     add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
     add("--port", type=int, default=port, help="port to listen at")
     add("--threads", type=int, default=count_cpus(), help="number of predictions at a time")

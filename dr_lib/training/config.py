@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dr_lib.errors import DrError
 from dr_lib.hardware import Facts, Plan, Request, choose
-from dr_lib.parameters import check_value
+from dr_lib.parameters import check_together, read_value
 
 BATCH_SCALE = 4  # of mode scaled: times the batch
 WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate rises to its value
@@ -42,16 +41,15 @@ class Schedule(NamedTuple):
     warmup_epochs: int  # first epochs, in which the learning rate rises evenly to that
 
 
-def parameter(default: Any, *, rows: str, task: str = "") -> Any:
+def parameter(default: Any, *, rows: str) -> Any:
     """Define a field of `TrainingConfig`.
 
     Args:
         default: its value.
         rows: whether rows that differ in it may be pooled: no (it is part of what a run did), plan
             (no, within one environment), or why they may.
-        task: the only one that it is of; both where there is none.
     """
-    return field(default=default, metadata={"rows": rows, "task": task})
+    return field(default=default, metadata={"rows": rows})
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class TrainingConfig:
     """
 
     # folder that notebook 01 prepared
-    data_dir: str | Path = field(metadata={"rows": "data_sha256 says which", "task": ""})
+    data_dir: str | Path = field(metadata={"rows": "data_sha256 says which"})
     # split table of that folder, or the path of one elsewhere
     split: str = parameter("split.csv", rows="split_sha256 says which")
     task: str = parameter("referable", rows="no")  # one probability, or five of grades
@@ -76,9 +74,9 @@ class TrainingConfig:
     optimizer: str = parameter("adam", rows="no")
     learning_rate: float = parameter(0.001, rows="no")  # at the start, halved on plateaus
     augmentation: str = parameter("flip", rows="no")
-    recipe: str = parameter("full", rows="its columns say what it does", task="referable")
+    recipe: str = parameter("full", rows="its columns say what it does")
     # let each grade count the same in the loss, however rare it is
-    weigh_grades: bool = parameter(False, rows="no", task="grades")
+    weigh_grades: bool = parameter(False, rows="no")
     # without a validation split, keep the epoch of the best AUC in training, else the last
     keep_best: bool = parameter(False, rows="no")
     accelerator: str = parameter("auto", rows="of the environment")  # these: see `Request`
@@ -93,19 +91,9 @@ class TrainingConfig:
         """Refuse impossible values, and values that would be ignored silently."""
         for each in fields(self):
             value = getattr(self, each.name)
-            check_value(each.name, getattr(each.type, "__name__", ""), value)
-            if each.metadata["task"] not in ("", self.task) and value != each.default:
-                raise DrError(f"{each.name}: does not apply to task {self.task}: leave it out")
-        if self.recipe != "full" and self.model.lower() != "mobilenet":
-            raise DrError(
-                f"recipe {self.recipe} names layers of mobilenet: use that model, or recipe "
-                "full"
-            )
-        if self.recipe != "full" and self.num_machines > 1:
-            raise DrError(
-                f"recipe {self.recipe} caches features on one machine: use recipe full, or "
-                "num_machines 1"
-            )
+            value = read_value(each.name, getattr(each.type, "__name__", ""), value)
+            object.__setattr__(self, each.name, value)
+        check_together(asdict(self))
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:

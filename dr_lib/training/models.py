@@ -19,7 +19,7 @@ from sklearn.utils.class_weight import compute_class_weight
 from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.errors import DrError
-from dr_lib.parameters import CHOICES
+from dr_lib.parameters import CHOICES, check_together
 
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
 # (I, Q)
@@ -322,10 +322,7 @@ def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
     The strongest responses of all four scales come out: with the last scale alone, small lesions
     are found much later.
     """
-    if weights:
-        raise DrError("small_cnn has no ImageNet weights: use weights='none', or mobilenet")
-    if image_size < 32:
-        raise DrError(f"image_size {image_size}: small_cnn needs 32 px or more")
+    check_together({"model": "small_cnn", "weights": weights, "image_size": image_size})
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample

@@ -1,6 +1,8 @@
 """Study files: what is asked is checked before anything runs, and planned in randomised blocks."""
 
+import json
 import re
+import textwrap
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +12,15 @@ from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.runner import run_study
-from dr_lib.runs.study import Study, check_paths, load_study, name_machine, plan_runs
+from dr_lib.runs.study import (
+    Study,
+    check_paths,
+    find_file,
+    find_results,
+    load_study,
+    name_machine,
+    plan_runs,
+)
 from tests.runs.conftest import ROOT, complete, write_study
 
 
@@ -36,7 +46,23 @@ from tests.runs.conftest import ROOT, complete, write_study
         ({"factors": {"level": []}}, "at least 1 item"),
         ({"factors": {"level": ["a", "b", "a"]}}, "a repeated level"),
         ({"parameters": {"pause_s": "long"}}, "pause_s is 'long': give a number"),
-        ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
+        ({"parameters": {"fail_at": True}}, "fail_at is 'true': give a whole number"),
+        ({"parameters": {"results": "/tmp"}}, "no parameter 'results'"),
+        ({"parameters": {"pause_s": None}}, "pause_s is None: give a number"),
+        ({"parameters": {"pause_s": [1, 2]}}, "pause_s is .*: give a number"),
+        ({"factors": {"pause_s": [0.001, "1e-3"]}}, "a repeated level"),
+        ({"repetitions": True}, "repetitions is 'true': give a whole number"),
+        ({"repetitions": "yes"}, "repetitions is 'yes': give a whole number"),
+        ({"repetitions": 10**9}, "repetitions: should be less than or equal to 10000"),
+        ({"max_hours": "8:30"}, "max_hours is '8:30', no number: write 8.5"),
+        ({"max_hours": "8,5"}, "max_hours is '8,5', with a decimal comma: write 8.5"),
+        ({"max_hours": float("inf")}, "max_hours is '.inf': give a number that is finite"),
+        ({"max_hours": 0}, "max_hours: should be greater than 0"),
+        ({"timeout_hours": -1}, "timeout_hours: should be greater than 0"),
+        ({"retries": -1}, "retries: should be greater than or equal to 0"),
+        ({"seed": 2**40}, "seed is 1099511627776: give 2147483647 or less"),
+        ({"seed": "8:30"}, "seed is '8:30': give a whole number"),
+        ({"max_usd": "1 000"}, "max_usd is '1 000': give a number"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
         (
@@ -64,18 +90,60 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
             "line 3: repetitions is there twice",
         ),
         (b"just words", "it needs lines such as notebook: "),
+        (b"", "it needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
+        ("notebook: quick".encode("utf-16"), "it is not UTF-8 text"),
+        (b"notebook: quick\n\trepetitions: 1", "line 2: a tab: write spaces"),
+        (b"notebook: quick\n---\nnotebook: b", "line 2: a second document begins"),
+        (b"notebook: *quick", "line 1: found undefined alias 'quick'"),
+        (b"notebook: !x quick", "line 1: could not determine a constructor for the tag '!x'"),
+        (b"parameters: {a: 0,001}", "line 1: 0,001 has a decimal comma: write 0.001"),
+        (b"parameters: {a: 1,5, b: 2}", "line 1: 1,5 has a decimal comma: write 1.5"),
+        (b"factors: {a: [0,001]}", "line 1: 0,001 has a decimal comma: write 0.001"),
+        (b"factors: {a: [1,5, 2,5]}", "line 1: 1,5 has a decimal comma: write 1.5"),
         (None, "none.yaml: no such study file"),
     ],
 )
 def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, message):
     """No file, no YAML, a key twice, no keys, no text."""
     path = house / "papermill_runs" / "none.yaml"
-    if content:
+    if content is not None:
         path.write_bytes(content)
     with pytest.raises(DrError, match=message) as error:
         load_study(path, house)
     assert "none.yaml" in str(error.value) and "\n" not in str(error.value)
+
+
+def test_a_study_means_what_it_says(house):
+    """Texts stay texts, numbers are those of YAML 1.2, an empty key is left out; anchors, a byte
+    order mark and lists without spaces are read.
+    """
+    path = house / "papermill_runs" / "trial.v1.yml"
+    text = """\
+        notebook: quick
+        repetitions: &n 010
+        max_hours: 1e-3
+        timeout_hours:
+        retries: "2"
+        seed: *n
+        parameters: {level: 2026-11-25, split: no, fail_at: 0o10, needs_s: +3}
+        factors:
+          pause_s: [1,2,1e1]
+          weights: [none]
+        """
+    path.write_text("\ufeff" + textwrap.dedent(text), encoding="utf-8")
+    study = load_study(path, house)
+    keys = (study.repetitions, study.max_hours, study.timeout_hours, study.retries, study.seed)
+    assert keys == (10, 0.001, None, 2, 10)
+    expected = {"level": "2026-11-25", "split": "no", "fail_at": 8, "needs_s": 3.0}
+    assert study.parameters == expected
+    assert study.factors == {"pause_s": [1.0, 2.0, 10.0], "weights": ["none"]}
+    assert find_results(path).name == "trial.v1" and find_file(find_results(path)) == path
+    assert find_file(path.with_name("trial")) is None
+    plain = path.rename(path.with_name("plain"))
+    with pytest.raises(DrError, match="plain: a study file ends in .yaml: name it plain.yaml"):
+        run_study(plain, house)
+    assert plain.is_file()
 
 
 def test_what_is_there_can_be_asked_for(house):
@@ -103,6 +171,43 @@ def test_what_is_there_can_be_asked_for(house):
         check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            {"image_size": 512},
+            "image_size 512: the crops of data have 299 px: choose a smaller",
+        ),
+        ({"batch_size": 40}, "30 photographs of data make no batch of 40"),
+        ({"batch_size": 8, "mode": "scaled"}, "30 photographs of data make no batch of 32"),
+        ({"recipe": "few", "model": "vgg19"}, "recipe few names layers of mobilenet"),
+        ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
+        ({"model": "small_cnn", "image_size": 16}, "image_size 16: small_cnn needs 32 px"),
+        ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),
+        ({"results": "elsewhere"}, "results: those of a study lie beside its file"),
+        ({"learning_rate": 0}, "learning_rate is 0.0: give more than 0"),
+        ({"learning_rate": 1}, ""),
+    ],
+)
+def test_a_training_that_would_be_refused_is_not_planned(
+    tmp_path, monkeypatch, parameters, message
+):
+    """By what the prepared folder holds, and by values that exclude each other."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", tmp_path)
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    (tmp_path / "data").mkdir()
+    counts = {"split.csv": {"counts": {"train": {"num_images": 30}}}}
+    manifest = {"parameters": {"size": 299}, "splits": counts}
+    (tmp_path / "data" / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "data" / "split.csv").touch()
+    path = tmp_path / "study.yaml"
+    content = {"notebook": "10_train", "repetitions": 1}
+    content["parameters"] = {"data_dir": "data", "weights": "none", **parameters}
+    path.write_text(json.dumps(content))
+    said = CliRunner().invoke(main, ["plan", str(path)])
+    assert (said.exit_code, message in said.output) == (int(bool(message)), True), said.output
 
 
 def test_the_command_line_says_what_is_wrong_in_one_sentence(house, monkeypatch):

@@ -85,7 +85,7 @@ def test_what_would_be_ignored_is_refused(asked, message):
     [
         ("epochs", 0),
         ("epochs", 2.5),
-        ("image_size", "96"),
+        ("image_size", "96 px"),
         ("seed", -1),
         ("num_devices", -1),
         ("batch_size", 0),

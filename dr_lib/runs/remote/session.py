@@ -43,7 +43,7 @@ from dr_lib.runs.remote.client import (
 from dr_lib.runs.remote.pack import NAME, Pack, pack_up
 from dr_lib.runs.remote.record import Record, read_records
 from dr_lib.runs.row import Row, RowError, read_row, read_rows, write_row
-from dr_lib.runs.study import Study, find_runs, load_study, name_run, plan_runs
+from dr_lib.runs.study import Study, find_results, find_runs, load_study, name_run, plan_runs
 
 SERVICES = {"colab": (colab.Colab, colab.DEVICES), "kaggle": (kaggle.Kaggle, kaggle.DEVICES)}
 # the one session of each; every error is a RemoteError of one sentence
@@ -92,7 +92,7 @@ def run_on_service(
             what runs on was said.
     """
     service = find_service(on, say)
-    folder = Path(path).with_suffix("")
+    folder = find_results(path)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         kept = _take_up(folder, say)
         study = load_study(path, root, instance=instance)
@@ -167,7 +167,7 @@ def _plan(
     Raises:
         DrError: quota, max_hours or max_usd hold no run.
     """
-    folder = Path(path).with_suffix("")
+    folder = find_results(path)
     every = plan_runs(study, "any")
     planned = {run.name: run for run in find_runs(every, only, path)}
     on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
