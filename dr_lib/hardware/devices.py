@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -169,15 +170,22 @@ def _activate_jax(plan: Plan) -> Device:
 
 @contextmanager
 def without_output(*numbers: int) -> Iterator[None]:
-    """Drop what native code writes to the given streams, stdout (1) or stderr (2)."""
+    """Drop what native code writes to the given streams, stdout (1) or stderr (2), unless it ends
+    this process: then that goes to stderr.
+    """
     sys.stdout.flush()
     kept = {number: os.dup(number) for number in numbers}
-    with open(os.devnull, "wb") as null:
-        for number in numbers:
-            os.dup2(null.fileno(), number)
+    # a process of its own, for what aborts lets this one do nothing more
+    code = "import sys; words = sys.stdin.buffer.read(); sys.stderr.buffer.write(words)"
+    keeper = subprocess.Popen([sys.executable, "-IS", "-c", code], stdin=subprocess.PIPE)
+    for number in numbers:
+        os.dup2(keeper.stdin.fileno(), number)
     try:
         yield
     finally:
+        keeper.kill()
         for number, copy in kept.items():
             os.dup2(copy, number)
             os.close(copy)
+        keeper.stdin.close()
+        keeper.wait()

@@ -104,6 +104,8 @@ def run_analysis(
     """
     import papermill
 
+    from dr_lib.runs.jupyter import execute_notebook
+
     known = papermill.inspect_notebook(str(path))
     unknown = [name for name in ("out", *parameters) if name not in known]
     if unknown:
@@ -116,25 +118,29 @@ def run_analysis(
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary:
+        with (
+            tempfile.TemporaryDirectory(dir=out, prefix=".report-") as temporary,
+            tempfile.TemporaryDirectory() as logs,
+        ):
             written = Path(temporary).resolve()
-            notebook = papermill.execute_notebook(
-                str(path),
+            notebook = execute_notebook(
+                path,
                 None,
                 {**parameters, "out": str(written)},
+                Path(logs) / "log",
                 cwd=root,
                 progress_bar=sys.stderr.isatty(),
-                log_output=False,
-                extra_arguments=["--log-level=CRITICAL"],  # of the kernel
             )
             lang = parameters.get("lang", "en")
             page = render(notebook, lang, parameters.get("published", True))
             write_text(written / "report.html", page)
             for file in written.iterdir():
                 file.replace(out / file.name)
-    except papermill.PapermillExecutionError as error:
+    except (papermill.PapermillExecutionError, DrError) as error:
         if is_new:
             out.rmdir()
+        if isinstance(error, DrError):
+            raise
         is_told = error.ename in ("SystemExit", "DrError")
         raise DrError(error.evalue if is_told else f"{error.ename}: {error.evalue}") from error
     return out / "report.html"

@@ -1,5 +1,6 @@
 """Start, watch and end one papermill process with its children, and read its error."""
 
+import json
 import os
 import re
 import subprocess
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 
 import nbformat
 import psutil
-import yaml
 
 from dr_lib.processes import bind_to_parent, read_last_words
 from dr_lib.runs.run import RunIdentity
@@ -62,11 +62,10 @@ def start_papermill(
         identity: of the run.
         lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
     """
-    command = [sys.executable, "-m", "papermill", "--no-progress-bar"]
-    command += [str(execution.notebook), str(execution.output)]
-    command += ["-y", yaml.safe_dump(execution.run.parameters)]
-    command += ["-k", execution.run.kernel]
-    with execution.log.open("wb") as file:
+    command = [sys.executable, "-m", "dr_lib.runs.jupyter"]
+    command += map(str, (execution.notebook, execution.output, execution.log))
+    command += [execution.run.kernel, json.dumps(execution.run.parameters, default=str)]
+    with execution.log.open("ab") as file:
         process = subprocess.Popen(
             bind_to_parent(command),
             cwd=execution.root,
@@ -103,8 +102,7 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     if errors:
         return f"{errors[-1].ename}: {errors[-1].evalue}".split("\n")[0]
     reason = read_last_words(log.read_text(errors="replace"))
-    hint = " (it may have been killed or out of memory)" if "DeadKernelError" in reason else ""
-    return f"papermill ended with {returncode}: {reason}{hint}"
+    return f"papermill ended with {returncode}: {reason}" if returncode < 0 else reason
 
 
 def redact_paths(value: Any, paths: Sequence[str] = ()) -> Any:

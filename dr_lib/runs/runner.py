@@ -271,7 +271,7 @@ def _execute(
             return "the notebook ended without a row"  # or the row is there
     error = find_error(execution.output, execution.log, papermill.returncode)
     # so JAX ends where another one is silent
-    if run.num_machines > 1 and "DeadKernelError" in error:
+    if run.num_machines > 1 and error.startswith("the kernel"):
         return f"{error}; or another of its machines ended or stopped responding"
     return error
 

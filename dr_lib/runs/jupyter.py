@@ -1,0 +1,181 @@
+"""Execute a notebook in a Jupyter kernel; python3 is this interpreter, and a dead kernel says why.
+
+Run as a module, this is the process of one run.
+"""
+
+import json
+import logging
+import os
+import re
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import nbformat
+import papermill
+from ipykernel.kernelspec import get_kernel_dict
+from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec
+from jupyter_client.manager import AsyncKernelManager
+from nbclient.exceptions import DeadKernelError
+
+from dr_lib.errors import DrError
+from dr_lib.hardware.cpus import read_text
+
+TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
+# of version 2, of version 1, of the whole machine
+OOM_COUNTERS = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control")
+OOM_COUNTERS += ("proc/vmstat",)
+# lines that say no cause: notes and warnings, a stack
+ASIDE = re.compile(r"[IW]\d{4} |WARNING: All log messages|\*\*\*|@ +0x")
+
+
+class Kernel(AsyncKernelManager):
+    """A kernel that raises its last words."""
+
+    log_file: BinaryIO  # gets what its process prints
+
+    @property
+    def kernel_spec(self) -> KernelSpec:
+        """How the kernel is started: python3 by this interpreter, whatever kernel.json says."""
+        spec = super().kernel_spec
+        if self.kernel_name == NATIVE_KERNEL_NAME and not _is_this_python(spec.argv[0]):
+            return KernelSpec(**get_kernel_dict())
+        return spec
+
+    async def start_kernel(self, **options: Any) -> None:
+        """Start it; its output and that of its children goes to the log."""
+        self._begin = self.log_file.seek(0, os.SEEK_END)
+        self._oom_kills = count_oom_kills()
+        await super().start_kernel(stdout=self.log_file, stderr=self.log_file, **options)
+
+    async def _async_is_alive(self) -> bool:
+        code = await self.provisioner.poll() if self.has_kernel else None
+        if code is None or self.shutting_down:
+            return await super()._async_is_alive()
+        raise DeadKernelError(self._explain(code))
+
+    is_alive = _async_is_alive
+
+    def _explain(self, code: int) -> str:
+        """Explain the death of the kernel by its exit status and by what it printed."""
+        name = f"the kernel {self.kernel_name}"
+        if self.kernel_name != NATIVE_KERNEL_NAME:
+            spec = self.kernel_spec
+            name += f" ({spec.argv[0]}, started by {spec.resource_dir}/kernel.json)"
+        if code == -signal.SIGKILL:
+            reason = "it was killed or out of memory"
+            if count_oom_kills() > self._oom_kills:
+                reason = "the system ended it, because no memory was left (oom_kill)"
+            return f"{name} died (SIGKILL): {reason}"
+        time.sleep(0.5)  # `without_output` may have something to say
+        self.log_file.seek(self._begin)
+        words = find_last_words(self.log_file.read().decode(errors="replace"))
+        how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+        return f"{name} died ({how}): {words or 'it printed nothing'}"
+
+
+def execute_notebook(
+    path: Path,
+    output: Path | None,
+    parameters: dict[str, Any],
+    log: Path,
+    *,
+    kernel_name: str | None = None,
+    **options: Any,
+) -> nbformat.NotebookNode:
+    """Execute a notebook with papermill.
+
+    Args:
+        path: of the notebook.
+        output: the executed notebook; None writes none.
+        parameters: of the notebook.
+        log: file that gets what the kernel's process prints, beside what it shows in cells.
+        kernel_name: in place of the notebook's.
+        options: further ones of papermill.
+
+    Raises:
+        DrError: the kernel died or did not start in time.
+        PapermillExecutionError: a cell stopped.
+    """
+    timeout_s = os.environ.get(TIMEOUT) or "600"
+    if not timeout_s.isdecimal():
+        raise DrError(f"{TIMEOUT} is {timeout_s!r}: it must be a whole number of seconds")
+    logging.getLogger("papermill").setLevel(logging.CRITICAL)  # what it would say is raised
+    with log.open("ab+") as file:
+
+        class Logged(Kernel):
+            log_file = file
+
+        try:
+            return papermill.execute_notebook(
+                str(path),
+                output and str(output),
+                parameters,
+                kernel_name=kernel_name,
+                kernel_manager_class=Logged,
+                start_timeout=int(timeout_s),
+                # else it keeps what libraries print, and takes it to the grave
+                extra_arguments=["--log-level=ERROR", "--IPKernelApp.capture_fd_output=False"],
+                **options,
+            )
+        except DeadKernelError as error:
+            raise DrError(str(error)) from error
+        except RuntimeError as error:
+            if "respond" not in str(error):
+                raise
+            fault = f"the kernel did not start within {timeout_s} s"
+            raise DrError(
+                f"{fault}: if the disk is slow, set {TIMEOUT} to more seconds"
+            ) from error
+
+
+def find_last_words(text: str) -> str:
+    """Find the line by which a process that died says why: a library's fatal error, or its last
+    line; empty if it printed none.
+    """
+    before, dump, _ = text.partition(
+        "Fatal Python error"
+    )  # behind it stand the threads' stacks
+    lines = [line.strip() for line in before.splitlines()]
+    lines = [line for line in lines if line and not ASIDE.match(line)]
+    if not lines and dump:
+        return text[len(before) :].splitlines()[0]
+    fatal = [line for line in lines if re.match(r"F\d{4} ", line)]
+    return [*lines, *fatal][-1] if lines else ""
+
+
+def count_oom_kills(root: Path = Path("/")) -> int:
+    """Count the processes that were ended for want of memory, in this container if it counts."""
+    for name in OOM_COUNTERS:
+        found = re.search(r"^oom_kill (\d+)$", read_text(root / name), re.MULTILINE)
+        if found:
+            return int(found[1])
+    return 0
+
+
+def _is_this_python(program: str) -> bool:
+    """Whether a kernel's program is this interpreter, to which Jupyter resolves its bare names."""
+    own = Path(sys.executable)
+    path = own.parent / program  # program, where that is absolute
+    return path.parent == own.parent and path.resolve() == own.resolve()
+
+
+def main(notebook: str, output: str, log: str, kernel_name: str, parameters: str) -> None:
+    """Execute the notebook of one run."""
+    paths = [Path(notebook), Path(output)]
+    try:
+        execute_notebook(
+            *paths,
+            json.loads(parameters),
+            Path(log),
+            kernel_name=kernel_name,
+            progress_bar=False,
+        )
+    except DrError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,126 @@
+"""Kernels that die, do not start, or are not those that a notebook means."""
+
+import json
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from dr_lib.errors import DrError
+from dr_lib.runs.jupyter import TIMEOUT, count_oom_kills, execute_notebook, find_last_words
+from tests.runs.conftest import ROOT
+
+FLAG = "F1125 19:06:47.79 32617 flags.cc:234] Unknown flag in XLA_FLAGS: --x"
+
+
+def execute(folder: Path, code: str = "", kernel_name: str = "python3") -> str:
+    """Execute one cell; return what it printed."""
+    cells = [nbformat.v4.new_code_cell(code)]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    nbformat.write(notebook, folder / "in.ipynb")
+    done = execute_notebook(
+        folder / "in.ipynb",
+        None,
+        {},
+        folder / "log",
+        kernel_name=kernel_name,
+        progress_bar=False,
+    )
+    return "".join(output.text for output in done.cells[0].outputs)
+
+
+def add_kernel(folder: Path, monkeypatch, name: str, *argv: str) -> None:
+    """Put a kernel's definition where Jupyter looks first."""
+    kernel = folder / "kernels" / name / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(json.dumps({"argv": argv, "display_name": name, "language": "python"}))
+    monkeypatch.setenv("JUPYTER_PATH", str(folder))
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (f"os.write(2, b'{FLAG}\\nbye\\n'); os._exit(1)", rf"died \(exit status 1\): {FLAG}"),
+        (
+            "from dr_lib.hardware import without_output\nwith without_output(2):\n"
+            "    os.write(2, b'what(): std::bad_alloc\\n'); os.abort()",
+            r"died \(SIGABRT\): what\(\): std::bad_alloc",
+        ),
+        ("os.kill(os.getpid(), 9)", r"died \(SIGKILL\): it was killed or out of memory"),
+    ],
+)
+def test_a_dead_kernel_says_why(tmp_path, monkeypatch, code, words):
+    """A library's last line, also while its output is dropped, or the signal by name."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    with pytest.raises(DrError, match=f"the kernel python3 {words}"):
+        execute(tmp_path, f"import os\n{code}")
+
+
+def test_python3_is_this_interpreter(tmp_path, monkeypatch):
+    """Whatever kernel of that name somebody has installed; output of a process goes to the log."""
+    add_kernel(tmp_path, monkeypatch, "python3", "/bin/false")
+    code = "import os, sys\nprint(sys.executable)\n_ = os.write(2, b'noise')"
+    printed = execute(tmp_path, code)
+    assert printed.startswith(sys.executable) and (tmp_path / "log").read_bytes() == b"noise"
+
+
+def test_another_kernel_is_named_with_its_program(tmp_path, monkeypatch):
+    """An environment that is broken, and one that does not answer in the time that is set."""
+    message = "No module named ipykernel_launcher"
+    add_kernel(tmp_path, monkeypatch, "dr-x", "/bin/sh", "-c", f"echo {message} >&2; exit 1")
+    where = rf"\(/bin/sh, started by {tmp_path}/kernels/dr-x/kernel.json\)"
+    with pytest.raises(DrError, match=f"dr-x {where} died .exit status 1.: {message}"):
+        execute(tmp_path, kernel_name="dr-x")
+    add_kernel(tmp_path, monkeypatch, "dr-y", "/bin/sh", "-c", "sleep 60")
+    monkeypatch.setenv(TIMEOUT, "1")
+    with pytest.raises(DrError, match=f"did not start within 1 s: .* {TIMEOUT}"):
+        execute(tmp_path, kernel_name="dr-y")
+    monkeypatch.setenv(TIMEOUT, "1.5 h")
+    with pytest.raises(DrError, match="whole number of seconds"):
+        execute(tmp_path, kernel_name="dr-y")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", ""),
+        ("I0000 no CUDA\nWARNING: All log messages before", ""),
+        (f"{FLAG}\nPerhaps you meant TF_XLA_FLAGS\n", FLAG),
+        (
+            "F1 check failed\n*** Check failure stack trace: ***\n    @ 0x7f1 abort\n",
+            "F1 check failed",
+        ),
+        (
+            "terminate called\n  what():  bad\nFatal Python error: Aborted\n\nThread 0x1\n",
+            "what():  bad",
+        ),
+        (
+            "Fatal Python error: Segmentation fault\n\nCurrent thread",
+            "Fatal Python error: Segmentation fault",
+        ),
+    ],
+)
+def test_the_last_words_are_the_cause(text, words):
+    """Neither a stack, nor a warning, nor what stands behind a fatal line."""
+    assert find_last_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("sys/fs/cgroup/memory.events", "oom 5\noom_kill 2\noom_group_kill 0\n"),
+        (
+            "sys/fs/cgroup/memory/memory.oom_control",
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        ),
+        ("proc/vmstat", "pgfault 9\noom_kill 2\n"),
+    ],
+)
+def test_the_kernel_counts_what_it_ended_for_want_of_memory(tmp_path, path, text):
+    """Formats of Linux's Documentation/admin-guide: cgroup-v2, cgroup-v1/memory, and vmstat."""
+    assert count_oom_kills(tmp_path) == 0
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text(text)
+    assert count_oom_kills(tmp_path) == 2
