@@ -67,13 +67,6 @@ PARAMETERS = click.option(
 )
 
 
-def _parse_columns(_, __, pairs: tuple[str, ...]) -> dict[str, str]:
-    """Parse pairs of names, when they are used."""
-    from dr_lib.data.labels.reader import parse_columns
-
-    return parse_columns(pairs)
-
-
 SHEET = click.option(
     "--sheet", default="", help="sheet to read, where several have the columns"
 )
@@ -81,7 +74,6 @@ COLUMN = click.option(
     "--column",
     "columns",
     multiple=True,
-    callback=_parse_columns,
     help="column of the table to use, by name or number, such as grade=Grau or grade=3; repeatable",
 )
 
@@ -505,7 +497,7 @@ def evaluate(
     lang: str,
     folds: bool,
     sheet: str,
-    columns: dict[str, str],
+    columns: tuple[str, ...],
     parameters: tuple,
 ) -> None:
     """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
@@ -525,7 +517,7 @@ def evaluate(
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
         "sheet": sheet,
-        "columns": join_paths([f"{name}={column}" for name, column in columns.items()]),
+        "columns": join_paths(columns),
         "lang": lang,
         **dict(parameters),
     }

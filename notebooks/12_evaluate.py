@@ -81,12 +81,11 @@ if not paths:  # a clone without runs: a network learns the sample
     paths = [here / PREDICTIONS]
 
 # %%
-from dr_lib.data.labels.reader import parse_columns
 from dr_lib.evidence import evaluation
 from dr_lib.figures.page import Page
 from dr_lib.figures.style import SAMPLE
 
-chosen = parse_columns(split_paths(columns))
+chosen = split_paths(columns)
 if folds:
     models = [pool_folds(paths, sheet=sheet, columns=chosen)]
 else:

@@ -6,7 +6,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,6 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.reader import (
     choose_sheet,
-    name_columns,
     read_numbers,
     read_sheets,
     take_columns,
@@ -81,7 +80,7 @@ class Predictions(NamedTuple):
 def read_predictions(
     *paths: Path,
     sheet: str = "",
-    columns: Mapping[str, str] = {},  # noqa: B006
+    columns: Sequence[str] = (),
 ) -> list[Predictions]:
     """Read predictions of several models for the same photographs, and of each for other data sets.
 
@@ -97,7 +96,7 @@ def read_predictions(
     Args:
         paths: CSV or XLSX files, each of one model on one data set.
         sheet: the sheet of a workbook, where several have the columns.
-        columns: of our names, what a file calls the column, or its number from 1.
+        columns: which column of the files is ours, by its name or its number from 1: grade=Grau.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -185,7 +184,7 @@ def pool_folds(
     paths: Sequence[Path],
     *,
     sheet: str = "",
-    columns: Mapping[str, str] = {},  # noqa: B006
+    columns: Sequence[str] = (),
 ) -> Predictions:
     """Pool the test photographs of all folds, each predicted by the model that had not seen it.
 
@@ -236,7 +235,7 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
-def _read_one(path: Path, title: str, columns: Mapping[str, str]) -> Predictions:
+def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns)
     for column in [column for column in NUMBERS if column in table]:
@@ -276,22 +275,20 @@ def _read_one(path: Path, title: str, columns: Mapping[str, str]) -> Predictions
     )
 
 
-def _read_table(path: Path, title: str, columns: Mapping[str, str]) -> tuple[pd.DataFrame, str]:
+def _read_table(path: Path, title: str, columns: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """Read a file's cells as text, indexed by line, with our column names and words; return its
     encoding, too.
     """
-    sheets = read_sheets(path, title=title)
-    names = {sheet.title: name_columns(sheet, columns) for sheet in sheets}
-    found = [one for one in sheets if not _list_missing(names[one.title])]
-    sheet = choose_sheet(sheets, found)
+    sheets = read_sheets(path, title, columns)
+    sheet = choose_sheet(sheets, [one for one in sheets if not _list_missing(one.names)])
     if not sheet:
-        sheet = min(sheets, key=lambda one: len(_list_missing(names[one.title])))
-        missing = " and no column ".join(_list_missing(names[sheet.title]))
+        sheet = min(sheets, key=lambda one: len(_list_missing(one.names)))
+        missing = " and no column ".join(_list_missing(sheet.names))
         raise DrError(
             f"{sheet} has no column {missing}: add it, rename one in the header, or choose it with"
             " --column"
         )
-    table = take_columns(sheet, names[sheet.title])
+    table = take_columns(sheet, sheet.names)
     for column in table:
         table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos

@@ -60,7 +60,7 @@ def read_prices(path: Path | None = None) -> list[Price]:
         named = {price.instance for price in own}
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:
-        sheets = read_sheets(path, Price._fields)
+        sheets = read_sheets(path, words=Price._fields)
         tables = [one for one in sheets if sorted(one.header) == sorted(Price._fields)]
         sheet = choose_sheet(sheets, tables)
     except DrError as error:

@@ -17,7 +17,6 @@ from dr_lib.data.labels.reader import (
     WORKBOOKS,
     Sheet,
     choose_sheet,
-    name_columns,
     read_numbers,
     read_sheets,
     take_columns,
@@ -41,7 +40,6 @@ class Source(NamedTuple):
     part: Part
     path: Path
     sheet: Sheet
-    names: list[str]  # of its columns: those of the part, empty where a column is not used
     folder: str | None  # expression for its photographs' folders; None: they are not there
 
 
@@ -74,7 +72,7 @@ def find_sources(
     *,
     is_given: bool = False,
     title: str = "",
-    columns: Mapping[str, str] = {},  # noqa: B006
+    columns: Sequence[str] = (),
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
@@ -85,7 +83,7 @@ def find_sources(
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
         is_given: the user gave the label file: photographs may then lie in any folder.
         title: of the sheet to read, of a workbook.
-        columns: of the user's own table, see `reader.name_columns`; it is then no public data set.
+        columns: of the user's own table, of `read_sheets`; it is then no public data set.
 
     Returns:
         The layout's name, its label files, and sentences to show the user.
@@ -93,64 +91,51 @@ def find_sources(
     Raises:
         DrError: no layout fits, or several do, or the file that was given cannot be read.
     """
-    *public, csv, others = read_parts()
-    stages = [[] if columns or title else public, [csv], [others]]
-    read = {}
+    tables = {}
     faults = []
+    for path in label_files:
+        try:
+            tables[path] = read_sheets(path, title, columns)
+        except DrError as error:
+            faults.append(error)
+    if faults and (is_given or not tables):
+        raise faults[0]
+    *public, csv, others = read_parts()
+    stages = [[] if title or columns else public, [csv], [others]]
     # of a file that the user gave, with photographs anywhere, too
     for anywhere in (False, True)[: 1 + is_given]:
         for parts in stages:
-            sources = []
-            for part in parts:
-                for path in label_files:
-                    if _has_name(part, path) and path not in read:
-                        read[path] = _read_sheets(path, title, faults)
-                    source = _find_table(part, path, read.get(path, []), columns)
-                    if source and not anywhere:
-                        source = source._replace(folder=_find_folder(part, folders))
-                    sources += [source] if source else []
-            if is_given and faults:
-                raise faults[0]
+            found = [
+                _find_table(part, path, sheets, "" if anywhere else _find_folder(part, folders))
+                for part in parts
+                for path, sheets in tables.items()
+            ]
+            sources = [source for source in found if source]
             if any(source.folder is not None for source in sources):
                 return _choose_layout(sources)
-    if faults and not any(read.values()):
-        raise faults[0]
-    raise LabelTableError(_explain(read, csv, len(label_files)))
-
-
-def _read_sheets(path: Path, title: str, faults: list[DrError]) -> list[Sheet]:
-    """Read a file's tables; one that cannot be read has none, and its error is kept."""
-    try:
-        return read_sheets(path, title=title)
-    except DrError as error:
-        faults.append(error)
-        return []
+    raise LabelTableError(_explain(tables))
 
 
 def _find_table(
-    part: Part, path: Path, sheets: list[Sheet], columns: Mapping[str, str]
+    part: Part, path: Path, sheets: list[Sheet], folder: str | None
 ) -> Source | None:
     """Find the table of a file that has the name and the columns of a part."""
-    if not _has_name(part, path):
+    if not re.search(f"(?i)(^|/){part.file}$", path.as_posix()):
         return None
-    names = {sheet.title: _name(sheet, part, columns) for sheet in sheets}
-    found = [sheet for sheet in sheets if part.columns <= set(names[sheet.title])]
+    found = [sheet for sheet in sheets if part.columns <= set(_name(sheet, part))]
     if part.layout == "sample":  # all its photographs
         found = [sheet for sheet in found if len(sheet.rows) == count_sample(path.parent)]
     sheet = choose_sheet(sheets, found)
-    return Source(part, path, sheet, names[sheet.title], "") if sheet else None
+    return Source(part, path, sheet, folder) if sheet else None
 
 
-def _name(sheet: Sheet, part: Part, columns: Mapping[str, str]) -> list[str]:
+def _name(sheet: Sheet, part: Part) -> list[str]:
     """Name the columns that are used: of a public data set as they are, else by our words."""
-    used = part.columns | {"patient", "eye", "split", *FACTS}
     names = sheet.header
     if part.layout == "folder":
         ours = {"image_id": "image", "patient_id": "patient"}
-        names = [ours.get(name, name) for name in name_columns(sheet, columns)]
-        used = OWN
-    else:
-        used = used | {f"patient_{fact}" for fact in FACTS}
+        names = [ours.get(name, name) for name in sheet.names]
+    used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
     return [name if name in used else "" for name in names]
 
 
@@ -160,11 +145,6 @@ def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
         if any(re.search(expression, folder) for folder in folders):
             return expression
     return None
-
-
-def _has_name(part: Part, path: Path) -> bool:
-    """Whether the file's name matches this part."""
-    return bool(re.search(f"(?i)(^|/){part.file}$", path.as_posix()))
 
 
 def count_sample(folder: Path) -> int:
@@ -180,22 +160,22 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(read: Mapping[Path, list[Sheet]], own: Part, num_files: int) -> str:
+def _explain(tables: Mapping[Path, list[Sheet]]) -> str:
     """Explain why no label file is usable; quote only a file whose header has one of our
     columns, as it stands there.
     """
-    for sheet in [sheet for sheets in read.values() for sheet in sheets]:
-        names = set(_name(sheet, own, {}))
-        if own.columns & names and own.columns - names:
-            missing = ", ".join(sorted(own.columns - names))
+    *public, own = read_parts()
+    for sheet in [sheet for sheets in tables.values() for sheet in sheets]:
+        missing = sorted(own.columns - set(_name(sheet, own)))
+        if len(missing) == 1:
             columns = ", ".join(filter(None, sheet.header))
             return (
-                f"{sheet}: missing: {missing}; it has the columns {columns}. Rename one, or"
-                f" choose it, such as --column {missing}=NAME"
+                f"{sheet}: missing: {missing[0]}; it has the columns {columns}: rename one, or"
+                f" choose it, such as --column {missing[0]}=NAME"
             )
-    layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()))
+    layouts = ", ".join(dict.fromkeys(part.layout for part in public))
     return (
-        f"no label table matches the photographs; label files found: {num_files}. A label "
+        f"no label table matches the photographs; label files found: {len(tables)}. A label "
         "table needs the columns image and grade (optionally patient, eye and split); or "
         f"give the files of one of {layouts}"
     )
@@ -239,7 +219,7 @@ def read_rows(source: Source) -> pd.DataFrame:
         LabelTableError: a row holds what it may not hold.
     """
     part = source.part
-    table = take_columns(source.sheet, source.names)
+    table = take_columns(source.sheet, _name(source.sheet, part))
     rows = pd.DataFrame(
         {
             "labels": source.path.name,

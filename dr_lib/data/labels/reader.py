@@ -1,4 +1,4 @@
-"""Read people's tables: text and workbooks, with their quotes, encodings, sheets and columns.
+"""Read people's tables: texts and workbooks, with their quotes, encodings, sheets and columns.
 
 Notebooks of foreign kernels read tables of prices too: this file needs Python 3.9, and for
 workbooks and columns pandas.
@@ -10,7 +10,7 @@ import codecs
 import csv
 import re
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,17 +20,15 @@ from dr_lib.errors import DrError
 if TYPE_CHECKING:
     import pandas as pd
 
-DELIMITERS = ",;\t|"
 TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
-OTHERS = (".xls", ".xlsb", ".ods", ".numbers")
-TITLE = 10  # lines above a header, at most
-NOTE = 10  # line breaks in a cell, at most
-END = "\x03"  # a line behind the last one, which an open quotation mark takes in
-NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 NAMES = {*COLUMNS, *list_words(COLUMNS)}
+NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 # Grau Dr 2, of a second reader
 READER = re.compile(rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?(\d)")
+TOP = 20  # lines above and of a header, at most
+NOTE = 10  # line breaks in a cell, at most
+END = "\x03"  # a line behind the last one, which an open quotation mark takes in
 
 
 class Sheet(NamedTuple):
@@ -38,9 +36,10 @@ class Sheet(NamedTuple):
 
     file: str  # its name
     title: str  # of the sheet; empty of a text
-    encoding: str  # of a text; empty of a workbook, as is the next
-    delimiter: str  # between cells
+    encoding: str  # of a text
+    delimiter: str  # between the cells of a text
     header: list[str]  # an empty name where a column has none
+    names: list[str]  # by COLUMNS, or folded; empty where there is none, or another was chosen
     rows: dict[int, list[str]]  # the cells by line of the file, without blanks around them
 
     def __str__(self) -> str:
@@ -48,21 +47,27 @@ class Sheet(NamedTuple):
         return f"{self.file}, sheet {self.title}" if self.title else self.file
 
 
-def read_sheets(path: Path, names: Collection[str] = NAMES, title: str = "") -> list[Sheet]:
-    """Read a table, or each visible or hidden sheet of a workbook.
+def read_sheets(
+    path: Path,
+    title: str = "",
+    columns: Sequence[str] = (),
+    words: Collection[str] = NAMES,
+) -> list[Sheet]:
+    """Read a table, or each sheet of a workbook that has one, be it hidden.
 
     A text is UTF-8, UTF-16 or Windows-1252, with commas, semicolons, tabs or bars between its
-    cells. Lines above the header are left out, as are `sep=;`, empty lines and sheets without rows.
-    A .txt without a header is a name and a number on each line, in the columns 1 and 2.
+    cells. Lines above the header are left out, as is `sep=;`. A .txt without a header is a name and
+    a number on each line, in the columns 1 and 2.
 
     Args:
         path: the file.
-        names: what columns may be called, folded; a header has two of them, if there is one.
         title: of the only sheet to read; empty for all.
+        columns: which column is ours, by its name or its number from 1: grade=Grau Dr 2, grade=6.
+        words: what columns may be called, folded; a header has two of them, or is the first row.
 
     Raises:
-        DrError: there is no such file or sheet, it has no rows, or it is no table; the message
-            names the row.
+        DrError: there is no such file, sheet or column, or it is no table; the message names the
+            row.
     """
     if re.match("https?:/", str(path)):
         address = str(path).replace(":/", "://", 1)  # a path has no two slashes
@@ -71,17 +76,30 @@ def read_sheets(path: Path, names: Collection[str] = NAMES, title: str = "") -> 
         raise DrError(f"{path} is a folder: give the table in it")
     if not path.is_file():
         raise DrError(f"no such file: {path}")
-    suffix = path.suffix.lower()
-    if suffix in OTHERS:
-        raise DrError(f"{path.name} is not read: save it as .xlsx, or as CSV in UTF-8")
-    if suffix in WORKBOOKS:
-        sheets = _read_workbook(path, names, title)
+    encoding = delimiter = ""
+    if path.suffix.lower() in WORKBOOKS:
+        tables = _read_workbook(path)
+        if title and title not in tables:
+            raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(tables)}")
+        tables = {title: tables[title]} if title else tables
     else:
-        sheets = [_read_text(path, names)]
-    found = [sheet for sheet in sheets if sheet.rows]
-    if not found:
+        rows, encoding, delimiter = _read_text(path, words)
+        tables = {"": rows}
+    sheets = []
+    for name, rows in tables.items():
+        line = _find_header(rows, words)
+        below = {number: row for number, row in rows.items() if number > line}
+        if below:
+            header = rows[line]
+            names = _name_columns(header, columns)
+            sheets.append(Sheet(path.name, name, encoding, delimiter, header, names, below))
+    if not sheets:
         raise DrError(f"{path.name} is empty: it needs a header and rows below it")
-    return found
+    for pair in columns:
+        if not any(_name(pair.split("=")[0]) in sheet.names for sheet in sheets):
+            named = ", ".join(filter(None, sheets[0].header))
+            raise DrError(f"{path.name} has no or several columns for {pair}: it has {named}")
+    return sheets
 
 
 def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | None:
@@ -92,8 +110,7 @@ def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | Non
     """
     if not found:
         return None
-    first = found[0]
-    row = next(iter(first.rows.values()))
+    row = next(iter(found[0].rows.values()))
     titles = []
     for sheet in sheets:
         goes_on = len(sheet.header) == len(row) and _is_alike(zip(sheet.header, row))
@@ -101,60 +118,10 @@ def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | Non
             titles.append(sheet.title)
     if len(titles) > 1:
         raise DrError(
-            f"{first.file} has rows on the sheets {' and '.join(titles)}: choose one with --sheet,"
-            " or put all rows on one sheet below one header"
+            f"{found[0].file} has rows on the sheets {' and '.join(titles)}: choose one with"
+            " --sheet, or put all rows on one sheet below one header"
         )
-    return first
-
-
-def parse_columns(pairs: Sequence[str]) -> dict[str, str]:
-    """Parse pairs such as grade=Grau Dr 1: the column of a table that is to be ours.
-
-    Raises:
-        DrError: a pair has no equals sign.
-    """
-    chosen = dict(pair.split("=", 1) for pair in pairs if "=" in pair)
-    if len(chosen) < len(pairs):
-        raise DrError("name columns as OURS=THEIRS, each of ours once: grade=Grau Dr 1")
-    return chosen
-
-
-def name_columns(sheet: Sheet, chosen: Mapping[str, str] = {}) -> list[str]:  # noqa: B006
-    """Name columns by COLUMNS, or as they are called, folded.
-
-    Args:
-        sheet: the table.
-        chosen: for our names, what the column is called, or its number from 1.
-
-    Returns:
-        A name for each; empty where there is none, or where another column was chosen.
-
-    Raises:
-        DrError: there is no such column.
-    """
-    words = list_words(COLUMNS)
-    folded = [fold_name(column) for column in sheet.header]
-    names = [words.get(column, column) for column in folded]
-    readers = {}
-    for place, column in enumerate(folded):
-        match = READER.fullmatch(column)
-        if match:
-            readers[place] = match[3]
-    # grade_0 to grade_4 are no readers, and beside grade_1 and grade_2 a column grade is of both
-    if "0" not in readers.values() and not ("grade" in names and "1" in readers.values()):
-        for place in readers:
-            names[place] = "grade"
-    for name, column in chosen.items():
-        ours = words.get(fold_name(name), fold_name(name))
-        places = [i for i, other in enumerate(folded, 1) if other == fold_name(column)]
-        if not places and column.isdecimal():
-            places = [int(column)]
-        if len(places) != 1 or not 0 < places[0] <= len(folded):
-            columns = ", ".join(filter(None, sheet.header))
-            raise DrError(f"{sheet} has not one column {column}: it has the columns {columns}")
-        names = ["" if other == ours else other for other in names]
-        names[places[0] - 1] = ours
-    return names
+    return found[0]
 
 
 def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
@@ -178,27 +145,23 @@ def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
         if any(row[width:]):
             raise DrError(
                 f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: put a cell"
-                " that holds a comma or another separator in quotation marks"
+                " with a comma or another separator in quotation marks"
             )
-    table = pd.DataFrame(index=list(sheet.rows))
+    cells = [row[:width] + [""] * (width - len(row)) for row in sheet.rows.values()]
+    table = pd.DataFrame(cells, list(sheet.rows), dtype=str)
     places = {}
     for place, name in enumerate(names):
-        if not name:
-            continue
-        cells = [row[place] if place < len(row) else "" for row in sheet.rows.values()]
-        column = pd.Series(cells, table.index, dtype=str)
-        if name in places:
-            differs = _read_same(name, column) != _read_same(name, table[name])
+        first = places.setdefault(name, place)
+        if name and first < place:
+            differs = _read_same(name, table[first]) != _read_same(name, table[place])
             if differs.any():
-                both = [f"{sheet.header[i]} (column {i + 1})" for i in (places[name], place)]
+                both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
                 raise DrError(
                     f"{sheet}, row {differs.idxmax()}: {name} is in two columns that disagree,"
                     f" {' and '.join(both)}: choose one, such as --column {name}={place + 1}"
                 )
-            continue
-        places[name] = place
-        table[name] = column
-    return table
+    places.pop("", None)
+    return table[list(places.values())].set_axis(list(places), axis=1)
 
 
 def read_numbers(cells: pd.Series) -> pd.Series:
@@ -216,173 +179,155 @@ def _read_same(name: str, cells: pd.Series) -> pd.Series:
     return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True) if is_image else folded
 
 
-def _read_workbook(path: Path, names: Collection[str], title: str) -> list[Sheet]:
-    """Read the sheets of a workbook, or the one that is named."""
+def _name(column: str) -> str:
+    """Name a column by COLUMNS."""
+    return list_words(COLUMNS).get(fold_name(column), fold_name(column))
+
+
+def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Name all columns, or those that were chosen, which take the names of others."""
+    names = [_name(column) for column in header]
+    matches = [READER.fullmatch(fold_name(column)) for column in header]
+    readers = {match[3] for match in matches if match}
+    # grade_0 to grade_4 are no readers, and beside grade_1 and grade_2 a column grade is of both
+    if "0" not in readers and not ("grade" in names and "1" in readers):
+        names = ["grade" if match else name for name, match in zip(names, matches)]
+    for pair in columns:
+        ours, _, theirs = pair.partition("=")
+        named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
+        names = ["" if name == _name(ours) else name for name in names]
+        if sum(named) == 1:
+            names[named.index(True)] = _name(ours)
+    return names
+
+
+def _read_workbook(path: Path) -> dict[str, dict[int, list[str]]]:
+    """Read the rows of the sheets of a workbook."""
+    import pandas as pd
+
     try:
-        import openpyxl  # noqa: F401
-        import pandas as pd
-    except ImportError as error:
-        raise DrError(
-            f"{path.name} needs the package openpyxl: install it, or save the file as CSV"
-        ) from error
-    try:
-        with pd.ExcelFile(path, engine="openpyxl") as book:
-            titles = [sheet.title for sheet in book.book.worksheets]
-            tables = {
-                name: pd.read_excel(book, name, header=None, dtype=str, na_filter=False)
-                for name in titles
-                if title in ("", name)
-            }
+        tables = pd.read_excel(
+            path, None, engine="openpyxl", header=None, dtype=str, na_filter=False
+        )
     except Exception as error:  # of a damaged file, any
         raise DrError(
             f"{path.name} cannot be read: save it as .xlsx without a password, or as CSV in UTF-8"
         ) from error
-    if title and not tables:
-        raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(titles)}")
-    sheets = []
-    for name, table in tables.items():
-        lines = enumerate(table.to_numpy().tolist(), 1)
-        rows = {line: [_clean(cell) for cell in row] for line, row in lines}
-        rows = {line: row for line, row in rows.items() if any(row)}
-        header = _find_header(list(rows.values()), names)
-        sheets.append(_cut(Sheet(path.name, name, "", "", header, rows)))
-    return sheets
+    return {
+        title: _clean(enumerate(table.to_numpy().tolist(), 1))
+        for title, table in tables.items()
+    }
 
 
-def _read_text(path: Path, names: Collection[str]) -> Sheet:
-    """Read the table of a text."""
+def _read_text(path: Path, words: Collection[str]) -> tuple[dict[int, list[str]], str, str]:
+    """Read the rows of a text; return its encoding and what is between cells, too."""
     text, encoding = _decode(path)
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-    separator = re.match('"?sep=(.)', lines[0], re.IGNORECASE)  # of Excel
-    delimiters = separator[1] if separator else DELIMITERS
-    lines[0] = "" if separator else lines[0]  # lines keep their numbers
-    headers = {}
-    for delimiter in delimiters:
-        reader = csv.reader((f"{line}\n" for line in lines[: 2 * TITLE]), delimiter=delimiter)
-        headers[delimiter] = _find_header([list(map(_clean, row)) for row in reader], names)
-    delimiter = max(headers, key=lambda one: (_count(headers[one], names), len(headers[one])))
-    header = headers[delimiter]
-    if path.suffix.lower() == ".txt" and _count(header, names) < 2:
-        cells = {line: text.rsplit(maxsplit=1) for line, text in enumerate(lines, 1)}
-        rows = {line: row for line, row in cells.items() if row}
-        return Sheet(path.name, "", encoding, " ", ["1", "2"], rows)
-    rows = _parse(path.name, lines, delimiter, len(header))
-    return _cut(Sheet(path.name, "", encoding, delimiter, header, rows))
+    lines = [f"{line}\n" for line in re.sub("\r\n?", "\n", text).split("\n")]
+    separator = re.match('"?sep=(.)', text, re.IGNORECASE)  # of Excel
+    ratings = {}
+    for delimiter in separator[1] if separator else ",;\t|":
+        top = _clean(enumerate(csv.reader(lines[:TOP], delimiter=delimiter)))
+        header = top.get(_find_header(top, words), [])
+        ratings[delimiter] = (_count(header, words), len(header))
+    delimiter = max(ratings, key=ratings.get)
+    known, width = ratings[delimiter]
+    if path.suffix.lower() == ".txt" and known < 2:
+        cells = [["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)]
+        return _clean(enumerate(cells)), encoding, ""
+
+    rows = {}
+    last = 0  # line of the row before
+    reader = csv.reader([*lines, END], delimiter=delimiter, skipinitialspace=True)
+    try:
+        for row in reader:
+            if reader.line_num - last > 1:
+                _check_breaks(path.name, row, last + 1, delimiter, width)
+            last = reader.line_num
+            rows[last] = row
+    except csv.Error:  # the mark takes in more than it can
+        _raise_open(path.name, last + 1)
+    del rows[last]
+    return _clean(rows.items()), encoding, delimiter
 
 
 def _decode(path: Path) -> tuple[str, str]:
     """Decode a text; return its encoding, too."""
     content = path.read_bytes()
+    marked = [line for line in content.split(b"\n") if not line.isascii()]
     encoding = "utf-8-sig"
-    nulls = [content[side::2].count(0) for side in (0, 1)]
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif max(nulls) > len(content) / 5:
-        encoding = "utf-16-be" if nulls[0] > nulls[1] else "utf-16-le"
-    elif not _is_utf8(content):
-        marked = [line for line in content.split(b"\n") if not line.isascii()]
-        if not any(map(_is_utf8, marked)):
-            encoding = "windows-1252"  # of Excel in Brazil; it includes printable Latin-1
+    elif b"\0" in content[:2]:
+        encoding = "utf-16-be" if content[0] == 0 else "utf-16-le"
+    elif marked and not any(map(_is_utf8, marked)):
+        encoding = "windows-1252"  # of Excel in Brazil; it includes printable Latin-1
     try:
         text = content.decode(encoding)
-        place = text.find("\0")
     except UnicodeDecodeError as error:
-        text = content[: error.start].decode(encoding, "replace")
-        place = len(text)
-    if place >= 0:
-        row = len(re.findall("\r\n|\r|\n", text[:place])) + 1
+        text = content[: error.start].decode(encoding, "replace") + "\0"
+    if "\0" in text:
+        row = len(re.findall("\r\n|\r|\n", text[: text.index("\0")])) + 1
         raise DrError(
             f"{path.name}, row {row}: a character is in none of UTF-8, UTF-16 and Windows-1252, or"
-            " not in that of the other rows: save the table as CSV in UTF-8"
+            " not in that of the other rows: save the table as .xlsx, or as CSV in UTF-8"
         )
     return text, encoding
 
 
 def _is_utf8(content: bytes) -> bool:
     try:
-        content.decode()
+        return bool(content.decode())
     except UnicodeDecodeError:
         return False
-    return True
-
-
-def _parse(name: str, lines: list[str], delimiter: str, width: int) -> dict[int, list[str]]:
-    """Parse lines into cells, by the last line of each row.
-
-    Raises:
-        DrError: a quotation mark is open; the message names the line where it stands.
-    """
-    rows = {}
-    last = 0  # line of the row before
-
-    def feed():
-        for number, line in enumerate([*lines, END]):
-            if number - last > 2 * NOTE:
-                return
-            yield f"{line}\n"
-
-    reader = csv.reader(feed(), delimiter=delimiter, skipinitialspace=True)
-    try:
-        for row in reader:
-            if reader.line_num - last > 1:
-                _check_breaks(name, row, last + 1, delimiter, width)
-            last = reader.line_num
-            cells = [_clean(cell) for cell in row]
-            if any(cells) and cells != [END]:
-                rows[last] = cells
-    except csv.Error as error:
-        raise DrError(f"{name}, row {last + 1} cannot be read: {error}") from error
-    return rows
 
 
 def _check_breaks(name: str, row: list[str], line: int, delimiter: str, width: int) -> None:
-    """Check that a cell of several lines is a note, and has not taken in other rows."""
+    """Check that cells of several lines are notes, and have not taken in other rows."""
     for place, cell in enumerate(row):
         head, *others = cell.split("\n")
         taken = [other for other in others if other.strip()]
-        is_open = END in cell or len(others) > NOTE
+        if END in cell or len(others) > NOTE:
+            _raise_open(name, line)
         if taken and cell.count(delimiter) >= len(taken) * max(width - 1, 1):
             before = zip(taken[0].split(delimiter), row[:place])
             after = zip(head.split(delimiter)[1:], row[place + 1 :])
-            is_open = is_open or _is_alike([*before, *after])
-        if is_open:
-            raise DrError(
-                f'{name}, row {line}: a quotation mark (") begins a cell that takes in the rows'
-                " below: remove it, or write the mark that ends the cell"
-            )
+            if _is_alike([*before, *after]):
+                _raise_open(name, line)
         line += len(others)
 
 
-def _is_alike(pairs) -> bool:
+def _raise_open(name: str, line: int) -> None:
+    raise DrError(
+        f'{name}, row {line}: a quotation mark (") begins a cell that takes in the rows below:'
+        " remove it, or write the mark that ends the cell"
+    )
+
+
+def _is_alike(pairs: Iterable[tuple[str, str]]) -> bool:
     """Whether cells are numbers where the others are."""
     return all(
         bool(NUMBER.fullmatch(a)) == bool(NUMBER.fullmatch(b)) for a, b in pairs if a and b
     )
 
 
-def _clean(cell: str) -> str:
-    """Drop blanks around a cell and line breaks in it."""
-    return sys.intern(cell.replace("\n", " ").strip())
+def _clean(rows: Iterable[tuple[int, list[str]]]) -> dict[int, list[str]]:
+    """Drop empty rows, and blanks around cells and line breaks in them."""
+    found = {}
+    for line, row in rows:
+        cells = [sys.intern(cell.replace("\n", " ").strip()) for cell in row]
+        if any(cells):
+            found[line] = cells
+    return found
 
 
-def _count(header: Sequence[str], names: Collection[str]) -> int:
-    """Count the names that are known."""
-    return sum(fold_name(column) in names for column in header)
+def _count(row: Sequence[str], words: Collection[str]) -> int:
+    """Count the cells that are known words."""
+    return sum(fold_name(cell) in words for cell in row)
 
 
-def _find_header(rows: Sequence[list[str]], names: Collection[str]) -> list[str]:
-    """Find the first row with two known names, or else with two cells, or else the first."""
-    top = [row for row in rows if any(row)][: TITLE + 1]
-    known = [row for row in top if _count(row, names) > 1]
-    several = [row for row in top if sum(map(bool, row)) > 1]
-    return next(iter(known + several + top), [])
-
-
-def _cut(sheet: Sheet) -> Sheet:
-    """Cut the header and what is above it."""
-    rows = dict(sheet.rows)
-    for line, row in sheet.rows.items():
-        del rows[line]
-        if row == sheet.header:
-            break
-    return sheet._replace(rows=rows)
+def _find_header(rows: dict[int, list[str]], words: Collection[str]) -> int:
+    """Find the first line with two known words, or else with two cells, or else the first."""
+    top = list(rows)[:TOP]
+    known = [line for line in top if _count(rows[line], words) > 1]
+    several = [line for line in top if sum(map(bool, rows[line])) > 1]
+    return (known + several + top + [0])[0]

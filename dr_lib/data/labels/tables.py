@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,7 +45,7 @@ def read_labels(
     labels: Path | None = None,
     *,
     sheet: str = "",
-    columns: Mapping[str, str] = {},  # noqa: B006
+    columns: Sequence[str] = (),
 ) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
@@ -58,7 +58,7 @@ def read_labels(
         labels: the label file; None looks for those of a known data set, or a table as above, under
             `images`.
         sheet: the sheet of a workbook, where several have the columns.
-        columns: of our names, what the table calls the column, or its number from 1.
+        columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
 
     Returns:
         The labels; photographs in them are in the order of the label file.

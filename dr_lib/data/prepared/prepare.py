@@ -3,7 +3,7 @@
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def prepare(
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     sheet: str = "",
-    columns: Mapping[str, str] = {},  # noqa: B006
+    columns: Sequence[str] = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view and write a prepared folder, see `folder`.
