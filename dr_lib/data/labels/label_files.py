@@ -238,6 +238,8 @@ def read_rows(source: Source) -> pd.DataFrame:
         )
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
+    is_other = (rows["grade"] == "") & (table[left] != table[right or left])
+    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
     for fact in FACTS:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     if not rows["name"].all():
@@ -288,9 +290,12 @@ def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
 
 
 def cut_suffix(name: str) -> str:
-    """Lower a name's case and cut a picture's suffix; 1.2 is not name 1 with suffix 2."""
-    base, suffix = os.path.splitext(name)
-    return (base if suffix.lower() in PICTURES | RARE_PICTURES else name).casefold()
+    """Lower a name's case, compose its letters and cut a picture's suffix; 1.2 is not name 1 with
+    suffix 2.
+    """
+    base, suffix = os.path.splitext(name.strip())
+    name = base if suffix.lower() in PICTURES | RARE_PICTURES else name
+    return unicodedata.normalize("NFC", name).casefold().strip()
 
 
 def _fold_name(name: str) -> str:

@@ -75,4 +75,6 @@ def check_apart(private: Path, out: Path) -> None:
 
 def pseudonym(salt: bytes, kind: str, name: str) -> str:
     """HMAC-SHA256 of a name, hexadecimal; without the salt nobody can recover the name."""
-    return hmac.new(salt, f"{kind}:{name}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(
+        salt, f"{kind}:{name}".encode("utf-8", "surrogateescape"), hashlib.sha256
+    ).hexdigest()

@@ -1,10 +1,13 @@
 """Read the label table of a folder of photographs, match it with the photographs and check it."""
 
+import os
 import re
+import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pandas as pd
 
@@ -93,7 +96,7 @@ def read_labels(
         raise LabelTableError(
             f"no row of {', '.join(rows['labels'].unique())} can be used:"
             f" {rows['reason'].value_counts().to_dict()}; check that the photographs are "
-            f"under {images}"
+            f"under {images}, in the folders that the table names"
         )
     _check_repeats(rows)
     labelled = set(rows["image"])
@@ -122,11 +125,22 @@ def read_labels(
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add the file that each row names; suffix and folder may be missing, and case may differ."""
+    """Add the file that each row names; suffix and folder may be missing, and case may differ.
+
+    Of the folder that all paths of another machine share, any part may be missing.
+    """
     by_stem = defaultdict(list)
     for path in pool:
         by_stem[cut_suffix(path.name)].append(path)
-    matches = [_find_files(name.replace("\\", "/"), by_stem) for name in rows["name"]]
+    names = [_clean_name(name) for name in rows["name"]]
+    elsewhere = [name.split("/")[:-1] for name in names if name.startswith("/")]
+    num_shared = len(os.path.commonprefix(elsewhere))
+    matches = []
+    for name in names:
+        files = _find_files(name, by_stem)
+        for start in range(1, num_shared + 1 if name.startswith("/") else 1):
+            files = files or _find_files("/".join(name.split("/")[start:]), by_stem)
+        matches.append(files)
     several = rows[[len(files) > 1 for files in matches]]
     if len(several):
         raise LabelTableError(
@@ -152,14 +166,37 @@ def _check_repeats(rows: pd.DataFrame) -> None:
     rows.loc[usable.index[usable["image"].duplicated()], "reason"] = "named twice"
 
 
+def _clean_name(name: str) -> str:
+    """Write a path with slashes, and one of another machine from its first folder on."""
+    # bytes that are no UTF-8, as `predict` writes them
+    name = re.sub(r"\\udc[89a-f][0-9a-f]", lambda byte: chr(int(byte[0][2:], 16)), name)
+    if name.lower().startswith("file:"):
+        name = unquote(name)
+    name = name.replace("\\", "/")
+    name = re.sub(r"^(\.\.?/)+", "", name)
+    return re.sub(r"(?i)^([\w+.-]+:)?/+([a-z]:/+)?", "/", name)
+
+
 def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
-    name = name.removeprefix("./")
+    """Find the files that have a name, those alone that are the most like it."""
+    name = name.lstrip("/")
     folder, _, last = name.rpartition("/")
     files = by_stem.get(cut_suffix(last), [])
     if folder:
-        ending = "/" + cut_suffix(name.lstrip("/"))
+        ending = "/" + cut_suffix(name)
         files = [
             path for path in files if cut_suffix(path.absolute().as_posix()).endswith(ending)
         ]
-    named = [path for path in files if path.name.casefold() == last.casefold()]
-    return named or [path for path in files if path.suffix.lower() in PICTURES] or files
+    ranks = []
+    for path in files:
+        own = unicodedata.normalize("NFC", path.name)
+        asked = unicodedata.normalize("NFC", last)
+        rank = (
+            path.as_posix().endswith(f"/{name}"),
+            own == asked,
+            own.casefold() == asked.casefold(),
+            path.suffix.lower() in PICTURES,
+            own.startswith(os.path.splitext(asked)[0]),
+        )
+        ranks.append(rank)
+    return [path for path, rank in zip(files, ranks, strict=True) if rank == max(ranks)]

@@ -238,4 +238,4 @@ def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
         rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])
     with replace(path) as temporary:
         temporary.touch(mode=0o600)
-        temporary.write_text(format_table(rows), encoding="utf-8")
+        temporary.write_text(format_table(rows), encoding="utf-8", errors="backslashreplace")
