@@ -208,8 +208,6 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
         PriceError, match="run mine used a machine without a price: name one for the run"
     ):
         price(tmp_path, requests_per_day=1)
-    for text in ("nan", "inf"):
-        assert CliRunner().invoke(main, [*command[:-1], text]).exit_code == 2
     (tmp_path / "own.csv").write_text(
         "provider,instance,region,currency,usd_per_hour,date,source\nAWS,ml.m5.xlarge,,USD,0.5,2026-01-02,a"
         " bill\n"
@@ -267,6 +265,8 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     own = {"DR_LIB_PRICES": str(tmp_path / "own.csv")}
     unused = CliRunner().invoke(main, command, env=own).output
     assert "own.csv was not used: it has prices of box alone" in unused
+    for text in ("nan", "inf"):
+        assert CliRunner().invoke(main, [*command[:-1], text]).exit_code == 2
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
     refused = CliRunner().invoke(main, ["price", str(tmp_path / "empty"), *command[2:]])
     assert refused.exit_code == 1 and "Error: no load test below the folders" in refused.output
