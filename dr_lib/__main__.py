@@ -769,8 +769,8 @@ def predict(
     For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
     be a trained model too.
     """
+    from dr_lib.serving.grader import grade_files as grader
     from dr_lib.serving.grader.folder import read_folder
-    from dr_lib.serving.grader.grade_files import grade_files, grade_prepared, refer_patients
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
     if external and not is_prepared:
@@ -780,7 +780,7 @@ def predict(
             "--by-patient and --sep need photographs, not a prepared folder: leave them out"
         )
     if is_prepared:
-        grade_prepared(
+        grader.grade_prepared(
             read_folder(model),
             images[0],
             out,
@@ -788,9 +788,14 @@ def predict(
             progress=_bar("grading"),
         )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
-    reasons = grade_files(
+    answers = out.with_name(f"{out.stem}.patients.csv")
+    if by_patient and answers.exists():
+        raise click.ClickException(f"{answers} exists and is not overwritten: move it")
+    files = grader.list_photographs(images)
+    patients = grader.find_patients(files) if by_patient else None
+    reasons = grader.grade_files(
         read_folder(model),
-        images,
+        files,
         out,
         workers=workers,
         sep=sep,
@@ -800,12 +805,15 @@ def predict(
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
     if by_patient:
-        counts = refer_patients(out, sep)["answer"].value_counts()
+        counts = grader.refer_patients(out, patients, answers, sep)["answer"].value_counts()
         num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))
         click.echo(
             f"{counts.sum()} patients: {num_referred} to refer, {num_open} to grade by hand."
             " This is not a medical device."
         )
+        num_alone = patients.isin(list(map(str, files))).sum()
+        if num_alone:
+            click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
         click.echo(
             f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por "
             "uma"

@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-NAME = r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]+)_(?P<eye>left|right)(?:\.[a-z]+)?$"
+from dr_lib.data.labels.schema import WORDS, list_words, read_words
+
+EYE = "|".join(sorted(list_words(WORDS["eye"]), key=len, reverse=True))
+# a patient, a sign and an eye, or 12OD, before the suffix
+NAME = (
+    r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]*(?:[^\W_](?=[\W_])|\d(?=o[des])))[\W_]*"
+    rf"(?P<eye>{EYE})(?:\.[a-z]+2?)?$"
+)
 
 
 class Part(NamedTuple):
@@ -47,6 +54,8 @@ def read_parts() -> list[Part]:
 
 
 def read_names(names: pd.Series) -> pd.DataFrame:
-    """Read patient and eye from names like 10_left.jpeg; for other names both are empty."""
+    """Read patient and eye from names like 10_left.jpeg or 10-OD.jpeg; for other names both are
+    empty.
+    """
     parts = names.str.extract(NAME).fillna("")
-    return parts.assign(eye=parts["eye"].str.lower())
+    return parts.assign(eye=read_words("eye", parts["eye"]))

@@ -55,7 +55,10 @@ WORDS = {  # what people write in cells, folded, for what is read
         EXCLUDED: "excluded excluido excluida",
         REJECTED: "rejected rejeitado rejeitada",
     },
-    "eye": {"left": "left l os oe e esquerdo", "right": "right r od d direito"},
+    "eye": {
+        "left": "left l os oe e esquerdo esquerda",
+        "right": "right r od d direito direita",
+    },
     "sex": {"female": "female f feminino mulher", "male": "male m masculino homem"},
     "grade": {
         "0": "no_dr nodr no_apparent_dr no_retinopathy no_apparent_retinopathy normal ausente"

@@ -3,7 +3,7 @@
 import errno
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def grade_files(
     if out.exists():
         raise DrError(f"{out} exists and is not overwritten: name another file")
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    files = list(dict.fromkeys(file for path in paths for file in _list_files(Path(path))))
+    files = list_photographs(paths)
     workers = workers or (count_cpus() if len(files) >= MANY else 1)
     grade = partial(_grade, folder.path, folder.version)
     rows = []
@@ -88,37 +88,79 @@ def grade_files(
     return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
 
 
-def refer_patients(grades: Path, sep: str = ",") -> pd.DataFrame:
-    """Write one answer per patient next to a table of grades, as NAME.patients.csv.
+def list_photographs(paths: Iterable[Path]) -> list[Path]:
+    """List files, and the photographs in folders, each once, by their whole paths.
 
-    A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg; a photograph
-    of another name is a person of its own.
+    Raises:
+        FileNotFoundError: one does not exist.
+        DrError: a folder holds no photographs.
+    """
+    files = []
+    for path in paths:
+        path = Path(os.path.abspath(path))  # another folder may hold the same names
+        if not path.exists():
+            raise FileNotFoundError(f"{path} does not exist")
+        files += find_files(path)[0] if path.is_dir() else [path]
+    return list(dict.fromkeys(files))
+
+
+def find_patients(files: Sequence[Path]) -> pd.Series:
+    """Find who each photograph is of, before any is graded.
+
+    A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg or 10-OD.jpg.
 
     Returns:
-        A row per `patient` (with the folder): `num_photographs`, `num_not_graded`, the largest
+        The folder and the patient, or the file where its name has none.
+
+    Raises:
+        DrError: the names give no patients: none has one, or no two have the same.
+    """
+    paths = pd.Series(map(_write_path, files), dtype=str)
+    names = read_names(paths)["patient"]
+    patients = paths.map(os.path.dirname) + "/" + names
+    is_named = names != ""
+    is_alone = patients[is_named].is_unique and len(files) > 1
+    if is_alone or not is_named.any():
+        raise DrError(
+            "--by-patient: the file names give no patients, as 10_left.jpg and 10_right.jpg or "
+            "10_OD.jpg and 10_OE.jpg do: name the patients in a table, --labels"
+        )
+    return patients.where(is_named, paths)
+
+
+def refer_patients(
+    grades: Path, patients: pd.Series, out: Path, sep: str = ","
+) -> pd.DataFrame:
+    """Write one answer per patient.
+
+    Args:
+        grades: of `grade_files`.
+        patients: of `find_patients`, of the same files.
+        out: the CSV.
+        sep: between cells of both tables.
+
+    Returns:
+        A row per `patient`: `num_photographs`, `num_not_graded`, the largest
         `probability_referable`, the `threshold`, and the `answer`: refer if one photograph reaches
         it, else grade by hand if one could not be graded, else no referral.
     """
     table = pd.read_csv(grades, **STYLES[sep])
-    names = read_names(table["file"])["patient"]
-    people = table["file"].map(os.path.dirname) + "/" + names
-    photographs = table.groupby(people.where(names != "", table["file"]), sort=False)
-    patients = photographs[["probability_referable", "threshold"]].max()
-    patients.insert(0, "num_photographs", photographs.size())
-    patients.insert(1, "num_not_graded", photographs.size() - photographs["threshold"].count())
-    patients["answer"] = np.select(
+    photographs = table.groupby(patients, sort=False)
+    answers = photographs[["probability_referable", "threshold"]].max()
+    answers.insert(0, "num_photographs", photographs.size())
+    answers.insert(1, "num_not_graded", photographs.size() - photographs["threshold"].count())
+    answers["answer"] = np.select(
         [
-            patients["probability_referable"] >= patients["threshold"],
-            patients["num_not_graded"] > 0,
+            answers["probability_referable"] >= answers["threshold"],
+            answers["num_not_graded"] > 0,
         ],
         ANSWERS[:2],
         ANSWERS[2],
     )
-    patients = patients.rename_axis("patient").reset_index()
-    path = grades.with_name(f"{grades.stem}.patients.csv")
-    with replace(path) as temporary:
-        patients.to_csv(temporary, index=False, **STYLES[sep])
-    return patients
+    answers = answers.rename_axis("patient").reset_index()
+    with replace(out) as temporary:
+        answers.to_csv(temporary, index=False, **STYLES[sep])
+    return answers
 
 
 def grade_prepared(
@@ -217,11 +259,8 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     return partial(predict, network, batch_size=BATCH, average_mirrored=averaged)
 
 
-def _list_files(path: Path) -> list[Path]:
-    path = Path(os.path.abspath(path))  # another folder may hold the same names
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist")
-    return find_files(path)[0] if path.is_dir() else [path]
+def _write_path(file: Path) -> str:
+    return str(file).encode("utf-8", "backslashreplace").decode()
 
 
 @lru_cache(maxsize=1)
@@ -235,8 +274,7 @@ def _load(folder: Path, version: str) -> Predictor:
 
 def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
     """Return a photograph's row."""
-    name = str(file).encode("utf-8", "backslashreplace").decode()
-    row = {"file": name, "model_version": version, "error": ""}
+    row = {"file": _write_path(file), "model_version": version, "error": ""}
     predictor = _load(folder, version)
     try:
         answer = predictor.grade(file)

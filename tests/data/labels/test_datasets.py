@@ -5,9 +5,10 @@ authors mean it.
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
-from dr_lib.data.labels.datasets import read_parts
+from dr_lib.data.labels.datasets import read_names, read_parts
 from dr_lib.data.labels.tables import LabelTableError, read_labels
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,6 +18,31 @@ HEAD_DEEPDRID = (
 )
 DEEPDRID = "1,1_{0},\\regular-fundus-training\\1\\1_{0}.jpg,{1}\n"
 BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "patient", "eye"),
+    [
+        ("10_left.jpeg", "10", "left"),
+        ("a/maria_00-RIGHT", "maria_00", "right"),
+        ("C:\\eyes\\10_OD.JPG", "10", "right"),  # oculus dexter
+        ("10-oe.png", "10", "left"),  # olho esquerdo
+        ("10 OS.tif", "10", "left"),  # oculus sinister
+        ("12OD.jpg", "12", "right"),
+        ("12_D.jp2", "12", "right"),
+        ("12.E.jpg", "12", "left"),
+        ("12_direita.jpg", "12", "right"),
+        ("OD_12.jpg", "", ""),
+        ("exam_OD_12.jpg", "", ""),  # of which patient?
+        ("left.jpg", "", ""),
+        ("world.jpg", "", ""),
+        ("000c1434d8d7.png", "", ""),  # of APTOS
+        ("20051020_43808_0100_PP.png", "", ""),  # of Messidor-2
+    ],
+)
+def test_names_give_patient_and_eye_where_they_end_in_an_eye(name, patient, eye):
+    """In English, Portuguese and Latin, behind a sign, or two letters behind a digit."""
+    assert read_names(pd.Series([name])).values.tolist() == [[patient, eye]]
 
 
 def lay_out(root: Path, tables: dict[str, str], photographs: str | list[str]) -> Path:

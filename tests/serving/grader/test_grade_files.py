@@ -132,6 +132,24 @@ def test_a_person_has_one_answer(served_folder, tmp_path):
         max(found["1_left.jpg"], found["1_right.jpg"])
     )
     assert table["num_not_graded"].to_dict() == {"1": 0, "2": 1, "b/1": 0, "x.jpg": 0}
+    assert "unknown patients, each counted as one: 1" in said.output
+    again = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "grades.x.csv")])
+    assert again.exit_code == 0
+    out.unlink()
+    refused = CliRunner().invoke(main, [*command, "--out", str(out)])
+    assert "grades.patients.csv exists and is not overwritten" in refused.output
+
+
+@pytest.mark.parametrize("names", [["a.jpg", "b.jpg"], ["1_OD.jpg", "2_OE.jpg", "3_OD.jpg"]])
+def test_photographs_are_no_patients(served_folder, tmp_path, names):
+    """Names without patients, or running numbers, are an error before anything is graded."""
+    for name in names:
+        (tmp_path / name).write_bytes(encode(draw_photograph()))
+    out = tmp_path / "grades.csv"
+    command = ["predict", str(served_folder), str(tmp_path), "--by-patient", "--out", str(out)]
+    said = CliRunner().invoke(main, command)
+    assert said.exit_code == 1 and "the file names give no patients" in said.output
+    assert "--labels" in said.output and not out.exists()
 
 
 def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_path):
