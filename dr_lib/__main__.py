@@ -745,9 +745,14 @@ def export(
 @click.option(
     "--by-patient",
     is_flag=True,
-    help="also write one answer per patient (files PATIENT_left.jpg, PATIENT_right.jpg) next "
-    "to the CSV",
+    help="also write one answer per patient (files PATIENT_left.jpg or PATIENT_OD.jpg, or "
+    "--labels) next to the CSV",
 )
+@click.option(
+    "--labels", type=PATH, help="with --by-patient, table with the columns image and patient"
+)
+@SHEET
+@COLUMN
 @click.option(
     "--sep",
     default=",",
@@ -763,6 +768,8 @@ def predict(
     external: bool,
     by_patient: bool,
     sep: str,
+    labels: Path | None,
+    **table,
 ) -> None:
     """Grade photographs, given as files or folders, with an exported model.
 
@@ -773,6 +780,8 @@ def predict(
     from dr_lib.serving.grader.folder import read_folder
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
+    if labels and not by_patient:
+        raise click.UsageError("--labels needs --by-patient: give both")
     if external and not is_prepared:
         raise click.UsageError("--external needs one prepared folder: leave it out")
     if is_prepared and (by_patient or sep != ","):
@@ -792,7 +801,7 @@ def predict(
     if by_patient and answers.exists():
         raise click.ClickException(f"{answers} exists and is not overwritten: move it")
     files = grader.list_photographs(images)
-    patients = grader.find_patients(files) if by_patient else None
+    patients = grader.find_patients(files, labels, **table) if by_patient else None
     reasons = grader.grade_files(
         read_folder(model),
         files,

@@ -12,8 +12,8 @@ from dr_lib.data.labels.schema import WORDS, list_words, read_words
 EYE = "|".join(sorted(list_words(WORDS["eye"]), key=len, reverse=True))
 # a patient, a sign and an eye, or 12OD, before the suffix
 NAME = (
-    r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]*(?:[^\W_](?=[\W_])|\d(?=o[des])))[\W_]*"
-    rf"(?P<eye>{EYE})(?:\.[a-z]+2?)?$"
+    r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]*(?:[^\W_](?=[\W_])|\d(?=o[des])))"
+    rf"(?:_|[^\w/\\])*(?P<eye>{EYE})(?:\.[a-z]+2?)?$"
 )
 
 

@@ -20,7 +20,8 @@ from dr_lib.data.labels.label_files import (
     name_rows,
     read_rows,
 )
-from dr_lib.data.labels.schema import FACTS
+from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
+from dr_lib.data.labels.schema import FACTS, fold_id, read_words
 
 UNKNOWN = (
     "The patient is unknown for {} of {} photographs. Each of these counts as a separate "
@@ -122,6 +123,50 @@ def read_labels(
         patients,
         notices,
     )
+
+
+def read_patients(
+    labels: Path, photographs: Sequence[Path], *, sheet: str = "", columns: Sequence[str] = ()
+) -> pd.Series:
+    """Read who each photograph is of, from a table as `read_labels` reads it; it needs no grades.
+
+    Args:
+        labels: a table with the columns image and patient.
+        photographs: files, by their whole paths.
+        sheet, columns: as for `read_labels`.
+
+    Returns:
+        A patient for each photograph, as the table first writes it; empty where it has none.
+
+    Raises:
+        DrError: the table cannot be read, or does not fit; the message names rows, no photograph.
+    """
+    sheets = read_sheets(labels, sheet, columns)
+    needed = ["image_id", "patient_id"]
+    found = [one for one in sheets if {*needed} <= {*one.names}]
+    if not found:
+        header = ", ".join(filter(None, sheets[0].header))
+        raise LabelTableError(
+            f"{sheets[0]}: it needs the columns image and patient; it has {header}. Rename one, or"
+            " choose it, such as --column patient=NAME"
+        )
+    table = choose_sheet(sheets, found)
+    cells = take_columns(table, [name if name in needed else "" for name in table.names])
+    patient = read_words("patient_id", cells["patient_id"])
+    rows = pd.DataFrame(
+        {
+            "labels": labels.name,
+            "row": cells.index,
+            "name": cells["image_id"],
+            "patient": patient.groupby(patient.map(fold_id)).transform("first"),
+            "grade": "",
+            "reason": "",
+        }
+    )
+    rows = _match_photographs(rows[rows["patient"] != ""], list(photographs))
+    _check_repeats(rows)
+    known = dict(zip(rows["image"], rows["patient"], strict=True))
+    return pd.Series([known.get(str(path), "") for path in photographs], dtype=str)
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:

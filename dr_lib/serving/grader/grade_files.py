@@ -13,6 +13,7 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
+from dr_lib.data.labels.tables import read_patients
 from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
@@ -104,28 +105,41 @@ def list_photographs(paths: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(files))
 
 
-def find_patients(files: Sequence[Path]) -> pd.Series:
+def find_patients(
+    files: Sequence[Path],
+    labels: Path | None = None,
+    *,
+    sheet: str = "",
+    columns: Sequence[str] = (),
+) -> pd.Series:
     """Find who each photograph is of, before any is graded.
 
-    A person is who `prepare` reads from the name in a folder, as 10 from 10_left.jpg or 10-OD.jpg.
+    Args:
+        files: of `list_photographs`.
+        labels: a table that says it; without one a person is who `prepare` reads from the name in a
+            folder, as 10 from 10_left.jpg or 10-OD.jpg.
+        sheet, columns: see `read_patients`.
 
     Returns:
-        The folder and the patient, or the file where its name has none.
+        The patient, or the folder and the patient's name there; the file where neither has one.
 
     Raises:
-        DrError: the names give no patients: none has one, or no two have the same.
+        DrError: no photograph has a patient, or no two of the file names have the same.
     """
     paths = pd.Series(map(_write_path, files), dtype=str)
+    if labels:
+        patients = read_patients(labels, files, sheet=sheet, columns=columns)
+        if (patients == "").all():
+            raise DrError(f"{labels.name} names the patient of none of these photographs")
+        return patients.where(patients != "", paths)
     names = read_names(paths)["patient"]
-    patients = paths.map(os.path.dirname) + "/" + names
-    is_named = names != ""
-    is_alone = patients[is_named].is_unique and len(files) > 1
-    if is_alone or not is_named.any():
+    patients = (paths.map(os.path.dirname) + "/" + names).where(names != "", paths)
+    if patients.is_unique and (len(files) > 1 or not names.all()):
         raise DrError(
             "--by-patient: the file names give no patients, as 10_left.jpg and 10_right.jpg or "
             "10_OD.jpg and 10_OE.jpg do: name the patients in a table, --labels"
         )
-    return patients.where(is_named, paths)
+    return patients
 
 
 def refer_patients(

@@ -35,6 +35,7 @@ BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
         ("OD_12.jpg", "", ""),
         ("exam_OD_12.jpg", "", ""),  # of which patient?
         ("left.jpg", "", ""),
+        ("12/left.jpg", "", ""),
         ("world.jpg", "", ""),
         ("000c1434d8d7.png", "", ""),  # of APTOS
         ("20051020_43808_0100_PP.png", "", ""),  # of Messidor-2

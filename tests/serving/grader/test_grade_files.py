@@ -152,6 +152,38 @@ def test_photographs_are_no_patients(served_folder, tmp_path, names):
     assert "--labels" in said.output and not out.exists()
 
 
+def test_a_table_names_the_patients(served_folder, tmp_path):
+    """Read and matched as by `prepare`: Excel's semicolons, a folder, another suffix, 7 as 007;
+    what it does not name is counted apart, and a table without patients is an error.
+    """
+    for name in ("a.jpg", "b.jpg", "c/d.jpg", "e.jpg"):
+        (tmp_path / "eyes" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "eyes" / name).write_bytes(encode(draw_photograph()))
+    table = tmp_path / "pacientes.csv"
+    command = ["predict", str(served_folder), str(tmp_path / "eyes"), "--labels", str(table)]
+    command += ["--out", str(tmp_path / "grades.csv")]
+    assert CliRunner().invoke(main, command).exit_code == 2  # without --by-patient
+    for text, message in (
+        ("Arquivo;Idade\na.jpg;7\n", "needs the columns image and patient"),
+        ("Arquivo;Paciente\nx.jpg;7\n", "names the patient of none"),
+        ("Arquivo;Paciente\na.jpg;7\na.jpg;8\n", "rows 2, 3: one photograph has two"),
+        ('Arquivo;Paciente\na.jpg;"7\nb.jpg;8\n', "row 2: a quotation mark"),
+    ):
+        table.write_text(text)
+        refused = CliRunner().invoke(main, [*command, "--by-patient"])
+        assert refused.exit_code == 1 and message in refused.output
+    rows = "Arquivo;Paciente\nA.PNG;007\nb.jpg;7\nC:\\eyes\\c\\d.jpg;João\ne.jpg;\n"
+    table.write_text(rows, encoding="windows-1252")
+    said = CliRunner().invoke(main, [*command, "--by-patient"])
+    assert said.exit_code == 0 and "each counted as one: 1" in said.output
+    answers = pd.read_csv(tmp_path / "grades.patients.csv", dtype=str)
+    assert answers[["patient", "num_photographs"]].values.tolist() == [
+        ["007", "2"],
+        ["João", "1"],
+        [str(tmp_path / "eyes" / "e.jpg"), "1"],
+    ]
+
+
 def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_path):
     """Its photographs are no pictures without a grade: the same command, the disk back, grades
     them.
