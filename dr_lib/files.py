@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +23,7 @@ except ImportError:  # Windows: nobody is kept out
     fcntl = None
 
 # files that Windows and macOS add, in small letters
-ADDED = ("thumbs.db", "desktop.ini", "icon\r", "__macosx")
+ADDED = (".ds_store", ".localized", "desktop.ini", "icon\r", "thumbs.db", "__macosx")
 
 
 def is_foreign(name: str) -> bool:
@@ -30,6 +31,12 @@ def is_foreign(name: str) -> bool:
     manager.
     """
     return name.startswith((".", "~$")) or name.lower() in ADDED
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder is missing, or holds nothing but what a file manager adds by itself."""
+    names = os.listdir(folder) if folder.exists() else []
+    return all(name.lower() in ADDED or name.startswith("._") for name in names)
 
 
 def expand_home(text: str) -> str:
@@ -92,7 +99,7 @@ def write_json(path: Path, content: Any) -> None:
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     """Lock a file until the returned object is closed or this process ends, however it ends.
 
-    Where the file system has no locks, nobody is kept out.
+    Where the file system has no locks, nobody is kept out. Who waits long says so.
 
     Args:
         path: a file that is there for this alone; made if it is missing, never deleted.
@@ -103,16 +110,36 @@ def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     file = path.open("a", encoding="utf-8")
-    deadline = time.monotonic() + wait_s
-    while fcntl is not None:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except (BlockingIOError, PermissionError):
-            if time.monotonic() >= deadline:
-                file.close()
-                return None
-            time.sleep(0.1)
-        except OSError:
-            break
+    start = time.monotonic()
+    is_said = False
+    while _is_held(file):
+        waited_s = time.monotonic() - start
+        if waited_s >= wait_s:
+            file.close()
+            return None
+        if waited_s > 5 and not is_said:
+            is_said = True
+            print(f"waiting for the process that holds {path}", file=sys.stderr)
+        time.sleep(0.1)
     return file
+
+
+def _is_held(file: TextIO) -> bool:
+    """Lock a file unless another process holds it."""
+    if fcntl is None:
+        return False
+    is_granted = False
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except PermissionError:  # where Windows shares say that it is held, others have no locks
+        own = Path(file.name).with_name(f".lock-{os.getpid()}")
+        with own.open("w") as other, suppress(OSError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_granted = True
+        own.unlink()
+        return is_granted
+    except OSError:
+        return False
+    return False

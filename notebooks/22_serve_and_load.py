@@ -77,6 +77,7 @@ run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
 # them. Pictures without a retina would be refused and are left out.
 
 # %%
+from dr_lib.data.labels.label_files import find_files
 from dr_lib.data.photograph import pixels
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.prepared.sample import open_sample
@@ -87,7 +88,7 @@ source = Path(photographs)
 if is_synthetic:
     source = open_sample(root / "papermill_runs" / "sample").parent / "photographs"
 kinds = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png"}
-files = sorted(path for path in source.rglob("*") if path.suffix.lower() in kinds)
+files = [path for path in find_files(source)[0] if path.suffix.lower() in kinds]
 media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in files].count)
 files = [path for path in files if kinds[path.suffix.lower()] == media_type][
     : max(100, num_compared)

@@ -1,13 +1,16 @@
 """Files are written whole or not at all, and a lock ends with its process, however that ends."""
 
+import errno
 import json
+import math
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from dr_lib.files import lock, replace, write_json, write_text
+from dr_lib.files import is_empty, lock, replace, write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLD = """import sys, time
@@ -59,3 +62,38 @@ def test_a_lock_ends_with_its_process(tmp_path):
     with lock(path, wait_s=5) as file:
         assert file is not None
         assert lock(path) is None  # a second time in one process, too
+
+
+@pytest.mark.parametrize(
+    ("names", "is_said"),
+    [([], True), ([".DS_Store", "._a", "Desktop.ini", "Icon\r"], True), ([".git"], False)],
+)
+def test_what_a_file_manager_adds_leaves_a_folder_empty(tmp_path, names, is_said):
+    """What a person put there does not, hidden or not."""
+    for name in names:
+        (tmp_path / name).touch()
+    assert is_empty(tmp_path) == is_said and is_empty(tmp_path / "none")
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EACCES, errno.ENOLCK, errno.ENOSYS])
+def test_a_disk_without_locks_keeps_nobody_out(tmp_path, monkeypatch, number):
+    """Whatever it answers, also to who would wait for ever; nothing is left beside the lock."""
+
+    def refuse(file, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("dr_lib.files.fcntl.flock", refuse)
+    with lock(tmp_path / "lock", wait_s=math.inf) as file:
+        assert file is not None
+    assert list(tmp_path.iterdir()) == [tmp_path / "lock"]
+
+
+def test_a_share_that_refuses_what_is_held_keeps_others_out(tmp_path, monkeypatch):
+    """Some mounts answer EACCES for a file that is locked, and grant any other."""
+
+    def refuse(file, operation):
+        if Path(file.name).name == "lock":
+            raise PermissionError(errno.EACCES, "held")
+
+    monkeypatch.setattr("dr_lib.files.fcntl.flock", refuse)
+    assert lock(tmp_path / "lock") is None and lock(tmp_path / "other") is not None

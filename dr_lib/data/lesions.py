@@ -12,6 +12,7 @@ from dr_lib.data.labels.label_files import PICTURES
 from dr_lib.data.photograph.crop import Circle, crop_fundus
 from dr_lib.data.photograph.pixels import IMAGE_SIZE, shrink
 from dr_lib.errors import DrError
+from dr_lib.files import is_foreign
 
 # Microaneurysms, haemorrhages, hard and soft exudates: IDRiD_01_MA.tif, or MA/007-1774-100.tif as
 # DDR has it.
@@ -30,7 +31,11 @@ def find_masks(folder: Path) -> dict[Path, list[Path]]:
     Raises:
         DrError: there are none.
     """
-    files = sorted(path for path in Path(folder).rglob("*") if path.suffix.lower() in PICTURES)
+    files = sorted(
+        path
+        for path in Path(folder).rglob("*")
+        if path.suffix.lower() in PICTURES and not is_foreign(path.name)
+    )
     names = {path: MASK.search(path.as_posix()) for path in files}
     masks = defaultdict(list)
     for path, name in names.items():

@@ -20,7 +20,7 @@ from dr_lib.data.photograph.crop import Circle
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
-from dr_lib.files import write_text
+from dr_lib.files import is_empty, write_text
 from dr_lib.hardware.cpus import count_cpus
 
 # Messidor-2 as adjudicated by Krause et al. 2018 (1017, 270, 347, 75, 35 of 1,744 photographs): 26
@@ -338,7 +338,7 @@ def draw_sample(
     parameters = json.dumps(
         {"data_kind": "synthetic", "num_patients": num_patients, "seed": seed}
     )
-    is_new = not out.exists() or not any(out.iterdir())
+    is_new = is_empty(out)
     if not is_new and not (note.exists() and note.read_text() == parameters):
         raise DrError(
             f"{out} holds other files than this sample: empty it or choose another folder"

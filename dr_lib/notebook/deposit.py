@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from dr_lib.errors import DrError
-from dr_lib.files import write_bytes, write_json, write_text
+from dr_lib.files import is_empty, write_bytes, write_json, write_text
 from dr_lib.markdown import escape
 from dr_lib.notebook.report import write_report
 from dr_lib.runs.papermill import redact_paths
-from dr_lib.runs.row import read_row
+from dr_lib.runs.row import list_rows, read_row
 from dr_lib.runs.study import find_file, read_keys, write_keys
 
 README = """\
 # {title}
 
 report.html needs no other file. Its figures and tables are next to it, and its rows are in rows/.
-They were made by the notebooks of commit {commit}; a commit that ends in -dirty had files that
-were not committed. To repeat the report at that commit, replace DEPOSIT with this folder's path:
+They were made by the notebooks of commit {commit}; a commit that ends in -dirty had code that
+was not committed. To repeat the report at that commit, replace DEPOSIT with this folder's path:
 
 ```sh
 {command}
@@ -47,7 +47,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
     Raises:
         DrError: the folder holds something, or as `write_report`.
     """
-    if out.exists() and any(out.iterdir()):
+    if not is_empty(out):
         raise DrError(f"{out} already holds files: give --deposit a new folder")
     try:
         commits = set()
@@ -95,7 +95,7 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
     if target.exists():
         raise DrError(f"two folders are named {target.name}: rename one")
     commits = set()
-    for path in sorted(folder.rglob("rows/*.json")):
+    for path in list_rows(folder):
         row = read_row(path)
         commits.add(row["commit"])
         row["error"] = row["error"].split(":")[0]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dr_lib.errors import DrError
-from dr_lib.files import write_json
+from dr_lib.files import is_foreign, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,8 +175,19 @@ def read_row(path: Path) -> Row:
 
 def read_rows(*folders: Path) -> list[Row]:
     """Read all rows below the folders; raise RowError for a file that is not a row."""
-    paths = sorted(path for folder in folders for path in Path(folder).rglob("rows/*.json"))
-    return [read_row(path) for path in paths]
+    return [read_row(path) for path in list_rows(*folders)]
+
+
+def list_rows(*folders: Path) -> list[Path]:
+    """List the files of rows below the folders, without those that a system or a cloud's
+    wastebasket added.
+    """
+    paths = []
+    for folder in folders:
+        for path in Path(folder).rglob("rows/*.json"):
+            if not any(map(is_foreign, path.relative_to(folder).parts)):
+                paths.append(path)
+    return sorted(paths)
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
@@ -184,7 +195,9 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
     rows = {}
     for path in study_dir.glob(f"rows/{run_id}.json"):
         with suppress(RowError, FileNotFoundError):
-            rows[path.stem] = read_row(path)
+            row = read_row(path)
+            if row["run_id"] == path.stem:  # no copy that a cloud made of a conflict
+                rows[path.stem] = row
     return rows
 
 
@@ -204,9 +217,15 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             raise RowError(f"{folder}: no such folder")
     names = ", ".join(map(str, folders))
     rows = {}
-    for row in read_rows(*folders):
-        if rows.setdefault((row["study"], row["run_id"]), row) != row:
-            fault = f"run {row['run_id']} is twice in {names}, with different content"
+    paths = {}
+    for path in list_rows(*folders):
+        row = read_row(path)
+        run = (row["study"], row["run_id"])
+        first = paths.setdefault(run, path)
+        if rows.setdefault(run, row) != row:
+            fault = (
+                f"run {row['run_id']} is twice, in {first} and {path}, with different content"
+            )
             advice = "machines of the same kind need study files with different names"
             raise RowError(f"{fault}: remove one; {advice}")
     if not rows:

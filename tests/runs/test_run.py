@@ -17,7 +17,7 @@ from dr_lib.code import read_commit
 from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
 from dr_lib.runs.monitor import Monitor, summarise
-from dr_lib.runs.row import RowError, read_runs
+from dr_lib.runs.row import RowError, read_left, read_runs
 from dr_lib.runs.run import Run, RunIdentity
 from tests.runs.conftest import ROOT
 
@@ -260,7 +260,30 @@ def test_rows_of_several_machines_are_one_table(tmp_path):
     other = tmp_path / "c" / "rows" / path.name
     other.parent.mkdir(parents=True)
     other.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
-    with pytest.raises(RowError, match="is twice .* same kind need study files with different"):
+    with pytest.raises(
+        RowError, match=f"is twice, in .*{path.name} .* same kind need study files"
+    ):
+        read_runs(tmp_path)
+
+
+def test_what_a_system_adds_is_no_row(tmp_path):
+    """Finder's shadows, wastebaskets and Jupyter's copies; a copy that a cloud made of a row is
+    that row, and what was written only in part is named.
+    """
+    path = Run(tmp_path, "n", PARAMETERS).finish(train_s=1.0)
+    for name in ("._" + path.name, ".DS_Store", "desktop.ini"):
+        (path.parent / name).write_bytes(b"\0\5\x16\7")
+    for folder in (".Trash-0", ".ipynb_checkpoints", "__MACOSX"):
+        (tmp_path / folder / "rows").mkdir(parents=True)
+        (tmp_path / folder / "rows" / "a.json").write_text("{")
+    copy = path.with_name(f"{path.stem} (1).json")
+    shutil.copy(path, copy)
+    assert len(read_runs(tmp_path)) == 1 and list(read_left(path.parents[1])) == [path.stem]
+    copy.write_text(path.read_text().replace('"train_s": 1.0', '"train_s": 2.0'))
+    with pytest.raises(RowError, match=f"{re.escape(copy.name)} and .*{path.name}"):
+        read_runs(tmp_path)
+    copy.write_bytes(b"")
+    with pytest.raises(RowError, match=re.escape(f"{copy} is not a row")):
         read_runs(tmp_path)
 
 

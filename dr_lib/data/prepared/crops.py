@@ -31,7 +31,7 @@ from dr_lib.data.prepared.folder import (
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.workers import crop_photograph, map_over
 from dr_lib.errors import DrError
-from dr_lib.files import replace, write_json
+from dr_lib.files import is_empty, replace, write_json
 
 SHARD_SIZE = 256  # photographs
 UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
@@ -41,8 +41,8 @@ def claim(out: Path, parameters: dict) -> None:
     """Claim a new or empty folder for crops with these parameters, or check an existing claim."""
     path = out / "crops.json"
     if not path.exists():
-        # left by a kill
-        if out.exists() and {file.name for file in out.iterdir()} - {f"{path.name}.tmp"}:
+        path.with_name(f"{path.name}.tmp").unlink(missing_ok=True)  # left by a kill
+        if not is_empty(out):
             raise DrError(
                 f"{out} is not empty and holds no crops of this program: choose another --out"
             )

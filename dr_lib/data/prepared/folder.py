@@ -33,7 +33,7 @@ from dr_lib.data.labels.schema import (
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
-from dr_lib.files import write_text
+from dr_lib.files import is_foreign, write_text
 
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
@@ -328,8 +328,9 @@ def verify(data_dir: Path) -> dict:
             check_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
-    shards = {path.name for path in data_dir.glob("*.tfrecord")}
-    faults += [f"{name}: not in the manifest" for name in sorted(shards - set(files))]
+    shards = {path.name for path in data_dir.glob("*.tfrecord") if not is_foreign(path.name)}
+    added = sorted(shards - set(files))
+    faults += [f"{name}: not in the manifest; delete it if it is a copy" for name in added]
     if faults:
         raise ShardError("; ".join(faults) + ADVICE)
     return manifest

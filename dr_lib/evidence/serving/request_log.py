@@ -10,7 +10,7 @@ from dr_lib import files
 from dr_lib.errors import DrError
 from dr_lib.evidence.select import Selection, list_runs, select_runs
 from dr_lib.evidence.serving.costs import usd_per_million
-from dr_lib.runs.row import read_row
+from dr_lib.runs.row import list_rows, read_row
 from dr_lib.statistics.intervals import mean_interval, tabulate
 
 # columns of every table of requests
@@ -149,9 +149,7 @@ def _price(requests: pd.DataFrame) -> pd.DataFrame:
 def _find_studies(folders: tuple[Path, ...]) -> dict[tuple[str, str], list[Path]]:
     """Find the folders in which each run has a row: several if rows were copied."""
     studies = {}
-    for path in sorted(
-        path for folder in folders for path in Path(folder).rglob("rows/*.json")
-    ):
+    for path in list_rows(*folders):
         row = read_row(path)
         studies.setdefault((row["study"], row["run_id"]), []).append(path.parents[1])
     return studies

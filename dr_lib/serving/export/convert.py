@@ -3,10 +3,12 @@ precisions."""
 
 import contextlib
 import io
+import json
 import logging
 import re
 import tempfile
 import warnings
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -136,15 +138,33 @@ def load_network(path: Path) -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        raise DrError(
-            f"{path} is not a Keras model that this library can read: {error}"
-        ) from error
+        fault = f"{path} is not a Keras model that this library can read: {error}"
+        version = _read_version(path)
+        if _count(version) > _count(keras.__version__):
+            advice = write_install(f"keras=={version}")
+            fault = f"{path} was written by Keras {version}, which Keras {keras.__version__}"
+            fault += f" cannot read: {advice}"
+        raise DrError(fault) from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
     full = keras.models.model_from_json(re.sub("mixed_b?float16", "float32", config))
     full.set_weights(network.get_weights())
     return full
+
+
+def _read_version(path: Path) -> str:
+    """Read which Keras wrote a .keras file; 0 if that cannot be read."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return json.loads(archive.read("metadata.json"))["keras_version"]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return "0"
+
+
+def _count(version: str) -> list[int]:
+    """The numbers of a version, which compare as versions do."""
+    return [int(number) for number in re.findall(r"\d+", version)]
 
 
 @contextlib.contextmanager

@@ -163,8 +163,11 @@ def list_files(artifact: Path) -> list[Path]:
     Raises:
         ModelFolderError: there is none.
     """
-    inside = artifact.rglob("*") if artifact.is_dir() else [artifact]
-    listed = sorted(path for path in inside if path.is_file())
+    listed = [artifact] if artifact.is_file() else []
+    for path in artifact.rglob("*"):
+        if path.is_file() and not any(map(files.is_foreign, path.relative_to(artifact).parts)):
+            listed.append(path)
+    listed.sort()
     if not listed:
         raise ModelFolderError(f"{artifact} does not exist")
     return listed

@@ -58,7 +58,8 @@ def test_a_shard_too_many_is_named(whole, tmp_path):
     (folder / "crops-00007.tfrecord").write_bytes(
         (folder / "crops-00000.tfrecord").read_bytes()
     )
-    with pytest.raises(ShardError, match="crops-00007.tfrecord: not in the manifest"):
+    (folder / "._crops-00000.tfrecord").touch()  # Finder's
+    with pytest.raises(ShardError, match="^crops-00007.tfrecord: not in the manifest"):
         verify(folder)
     assert len(Prepared(folder).photographs) == 40
 

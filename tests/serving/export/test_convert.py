@@ -2,10 +2,12 @@
 that say what to do.
 """
 
+import json
 import os
 import re
 import subprocess
 import sys
+import zipfile
 
 import keras
 import numpy as np
@@ -149,6 +151,24 @@ def test_what_is_no_archive_is_no_model(tmp_path):
             DrError, match=f"{name} is not a Keras model that this library can read"
         ):
             load_network(tmp_path / name)
+
+
+def test_a_model_of_a_newer_keras_names_both_versions(tmp_path):
+    """What this version cannot know is no damage: the command that helps is printed."""
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts["config.json"] = parts["config.json"].replace(b'"units"', b'"unit_axes": 1, "units"')
+    for version, message in (
+        ("99.1.2", "by Keras 99.1.2, which Keras .* keras==99.1.2"),
+        ("3.0.0", "unit_axes"),
+    ):
+        parts["metadata.json"] = json.dumps({"keras_version": version}).encode()
+        with zipfile.ZipFile(tmp_path / "other.keras", "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        with pytest.raises(DrError, match=message):
+            load_network(tmp_path / "other.keras")
 
 
 @pytest.mark.slow

@@ -51,12 +51,15 @@ def test_reads_back_what_was_written(folder):
 
 
 def test_an_artifact_may_be_a_folder(tmp_path):
-    """A SavedModel: any change of a file, or a file more, is seen."""
+    """A SavedModel: any change of a file, or a file more, is seen; what a system adds is none."""
     saved = tmp_path / "saved_model"
     (saved / "variables").mkdir(parents=True)
     (saved / "variables" / "data").write_bytes(b"123")
     write_folder(tmp_path, "saved_model", FACTS)
     assert read_folder(tmp_path).facts["bytes"] == 3
+    for name in (".DS_Store", "variables/._data", "Thumbs.db"):
+        (saved / name).write_bytes(b"1")
+    read_folder(tmp_path)
     (saved / "more").write_bytes(b"")
     with pytest.raises(ModelFolderError, match="does not match"):
         read_folder(tmp_path)
