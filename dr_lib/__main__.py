@@ -174,6 +174,12 @@ def sample() -> None:
     help="how to split the patients  [default: random]",
 )
 @click.option(
+    "--patients-by",
+    type=click.Choice(["folder", "name"]),
+    help="folder if each folder has patients of its own, name if one name is one patient in all; "
+    "needed where file names of two folders have the same patient and eye",
+)
+@click.option(
     "--exclude-unlike-copies",
     is_flag=True,
     help="exclude copies of one picture that have different grades, which are an error otherwise",

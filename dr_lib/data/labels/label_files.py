@@ -12,6 +12,7 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import Part, read_names, read_parts
 from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.labels.patients import FILES, name_patients
 from dr_lib.data.labels.reader import (
     TEXTS,
     WORKBOOKS,
@@ -21,13 +22,15 @@ from dr_lib.data.labels.reader import (
     read_sheets,
     take_columns,
 )
-from dr_lib.data.labels.schema import FACTS, SIDES, read_words
+from dr_lib.data.labels.schema import COLUMNS, FACTS, SIDES, read_words
 from dr_lib.errors import DrError
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
 # opening one tells if it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
-OWN = {"image", "grade", "patient", "eye", "split", *FACTS}  # of a table of the user's own
+PATIENTS = COLUMNS["patient_id"].split()
+# of a table of the user's own
+OWN = {"image", "grade", "eye", "split", *FACTS, *PATIENTS}
 
 
 class LabelTableError(DrError):
@@ -133,8 +136,7 @@ def _name(sheet: Sheet, part: Part) -> list[str]:
     """Name the columns that are used: of a public data set as they are, else by our words."""
     names = sheet.header
     if part.layout == "folder":
-        ours = {"image_id": "image", "patient_id": "patient"}
-        names = [ours.get(name, name) for name in sheet.names]
+        names = ["image" if name == "image_id" else name for name in sheet.names]
     used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
     return [name if name in used else "" for name in names]
 
@@ -207,25 +209,25 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
     return layouts[0], used, notices
 
 
-def read_rows(source: Source) -> pd.DataFrame:
+def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     """Read a label file of any known data set in one row format.
 
     Returns:
         labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
-        sex, quality, reason (empty, or why the row cannot be used) and from_names (patient and eye
-        were read from the name, for the row names no patient and the name has the form).
+        sex, quality, visit, reason (empty, or why the row cannot be used), and those of
+        `patients.name_patients`; and sentences to show the user.
 
     Raises:
         LabelTableError: a row holds what it may not hold.
     """
     part = source.part
-    table = take_columns(source.sheet, _name(source.sheet, part))
+    used = _name(source.sheet, part)
+    table = take_columns(source.sheet, used)
     rows = pd.DataFrame(
         {
             "labels": source.path.name,
             "row": table.index,
             "name": table[part.image],
-            "patient": table.get(part.patient or "patient", ""),
             "eye": table.get(part.eye or "eye", ""),
             "official": part.split or table.get("split", ""),
             "reason": "",
@@ -261,14 +263,18 @@ def read_rows(source: Source) -> pd.DataFrame:
         raise LabelTableError(
             f"{name_rows(bad)}: the grade must be a number ({scale}), or empty if there is none"
         )
+    titles = dict(zip(used, source.sheet.header, strict=True))
+    columns = table[sorted({*table} & {*PATIENTS}, key=PATIENTS.index)].rename(columns=titles)
     names = read_names(rows["name"])
-    from_names = (names["patient"] != "") & (rows["patient"] == "")
-    return rows.assign(
-        patient=rows["patient"].mask(from_names, names["patient"]).map(_fold_name),
-        eye=rows["eye"].mask(from_names, names["eye"]),
-        grade=grades,
-        from_names=from_names,
-    ).reset_index(drop=True)
+    patients, doubts = name_patients(columns, names["patient"])
+    notices = [
+        f"{name_rows(rows.loc[places])}: {doubt}."
+        for doubt, places in doubts.items()
+        if len(places)
+    ]
+    eye = rows["eye"].mask(patients["by"] == FILES, names["eye"])
+    rows = rows.assign(eye=eye, grade=grades).join(patients)
+    return rows.reset_index(drop=True), notices
 
 
 def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) -> pd.Series:
@@ -296,9 +302,3 @@ def cut_suffix(name: str) -> str:
     base, suffix = os.path.splitext(name.strip())
     name = base if suffix.lower() in PICTURES | RARE_PICTURES else name
     return unicodedata.normalize("NFC", name).casefold().strip()
-
-
-def _fold_name(name: str) -> str:
-    """Fold case, blanks, invisible and composed characters, so that spellings of one name match."""
-    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
-    return " ".join("".join(c for c in letters if unicodedata.category(c) != "Cf").split())

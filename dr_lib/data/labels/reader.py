@@ -192,10 +192,16 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     # grade_0 to grade_4 are no readers, and beside grade_1 and grade_2 a column grade is of both
     if "0" not in readers and not ("grade" in names and "1" in readers):
         names = ["grade" if match else name for name, match in zip(names, matches)]
+    for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
+        ranks = COLUMNS[name].split()
+        folded = [fold_name(column) for column in header]
+        places = [place for place, other in enumerate(names) if other == name]
+        for place in sorted(places, key=lambda place: ranks.index(folded[place]))[1:]:
+            names[place] = folded[place]
     for pair in columns:
         ours, _, theirs = pair.partition("=")
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
-        names = ["" if name == _name(ours) else name for name in names]
+        names = ["" if _name(name) == _name(ours) else name for name in names]
         if sum(named) == 1:
             names[named.index(True)] = _name(ours)
     return names

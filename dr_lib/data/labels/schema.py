@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 SIDES = ("train", "validation", "test")
 EXCLUDED = "excluded"  # from the split, for the reason beside it
 REJECTED = "rejected"  # could not be cropped, for the reason beside it
-FACTS = ("camera", "age", "sex", "quality")  # as the label file has them, for subgroups
+# as the label file has them, for subgroups; visits are numbered
+FACTS = ("camera", "age", "sex", "quality", "visit")
 
 # predictions.csv: what is known of a photograph, and FACTS; one of the two kinds of probability
 KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
@@ -23,8 +24,13 @@ OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
 COLUMNS = {  # what people call them, folded
     "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
-    "patient_id": "patient patientid id_patient patient_name subject subject_id paciente"
-    " id_paciente paciente_id nome_do_paciente prontuario",
+    # of several the first counts, and numbers are before names
+    "patient_id": "patient_id patient patientid id_patient patient_number mrn record_number"
+    " medical_record_number prontuario n_prontuario no_prontuario num_prontuario id_prontuario"
+    " numero_prontuario numero_do_prontuario id_paciente paciente_id codigo_paciente"
+    " codigo_do_paciente cod_paciente registro subject_id subjectid participant_id cns cpf"
+    " subject participant paciente patient_name nome nome_paciente nome_do_paciente"
+    " nome_completo iniciais",
     "split": "set particao divisao",
     "eye": "olho laterality lateralidade",
     "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade",
@@ -33,7 +39,9 @@ COLUMNS = {  # what people call them, folded
     **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},
     "gradable": "gradavel",
     "reason": "motivo",
-    "visit": "visita",
+    "visit": "visit visita exam_date date_of_exam visit_date study_date acquisition_date date"
+    " data_do_exame data_exame data_da_visita data_visita data_da_consulta",
+    "camera": "aparelho equipamento retinografo device camera_model",
     "dataset": "base",
     "model": "modelo",
     "age": "idade",
@@ -44,7 +52,10 @@ COLUMNS = {  # what people call them, folded
 UNKNOWN = set(
     "nan na n_a n_d nd null s_i unknown not_known not_informed not_available not_recorded missing"
     " desconhecido desconhecida ignorado ignorada nao_informado nao_informada nao_consta"
-    " nao_disponivel nao_sabe sem_informacao sem_dados vazio".split()
+    " nao_disponivel nao_sabe sem_informacao sem_dados vazio anonymous anonymized anonymised"
+    " anonimo anonima anonimizado anonimizada unidentified not_identified nao_identificado"
+    " nao_identificada sem_prontuario sem_registro sem_identificacao sem_id sem_numero sem_nome"
+    " no_id no_mrn no_number no_name s_n".split()
 )
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
 WORDS = {  # what people write in cells, folded, for what is read
@@ -85,13 +96,17 @@ def fold_name(text: str) -> str:
     return re.sub(r"[\W_]+", "_", plain).strip("_")
 
 
-def fold_id(name: str) -> str:
-    """Fold an id, so that 7, 07 and 7.0, or pt1 and PT1, are equal; blanks, invisible characters
-    and the form of composed letters do not count.
-    """
-    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+def fold_text(text: str) -> str:
+    """Fold case, blanks, invisible and composed characters, so that spellings of one name match."""
+    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     plain = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
-    return re.sub(r"(?<![\d.,])0+(?=\d)|[.,]0+$", "", " ".join(plain.split()))
+    return " ".join(plain.split())
+
+
+def fold_id(name: str) -> str:
+    """Fold an id, so that 7, 07, 7.0 and 7,00, or pt1 and PT1, are equal; 7.000 may be 7000."""
+    number = re.sub(r"(?<![\d.,])0+(?=\d)", "", fold_text(name))
+    return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
 
 
 def is_unknown(cell: str) -> bool:

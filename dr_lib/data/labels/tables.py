@@ -20,13 +20,13 @@ from dr_lib.data.labels.label_files import (
     name_rows,
     read_rows,
 )
+from dr_lib.data.labels.patients import FILES, number_visits
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.schema import FACTS, fold_id, read_words
 
 UNKNOWN = (
-    "The patient is unknown for {} of {} photographs. Each of these counts as a separate "
-    "patient, so fellow eyes may be on different sides of a split. Add a column "
-    "patient to the label table."
+    "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
+    "of a split{}. Add a column patient to the label table."
 )
 
 
@@ -37,7 +37,7 @@ class Labels(NamedTuple):
     """A row per photograph: row (line of its label file, the header being line 1), image (path),
     patient, eye (left, right or empty), grade (0-4), official (train, validation, test; empty where
     the data set ships no split) and, where known, camera, age, sex and quality as the label file
-    has them."""
+    has them, and visit (0, 1 ... of each patient)."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
     patients: str  # known, from file names, partly unknown or unknown
@@ -50,6 +50,7 @@ def read_labels(
     *,
     sheet: str = "",
     columns: Sequence[str] = (),
+    patients_by: str | None = None,
 ) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
@@ -63,6 +64,8 @@ def read_labels(
             `images`.
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
+        patients_by: folder, if each folder of photographs has patients of its own, or name; needed
+            where two folders have an eye of one name.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -90,7 +93,9 @@ def read_labels(
     offered = {}
     for source in sources:
         pool = [path for path in photographs if re.search(source.folder, folders[path])]
-        parts.append(_match_photographs(read_rows(source), pool))
+        read, doubts = read_rows(source)
+        parts.append(_match_photographs(read, pool))
+        notices += doubts
         offered.update(dict.fromkeys(map(str, pool)))
     rows = pd.concat(parts, ignore_index=True)
     if not (rows["reason"] == "").any():
@@ -99,6 +104,23 @@ def read_labels(
             f" {rows['reason'].value_counts().to_dict()}; check that the photographs are "
             f"under {images}, in the folders that the table names"
         )
+    if layout == "folder":
+        folder = rows["image"].map(os.path.dirname).str.removeprefix(str(images))
+        if patients_by == "folder":
+            is_known = rows["patient"] != ""
+            for name in ("patient", "person"):
+                rows[name] = (folder + "/" + rows[name]).where(is_known, "")
+        elif patients_by is None:
+            _check_folders(rows.assign(folder=folder))
+    patient = rows["patient"].groupby(rows["person"]).transform("min")
+    rewritten = rows[patient != rows["patient"]]
+    if len(rewritten):
+        notices.append(
+            f"{name_rows(rewritten)}: patients whom other rows write with other leading zeros, "
+            "with .0 or another date count as one: if they are two, make their ids clearly "
+            "different."
+        )
+    rows["patient"] = patient
     _check_repeats(rows)
     labelled = set(rows["image"])
     unlabelled = pd.DataFrame({"image": [path for path in offered if path not in labelled]})
@@ -106,14 +128,42 @@ def read_labels(
     is_usable = rows["reason"] == ""
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     is_alone = table["patient"] == ""
+    is_named = table["by"] == FILES
+    named = table.loc[is_named, "patient"]
+    is_single = named.is_unique & (len(named) > 1) & (layout == "folder")
+    is_unknown = is_alone | (is_named & (is_single | table["is_date"]))
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].mask(is_alone, own)
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
-    patients = "from file names" if table["from_names"].any() else "known"
-    if is_alone.any():
-        patients = "unknown" if is_alone.all() else "partly unknown"
-        notices.append(UNKNOWN.format(is_alone.sum(), len(table)))
+    patients = "from file names" if is_named.any() else "known"
+    if not is_unknown.all():
+        known = table[~is_unknown]
+        columns = " and ".join(known["by"].unique())
+        notices.append(f"patients by {columns}: {known['patient'].nunique()}")
+    if is_unknown.any():
+        patients = "unknown" if is_unknown.all() else "partly unknown"
+        cells = table["cell"][is_unknown & (table["cell"] != "")]
+        why = ""
+        if is_single:
+            why = ": by their file names, no two have the same patient"
+        elif table["is_date"].any():
+            why = ": their file names have a date in its place"
+        elif len(cells) == len(table) and cells.nunique() == 1:
+            why = f": all {len(table)} have one patient, {cells.iloc[0]}"
+        elif len(cells):
+            why = (
+                f": {len(cells)} cells hold a word for unknown or a rounded number, as 1.2E+15"
+            )
+        notices.append(UNKNOWN.format(is_unknown.sum(), len(table), why))
+    table["visit"] = number_visits(table["visit"], table["patient"])
+    eyes = table[table["eye"] != ""]
+    is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
+    if is_unlike.any():
+        notices.append(
+            f"{name_rows(eyes[is_unlike])}: an eye of a patient has two grades, which `evaluate` "
+            "refuses: name the visits in a column visit, or give two people different ids."
+        )
     facts = [name for name in FACTS if table[name].any()]
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
@@ -195,6 +245,18 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     rows = rows.assign(image=[str(files[0]) if files else "" for files in matches])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
     return rows
+
+
+def _check_folders(rows: pd.DataFrame) -> None:
+    """Refuse an eye that file names of two folders have: of two people, or of one."""
+    named = rows[(rows["by"] == FILES) & (rows["reason"] == "")]
+    several = named.groupby(["person", "eye"])["folder"].transform("nunique") > 1
+    if several.any():
+        raise LabelTableError(
+            f"{name_rows(named[several])}: file names of several folders have the same patient and "
+            "eye: choose --patients-by folder if each folder has patients of its own, or "
+            "--patients-by name if not"
+        )
 
 
 def _check_repeats(rows: pd.DataFrame) -> None:

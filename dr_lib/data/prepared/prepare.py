@@ -51,6 +51,7 @@ def prepare(
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
     exclude_unlike_copies: bool = False,
+    patients_by: str | None = None,
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     sheet: str = "",
@@ -77,7 +78,7 @@ def prepare(
             an error otherwise.
         shard_size: photographs per shard.
         workers: processes; default one per core.
-        sheet, columns: of `tables.read_labels`.
+        sheet, columns, patients_by: of `tables.read_labels`.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier run.
 
@@ -95,7 +96,11 @@ def prepare(
     images = Path(images).absolute()
     out = Path(out)
     labels = read_labels(
-        images, None if labels is None else Path(labels), sheet=sheet, columns=columns
+        images,
+        None if labels is None else Path(labels),
+        sheet=sheet,
+        columns=columns,
+        patients_by=patients_by,
     )
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())

@@ -48,7 +48,8 @@ def test_reads_a_folder_and_a_csv(folder):
     assert found.unusable.values.tolist() == [
         [0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")
     ]
-    assert (found.layout, found.patients, found.notices) == ("folder", "known", [])
+    assert (found.layout, found.patients) == ("folder", "known")
+    assert found.notices == ["patients by patient: 2"]
 
 
 def test_a_brazilian_spreadsheet_is_read(folder):
@@ -62,8 +63,8 @@ def test_a_brazilian_spreadsheet_is_read(folder):
     pd.testing.assert_frame_equal(windows.table, found.table)
     assert found.table[["eye", "grade", "patient"]].values.tolist() == [["left", 2, "joão"]]
     assert windows.notices == [
-        *found.notices,
         "labels.csv is not UTF-8 and was read as windows-1252.",
+        *found.notices,
     ]
 
 
@@ -133,8 +134,9 @@ def test_patients_come_from_the_names_that_have_the_form(folder):
         "7",
         "11_x.jpg",
     ]
-    assert "patient is unknown for 1 of 4 photographs" in found.notices[0]
-    assert "Add a column patient to the label table" in found.notices[0]
+    assert found.notices[0] == "patients by file names: 2"
+    assert "patient is unknown for 1 of 4 photographs" in found.notices[1]
+    assert "Add a column patient to the label table" in found.notices[1]
     assert found.table["eye"].iloc[3] == ""
 
 

@@ -1,0 +1,139 @@
+"""Find who is one person: by which column or file name, in how many spellings, on which visit."""
+
+import pandas as pd
+
+from dr_lib.data.labels.schema import fold_id, fold_name, fold_text, read_words
+
+FILES = "file names"  # by which patients are found
+# minus one; 1,23E+15, which a spreadsheet made of a long number; xxx
+NO_ID = r"-\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}"
+FILLER = r"0+|9{3,}"  # unknown if it stands for more photographs than any patient has
+# 20240501, 2024-05-01, and a time of day behind it
+DATE = (
+    r"(?<!\d)(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])([-_T. ]?\d{4,9})?(?!\d)"
+)
+DAYS = ("ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
+
+
+def read_ids(cells: pd.Series) -> pd.Series:
+    """Read ids of patients: spelled alike, and empty where a cell names no patient."""
+    ids = read_words("patient_id", cells).map(fold_text)
+    ids = ids.mask(ids.str.fullmatch(NO_ID), "")
+    counts = ids[ids != ""].value_counts()
+    is_filler = counts.index.str.fullmatch(FILLER)
+    most = max([2, *counts[~is_filler]])
+    return ids.mask(ids.isin(counts.index[is_filler & (counts > most)]), "")
+
+
+def name_patients(
+    columns: pd.DataFrame, names: pd.Series
+) -> tuple[pd.DataFrame, dict[str, pd.Index]]:
+    """Find the patient of each photograph in the columns of a table, or else in its file's name.
+
+    The number decides: the first column of which most cells hold digits, unless it is another for
+    each photograph. Where it is missing, the number that the same name has elsewhere does, or else
+    the name; and then the file's name alike.
+
+    Args:
+        columns: the cells of columns that name a patient, the best first; there may be none.
+        names: the patients that file names give, empty where they give none.
+
+    Returns:
+        patient (empty where it is unknown), person (equal for all spellings of a patient), by (the
+        column that decides, or FILES), is_date (of a file's name without a patient) and cell (of
+        the column, as it is); and sentences on rows where columns disagree.
+    """
+    ids = columns.apply(read_ids)
+    dateless = drop_dates(names)
+    by = FILES
+    patient = cell = pd.Series("", names.index)
+    doubts = {}
+    if len(ids.columns):
+        by = max(ids, key=lambda name: _rate(ids[name][ids[name] != ""]))
+        patient = ids[by]
+        cell = columns[by]
+    for other in ids.columns.drop(by, errors="ignore"):
+        known = ids[(ids[by] != "") & (ids[other] != "")]
+        person = known[by].map(fold_id)
+        name = known[other].map(fold_id).map(fold_name)
+        by_length = name.sort_values(key=lambda cells: -cells.str.len(), kind="stable")
+        longest = by_length.groupby(person).transform("first")[name.index]
+        is_other = [not _is_spelling(*pair) for pair in zip(name, longest, strict=True)]
+        others = person.isin(person[is_other])
+        several = person.groupby(name).transform("nunique") > 1
+        decides = f"{by} decides who is one patient"
+        doubts[f"{by} is the same and {other} differs: {decides}"] = name.index[others]
+        doubts[f"{other} is the same and {by} differs: {decides}"] = name.index[several]
+        patient = _fill(patient, ids[other], ids[other].map(fold_name))
+    is_unknown = patient == ""
+    own = names.map(fold_text)
+    patient = _fill(patient, own, dateless)
+    is_named = is_unknown & (patient != "") & (patient == own)
+    person = patient.where(~is_named | (dateless == ""), dateless).map(fold_id)
+    found = {
+        "patient": patient,
+        "person": person,
+        "by": pd.Series(by, names.index).mask(is_named, FILES),
+        "is_date": is_named & (dateless == ""),
+        "cell": cell,
+    }
+    return pd.DataFrame(found), doubts
+
+
+def _rate(ids: pd.Series) -> tuple[bool, bool, bool]:
+    """Rate a column by its known ids: it has some, it is not one of photographs, it has numbers."""
+    is_shared = ids.map(fold_id).nunique() <= 0.75 * len(ids)
+    return len(ids) > 0, is_shared, ids.str.contains(r"\d").mean() > 0.5
+
+
+def _fill(patient: pd.Series, names: pd.Series, keys: pd.Series) -> pd.Series:
+    """Fill in unknown patients: with the only one that rows of an equal key have, or the name."""
+    known = patient[(patient != "") & (keys != "")]
+    by_key = known.groupby(keys[known.index])
+    is_only = known.map(fold_id).groupby(keys[known.index]).nunique() == 1
+    only = dict(by_key.first()[is_only])
+    found = [only.get(key, name) for key, name in zip(keys, names, strict=True)]
+    return patient.where(patient != "", pd.Series(found, keys.index))
+
+
+def _is_spelling(name: str, longer: str) -> bool:
+    """Whether each word of a folded name is in a longer name, or an initial is: m_silva."""
+    words = longer.split("_")
+    return all(
+        any(word.startswith(part) or part.startswith(word) for word in words)
+        for part in name.split("_")
+    )
+
+
+def drop_dates(names: pd.Series) -> pd.Series:
+    """Drop the dates that most patients' names, as files have them, hold: 12 of 12_20240501.
+
+    Returns:
+        What remains; empty where it is no patient: nothing, or one word, as in img_20240501.
+    """
+    without = names.str.replace(DATE, "", regex=True).str.strip("-_. ")
+    is_dated = without != names
+    if is_dated.mean() <= 0.5:
+        return names
+    is_word = is_dated.all() and without.nunique() == 1
+    return without.mask(without == without.iloc[0], "") if is_word else without
+
+
+def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:
+    """Number the visits of each patient from 0, by day or number, or else as the table lists them.
+
+    Args:
+        cells: dates or names of visits; empty where unknown.
+        patients: whose they are.
+
+    Returns:
+        Texts, which hold no date.
+    """
+    known = cells[cells != ""]
+    days = known.str.replace(r"[T ].*", "", regex=True)
+    orders = [pd.to_datetime(days, format=form, errors="coerce") for form in DAYS]
+    orders.append(pd.to_numeric(days, errors="coerce"))
+    listed = pd.Series(pd.factorize(known)[0], known.index)
+    order = next((order for order in orders if order.notna().all()), listed)
+    visits = order.groupby(patients[known.index]).rank("dense") - 1
+    return visits.astype(int).astype(str).reindex(cells.index, fill_value="")
