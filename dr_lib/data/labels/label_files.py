@@ -263,9 +263,8 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
         raise LabelTableError(
             f"{name_rows(bad)}: the grade must be a number ({scale}), or empty if there is none"
         )
-    titles = dict(zip(used, source.sheet.header, strict=True))
-    columns = table[sorted({*table} & {*PATIENTS}, key=PATIENTS.index)].rename(columns=titles)
     names = read_names(rows["name"])
+    columns = take_patients(table, dict(zip(used, source.sheet.header, strict=True)))
     patients, doubts = name_patients(columns, names["patient"])
     notices = [
         f"{name_rows(rows.loc[places])}: {doubt}."
@@ -275,6 +274,11 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     eye = rows["eye"].mask(patients["by"] == FILES, names["eye"])
     rows = rows.assign(eye=eye, grade=grades).join(patients)
     return rows.reset_index(drop=True), notices
+
+
+def take_patients(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
+    """Take the columns that name patients, the best first, by their titles."""
+    return table[sorted({*table} & {*PATIENTS}, key=PATIENTS.index)].rename(columns=titles)
 
 
 def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) -> pd.Series:

@@ -5,8 +5,6 @@ import pandas as pd
 from dr_lib.data.labels.schema import fold_id, fold_name, fold_text, read_words
 
 FILES = "file names"  # by which patients are found
-# minus one; 1,23E+15, which a spreadsheet made of a long number; xxx
-NO_ID = r"-\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}"
 FILLER = r"0+|9{3,}"  # unknown if it stands for more photographs than any patient has
 # 20240501, 2024-05-01, and a time of day behind it
 DATE = (
@@ -18,7 +16,6 @@ DAYS = ("ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
 def read_ids(cells: pd.Series) -> pd.Series:
     """Read ids of patients: spelled alike, and empty where a cell names no patient."""
     ids = read_words("patient_id", cells).map(fold_text)
-    ids = ids.mask(ids.str.fullmatch(NO_ID), "")
     counts = ids[ids != ""].value_counts()
     is_filler = counts.index.str.fullmatch(FILLER)
     most = max([2, *counts[~is_filler]])

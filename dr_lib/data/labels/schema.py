@@ -57,6 +57,8 @@ UNKNOWN = set(
     " nao_identificada sem_prontuario sem_registro sem_identificacao sem_id sem_numero sem_nome"
     " no_id no_mrn no_number no_name s_n".split()
 )
+# no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
+NO_ID = re.compile(r"(?i)-\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
@@ -125,8 +127,11 @@ def list_words(words: Mapping[str, str]) -> dict[str, str]:
 def read_words(column: str, cells: pd.Series) -> pd.Series:
     """Read what people write in the cells of a column in our words; what says nothing is empty."""
     words = list_words(WORDS.get(column, {}))
+    is_id = column == "patient_id"
     meant = {
-        cell: "" if is_unknown(cell) else words.get(fold_name(cell), cell)
+        cell: ""
+        if is_unknown(cell) or (is_id and NO_ID.fullmatch(cell))
+        else words.get(fold_name(cell), cell)
         for cell in cells.unique()
     }
     return cells.map(meant)

@@ -11,7 +11,9 @@ from urllib.parse import unquote
 
 import pandas as pd
 
+from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import (
+    PATIENTS,
     PICTURES,
     LabelTableError,
     cut_suffix,
@@ -19,14 +21,24 @@ from dr_lib.data.labels.label_files import (
     find_sources,
     name_rows,
     read_rows,
+    take_patients,
 )
-from dr_lib.data.labels.patients import FILES, number_visits
+from dr_lib.data.labels.patients import FILES, name_patients, number_visits
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
-from dr_lib.data.labels.schema import FACTS, fold_id, read_words
+from dr_lib.data.labels.schema import FACTS, fold_text
 
 UNKNOWN = (
     "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
     "of a split{}. Add a column patient to the label table."
+)
+
+ONE_PATIENT = (
+    "{}: patients whom other rows write with other leading zeros, with .0 or another date count as "
+    "one: if they are two, make their ids clearly different."
+)
+TWO_GRADES = (
+    "{}: an eye of a patient has two grades, which `evaluate` refuses: name the visits in a column "
+    "visit, or give two people different ids."
 )
 
 
@@ -104,22 +116,13 @@ def read_labels(
             f" {rows['reason'].value_counts().to_dict()}; check that the photographs are "
             f"under {images}, in the folders that the table names"
         )
-    if layout == "folder":
-        folder = rows["image"].map(os.path.dirname).str.removeprefix(str(images))
-        if patients_by == "folder":
-            is_known = rows["patient"] != ""
-            for name in ("patient", "person"):
-                rows[name] = (folder + "/" + rows[name]).where(is_known, "")
-        elif patients_by is None:
-            _check_folders(rows.assign(folder=folder))
+    is_own = layout == "folder"
+    if is_own:
+        _tell_folders_apart(rows, str(images), patients_by)
     patient = rows["patient"].groupby(rows["person"]).transform("min")
     rewritten = rows[patient != rows["patient"]]
     if len(rewritten):
-        notices.append(
-            f"{name_rows(rewritten)}: patients whom other rows write with other leading zeros, "
-            "with .0 or another date count as one: if they are two, make their ids clearly "
-            "different."
-        )
+        notices.append(ONE_PATIENT.format(name_rows(rewritten)))
     rows["patient"] = patient
     _check_repeats(rows)
     labelled = set(rows["image"])
@@ -128,42 +131,17 @@ def read_labels(
     is_usable = rows["reason"] == ""
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     is_alone = table["patient"] == ""
-    is_named = table["by"] == FILES
-    named = table.loc[is_named, "patient"]
-    is_single = named.is_unique & (len(named) > 1) & (layout == "folder")
-    is_unknown = is_alone | (is_named & (is_single | table["is_date"]))
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].mask(is_alone, own)
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
-    patients = "from file names" if is_named.any() else "known"
-    if not is_unknown.all():
-        known = table[~is_unknown]
-        columns = " and ".join(known["by"].unique())
-        notices.append(f"patients by {columns}: {known['patient'].nunique()}")
-    if is_unknown.any():
-        patients = "unknown" if is_unknown.all() else "partly unknown"
-        cells = table["cell"][is_unknown & (table["cell"] != "")]
-        why = ""
-        if is_single:
-            why = ": by their file names, no two have the same patient"
-        elif table["is_date"].any():
-            why = ": their file names have a date in its place"
-        elif len(cells) == len(table) and cells.nunique() == 1:
-            why = f": all {len(table)} have one patient, {cells.iloc[0]}"
-        elif len(cells):
-            why = (
-                f": {len(cells)} cells hold a word for unknown or a rounded number, as 1.2E+15"
-            )
-        notices.append(UNKNOWN.format(is_unknown.sum(), len(table), why))
+    patients, said = _describe_patients(table, is_alone, is_own)
+    notices += said
     table["visit"] = number_visits(table["visit"], table["patient"])
     eyes = table[table["eye"] != ""]
     is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
     if is_unlike.any():
-        notices.append(
-            f"{name_rows(eyes[is_unlike])}: an eye of a patient has two grades, which `evaluate` "
-            "refuses: name the visits in a column visit, or give two people different ids."
-        )
+        notices.append(TWO_GRADES.format(name_rows(eyes[is_unlike])))
     facts = [name for name in FACTS if table[name].any()]
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
@@ -201,14 +179,18 @@ def read_patients(
             " choose it, such as --column patient=NAME"
         )
     table = choose_sheet(sheets, found)
-    cells = take_columns(table, [name if name in needed else "" for name in table.names])
-    patient = read_words("patient_id", cells["patient_id"])
+    used = ("image_id", *PATIENTS)
+    cells = take_columns(table, [name if name in used else "" for name in table.names])
+    names = read_names(cells["image_id"])["patient"]
+    patients, _ = name_patients(take_patients(cells, {}), names)
+    is_cell = patients["cell"].map(fold_text) == patients["patient"]
+    patient = patients["patient"].mask(is_cell, patients["cell"])
     rows = pd.DataFrame(
         {
             "labels": labels.name,
             "row": cells.index,
             "name": cells["image_id"],
-            "patient": patient.groupby(patient.map(fold_id)).transform("first"),
+            "patient": patient.groupby(patients["person"]).transform("first"),
             "grade": "",
             "reason": "",
         }
@@ -247,11 +229,47 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     return rows
 
 
-def _check_folders(rows: pd.DataFrame) -> None:
-    """Refuse an eye that file names of two folders have: of two people, or of one."""
+def _describe_patients(
+    table: pd.DataFrame, is_alone: pd.Series, is_own: bool
+) -> tuple[str, list[str]]:
+    """Describe by what the patients are known, and why some are not; in sentences, too."""
+    is_named = table["by"] == FILES
+    named = table["patient"][is_named]
+    is_single = is_own and len(named) > 1 and named.is_unique
+    is_unknown = is_alone | (is_named & (table["is_date"] | is_single))
+    known = table[~is_unknown]
+    notices = []
+    if len(known):
+        columns = " and ".join(known["by"].unique())
+        notices.append(f"patients by {columns}: {known['patient'].nunique()}")
+    if not is_unknown.any():
+        return "from file names" if is_named.any() else "known", notices
+    cells = table["cell"][is_unknown & (table["cell"] != "")]
+    why = ""
+    if is_single:
+        why = ": by their file names, no two have the same patient"
+    elif table["is_date"].any():
+        why = ": their file names have a date in its place"
+    elif len(cells) == len(table) and cells.nunique() == 1:
+        why = f": all {len(table)} have one patient, {cells.iloc[0]}"
+    elif len(cells):
+        why = f": {len(cells)} cells hold a word for unknown or a rounded number, as 1.2E+15"
+    notices.append(UNKNOWN.format(is_unknown.sum(), len(table), why))
+    return "partly unknown" if len(known) else "unknown", notices
+
+
+def _tell_folders_apart(rows: pd.DataFrame, images: str, patients_by: str | None) -> None:
+    """Put the folder before the patient, if it is chosen; refuse an eye that file names of two
+    folders have, if nothing is: it is of two people, or of one.
+    """
+    folder = rows["image"].map(os.path.dirname).str.removeprefix(images)
+    if patients_by == "folder":
+        for name in ("patient", "person"):
+            rows[name] = (folder + "/" + rows[name]).where(rows[name] != "", "")
     named = rows[(rows["by"] == FILES) & (rows["reason"] == "")]
-    several = named.groupby(["person", "eye"])["folder"].transform("nunique") > 1
-    if several.any():
+    eyes = folder[named.index].groupby([named["person"], named["eye"]])
+    several = eyes.transform("nunique") > 1
+    if several.any() and patients_by is None:
         raise LabelTableError(
             f"{name_rows(named[several])}: file names of several folders have the same patient and "
             "eye: choose --patients-by folder if each folder has patients of its own, or "

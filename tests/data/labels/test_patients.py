@@ -9,7 +9,12 @@ import pytest
 
 from dr_lib.data.labels.patients import number_visits, read_ids
 from dr_lib.data.labels.splits import split_photographs
-from dr_lib.data.labels.tables import Labels, LabelTableError, read_labels
+from dr_lib.data.labels.tables import (
+    Labels,
+    LabelTableError,
+    read_labels,
+    read_patients,
+)
 
 
 def read(folder: Path, rows: str, *columns: str, **options) -> Labels:
@@ -28,9 +33,9 @@ def read(folder: Path, rows: str, *columns: str, **options) -> Labels:
     return read_labels(images, folder / "labels.csv", **options)
 
 
-def name_people(found: Labels) -> str:
+def name_people(patients: pd.Series) -> str:
     """A letter for each photograph, the same for photographs of one person: aab."""
-    return "".join(chr(ord("a") + code) for code in pd.factorize(found.table["patient"])[0])
+    return "".join(chr(ord("a") + code) for code in pd.factorize(patients)[0])
 
 
 NAME = "Nome do paciente"
@@ -102,9 +107,15 @@ NUMBER = "Prontuário"
     ],
 )
 def test_who_is_one_person(tmp_path, columns, rows, people, notices):
-    """By hand: the photographs of a person have one letter; what was decided is said."""
+    """By hand: the photographs of a person have one letter; what was decided is said. `predict`
+    reads the same people.
+    """
     found = read(tmp_path, rows, *columns)
-    assert name_people(found) == people
+    assert name_people(found.table["patient"]) == people
+    if columns:
+        paths = list(map(Path, found.table["image"]))
+        patients = read_patients(tmp_path / "labels.csv", paths)
+        assert name_people(patients.where(patients != "", found.table["image"])) == people
     said = "\n".join(found.notices)
     for notice in notices:
         assert re.search(notice, said), said
@@ -132,10 +143,11 @@ def test_two_sites_with_one_number(tmp_path):
     rows = "a/1_left.jpg a/1_right.jpg b/1_left.jpg b/2_right.jpg"
     with pytest.raises(LabelTableError, match="labels.csv, rows 2, 4: .*--patients-by folder"):
         read(tmp_path, rows)
-    assert name_people(read(tmp_path, rows, patients_by="folder")) == "aabc"
-    assert name_people(read(tmp_path, rows, patients_by="name")) == "aaab"
+    assert name_people(read(tmp_path, rows, patients_by="folder").table["patient"]) == "aabc"
+    assert name_people(read(tmp_path, rows, patients_by="name").table["patient"]) == "aaab"
     rows = "1,a/x.jpg 1,a/y.jpg 1,b/x.jpg"
-    assert name_people(read(tmp_path, rows, "patient", patients_by="folder")) == "aab"
+    found = read(tmp_path, rows, "patient", patients_by="folder")
+    assert name_people(found.table["patient"]) == "aab"
 
 
 @pytest.mark.parametrize(
