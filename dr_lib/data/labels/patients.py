@@ -42,7 +42,7 @@ def name_patients(
     """
     ids = columns.apply(read_ids)
     dateless = drop_dates(names)
-    by = FILES
+    by = ""
     patient = cell = pd.Series("", names.index)
     doubts = {}
     if len(ids.columns):
@@ -70,7 +70,7 @@ def name_patients(
     found = {
         "patient": patient,
         "person": person,
-        "by": pd.Series(by, names.index).mask(is_named, FILES),
+        "by": pd.Series(by, names.index).mask(is_named, FILES).mask(patient == "", ""),
         "is_date": is_named & (dateless == ""),
         "cell": cell,
     }

@@ -36,6 +36,10 @@ ONE_PATIENT = (
     "{}: patients whom other rows write with other leading zeros, with .0 or another date count as "
     "one: if they are two, make their ids clearly different."
 )
+SEVERAL_FOLDERS = (
+    "{}: patients have photographs in several folders: if each folder has patients of its own, "
+    "choose --patients-by folder."
+)
 TWO_GRADES = (
     "{}: an eye of a patient has two grades, which `evaluate` refuses: name the visits in a column "
     "visit, or give two people different ids."
@@ -118,7 +122,7 @@ def read_labels(
         )
     is_own = layout == "folder"
     if is_own:
-        _tell_folders_apart(rows, str(images), patients_by)
+        notices += _tell_folders_apart(rows, str(images), patients_by)
     patient = rows["patient"].groupby(rows["person"]).transform("min")
     rewritten = rows[patient != rows["patient"]]
     if len(rewritten):
@@ -258,23 +262,28 @@ def _describe_patients(
     return "partly unknown" if len(known) else "unknown", notices
 
 
-def _tell_folders_apart(rows: pd.DataFrame, images: str, patients_by: str | None) -> None:
-    """Put the folder before the patient, if it is chosen; refuse an eye that file names of two
-    folders have, if nothing is: it is of two people, or of one.
+def _tell_folders_apart(rows: pd.DataFrame, images: str, patients_by: str | None) -> list[str]:
+    """Put the folder before the patient, if that is chosen. If nothing is, name the patients of
+    several folders, and refuse an eye that file names of two have: it is of two people, or of one.
     """
     folder = rows["image"].map(os.path.dirname).str.removeprefix(images)
     if patients_by == "folder":
         for name in ("patient", "person"):
             rows[name] = (folder + "/" + rows[name]).where(rows[name] != "", "")
-    named = rows[(rows["by"] == FILES) & (rows["reason"] == "")]
+    if patients_by:
+        return []
+    known = rows[(rows["by"] != "") & (rows["reason"] == "")]
+    shared = known[folder[known.index].groupby(known["person"]).transform("nunique") > 1]
+    named = shared[shared["by"] == FILES]
     eyes = folder[named.index].groupby([named["person"], named["eye"]])
     several = eyes.transform("nunique") > 1
-    if several.any() and patients_by is None:
+    if several.any():
         raise LabelTableError(
             f"{name_rows(named[several])}: file names of several folders have the same patient and "
             "eye: choose --patients-by folder if each folder has patients of its own, or "
             "--patients-by name if not"
         )
+    return [SEVERAL_FOLDERS.format(name_rows(shared))] if len(shared) else []
 
 
 def _check_repeats(rows: pd.DataFrame) -> None:

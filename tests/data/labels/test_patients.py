@@ -145,7 +145,10 @@ def test_two_sites_with_one_number(tmp_path):
         read(tmp_path, rows)
     assert name_people(read(tmp_path, rows, patients_by="folder").table["patient"]) == "aabc"
     assert name_people(read(tmp_path, rows, patients_by="name").table["patient"]) == "aaab"
-    rows = "1,a/x.jpg 1,a/y.jpg 1,b/x.jpg"
+    rows = "1,a/x.jpg 1,a/y.jpg 1,b/x.jpg"  # a table may say so: a notice has the option
+    found = read(tmp_path, rows, "patient")
+    assert name_people(found.table["patient"]) == "aaa"
+    assert "labels.csv, rows 2, 3, 4: patients have" in found.notices[0]
     found = read(tmp_path, rows, "patient", patients_by="folder")
     assert name_people(found.table["patient"]) == "aab"
 
@@ -213,3 +216,10 @@ def test_no_person_is_on_two_sides(tmp_path):
     (parts,) = split_photographs(table, np.empty((0, 2), int))
     assert parts["split"].groupby(people).nunique().max() == 1
     assert table["patient_id"].nunique() == 120
+
+
+def test_the_eye_of_the_table_stays_where_the_patient_is_unknown(tmp_path):
+    """Only a file's name that gives the patient gives the eye."""
+    found = read(tmp_path, "OD,a OE,b ,7_left.jpg ,7_right.jpg", "eye").table
+    assert found["eye"].tolist() == ["right", "left", "left", "right"]
+    assert found["patient"].tolist() == ["a.jpg", "b.jpg", "7", "7"]

@@ -49,7 +49,10 @@ def test_reads_a_folder_and_a_csv(folder):
         [0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")
     ]
     assert (found.layout, found.patients) == ("folder", "known")
-    assert found.notices == ["patients by patient: 2"]
+    assert found.notices[1:] == ["patients by patient: 2"]
+    assert found.notices[0].startswith(
+        "labels.csv, rows 4, 5: patients have photographs in sev"
+    )
 
 
 def test_a_brazilian_spreadsheet_is_read(folder):
