@@ -37,7 +37,9 @@ CLOSED = (ConnectionResetError, BrokenPipeError)
 NOT_HERE = (404, 405)  # what no later request changes
 OVERLOADED = (408, 429)  # what a busy server may answer
 EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
-PREDICTION = re.compile("(?i)predict|probab|referable|grade|score|logit|label|^class")
+PREDICTION = re.compile(
+    "(?i)predict|probab|referable|grade|score|logit|label|^class|^outputs?$"
+)
 FAILURE = re.compile("(?i)^(error_?(message|type|code)?|errors|exception)$")
 START_PER_S = 8.0
 PRECISION = 0.1
@@ -365,12 +367,18 @@ def _read_answer(
     """Read the answer to a body of so many bytes; all but a prediction is an error."""
     status = response.status
     is_success = status // 100 == 2
+    pairs = []  # of all objects in the answer
     try:
-        answer = json.loads(content)
+        answer = json.loads(
+            content, object_pairs_hook=lambda own: pairs.extend(own) or dict(own)
+        )
         facts = answer if isinstance(answer, dict) else {}
         timings = facts.get("timings_ms") or {}
         words = facts.get("error") or json.dumps(answer)
-        if is_success and _has_prediction([answer]):
+        named = [value for name, value in pairs if PREDICTION.search(name)]
+        has_prediction = any(value not in (None, "", [], {}) for value in named)
+        has_failed = any(value and FAILURE.search(name) for name, value in pairs)
+        if is_success and has_prediction and not has_failed:
             return Answer(
                 decode_ms=timings.get("decode", math.nan),
                 predict_ms=timings.get("predict", math.nan),
@@ -393,22 +401,6 @@ def _read_answer(
     if delay:
         line += f" (Retry-After: {delay})"
     return Answer(status=status, error=f"status {status}: {line}")
-
-
-def _has_prediction(answer: Any, is_named: bool = False) -> bool:
-    """Whether JSON holds no error, and a number in a list or a value under a name of PREDICTION."""
-    if isinstance(answer, list):
-        return any(
-            type(each) in (int, float) or _has_prediction(each, is_named) for each in answer
-        )
-    if not isinstance(answer, dict):
-        return is_named and answer not in (None, "")
-    if any(value and FAILURE.search(name) for name, value in answer.items()):
-        return False
-    return any(
-        _has_prediction(value, is_named or bool(PREDICTION.search(name)))
-        for name, value in answer.items()
-    )
 
 
 def _find_percentiles(times: pd.Series, prefix: str = "") -> dict[str, float]:

@@ -254,6 +254,7 @@ NO_PREDICTION = [
     {"code": 500, "message": "internal error"},
     {"predictions": []},
     {"predictions": [{"error": "bad image"}]},
+    [1, 2],  # of what?
     "ok",
     None,
 ]
@@ -261,16 +262,16 @@ PREDICTIONS = [
     {"predictions": [[0.1, 0.2, 0.3, 0.2, 0.2]]},
     {"error": None, "prediction": "moderate"},
     {"outputs": [{"name": "p", "shape": [1, 2], "data": [0.1, 0.9]}]},
+    {"outputs": [[0.1, 0.9]]},
     {"data": {"referable": False}},
     [{"label": "2", "score": 0.98}],
-    [0.1, 0.9],
 ]
 
 
 @pytest.mark.parametrize("answer", [*NO_PREDICTION, *PREDICTIONS], ids=str)
 def test_only_a_prediction_is_an_answer(serve, answer):
     """Services put errors into answers of status 200; each kind of prediction is one, as
-    TensorFlow Serving, KServe, Hugging Face and TorchServe document theirs.
+    TensorFlow Serving, KServe and Hugging Face document theirs.
     """
     requests = run_closed_loop(serve(lambda *_: (200, answer)).url, [b"x"], num_requests=1)
     assert (requests["error"][0] == "") == (answer in PREDICTIONS)
