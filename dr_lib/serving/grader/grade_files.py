@@ -13,6 +13,7 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
+from dr_lib.data.labels.patients import name_patients
 from dr_lib.data.labels.tables import read_patients
 from dr_lib.data.prepared.folder import Prepared, find_split
 from dr_lib.data.prepared.workers import map_over
@@ -133,8 +134,10 @@ def find_patients(
             raise DrError(f"{labels.name} names the patient of none of these photographs")
         return patients.where(patients != "", paths)
     names = read_names(paths)["patient"]
-    patients = (paths.map(os.path.dirname) + "/" + names).where(names != "", paths)
-    if patients.is_unique and (len(files) > 1 or not names.all()):
+    people, _ = name_patients(pd.DataFrame(index=paths.index), names)
+    is_known = (names != "") & ~people["is_date"]
+    patients = (paths.map(os.path.dirname) + "/" + people["person"]).where(is_known, paths)
+    if patients.is_unique and (len(files) > 1 or not is_known.all()):
         raise DrError(
             "--by-patient: the file names give no patients, as 10_left.jpg and 10_right.jpg or "
             "10_OD.jpg and 10_OE.jpg do: name the patients in a table, --labels"

@@ -13,7 +13,7 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.serving.grader.folder import read_folder, write_folder
-from dr_lib.serving.grader.grade_files import grade_files, grade_prepared
+from dr_lib.serving.grader.grade_files import find_patients, grade_files, grade_prepared
 from dr_lib.serving.grader.predict import Predictor
 from tests.serving.driver import draw_photograph, encode
 
@@ -140,7 +140,23 @@ def test_a_person_has_one_answer(served_folder, tmp_path):
     assert "grades.patients.csv exists and is not overwritten" in refused.output
 
 
-@pytest.mark.parametrize("names", [["a.jpg", "b.jpg"], ["1_OD.jpg", "2_OE.jpg", "3_OD.jpg"]])
+def test_a_date_in_a_name_is_no_patient(tmp_path):
+    """The visits of a person are one, and two folders may have a person 1 each."""
+    names = ("12_20240501_OD", "12_20250602_OE", "013_20240501_OD", "13_20240501_OE", "b/12_OD")
+    patients = find_patients([tmp_path / f"{name}.jpg" for name in names])
+    assert patients.nunique() == 3 and patients[[0, 2]].equals(
+        patients[[1, 3]].set_axis([0, 2])
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a.jpg", "b.jpg"],
+        ["1_OD.jpg", "2_OE.jpg", "3_OD.jpg"],
+        ["20240501_OD.jpg", "20240501_OE.jpg"],
+    ],
+)
 def test_photographs_are_no_patients(served_folder, tmp_path, names):
     """Names without patients, or running numbers, are an error before anything is graded."""
     for name in names:
