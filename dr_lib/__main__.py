@@ -701,7 +701,7 @@ def export(
     # decodes the few that are taken
     calibration = prepared.load("train", size, stream=True)
     test = prepared.load("test", size)
-    split_sha256 = prepared.describe()["split_sha256"]
+    split_sha256 = prepared.describe(facts)["split_sha256"]
     exported = export_model(
         model,
         out,

@@ -103,7 +103,7 @@ if data_dir == "sample":
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = Prepared(data_dir, find_split(data_dir, source.facts["split_sha256"]))
-described = prepared.describe()
+described = prepared.describe(source.facts)
 data_kind = described["data_kind"]
 calibration = prepared.load("train", image_size, stream=True).images[:100]
 test = prepared.load("test", image_size)

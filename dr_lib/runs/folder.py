@@ -82,16 +82,19 @@ def check_data(
     """Refuse to add runs if photographs, labels or split of their prepared folder have changed; a
     folder that is not on this machine is not checked.
     """
+    checked = set()
     for run in runs:
         row = rows.get(run.run_id, {})
         data_dir = root / str(run.parameters.get("data_dir"))
         split = run.parameters.get("split", "split.csv")
         is_there = (data_dir / "manifest.json").is_file() and (data_dir / split).is_file()
-        if row.get("status") != "ok" or not is_there:
+        named = (data_dir, split, *map(row.get, CHANGES))
+        if row.get("status") != "ok" or not is_there or named in checked:
             continue
+        checked.add(named)
         from dr_lib.data.prepared.folder import describe_data  # pandas: half a second
 
-        now = describe_data(data_dir, split)
+        now = describe_data(data_dir, split, known=row)
         changes = [CHANGES[name] for name in CHANGES if row.get(name) not in (None, now[name])]
         if changes:
             fault = f"{data_dir} has {' and '.join(changes)} since {run.name} was made"

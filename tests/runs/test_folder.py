@@ -82,7 +82,11 @@ def test_folds_are_compared_each_with_its_own_table(study, house):
         facts = Prepared(data_dir, run.parameters["split"]).describe()
         rows[run.run_id] = {"status": "ok", **facts}
     table = pd.read_csv(data_dir / names[0], dtype=str)
-    table.assign(reason="by hand").to_csv(data_dir / names[0], index=False)
+    check_data(path.with_suffix(""), runs, rows, house)
+    table.assign(reason="by hand")[::-1].to_csv(data_dir / names[0], index=False)
+    check_data(path.with_suffix(""), runs, rows, house)  # it divides as before
+    sides = table["split"].replace({"train": "test", "test": "train"})
+    table.assign(split=sides).to_csv(data_dir / names[0], index=False)
     (changed,) = (run for run in runs if run.parameters["split"] == names[0])
     (other,) = (run for run in runs if run != changed)
     check_data(path.with_suffix(""), [other], rows, house)

@@ -16,6 +16,7 @@ from typing import Any
 import cv2
 import pandas as pd
 
+from dr_lib.code import read_source
 from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
@@ -148,7 +149,7 @@ def hash_code() -> str:
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
     files += [Path(module.__file__) for module in (near_duplicates, records)]
     return hashlib.sha256(
-        b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()
+        b"".join(read_source(file.read_bytes()) for file in files) + cv2.__version__.encode()
     ).hexdigest()
 
 

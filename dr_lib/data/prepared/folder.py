@@ -11,9 +11,11 @@ manifest.json         written last: how it was prepared, counts, the SHA-256 of 
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -83,22 +85,41 @@ def hash_file(path: Path) -> str:
 
 
 def describe_data(
-    data_dir: Path, split: str = "split.csv", manifest: dict | None = None
+    data_dir: Path,
+    split: str = "split.csv",
+    manifest: dict | None = None,
+    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, str | int]:
-    """Describe a prepared folder and a split in columns of a row, without opening a table."""
+    """Describe a prepared folder and a split in columns of a row.
+
+    Args:
+        data_dir: a prepared folder.
+        split: see `Prepared`.
+        manifest: of the folder, where it is known.
+        known: columns of a row or facts of a model: a SHA-256 there that is the folder's stays,
+            also if it is of an earlier version, whose hashes were those of the files.
+    """
     manifest = manifest or read_manifest(data_dir)
     files = manifest["files"]
     shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
-    # those of a folder that was shared without some columns are the whole tables'
-    shared_split = manifest.get("split_sha256", {}).get(split)
+    labels = read_table(data_dir, "labels.csv", files)
+    names = {
+        "labels_sha256": [
+            _hash_labels(labels),
+            manifest.get("labels_sha256") or files["labels.csv"],
+        ],
+        "split_sha256": _list_split_hashes(data_dir, split, manifest),
+    }
     return {
         "data_kind": manifest["data_kind"],
         "crop_size": manifest["parameters"]["size"],
         "crop_method": manifest["parameters"]["method"],
         # whatever the labels and the split
         "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-        "labels_sha256": manifest.get("labels_sha256") or files["labels.csv"],
-        "split_sha256": shared_split or hash_file(Path(data_dir) / split),
+        **{
+            name: known[name] if known.get(name) in hashes else hashes[0]
+            for name, hashes in names.items()
+        },
     }
 
 
@@ -106,9 +127,30 @@ def find_split(data_dir: Path, split_sha256: str) -> str:
     """Find the split table with that SHA-256 in a prepared folder; split.csv if there is none."""
     manifest = read_manifest(data_dir)
     for path in sorted(Path(data_dir).glob("*.csv")):
-        if describe_data(data_dir, path.name, manifest)["split_sha256"] == split_sha256:
-            return path.name
+        with suppress(ShardError, KeyError):  # it is no split table
+            if split_sha256 in _list_split_hashes(data_dir, path.name, manifest):
+                return path.name
     return "split.csv"
+
+
+def _hash_labels(labels: pd.DataFrame) -> str:
+    """Hash what trains of labels.csv: grades, and which photographs are of one patient."""
+    first = labels.groupby("patient_id")["image_id"].transform("min")
+    return _hash_table(labels[["image_id", "grade", "referable"]].assign(patient=first))
+
+
+def _list_split_hashes(data_dir: Path, split: str, manifest: dict) -> list[str]:
+    """Hash what divides in a split table; the SHA-256 of the file, in earlier versions, follows."""
+    path = Path(data_dir) / split
+    # of a folder that an earlier version shared without some columns
+    shared = manifest.get("split_sha256", {}).get(split)
+    sides = parse_table(path)[["image_id", "split"]]
+    return [_hash_table(sides), shared or hash_file(path)]
+
+
+def _hash_table(table: pd.DataFrame) -> str:
+    """SHA-256 of a table, in whatever order its rows are."""
+    return hashlib.sha256(format_table(table.sort_values("image_id")).encode()).hexdigest()
 
 
 class Photographs(NamedTuple):
@@ -168,9 +210,9 @@ class Prepared:
         table = table.sort_values("image_id", ignore_index=True)
         self.photographs = table.astype({"offset": int, "length": int})
 
-    def describe(self) -> dict[str, str | int]:
-        """Describe the folder and the split in columns of a row."""
-        return describe_data(self.path, self.split, self.manifest)
+    def describe(self, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str | int]:
+        """Describe the folder and the split in columns of a row, see `describe_data`."""
+        return describe_data(self.path, self.split, self.manifest, known)
 
     def load(
         self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False

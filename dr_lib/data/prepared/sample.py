@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 
+from dr_lib.code import read_source
 from dr_lib.data.labels.label_files import count_sample
 from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.prepare import prepare
@@ -70,5 +71,5 @@ def _hash_code() -> str:
     """SHA-256 of the code that generates and prepares the sample, and of OpenCV's version."""
     files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
     return hashlib.sha256(
-        b"".join(file.read_bytes() for file in files) + cv2.__version__.encode()
+        b"".join(read_source(file.read_bytes()) for file in files) + cv2.__version__.encode()
     ).hexdigest()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from dr_lib.data.prepared.folder import (
     format_table,
-    hash_file,
     parse_table,
     read_manifest,
     verify,
@@ -43,8 +42,6 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
         table = parse_table(data_dir / name).filter(columns)
         files[name] = format_table(table).encode()
     manifest["notices"] = []  # they name label tables
-    manifest.setdefault("labels_sha256", written["labels.csv"])
-    manifest["split_sha256"] = {name: hash_file(data_dir / name) for name in own}
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
 

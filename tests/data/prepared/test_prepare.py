@@ -21,7 +21,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.prepared.folder import Prepared, verify
+from dr_lib.data.prepared.folder import Prepared, find_split, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import lock_folder, split
@@ -332,6 +332,41 @@ def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs):
     with pytest.raises(LabelTableError, match="the label table has 0 referable"):
         run(photographs)
     assert digests(out).items() >= before.items() and len(Prepared(out).photographs) == 32
+
+
+def test_what_trains_is_known_by_content(photographs):
+    """Rows in another order and patients' numbers without their zeros are the same labels and the
+    same split; another grade, or two patients who are one, are others. Hashes of files, as earlier
+    versions wrote them, still find their table.
+    """
+    labels = photographs.parent / "labels.csv"
+    table = pd.read_csv(labels)
+    table["patient"] = [f"{900 + number // 2:06d}" for number in range(len(table))]
+    table.to_csv(labels, index=False)
+    run(photographs)
+    out = photographs.parent / "out"
+    before = Prepared(out).describe()
+    names = ("labels.csv", "split.csv")
+    of_files = [hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names]
+    older = {"labels_sha256": of_files[0], "split_sha256": of_files[1]}
+    assert Prepared(out).describe(older) == before | older
+    assert find_split(out, older["split_sha256"]) == "split.csv"
+    (out / "split.csv").rename(out / "mine.csv")
+    assert find_split(out, before["split_sha256"]) == "mine.csv"
+    (out / "mine.csv").rename(out / "split.csv")
+
+    short = table.assign(patient=table["patient"].astype(int))
+    for changed in (table[::-1], short):
+        changed.to_csv(labels, index=False)
+        run(photographs)
+        assert hashlib.sha256((out / "labels.csv").read_bytes()).hexdigest() != of_files[0]
+        assert Prepared(out).describe() == before
+    grade = short.assign(grade=[*short["grade"][:-1], (short["grade"].iloc[-1] + 1) % 5])
+    one = short.assign(patient=short["patient"].replace(901, 900))
+    for changed in (grade, one):
+        changed.to_csv(labels, index=False)
+        run(photographs)
+        assert Prepared(out).describe()["labels_sha256"] != before["labels_sha256"]
 
 
 def test_patients_stay_on_their_side_when_the_table_changes(photographs):
