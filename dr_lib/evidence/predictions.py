@@ -17,6 +17,7 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.reader import (
     choose_sheet,
+    name_rows,
     read_numbers,
     read_sheets,
     take_columns,
@@ -26,6 +27,7 @@ from dr_lib.data.labels.schema import (
     OF_GRADES,
     OF_REFERABLE,
     REJECTED,
+    SCALE,
     SIDES,
     fold_id,
     read_words,
@@ -36,7 +38,6 @@ SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
 NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
-MAX_ROWS = 5  # named in a sentence
 
 
 class Source(NamedTuple):
@@ -242,13 +243,13 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         numbers = read_numbers(table[column])
         is_bad = (table[column] != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
-        _refuse(name, is_bad, f"{column} must be {words}")
+        _refuse(name, is_bad, _describe(table[column][is_bad], words))
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
-            _refuse(name, is_bad, f"{column} must be {words}")
+            _refuse(name, is_bad, _describe(table[column][is_bad], words))
     _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
@@ -404,13 +405,17 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def _describe(bad: pd.Series, words: str) -> str:
+    """Describe the first of the wrong cells of a column."""
+    cell = str(next(iter(bad), "")).removesuffix(".0")
+    return f'{bad.name} is "{cell}": it must be {words}'
+
+
 def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
     """Raise a DrError that names the first wrong rows."""
-    rows = [str(row) for row in is_bad.index[is_bad]]
+    rows = is_bad.index[is_bad].tolist()
     if rows:
-        named = ", ".join(rows[:MAX_ROWS])
-        more = f" and {len(rows) - MAX_ROWS} more" if len(rows) > MAX_ROWS else ""
-        raise DrError(f"{name}, row{'s' if rows[1:] else ''} {named}{more}: {words}")
+        raise DrError(f"{name_rows(name, rows)}: {words}")
 
 
 def _check_rows(name: str, table: pd.DataFrame) -> None:
@@ -496,7 +501,7 @@ GROUP = "a group of patients who share a picture"
 ALLOWED = {  # the values of a column where it is not empty, and their words
     "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
     "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),
-    "grade": (range(5), "0, 1, 2, 3 or 4"),
+    "grade": (range(5), SCALE),
     "referable": ((0, 1), "0 or 1"),
     "gradable": ((0, 1), "0 or 1"),
 }

@@ -105,7 +105,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", "inf"),
-            f"row {TEST[3]}: probability_0 must be a finite number",
+            f'row {TEST[3]}: probability_0 is "inf": it must be a finite number',
         ),
         (
             lambda t: change(t, [TEST[3]], "probability_0", ""),
@@ -113,7 +113,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", 7),
-            f"row {TEST[3]}: grade must be 0, 1, 2, 3 or 4",
+            f'row {TEST[3]}: grade is "7": it must be 0 no retinopathy, 1 mild',
         ),
         (
             lambda t: change(t, [TEST[3]], "grade", ""),
@@ -125,7 +125,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
         ),
         (
             lambda t: change(t, [9], "split", "held-out"),
-            "row 9: split must be one of train, validation, test",
+            'row 9: split is "held-out": it must be one of train, validation, test',
         ),
         (
             lambda t: t.assign(grade=t["grade"] % 2),
@@ -368,7 +368,7 @@ def test_data_rows_with_a_cell_too_many_are_refused(tmp_path):
     assert len(read_predictions(path)[0].table) == len(rows)
     path.write_text("\n".join([header, *(f"{row},0" for row in rows)]))
     with pytest.raises(
-        DrError, match="^mine.csv, row 2: 13 cells, but the header has 12: put a"
+        DrError, match="^mine.csv, row 2: 13 cells, but the header has 12: name"
     ):
         read_predictions(path)
 
@@ -404,7 +404,7 @@ PEOPLES = TABLE.rename(
     {
         "PARTIÇÃO": {"train": "Treino", "validation": "validação", "test": "TESTE"},
         " Olho ": {"left": "OE", "right": "Direito"},
-        "Grau": dict(enumerate(["ausente", "1,0", "2.0", "RDNP grave", "Proliferativa"])),
+        "Grau": dict(enumerate(["ausente", "1,0", "2.0", "RDNP grave", "Proliferate_DR"])),
     }
 )
 PEOPLES["Idade"] = PEOPLES["Idade"].map("{} anos".format)
@@ -490,7 +490,7 @@ def test_subgroups_keep_what_people_call_themselves(tmp_path):
         (
             "words.csv",
             TABLE.assign(grade="R2").to_csv().encode(),
-            "rows 2, 3, .* more: grade must be 0, 1, 2, 3 or 4$",
+            'rows 2, 3, .* more: grade is "R2": it must be 0 no retinopathy',
         ),
     ],
 )

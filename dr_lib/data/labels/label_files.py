@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from dr_lib.data.labels import reader
 from dr_lib.data.labels.datasets import Part, read_names, read_parts
-from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.patients import FILES, name_patients
 from dr_lib.data.labels.reader import (
     TEXTS,
@@ -22,7 +22,7 @@ from dr_lib.data.labels.reader import (
     read_sheets,
     take_columns,
 )
-from dr_lib.data.labels.schema import COLUMNS, FACTS, SIDES, read_words
+from dr_lib.data.labels.schema import COLUMNS, FACTS, SCALE, SIDES, read_words
 from dr_lib.errors import DrError
 
 PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
@@ -30,7 +30,7 @@ PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", "
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 PATIENTS = COLUMNS["patient_id"].split()
 # of a table of the user's own
-OWN = {"image", "grade", "eye", "split", *FACTS, *PATIENTS}
+OWN = {"image", "grade", "gradable", "eye", "split", *FACTS, *PATIENTS}
 
 
 class LabelTableError(DrError):
@@ -254,14 +254,16 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
         column, _, number = part.ungradable.rpartition("=")
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
         rows.loc[marks == int(number), "reason"] = "ungradable"
+    if "gradable" in table:
+        is_gradable = read_numbers(read_words("gradable", table["gradable"])) != 0
+        rows["reason"] = rows["reason"].where(is_gradable, "ungradable")
     rows["grade"] = read_words("grade", rows["grade"])
     rows.loc[(rows["grade"] == "") & (rows["reason"] == ""), "reason"] = "no grade"
     grades = read_numbers(rows["grade"])
     bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
     if len(bad):
-        scale = ", ".join(f"{number} {name}" for number, name in enumerate(GRADES))
         raise LabelTableError(
-            f"{name_rows(bad)}: the grade must be a number ({scale}), or empty if there is none"
+            f'{name_rows(bad)}: grade is "{bad["grade"].iloc[0]}": it must be {SCALE}'
         )
     names = read_names(rows["name"])
     columns = take_patients(table, dict(zip(used, source.sheet.header, strict=True)))
@@ -287,16 +289,15 @@ def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) 
     is_bad = ~translated.isin([*ours, ""])
     if is_bad.any():
         raise LabelTableError(
-            f"{name_rows(rows[is_bad])}: {name} must be {', '.join(ours)} or empty"
+            f'{name_rows(rows[is_bad])}: {name} is "{translated[is_bad].iloc[0]}": it must be'
+            f" {', '.join(ours)} or empty"
         )
     return translated
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
     """Name the label file and some row numbers (columns labels and row), but no photograph."""
-    listed = ", ".join(str(row) for row in rows["row"][:limit])
-    more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
-    return f"{', '.join(rows['labels'].unique())}, row{'s'[: len(rows) > 1]} {listed}{more}"
+    return reader.name_rows(", ".join(rows["labels"].unique()), rows["row"].tolist(), limit)
 
 
 def cut_suffix(name: str) -> str:

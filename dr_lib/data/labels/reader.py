@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
-NAMES = {*COLUMNS, *list_words(COLUMNS)}
+NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 # Grau Dr 2, of a second reader
 READER = re.compile(rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?(\d)")
@@ -89,11 +89,10 @@ def read_sheets(
     for name, rows in tables.items():
         line = _find_header(rows, words)
         below = {number: row for number, row in rows.items() if number > line}
-        if below:
-            header = rows[line]
-            names = _name_columns(header, columns)
-            sheets.append(Sheet(path.name, name, encoding, delimiter, header, names, below))
-    if not sheets:
+        header = rows.get(line, [])
+        names = _name_columns(header, columns)
+        sheets.append(Sheet(path.name, name, encoding, delimiter, header, names, below))
+    if not any(sheet.rows for sheet in sheets):
         raise DrError(f"{path.name} is empty: it needs a header and rows below it")
     for pair in columns:
         if not any(_name(pair.split("=")[0]) in sheet.names for sheet in sheets):
@@ -108,6 +107,7 @@ def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | Non
     Raises:
         DrError: there are several, or another goes on with rows below no header.
     """
+    found = [sheet for sheet in found if sheet.rows]
     if not found:
         return None
     row = next(iter(found[0].rows.values()))
@@ -144,8 +144,8 @@ def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
     for line, row in sheet.rows.items():
         if any(row[width:]):
             raise DrError(
-                f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: put a cell"
-                " with a comma or another separator in quotation marks"
+                f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: name each"
+                " column, and put a cell with a comma or another separator in quotation marks"
             )
     cells = [row[:width] + [""] * (width - len(row)) for row in sheet.rows.values()]
     table = pd.DataFrame(cells, list(sheet.rows), dtype=str)
@@ -172,6 +172,13 @@ def read_numbers(cells: pd.Series) -> pd.Series:
     return pd.to_numeric(points, errors="coerce")
 
 
+def name_rows(file: str, rows: Sequence[int], limit: int | None = 5) -> str:
+    """Name a file and some row numbers in an error: labels.csv, rows 2, 3, 4, 5, 6 and 1 more."""
+    listed = ", ".join(map(str, rows[:limit]))
+    more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
+    return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
+
+
 def _read_same(name: str, cells: pd.Series) -> pd.Series:
     """Read cells so that two ways of writing a thing are equal; of a photograph, with its path."""
     folded = read_words(name, cells).map(fold_id)
@@ -180,8 +187,9 @@ def _read_same(name: str, cells: pd.Series) -> pd.Series:
 
 
 def _name(column: str) -> str:
-    """Name a column by COLUMNS."""
-    return list_words(COLUMNS).get(fold_name(column), fold_name(column))
+    """Name a column by COLUMNS, with or without what is in brackets."""
+    short = fold_name(re.sub(r"\(.*\)", "", column))
+    return NAMES.get(fold_name(column)) or NAMES.get(short, fold_name(column))
 
 
 def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -243,15 +251,13 @@ def _read_text(path: Path, words: Collection[str]) -> tuple[dict[int, list[str]]
 
     rows = {}
     last = 0  # line of the row before
+    csv.field_size_limit(2**31 - 1)  # an open quotation mark takes in everything
     reader = csv.reader([*lines, END], delimiter=delimiter, skipinitialspace=True)
-    try:
-        for row in reader:
-            if reader.line_num - last > 1:
-                _check_breaks(path.name, row, last + 1, delimiter, width)
-            last = reader.line_num
-            rows[last] = row
-    except csv.Error:  # the mark takes in more than it can
-        _raise_open(path.name, last + 1)
+    for row in reader:
+        if reader.line_num - last > 1:
+            _check_breaks(path.name, row, last + 1, delimiter, width)
+        last = reader.line_num
+        rows[last] = row
     del rows[last]
     return _clean(rows.items()), encoding, delimiter
 
@@ -292,21 +298,17 @@ def _check_breaks(name: str, row: list[str], line: int, delimiter: str, width: i
     for place, cell in enumerate(row):
         head, *others = cell.split("\n")
         taken = [other for other in others if other.strip()]
-        if END in cell or len(others) > NOTE:
-            _raise_open(name, line)
+        is_open = END in cell or len(others) > NOTE
         if taken and cell.count(delimiter) >= len(taken) * max(width - 1, 1):
             before = zip(taken[0].split(delimiter), row[:place])
             after = zip(head.split(delimiter)[1:], row[place + 1 :])
-            if _is_alike([*before, *after]):
-                _raise_open(name, line)
+            is_open = is_open or _is_alike([*before, *after])
+        if is_open:
+            raise DrError(
+                f'{name}, row {line}: a quotation mark (") begins a cell that takes in what is'
+                " below: remove it, or write the mark that ends the cell"
+            )
         line += len(others)
-
-
-def _raise_open(name: str, line: int) -> None:
-    raise DrError(
-        f'{name}, row {line}: a quotation mark (") begins a cell that takes in the rows below:'
-        " remove it, or write the mark that ends the cell"
-    )
 
 
 def _is_alike(pairs: Iterable[tuple[str, str]]) -> bool:

@@ -208,19 +208,24 @@ def read_patients(
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     """Add the file that each row names; suffix and folder may be missing, and case may differ.
 
-    Of the folder that all paths of another machine share, any part may be missing.
+    Of paths of another machine the folders that all share may be missing, and any where no other
+    folder is found.
     """
     by_stem = defaultdict(list)
     for path in pool:
         by_stem[cut_suffix(path.name)].append(path)
     names = [_clean_name(name) for name in rows["name"]]
-    elsewhere = [name.split("/")[:-1] for name in names if name.startswith("/")]
-    num_shared = len(os.path.commonprefix(elsewhere))
+    elsewhere = [name.split("/") for name in names if name.startswith("/")]
+    num_shared = len(os.path.commonprefix([parts[:-1] for parts in elsewhere]))
+    own = ["/".join(parts[num_shared:]) for parts in elsewhere]
+    if not any("/" in name and _find_files(name, by_stem) for name in own):
+        num_shared = max(map(len, elsewhere), default=0)
     matches = []
     for name in names:
         files = _find_files(name, by_stem)
-        for start in range(1, num_shared + 1 if name.startswith("/") else 1):
-            files = files or _find_files("/".join(name.split("/")[start:]), by_stem)
+        parts = name.split("/")
+        for start in range(1, min(num_shared + 1, len(parts)) if parts[0] == "" else 1):
+            files = files or _find_files("/".join(parts[start:]), by_stem)
         matches.append(files)
     several = rows[[len(files) > 1 for files in matches]]
     if len(several):
@@ -306,9 +311,8 @@ def _clean_name(name: str) -> str:
     name = re.sub(r"\\udc[89a-f][0-9a-f]", lambda byte: chr(int(byte[0][2:], 16)), name)
     if name.lower().startswith("file:"):
         name = unquote(name)
-    name = name.replace("\\", "/")
-    name = re.sub(r"^(\.\.?/)+", "", name)
-    return re.sub(r"(?i)^([\w+.-]+:)?/+([a-z]:/+)?", "/", name)
+    name = re.sub(r"^(\.\.?/)+", "", re.sub(r"[\\/]+", "/", name))
+    return re.sub(r"(?i)^([\w+.-]+:)?/([a-z]:/)?", "/", name)
 
 
 def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
@@ -327,7 +331,6 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
         asked = unicodedata.normalize("NFC", last)
         rank = (
             path.as_posix().endswith(f"/{name}"),
-            own == asked,
             own.casefold() == asked.casefold(),
             path.suffix.lower() in PICTURES,
             own.startswith(os.path.splitext(asked)[0]),

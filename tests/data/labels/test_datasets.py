@@ -204,15 +204,22 @@ def describe(root: Path, **options) -> dict:
                     + DEEPDRID.format("l1", "1,1.0,,4")
                     + DEEPDRID.format("l2", "0,5.0,,4")
                     + DEEPDRID.format("r1", "1,,4.0,4")
+                    + DEEPDRID.format("r3", "1,2,,4")  # as 56_r3: a grade of the left eye
                 )
             },
-            [f"regular-fundus-training/Images/1/1_{eye}.jpg" for eye in ("l1", "l2", "r1")],
+            [
+                f"regular-fundus-training/Images/1/1_{eye}.jpg"
+                for eye in ("l1", "l2", "r1", "r3")
+            ],
             {
                 "layout": "deepdrid",
                 "patient": ["1", "1"],
                 "eye": ["left", "right"],
                 "grade": [1, 4],
-                "unusable": [[3, "ungradable"]],
+                "unusable": [
+                    [3, "ungradable"],
+                    [5, "the name is of one eye, the grade of the other"],
+                ],
             },
         ),
         (  # exam_eye was remapped between versions

@@ -184,6 +184,50 @@ def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
     assert found.unusable["image"].tolist() == [str(images / "a.dcm"), str(images / "b.jpg")]
 
 
+@pytest.mark.parametrize(
+    ("names", "files", "expected"),
+    [
+        ("C:\\\\Users\\\\X\\\\a.jpg D:\\\\b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
+        ("/home/x/a.jpg /home/x/b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
+        ("file:///C:/My%20Eyes/a.jpg s3://bucket/b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
+        ("\\\\\\\\server\\\\share\\\\a.jpg ../b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
+        # the folders in which paths differ must be there
+        ("/data/p/1.jpg /data/q/1.jpg", "p/1.jpg q/1.jpg", "p/1.jpg q/1.jpg"),
+        ("/data/train/1.jpg /data/test/1.jpg", "train/1.jpg", "train/1.jpg -"),
+        ("/data/x/1.jpg /data/x/2.jpg", "x/1.jpg y/1.jpg x/2.jpg", "x/1.jpg x/2.jpg"),
+        ("fotos/1.jpg photographs/2.jpg", "1.jpg photographs/2.jpg", "- photographs/2.jpg"),
+        # composed and decomposed letters
+        (
+            "Jos\u00e9.jpg Ju\u0301/1.jpg",
+            "Jose\u0301.jpg J\u00fa/1.jpg",
+            "Jose\u0301.jpg J\u00fa/1.jpg",
+        ),
+        ("a1.jpg A1.jpg", "a1.jpg A1.jpg", "a1.jpg A1.jpg"),
+        ("a1 A1", "A1.jpg a1.jpg", "a1.jpg A1.jpg"),
+        ("X/1.jpg x/1.jpg", "x/1.jpg X/1.jpg", "X/1.jpg x/1.jpg"),
+        # a byte that is no UTF-8, as predict writes it
+        ("Jo\\udc82o.jpg b.jpg", "Jo\udc82o.jpg b.jpg", "Jo\udc82o.jpg b.jpg"),
+    ],
+)
+def test_photographs_are_found_by_people_s_paths(folder, names, files, expected):
+    """The longest part of a path that is there, and of files alike that of exactly the name."""
+    rows = "".join(f"{name},{k}\n" for k, name in enumerate(names.split()))
+    images, labels = folder("image,grade\n" + rows, *files.split())
+    found = read_labels(images, labels)
+    by_row = dict(zip(found.table["row"], found.table["image"], strict=True))
+    paths = [Path(by_row[row]) if row in by_row else None for row in (2, 3)]
+    named = [path.relative_to(images).as_posix() if path else "-" for path in paths]
+    assert named == expected.split()
+
+
+def test_an_ungradable_photograph_is_listed(folder):
+    """By the column gradable, with words of either language."""
+    csv = "image,grade,gradable\na,0,sim\nb,,0\nc,2,não\n"
+    found = read_labels(*folder(csv, "a.jpg", "b.jpg", "c.jpg"))
+    assert found.table["row"].tolist() == [2]
+    assert found.unusable["reason"].tolist() == ["ungradable"] * 2
+
+
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
     """A report is called after its patient, and a text file begins with anything."""
     images, _ = folder("", "a.jpg")
@@ -210,16 +254,22 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
             "labels.csv: missing: grade; it has the columns image, severity",
         ),
         ("Imagem;Laudo\nsecret;1\n", "missing: grade; it has the columns Imagem, Laudo"),
-        ("image,grade\nsecret,none\n", "row 2: the grade must be a number.*or empty"),
+        (
+            "image,grade\nsecret,none\n",
+            'row 2: grade is "none": it must be 0 no .*, or empty; for an',
+        ),
         ("image,grade\n,1\n", "row 2.*name the photograph"),
         ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),
         ("image,grade\nsecret,1\nsecret.jpg,2\n", "rows 2, 3.*two grades or patients"),
         ("image,grade,patient\nsecret,1,p\nsecret,1,q\n", "rows 2, 3.*two grades or patients"),
         ("image,grade\nsecret,1\ntwin,2\n", "row 3.*several photographs"),
-        ("image,grade,eye\nsecret,1,middle\n", "row 2: eye must be left, right or empty"),
+        (
+            "image,grade,eye\nsecret,1,middle\n",
+            'row 2: eye is "middle": it must be left, right or empty',
+        ),
         (
             "image,grade,split\nsecret,1,holdout\n",
-            "row 2: split must be train, validation, test or empty",
+            'row 2: split is "holdout": it must be train, validation, test or empty',
         ),
     ],
 )

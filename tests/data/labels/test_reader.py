@@ -1,0 +1,228 @@
+"""People's tables: what prepare takes evaluate takes, and no table ends early."""
+
+import pandas as pd
+import pytest
+
+from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
+from dr_lib.data.labels.schema import fold_id, is_unknown
+from dr_lib.data.labels.tables import read_labels
+from dr_lib.errors import DrError
+from dr_lib.evidence.predictions import read_predictions
+
+ROWS = [["a.jpg", "0", "x"], ["b.jpg", "3", "y"], ["c.jpg", "4", "z"]]
+TEXT = "image,grade,notes\na.jpg,0,x\nb.jpg,3,y\nc.jpg,4,z\n"
+
+
+def read(path, content, **options):
+    """Write a table, and read its only sheet: the cells of the named columns by line."""
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    sheets = read_sheets(path, **options)
+    sheet = choose_sheet(sheets, [one for one in sheets if "grade" in one.names])
+    return take_columns(sheet, sheet.names)
+
+
+@pytest.mark.parametrize(
+    ("content", "first_line"),
+    [
+        (TEXT, 2),
+        (TEXT.encode("utf-16"), 2),
+        (TEXT.encode("utf-16-le"), 2),
+        (b"\xfe\xff" + TEXT.encode("utf-16-be"), 2),
+        (b"\xef\xbb\xbf" + TEXT.encode(), 2),
+        (TEXT.replace(",", "\t"), 2),
+        (TEXT.replace(",", ";").replace("\n", "\r\n"), 2),
+        (TEXT.replace("\n", "\r"), 2),
+        ("sep=;\n" + TEXT.replace(",", ";"), 3),
+        ('"sep=,"\n' + TEXT, 3),
+        ("Dr. A, of 2026, in all, of both eyes\n\n" + TEXT, 4),
+        (TEXT.replace("\n", ",,\n"), 2),
+        (TEXT.replace("grade", '"grade\n(ICDR)"'), 3),
+        (TEXT.replace(",", ', "').replace("\n", '"\n').replace(', "', '", "')[1:], None),
+    ],
+    ids="plain le no-mark be bom tabs windows mac sep quoted-sep title trailing header -".split(),
+)
+def test_a_table_is_read_however_it_was_saved(tmp_path, content, first_line):
+    """The same cells, by the lines of the file."""
+    if first_line is None:  # blanks before quotation marks
+        content = TEXT.replace(",", '", "').replace("\n", '"\n"')[:-1]
+        content = f'"{content}'
+        first_line = 2
+    table = read(tmp_path / "t.csv", content)
+    assert table.iloc[:, :3].to_numpy().tolist() == ROWS and table.index[0] == first_line
+
+
+@pytest.mark.parametrize(
+    ("note", "row"),
+    [
+        ('"x', 2),  # to the end of the file
+        ('"x\nnext"', None),
+        ('"red, round, small\nseen, perhaps, before"', None),
+        ('5" wide', None),
+        ('"5"" wide"', None),
+        ('"' + "x\n" * 12 + '"', 2),
+    ],
+)
+def test_a_quotation_mark_takes_in_a_note_alone(tmp_path, note, row):
+    """A note may have lines and commas; other rows in it are an error at the mark."""
+    content = TEXT.replace(",x", f",{note}")
+    if row is None:
+        names = read(tmp_path / "t.csv", content)["image_id"].tolist()
+        assert names == ["a.jpg", "b.jpg", "c.jpg"]
+        return
+    with pytest.raises(DrError, match=f'^t.csv, row {row}: a quotation mark \\("\\)'):
+        read(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        (TEXT.replace(",x", ',"x').replace(",y", ',"y'), 2),  # two marks in two rows
+        (TEXT.replace(",x", ',"x').replace(",y", ',5"'), 2),  # closed by an inch mark
+        (TEXT.replace("b.jpg", '"b.jpg'), 3),
+        (TEXT.replace("c.jpg", '"c.jpg'), 4),
+        (TEXT.replace("notes", '"notes'), 1),
+        # a note before the mark, in the same row
+        ('image,notes,grade,more\na.jpg,"one\ntwo",0,"x\nb.jpg,y,3,q\n', 3),
+    ],
+)
+def test_an_open_quotation_mark_is_an_error_where_it_stands(tmp_path, content, row):
+    """Never a table that is shorter, and never another line."""
+    with pytest.raises(DrError, match=f"row {row}: a quotation mark"):
+        read(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("content", "row"),
+    [
+        (b"image,grade\na.jpg,0\nJo\x81o.jpg,1\n", 3),  # nothing in Windows-1252
+        ("image,grade\nJoão.jpg,0\n".encode() + b"Jos\xe9.jpg,1\n", 3),  # two encodings
+        (b"image,grade\na.jpg,0\0\n", 2),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", 1),
+        ("image,grade\na.jpg,0\n".encode("utf-16") + b"x", 3),
+    ],
+)
+def test_bytes_of_no_encoding_are_named_by_their_row(tmp_path, content, row):
+    """Never letters of another encoding."""
+    with pytest.raises(DrError, match=f"^t.csv, row {row}: a character is in none of UTF-8"):
+        read(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("header", "cells", "chosen", "expected"),
+    [
+        ("image,grade,grade", "1,1.0", (), "1"),
+        (
+            "image,grade,grade",
+            "1,2",
+            (),
+            "row 2: grade is in two columns .* grade .column 2. and",
+        ),
+        ("image,grade,grade", "1,2", ["grade=3"], "2"),
+        ("image,grade,grade", "1,2", ["grade=grade"], "no or several columns for grade=grade"),
+        ("image,Grau,DR_grade", "leve,1", (), "leve"),
+        ("image,Grau,Grau Dr 2", ",2", (), "Grau .column 2. and Grau Dr 2 .*--column grade=3"),
+        ("image,Grau RD (Dr. 1),Grau RD (Dr. 2)", "1,2", (), "Dr. 1.*Dr. 2"),
+        ("image,Grau,Grau Dr 2", "1,2", ["grade=grau dr 2"], "2"),
+        ("image,grade,grade_1,grade_2", "1,0,2", (), "1"),  # of both readers
+        ("image,grade,grade_0,grade_1", "1,0,1", (), "1"),  # no readers
+        ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
+        ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
+        ("image,file,grade", "/data/A.JPG,1", (), "1"),
+        ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
+        ("image,grade", "1,2", (), "row 2: 3 cells, but the header has 2"),
+    ],
+)
+def test_a_thing_in_two_columns_is_used_if_they_agree(
+    tmp_path, header, cells, chosen, expected
+):
+    """Else the error names both, and the option that chooses."""
+    content = f"{header}\na,{cells}\n"
+    if len(expected) > 4:
+        with pytest.raises(DrError, match=expected):
+            read(tmp_path / "t.csv", content, columns=chosen)
+    else:
+        table = read(tmp_path / "t.csv", content, columns=chosen)
+        assert table["grade"].tolist() == [expected] and table["image_id"].tolist() == ["a"]
+
+
+TABLE = pd.DataFrame(ROWS, columns=["image", "grade", "notes"])
+COVER = pd.DataFrame({"Study": ["Screening"], "By": ["Dr. A"]})
+
+
+@pytest.mark.parametrize(
+    ("sheets", "title", "expected"),
+    [
+        ({"About": COVER, "data": TABLE}, "", 3),
+        ({"data": TABLE, "empty": TABLE[:0]}, "", 3),
+        (
+            {"test": TABLE[:2], "validation": TABLE[2:]},
+            "",
+            "sheets test and validation: choose",
+        ),
+        ({"test": TABLE[:2], "validation": TABLE[2:]}, "test", 2),
+        ({"test": TABLE}, "train", "has no sheet train: it has test"),
+        # rows below no header
+        ({"1": TABLE[:2], "2": TABLE[2:].set_axis(TABLE.iloc[2], axis=1)[:0]}, "", "1 and 2"),
+    ],
+)
+def test_a_workbook_is_its_only_sheet_with_the_columns(tmp_path, sheets, title, expected):
+    """Several are an error that names them and the option."""
+    path = tmp_path / "t.xlsx"
+    with pd.ExcelWriter(path) as book:
+        for name, table in sheets.items():
+            table.to_excel(book, sheet_name=name, index=False)
+    if isinstance(expected, int):
+        assert len(read(path, path.read_bytes(), title=title)) == expected
+        return
+    with pytest.raises(DrError, match=expected):
+        read(path, path.read_bytes(), title=title)
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        (TEXT.replace(",x", ',"x'), "t.csv"),
+        (TEXT.replace("grade", "grade,grade").replace(",3", ",3,4"), "t.csv"),
+        (TEXT.replace(",3", ",R3"), "t.csv"),
+        (TEXT.replace(",3", ",5"), "t.csv"),
+        (TEXT.replace(",3", ",1.2"), "t.csv"),
+        (TEXT.replace(",y", ",y,y"), "t.csv"),
+        (TEXT.encode("utf-16")[:-1], "t.csv"),
+        ("image,grade\n", "t.csv"),
+        ("PK", "t.xlsx"),
+    ],
+)
+def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
+    """Of the columns that both read."""
+    (tmp_path / "a.jpg").touch()
+    path = tmp_path / name
+    more = ",patient_id,split,probability\n"
+    for old in () if isinstance(content, bytes) else ("\n",):
+        head, *rows = content.rstrip("\n").split(old)
+        content = head + more + "".join(f"{row},p{k},test,0.5\n" for k, row in enumerate(rows))
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    said = []
+    for call in (lambda: read_labels(tmp_path, path), lambda: read_predictions(path)):
+        with pytest.raises(DrError) as error:
+            call()
+        said.append(str(error.value).replace("image_id", "image"))
+    assert said[0] == said[1] and "\n" not in said[0]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("7", "07"), ("7", "7.0"), ("7", "7,0"), ("pt1", " PT01"), ("é", "e\u0301")],
+)
+def test_one_number_in_two_ways_is_one_id(one, other):
+    """A spreadsheet drops zeros or adds decimals; 10 stays 10, and 1.05 another than 1.5."""
+    assert fold_id(one) == fold_id(other)
+    assert len({fold_id(name) for name in ("7", "70", "10", "1", "1.05", "1.5", "105")}) == 7
+
+
+@pytest.mark.parametrize(
+    "cell", "NA #N/D #N/A #VALOR! #REF! n/d . ? -- s/i".split() + ["", "–"]
+)
+def test_a_cell_that_says_nothing_is_unknown(cell):
+    """Signs, errors of spreadsheets and words, in both languages; a number or a name is none."""
+    assert is_unknown(cell) and is_unknown("não informado") and is_unknown("Desconhecido")
+    assert not any(map(is_unknown, ["0", "-1", "Ana", "none", "#7", "7?"]))
