@@ -516,6 +516,23 @@ def test_names_join_image_ids_and_files(photographs):
     assert modes == {0o600} and len([*private.glob("*.csv")]) == 4
 
 
+def test_a_name_that_is_not_utf8_is_listed(photographs):
+    """As `predict` writes it, of a photograph with a label and of one without; also by a second
+    call.
+    """
+    labels = photographs.parent / "labels.csv"
+    (photographs / "maria_00_left.png").rename(photographs / "Jo\udc82_left.png")
+    (photographs / "Ana\udc82.png").write_bytes(b"no label")
+    text = labels.read_text().replace("maria_00_left", r"Jo\udc82_left")
+    labels.write_text(text)
+    for _ in range(2):
+        run(photographs)
+    private = photographs.parent / "out.private"
+    assert r"Jo\udc82_left.png" in set(pd.read_csv(private / "names.csv")["file"])
+    rejected = pd.read_csv(private / "rejected.csv")
+    assert rejected["image"].tolist() == [str(photographs / r"Ana\udc82.png")]
+
+
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
     """A photograph that is not to be seen stops the preparation with its row, and no name is
     printed.
