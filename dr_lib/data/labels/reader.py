@@ -186,10 +186,15 @@ def _read_same(name: str, cells: pd.Series) -> pd.Series:
     return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True) if is_image else folded
 
 
-def _name(column: str) -> str:
-    """Name a column by COLUMNS, with or without what is in brackets."""
+def _fold(column: str) -> str:
+    """Fold a column's name, without what is in brackets if COLUMNS has it so."""
     short = fold_name(re.sub(r"\(.*\)", "", column))
-    return NAMES.get(fold_name(column)) or NAMES.get(short, fold_name(column))
+    return short if short in NAMES else fold_name(column)
+
+
+def _name(column: str) -> str:
+    """Name a column by COLUMNS."""
+    return NAMES.get(_fold(column), _fold(column))
 
 
 def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -202,7 +207,7 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
         names = ["grade" if match else name for name, match in zip(names, matches)]
     for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
         ranks = COLUMNS[name].split()
-        folded = [fold_name(column) for column in header]
+        folded = [_fold(column) for column in header]
         places = [place for place, other in enumerate(names) if other == name]
         for place in sorted(places, key=lambda place: ranks.index(folded[place]))[1:]:
             names[place] = folded[place]

@@ -130,6 +130,7 @@ def test_bytes_of_no_encoding_are_named_by_their_row(tmp_path, content, row):
         ("image,file,grade", "/data/A.JPG,1", (), "1"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
         ("image,grade", "1,2", (), "row 2: 3 cells, but the header has 2"),
+        ("image,Grau (ICDR),Paciente (HC),Prontuário (HC)", "1,Ana,7", (), "1"),
     ],
 )
 def test_a_thing_in_two_columns_is_used_if_they_agree(
