@@ -188,7 +188,7 @@ def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):
     ("names", "files", "expected"),
     [
         ("C:\\\\Users\\\\X\\\\a.jpg D:\\\\b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
-        ("/home/x/a.jpg /home/x/b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
+        ("/mnt/x/a.jpg /mnt/x/b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
         ("file:///C:/My%20Eyes/a.jpg s3://bucket/b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
         ("\\\\\\\\server\\\\share\\\\a.jpg ../b.jpg", "a.jpg b.jpg", "a.jpg b.jpg"),
         # the folders in which paths differ must be there
