@@ -331,10 +331,15 @@ def kernels(names: tuple[str, ...]) -> None:
     help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
     "Dask cluster (dask:ADDRESS)",
 )
+@click.option(
+    "--on-cpu", is_flag=True, help="run although the study needs a GPU or TPU and there is none"
+)
 @click.option("--yes", is_flag=True, help="with --on, upload without asking")
 def run(study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""
+    from dr_lib.runs.backlog import ALIKE
     from dr_lib.runs.cluster import run_on_cluster
+    from dr_lib.runs.remote import far_side
     from dr_lib.runs.runner import run_study
 
     service, _, address = on.partition(":")
@@ -349,8 +354,12 @@ def run(study: Path, on: str, yes: bool, **options) -> None:
     else:
         failures = run_study(study, ROOT, **options, wait=bool(options["only"]))
     if failures:
-        what = "1 run" if len(failures) == 1 else f"{len(failures)} runs"
-        raise click.ClickException("\n".join([f"{what} failed:", *failures]))
+        is_alike = failures[-1] == ALIKE
+        number = len(failures) - is_alike
+        what = "1 run" if number == 1 else f"{number} runs"
+        error = click.ClickException("\n".join([f"{what} failed:", *failures]))
+        error.exit_code = far_side.ALIKE if is_alike else 1
+        raise error
 
 
 def _confirm(yes: bool, what: str) -> None:
@@ -377,6 +386,7 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
     from dr_lib.runs.study import (
+        check_needs,
         check_paths,
         find_results,
         load_study,
@@ -387,7 +397,8 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     folder = find_results(study)
     design = load_study(study, ROOT, instance=instance)
     check_folder(folder, design)
-    runs = plan_runs(design, name_machine(hardware.probe()))
+    facts = hardware.probe()
+    runs = plan_runs(design, name_machine(facts))
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
     check_data(folder, runs, backlog.rows, ROOT)
@@ -403,6 +414,10 @@ def plan(study: Path, instance: str, commands: bool) -> None:
         click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
+    try:
+        check_needs(design, study, facts)
+    except DrError as error:
+        click.echo(str(error))
 
 
 def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:

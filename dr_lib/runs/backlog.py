@@ -6,6 +6,7 @@ The runner of this machine, a Dask cluster and a session of a cloud service all 
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -22,6 +23,10 @@ from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
 NO_ROW: Row = {"status": ""}
+# how a run's error begins where something was refused, which no repetition changes
+REFUSALS = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
+# the last of a study's errors where it was stopped
+ALIKE = "every other run would fail alike: correct this, and repeat the command"
 
 
 class Offer(NamedTuple):
@@ -72,6 +77,24 @@ class Backlog:
         """List the incomplete runs in their order."""
         left = [run for run in self.runs if self.row(run)["status"] != "ok"]
         return [run for run in left if run.run_id not in self.closed]
+
+    def fails_alike(self, run: PlannedRun) -> bool:
+        """Whether every other run would fail as this one has: none has succeeded, and its error is
+        a refusal that names no factor and no level, or one that another scenario met too.
+        """
+        error = self.row(run)["error"]
+        rows = self.rows.values()
+        others = [each for each in self.planned if each.run_id not in self.closed]
+        if not others or any(row["status"] == "ok" for row in rows):
+            return False
+        words = [
+            str(word) for name in self.study.factors for word in (name, run.parameters[name])
+        ]
+        is_own = any(re.search(rf"\b{re.escape(word)}\b", error) for word in words)
+        alike = [row["scenario"] for row in rows if row["error"] == error]
+        is_one = len({each.scenario for each in self.planned}) == 1
+        is_met = len(alike) > 1 and (is_one or len({*alike}) > 1)
+        return is_met or (error.startswith(REFUSALS) and not is_own)
 
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
         """Predict the seconds that each of these runs takes.

@@ -17,7 +17,7 @@ from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
-from dr_lib.runs.backlog import Backlog
+from dr_lib.runs.backlog import ALIKE, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
@@ -58,6 +58,7 @@ def run_on_cluster(
     instance: str = "",
     only: str = "",
     allow: Collection[str] = (),
+    on_cpu: bool = False,
     worker_root: Path | None = None,
 ) -> list[str]:
     """Send the runs that no machine has completed to a Dask cluster, and bring their rows here.
@@ -97,6 +98,7 @@ def run_on_cluster(
     failures = []
     under_way: dict[Future, PlannedRun] = {}
     is_over = False
+    is_alike = False
     # not as a context, which would wait for runs that nobody makes
     executor = client.get_executor(pure=False)
     with client, tqdm(total=len(backlog.list_left()), desc="runs") as bar:
@@ -113,10 +115,18 @@ def run_on_cluster(
                 backlog.closed.add(offer.run.run_id)
                 left_hours = (offer.stop_at - time.monotonic()) / 3600
                 name = offer.run.name
-                request = (path.stem, study, name, worker_root, left_hours, tuple(allow))
+                request = (
+                    path.stem,
+                    study,
+                    name,
+                    worker_root,
+                    left_hours,
+                    tuple(allow),
+                    on_cpu,
+                )
                 under_way[executor.submit(make_run, *request)] = offer.run
             if not under_way:
-                return failures
+                return failures + [ALIKE] * is_alike
             finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
             if not finished and not _count_workers(client):
                 fault = f"the Dask cluster at {address} has no workers"
@@ -125,7 +135,9 @@ def run_on_cluster(
                 name = under_way.pop(future).name
                 bar.update()
                 errors, made = _read_result(future, name, address)
-                failures += errors
+                is_alike = is_alike or ALIKE in errors
+                is_over = is_over or is_alike
+                failures += [error for error in errors if error != ALIKE]
                 for row in made:
                     write_row(folder, row)
                 _take_in(backlog, made)
@@ -138,6 +150,7 @@ def make_run(
     root: Path | None = None,
     max_hours: float = math.inf,
     allow: Collection[str] = (),
+    on_cpu: bool = False,
 ) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return its error lines and rows."""
     root = root or Path(__file__).resolve().parents[2]
@@ -159,6 +172,7 @@ def make_run(
         instance=study.instance,
         only=only,
         allow=allow,
+        on_cpu=on_cpu,
         wait=True,
         show_progress=False,
     )

@@ -22,7 +22,7 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
-from dr_lib.runs.backlog import NO_ROW, Backlog, Offer
+from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.machines import NO_KERNEL, find_unavailable, take_part
 from dr_lib.runs.papermill import (
@@ -43,6 +43,7 @@ from dr_lib.runs.row import (
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
+    check_needs,
     check_paths,
     find_results,
     find_runs,
@@ -69,6 +70,10 @@ class Session:
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     unavailable: dict[str, str] = field(default_factory=dict)  # why, by scenario
     num_failed: Counter = field(default_factory=Counter)  # tries, by run
+    num_ended: int = 0  # runs, whatever became of them
+    num_completed: int = 0
+    start: float = 0.0  # of the run under way, on the monotonic clock
+    epochs: dict[int, float] = field(default_factory=dict)  # of it: when each had ended [s]
     failures: list[str] = field(default_factory=list)
 
 
@@ -80,6 +85,7 @@ def run_study(
     instance: str = "",
     only: str = "",
     allow: Collection[str] = (),
+    on_cpu: bool = False,
     wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
@@ -100,12 +106,13 @@ def run_study(
             started this process as one of several machines, it names their run, and all but the
             first leave no row.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
+        on_cpu: run on a machine without the accelerator that the study needs.
         wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
     Returns:
-        The errors of the runs that failed, one line each. Runs that this machine cannot make are no
-        failures: their rows say skipped and why.
+        The errors of the runs that failed, one line each, and ALIKE behind one that stopped the
+        study. Runs that this machine cannot make are no failures: their rows say skipped and why.
 
     Raises:
         DrError: the study is not valid, its folder holds another or runs of another version of
@@ -115,7 +122,10 @@ def run_study(
     study = load_study(path, root, instance=instance)
     folder = find_results(path)
     check_paths(study, path, root)
-    planned = plan_runs(study, name_machine(hardware.probe()))
+    facts = hardware.probe()
+    if not on_cpu:
+        check_needs(study, path, facts)
+    planned = plan_runs(study, name_machine(facts))
     runs = find_runs(planned, only, path)
     unavailable = find_unavailable(runs)
     if not only and all(
@@ -162,6 +172,9 @@ def _make_all(session: Session) -> None:
     """Execute the remaining runs while time and money suffice, and report what is left."""
     backlog = session.backlog
     say = session.bar.write
+    left = backlog.list_left()
+    if math.isfinite(left_s := sum(backlog.predict_s(left))) and left:
+        say(f"{len(left)} runs to do, about {tqdm.format_interval(left_s)}")
     while offer := backlog.find_next():
         _check_disk(backlog.folder)
         if offer.refusal:
@@ -169,7 +182,7 @@ def _make_all(session: Session) -> None:
             break
         error = _make_one(session, offer)
         _settle(session, offer.run, error)
-        if error.startswith(OUT_OF_TIME):
+        if error.startswith(OUT_OF_TIME) or session.failures[-1:] == [ALIKE]:
             break
     else:
         is_whole = backlog.runs == backlog.planned and not session.failures
@@ -190,8 +203,15 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
     elif error:
         session.num_failed[run.run_id] += 1
         if session.num_failed[run.run_id] > session.backlog.study.retries:
+            session.num_ended += 1
             session.backlog.closed.add(run.run_id)
             session.failures.append(f"{run.run_id}: {error}")
+            if session.backlog.fails_alike(run):
+                session.failures.append(ALIKE)
+    else:
+        session.num_ended += 1
+        session.num_completed += 1
+    session.bar.n = session.num_completed
 
 
 def _skip(session: Session, scenario: str, reason: str) -> None:
@@ -221,6 +241,8 @@ def _make_one(session: Session, offer: Offer) -> str:
     notebook = session.backlog.study.notebook
     execution = prepare_execution(run, session.root, notebook, folder)
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
+    session.start = time.monotonic()
+    session.epochs = {}
     _show(session, offer)
     identity = _identify(session, run)
     identity.stop_at = offer.stop_at
@@ -229,7 +251,6 @@ def _make_one(session: Session, offer: Offer) -> str:
     start = time.monotonic()
     error = _execute(session, offer, execution, identity)
     process_s = time.monotonic() - start
-    session.bar.n += 1
     session.bar.set_postfix_str("", refresh=False)
 
     row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
@@ -280,18 +301,46 @@ def _show(session: Session, offer: Offer) -> None:
     """Draw the progress bar: the current run, its epoch, and the expected time left."""
     bar = session.bar
     run = offer.run
-    rest = "time left unknown"
-    if math.isfinite(sum(offer.seconds)):
-        rest = f"{tqdm.format_interval(sum(offer.seconds))} for this and the remaining runs"
-    bar.set_postfix_str(rest, refresh=False)
-
+    run_s = time.monotonic() - session.start
     epoch = ""
+    whole_s = math.nan
+    bar.n = session.num_completed
     path = progress_path(session.backlog.folder, run.run_id)
     if path.exists():
-        epoch = ", epoch {done} of {total}".format(**json.loads(path.read_text()))
-    bar.total = bar.n + len(offer.seconds)
+        progress = json.loads(path.read_text())
+        done = progress["done"]
+        total = progress["total"]
+        session.epochs.setdefault(done, run_s)
+        whole_s = _foresee(session.epochs, total)
+        epoch = f", epoch {done} of {total}"
+        bar.n += done / (total + 1)  # the rest of a run counts as one more
+
+    # of this run by its epochs, where no other has been completed
+    seconds = [whole_s if math.isnan(known_s) else known_s for known_s in offer.seconds]
+    rest = "time left unknown before the first epoch has ended"
+    if math.isfinite(sum(seconds)):
+        left_s = max(0.0, sum(seconds) - run_s)
+        rest = f"{tqdm.format_interval(left_s)} for this and the remaining runs"
+    bar.set_postfix_str(rest, refresh=False)
+
+    bar.total = session.num_ended + len(offer.seconds)
     name = f"{run.scenario}, repetition {run.repetition}"
-    bar.set_description_str(f"run {bar.n + 1} of {bar.total}: {name}{epoch}")
+    bar.set_description_str(f"run {session.num_ended + 1} of {bar.total}: {name}{epoch}")
+
+
+def _foresee(epochs: dict[int, float], total: int) -> float:
+    """Foresee how long a run takes [s] by when its epochs ended; NaN where that is not known yet.
+
+    The first epoch holds the compilation, and before the first one seen others may have been made.
+    """
+    first = min(epochs)
+    last = max(epochs)
+    if last == 1:
+        return epochs[1] * total
+    if last == first:
+        return math.nan
+    epoch_s = (epochs[last] - epochs[first]) / (last - first)
+    return epochs[last] + epoch_s * (total - last)
 
 
 def _identify(session: Session, run: PlannedRun) -> RunIdentity:

@@ -65,6 +65,7 @@ class Study(BaseModel):
     # of one run, which is then ended
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
     retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
+    needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
 
     @field_validator("*", mode="before")
     @classmethod
@@ -108,16 +109,14 @@ def find_results(path: Path) -> Path:
     """Find the folder of a study's results: beside its file, of its name without .yaml.
 
     Raises:
-        DrError: there is no such file, or its name does not end in .yaml.
+        DrError: it is a folder, or its name does not end in .yaml.
     """
     path = Path(path)
-    if path.is_dir():
-        file = find_file(path)
+    file = find_file(path)
+    if path.suffix not in SUFFIXES and (file or path.is_dir()):
         hint = f": did you mean {file}?" if file else ""
         raise DrError(f"{path} is a folder, not a study file{hint}")
-    if not path.is_file():
-        raise DrError(f"{path}: no such study file")
-    if path.suffix not in SUFFIXES:
+    if path.suffix not in SUFFIXES and path.is_file():
         raise DrError(f"{path}: a study file ends in .yaml: name it {path.name}.yaml")
     return path.with_suffix("")
 
@@ -143,7 +142,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     """
     fault = f"{path} is not a valid study file"
     try:
-        study = Study.model_validate(read_keys(path))
+        study = Study.model_validate(read_keys(Path(path)))
     except ParameterError as error:
         raise DrError(f"{fault}: {error}") from error
     except ValidationError as error:
@@ -221,6 +220,8 @@ def read_keys(path: Path) -> dict[str, Any]:
         DrError: there is no such file, or it is no YAML with keys, in one sentence.
     """
     find_results(path)
+    if not path.is_file():
+        raise DrError(f"{path}: no such study file")
     fault = f"{path} is not a valid study file"
     try:
         content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
@@ -302,6 +303,15 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
         for name in by_value.keys() - set(map(str, values)):
             fault = f"kernel names {factor}={name}"
             raise ParameterError(f"{fault}, which the study does not have")
+
+
+def check_needs(study: Study, path: Path, facts: Facts) -> None:
+    """Refuse a machine without any of the accelerators that the study needs."""
+    present = {"gpu": facts.gpus, "tpu": facts.num_tpu_chips}
+    if study.needs and not any(present[name] for name in study.needs):
+        names = " or ".join(map(str.upper, study.needs))
+        fault = f"{path} needs a {names}, and this machine has none"
+        raise DrError(f"{fault}: run it on one, as with --on, or here with --on-cpu")
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:

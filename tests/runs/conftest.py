@@ -38,6 +38,7 @@ from pathlib import Path
 
 import psutil
 
+from dr_lib.errors import DrError
 from dr_lib.runs.run import Run, UnavailableError
 
 
@@ -65,6 +66,12 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
+    case "refused":
+        raise DrError("no such weights")
+    case "level":
+        raise DrError(f"level {level} is too much")
+    case "fails":
+        raise ValueError("it fails")
     case "runner dies" if not Path("died").exists():
         Path("died").touch()
         os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)

@@ -3,9 +3,11 @@ or is lost.
 """
 
 import json
+import math
 import multiprocessing
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -20,13 +22,15 @@ import psutil
 import pytest
 from click.testing import CliRunner
 
+from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs
-from dr_lib.runs.runner import run_study
+from dr_lib.runs.runner import _foresee, run_study
+from dr_lib.runs.study import check_needs, load_study
 from tests.runs.conftest import complete, run_quietly, write_study
 
 
@@ -198,6 +202,80 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
         row["status"] == "failed" and reason in row["error"] and str(house) not in row["error"]
     )
     wait_for_silence(house)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "factors", "begun", "status"),
+    [
+        ("refused", {"level": ["a", "b"]}, 1, 3),  # names neither a factor nor a level
+        ("level", {"level": ["a", "b"]}, 4, 1),  # each is of its own level
+        ("fails", {}, 2, 3),  # by chance once, perhaps
+        ("fails", {"level": ["a", "b"]}, 2, 3),  # in two scenarios
+    ],
+)
+def test_a_failure_that_every_run_would_repeat_stops_the_study(
+    house, monkeypatch, trouble, factors, begun, status
+):
+    """Where no run has succeeded; a failure of one level alone stops nothing."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    path = write_study(
+        house,
+        order="sequential",
+        repetitions=2,
+        factors=factors,
+        parameters={"trouble": trouble},
+    )
+    if not factors:
+        path = write_study(house, repetitions=4, parameters={"trouble": trouble})
+    said = CliRunner().invoke(main, ["run", str(path)])
+    assert (len(list_begun(house)), said.exit_code) == (begun, status), said.output
+    assert f"{begun} run{'s' if begun > 1 else ''} failed:" in said.output
+    assert ("every other run would fail alike" in said.output) == (status == 3)
+    assert "100 %" not in said.output
+
+
+def test_a_study_that_needs_an_accelerator_asks_for_one(house, monkeypatch):
+    """A machine without one runs it if it is told to, or fails to have one of those named."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    facts = hardware.probe()._replace(gpus=(), num_tpu_chips=0)
+    monkeypatch.setattr("dr_lib.hardware.probe", lambda: facts)
+    path = write_study(house, repetitions=1, needs=["gpu", "tpu"])
+    said = CliRunner().invoke(main, ["run", str(path)])
+    assert said.exit_code == 1 and said.output.startswith(
+        f"Error: {path} needs a GPU or TPU, and this machine has none: run it on one"
+    )
+    assert not list_begun(house)
+    planned = CliRunner().invoke(main, ["plan", str(path)])
+    assert planned.exit_code == 0 and "needs a GPU or TPU" in planned.output
+    said = CliRunner().invoke(main, ["run", str(path), "--on-cpu"])
+    assert said.exit_code == 0 and len(list_begun(house)) == 1
+    facts = facts._replace(num_tpu_chips=1)
+    check_needs(load_study(path, house), path, facts)
+
+
+@pytest.mark.parametrize(
+    ("epochs", "whole_s"),
+    [
+        ({1: 60.0}, 600.0),  # with the compilation
+        ({1: 60.0, 3: 80.0}, 150.0),  # 10 s an epoch from then on
+        ({7: 5.0, 8: 15.0}, 35.0),  # a run that goes on
+        ({7: 5.0}, math.nan),
+    ],
+)
+def test_the_time_of_a_run_follows_from_its_epochs(epochs, whole_s):
+    """Of ten epochs, by hand."""
+    assert _foresee(epochs, 10) == pytest.approx(whole_s, nan_ok=True)
+
+
+def test_the_bar_counts_epochs_and_completed_runs(house, capsys):
+    """A run of one epoch after the other moves it; one that failed is not counted."""
+    path = write_study(house, order="sequential", parameters={"pause_s": 5.0, "fail_at": 1})
+    run_study(path, house)
+    shown = capsys.readouterr().err
+    assert re.search(r"run 1 of 2: C1, repetition 0, epoch \d of 5 .*\b[1-4]\d %", shown)
+    assert "time left unknown before the first epoch" in shown
+    assert re.search(r"\d\d:\d\d for this and the remaining runs", shown)
+    assert "50 %" in shown.splitlines()[-1] and "100 %" not in shown
 
 
 def test_ctrl_c_says_how_to_go_on(house):

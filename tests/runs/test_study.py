@@ -309,6 +309,7 @@ EFFECTS = {  # of each key of a study, the test that fails without it
     "max_usd": "test_runner.test_stops_before_a_run_that_does_not_fit",
     "timeout_hours": "test_runner.test_a_run_that_dies_or_hangs_fails_alone",
     "retries": "test_runner.test_runs_once_records_failures_and_tries_again",
+    "needs": "test_runner.test_a_study_that_needs_an_accelerator_asks_for_one",
 }
 
 

@@ -21,6 +21,7 @@ MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
 SHOW_S = 10.0  # until what was printed is shown
 LEAST_HOURS = 1 / 60  # in less no run is begun
+ALIKE = 3  # exit status of a runner where every other run would fail alike
 # in what is brought back: the exit status of the runner, and the files left out
 ENDED = "ended.json"
 HAS_ENDED = " ended with "  # printed between a run and its exit status
@@ -68,7 +69,8 @@ def set_up(home: str, uploads: str, name: str) -> None:
 def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -> None:
     """Execute the runs one after another within the hours, and archive the files of each.
 
-    It ends at the first row of another device than `job["device"]`.
+    It ends at the first row of another device than `job["device"]`, and at a failure that every
+    other run would repeat.
 
     Args:
         job: home (folder of the repository), study (its file there), session, instance and prices
@@ -88,7 +90,12 @@ def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -
         _collect(folder, run, status, Path(results, f"{run}.zip"))
         print(f"{run}{HAS_ENDED}{status}", flush=True)
         rows = [json.loads(path.read_bytes()) for path in folder.glob(f"rows/{run}-*.json")]
-        if not all(is_on(row, job["platform"], job["device"], job["on_cpu"]) for row in rows):
+        is_right = all(
+            is_on(row, job["platform"], job["device"], job["on_cpu"]) for row in rows
+        )
+        if status == ALIKE:
+            print("every other run would fail alike: they are not made", flush=True)
+        if status == ALIKE or not is_right:
             break
 
 
@@ -104,6 +111,8 @@ def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
         Path(home, "prices.csv").write_text(job["prices"], encoding="utf-8")
         environment["DR_LIB_PRICES"] = f"{home}/prices.csv"
         command += ["--instance", job["instance"]]
+    if job.get("needs_nothing"):
+        command += ["--on-cpu"]
     if hours:
         command += ["--max-hours", f"{hours:.4f}"]
     (folder / "logs").mkdir(parents=True, exist_ok=True)

@@ -74,6 +74,7 @@ def run_on_service(
     instance: str = "",
     only: str = "",
     allow: Collection[str] = (),
+    on_cpu: bool = False,
 ) -> list[str]:
     """Execute, in one session, the runs of a study not yet completed on a service's device.
 
@@ -96,6 +97,11 @@ def run_on_service(
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         kept = _take_up(folder, say)
         study = load_study(path, root, instance=instance)
+        if study.needs and on.endswith(":cpu") and not on_cpu:
+            names = " or ".join(map(str.upper, study.needs))
+            raise DrError(
+                f"{path} needs a {names}: choose another device than {on}, or --on-cpu"
+            )
         keep_for(folder, study)
         check_notebook(study, root, read_rows(folder), allow)
         quota = service.read_quota()  # with which missing credentials are found
@@ -131,6 +137,7 @@ def run_on_service(
                 "platform": service.platform,
                 "device": service.pattern,
                 "on_cpu": plan.on_cpu,
+                "needs_nothing": on_cpu,
                 "instance": study.instance,
                 "prices": "",
             },

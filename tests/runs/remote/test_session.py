@@ -720,3 +720,21 @@ def test_kaggle_goes_on_alone_and_another_device_ends_its_session(cloud):
     assert created == ("datasets", "create", "-p") and not any(
         {"-u", "--public"} & set(call) for call in cloud.calls
     )
+
+
+@pytest.mark.slow
+def test_a_failure_that_every_run_would_repeat_ends_the_session(cloud):
+    """The first refusal is the last run, and the machine is given back; the device that is asked
+    for is the one that the study needs.
+    """
+    path = write_study(
+        cloud.house, repetitions=3, parameters={"trouble": "refused"}, needs=["gpu"]
+    )
+    result = cloud.run(path, "colab:cpu")
+    assert result.exit_code == 1 and "needs a GPU: choose another device" in result.output
+    assert not (path.with_suffix("") / "sessions.json").exists()
+    path = write_study(cloud.house, repetitions=3, parameters={"trouble": "refused"})
+    result = cloud.run(path, "colab:cpu")
+    assert "every other run would fail alike: they are not made" in result.output
+    assert result.exit_code == 1 and "1 run failed:\nC1-r00-colab-" in result.output
+    assert len(read_rows(path.with_suffix(""))) == 1 and not cloud.list_left()
