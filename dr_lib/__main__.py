@@ -455,8 +455,7 @@ def _judge(
     from dr_lib.evidence.verdicts import judge_claims
 
     rows = list_paper_rows(paper, runs)
-    may_differ = [*PAPERS[paper].may_differ, *allowed]
-    selection = select_paper(paper, rows, folders, may_differ=may_differ)
+    selection = select_paper(paper, rows, folders, allowed=allowed)
     if bills and paper == "C":
         selection = selection._replace(timed=add_bills(selection, bills))
     return judge_claims(paper, selection)
@@ -551,7 +550,7 @@ def evaluate(
 
 @main.command()
 @click.argument("folders", type=PATH, nargs=-1)
-@click.option("--out", type=PATH, help="CSV to write, one row per claim")
+@click.option("--out", type=PATH, help="CSV to write, one row per claim, with reasons")
 @click.option(
     "--bill",
     "bills",
@@ -562,10 +561,11 @@ def evaluate(
 @click.option(
     "--allow",
     default="",
-    help="columns in which pooled rows may differ, such as mode,commit",
+    help="columns in which rows may differ, such as mode,commit",
 )
+@click.option("--only", default="", help="values of the rows to choose, such as epochs=20")
 def claims(
-    folders: tuple[Path, ...], out: Path | None, bills: tuple[float, ...], allow: str
+    folders: tuple[Path, ...], out: Path | None, bills: tuple[float, ...], allow: str, only: str
 ) -> None:
     """List every claim of the papers with its verdict from the rows below the folders. Without a
     folder, count the claims.
@@ -573,6 +573,7 @@ def claims(
     import pandas as pd
 
     from dr_lib.evidence.claims import count_claims
+    from dr_lib.evidence.rows import choose_rows
     from dr_lib.evidence.select import UnlikeRunsError, list_columns
     from dr_lib.evidence.verdicts import count_by_chance
     from dr_lib.numbers import write_span
@@ -583,24 +584,33 @@ def claims(
         for line in (header, ["---"] * 5, *count_claims().astype(str).to_numpy()):
             click.echo(f"| {' | '.join(line)} |")
         return
-    runs = read_runs(*folders)
+    runs = choose_rows(read_runs(*folders), only)
     tables = []
-    unlike = []
+    notes = []
     allowed = list_columns(allow, runs)
     for name in PAPERS:
         try:
             judged = _judge(name, runs, folders, allowed=allowed, bills=bills)
         except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
-            unlike.append(f"paper {name}: {error}")
+            notes.append(f"paper {name} cannot be judged: {error}")
             continue
         tables.append(judged.sort_index())
+        number = (judged["verdict"] == "not measured").sum()
+        if number:
+            notes.append(f"paper {name}: no rows measure {number} of {len(judged)} claims")
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    cells = [["id", "verdict", "published", "ours", "claim"]]
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
         ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
-        reason = "; ".join(filter(None, [row.reason, row.versions]))
-        click.echo(f"{row.id:4} {row.words} ({row.wording}, {row.place})")
-        click.echo(f"     published {row.published}; ours {ours}: {row.verdict} ({reason})")
+        if row.verdict != "not measured":
+            cells.append([row.id, row.verdict, row.published, ours, row.words])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells if len(cells) > 1 else []:
+        padded = map(str.ljust, line, widths)
+        click.echo("  ".join(padded).rstrip())
+    for note in notes:
+        click.echo(note)
     num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
     if num_given:
         click.echo(
@@ -609,8 +619,6 @@ def claims(
         )
     if out:
         table.to_csv(out, index=False)
-    if unlike:
-        raise click.ClickException("\n".join(unlike))
 
 
 @main.command()

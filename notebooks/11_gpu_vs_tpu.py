@@ -15,7 +15,8 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/demo"  # folders with rows, separated by commas
-allow: str = ""  # columns in which pooled rows may differ, such as mode,commit
+allow: str = ""  # columns in which rows may differ, such as mode,image_size
+only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
@@ -49,7 +50,15 @@ from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
 # rows of the paper's task, else of grades: a mean over both would be the mean of nothing
-rows = open_rows("A", runs, root, default="papermill_runs/demo", allow=allow, exclude=exclude)
+rows = open_rows(
+    "A",
+    runs,
+    root,
+    default="papermill_runs/demo",
+    allow=allow,
+    only=only,
+    exclude=exclude,
+)
 selection = rows.selection
 finished = selection.finished
 page = Page(out, lang)
@@ -66,10 +75,11 @@ page.title(words, "A" if published else "", selection)
 # %% [markdown]
 # ## Method
 #
-# Rows are pooled only if data, model, mode, parameters and commit agree; `allow` names columns that
-# may differ anyway. Ratios are of arithmetic means, with Welch's interval of the logarithms. A
-# resumed run is not timed. A run is disturbed if other processes took more than 10 % of the CPU:
-# its point is hollow, and it counts unless `exclude` names it.
+# Rows are pooled only if data, model, mode, parameters and code agree. The levels of a study's own
+# factors, and of columns that `allow` names, stand side by side; `only` chooses rows. Ratios are of
+# arithmetic means, with Welch's interval of the logarithms. A resumed run is not timed. A run is
+# disturbed if other processes took more than 10 % of the CPU: its point is hollow, and it counts
+# unless `exclude` names it.
 
 # %% [markdown]
 # ## Result
@@ -85,17 +95,20 @@ if published or finished["timed"].any():
     )
 
 # %% tags=["report"]
+from dr_lib.evidence.select import name_places
 from dr_lib.evidence.training_time import compare_environments
 
-environments = compare_environments(finished)
+factors = selection.factors
+environments = compare_environments(finished, factors)
 page.table(
     environments,
     "environments",
     "Training time and test scores of each environment, mean [95 % interval].",
+    own=factors,
 )
 
 # %% tags=["report"]
-page.energy(selection.timed, ["environment"], g_per_kwh)
+page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 
 # %% [markdown]
 # A faster mode counts only if its mean AUC is equivalent to that of mode *paper*: two one-sided
@@ -110,6 +123,7 @@ if len(modes := compare_modes(selection)):
         "modes",
         "Modes on one machine: AUC, speed relative to mode paper [95 % interval], and whether "
         "the speed counts.",
+        own=factors,
     )
 else:
     print("only one mode: run notebook 10 with another mode, and allow mode")
@@ -122,8 +136,9 @@ else:
 from dr_lib.evidence.training_time import compare_machines
 from dr_lib.runs.prices import price_runs
 
-machines = compare_machines(price_runs(selection.timed))
-page.table(machines, "machines", "An epoch by the number of machines [95 % interval].")
+machines = compare_machines(price_runs(selection.timed), factors)
+words = "An epoch by the number of machines [95 % interval]."
+page.table(machines, "machines", words, own=factors)
 
 # %% tags=["report"]
 if published:
@@ -136,30 +151,36 @@ if published:
 say = page.say
 sentences = [say("No training has been timed yet.")]
 if len(environments):
+    places = name_places(environments, factors)
     fastest = environments.iloc[-1]
+    place = places.iloc[-1]
 if finished["timed"].any():
     train_s = page.interval(fastest, "train_s")
-    sentences = [say("One training takes {} s on {}.").format(train_s, fastest["environment"])]
+    sentences = [say("One training takes {} s on {}.").format(train_s, place)]
 elif len(finished):
     is_finished = selection.excluded["run_id"].isin(finished["run_id"])
     reasons = map(say, selection.excluded["reason"][is_finished].unique())
     sentences = [
         say("Training runs have finished, but no time counts: {}.").format("; ".join(reasons))
     ]
-if "metric_auc_test" in environments:
+if "metric_auc_test" in environments and not factors:
     auc = page.interval(fastest, "metric_auc_test")
     sentences.append(say("The model reaches a test AUC of {}.").format(auc))
-if "metric_kappa_test" in environments:
+if "metric_kappa_test" in environments and not factors:
     kappa = page.interval(fastest, "metric_kappa_test")
     sentences.append(
         say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa)
     )
-has_time = environments.reindex(columns=["train_s"])["train_s"].notna()
-if has_time.sum() > 1:
-    slowest = environments[has_time].iloc[0]
-    ratio = page.interval(slowest, "train_s_ratio")
-    words = say("On {} one training takes {} times as long.")
-    sentences.append(words.format(slowest["environment"], ratio))
+# the slowest machine at the fastest's levels, and the slowest levels on the fastest's machine
+for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["environment"])):
+    is_like = environments["n"] > 0 if len(environments) else []
+    for name in shared:
+        is_like = is_like & (environments[name] == fastest[name])
+    peers = environments[is_like].dropna(subset="train_s") if column in environments else []
+    if len(peers) > 1:
+        ratio = page.interval(peers.iloc[0], column)
+        words = say("On {} one training takes {} times as long.")
+        sentences.append(words.format(places[peers.index[0]], ratio))
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

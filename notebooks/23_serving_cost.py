@@ -14,6 +14,7 @@
 # rows
 runs: str = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"  # with rows
 allow: str = ""  # columns in which pooled requests may differ, such as commit, comma separated
+only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = "ml.m5.xlarge"  # price all rows as this one, empty to keep each row's price
@@ -54,7 +55,7 @@ from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
-rows = open_rows("B", runs, root, default=default, allow=allow, exclude=exclude)
+rows = open_rows("B", runs, root, default=default, allow=allow, only=only, exclude=exclude)
 selection = rows.selection
 timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]

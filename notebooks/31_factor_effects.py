@@ -15,7 +15,8 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/scenarios_small"  # folders with rows; a demo if there are none
-allow: str = ""  # columns in which pooled rows may differ, such as commit
+allow: str = ""  # columns in which rows may differ, such as mode,image_size
+only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # prices
 instance: str = ""  # price all rows as this one, empty to keep the price in each row
@@ -61,10 +62,10 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
-rows = open_rows("C", runs, root, default=runs, allow=allow, exclude=exclude)
+rows = open_rows("C", runs, root, default=runs, allow=allow, only=only, exclude=exclude)
 if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
-    raise SystemExit(f"no rows below the folders: {command} makes them")
+    raise SystemExit(f"no rows of notebook 30 below the folders: {command} makes them")
 selection = rows.selection
 if selection.finished.empty:
     raise SystemExit("no run has finished: see the errors in the rows")
@@ -109,7 +110,7 @@ page.table(environments, "environments", "Runs by environment and framework.")
 timed = selection.timed
 if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
     timed = timed[timed["scaling"] != "weak"]
-factors = ["environment", *FACTORS]
+factors = ["environment", *FACTORS, *selection.factors]
 varied = [name for name in factors if timed[name].nunique() > 1]
 keys = varied or factors
 levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in keys]
@@ -262,6 +263,7 @@ if is_priced:
         means.reset_index(),
         "costs",
         "Mean cost per run, per epoch, per 1,000 images, and to reach the requested accuracy.",
+        own=keys,
     )
 
 # %% tags=["report"]

@@ -15,7 +15,8 @@
 # %% tags=["parameters"]
 # rows
 runs: str = "papermill_runs/mnist_cuda"  # folders with rows, separated by commas
-allow: str = ""  # columns in which pooled rows may differ, such as commit
+allow: str = ""  # columns in which rows may differ, such as mode,image_size
+only: str = ""  # rows to choose by their values, written as docs/studies.md shows
 exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # report
 published: bool = True  # compare the rows with the paper, false for a study of your own
@@ -47,7 +48,13 @@ from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
 rows = open_rows(
-    "D", runs, root, default="papermill_runs/mnist_cuda", allow=allow, exclude=exclude
+    "D",
+    runs,
+    root,
+    default="papermill_runs/mnist_cuda",
+    allow=allow,
+    only=only,
+    exclude=exclude,
 )
 selection = rows.selection
 timed = selection.timed

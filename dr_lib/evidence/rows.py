@@ -9,8 +9,9 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.predictions import split_paths
-from dr_lib.evidence.select import Selection, list_columns, select_runs
+from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
 from dr_lib.evidence.serving.request_log import select_requests
+from dr_lib.parameters import parse_number
 from dr_lib.runs.row import read_rows, read_runs
 
 
@@ -32,6 +33,7 @@ def open_rows(
     *,
     default: str = "",
     allow: str = "",
+    only: str = "",
     exclude: str = "",
 ) -> Rows:
     """Read the rows below the folders, and select those of a paper's study.
@@ -42,6 +44,7 @@ def open_rows(
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
         allow: columns in which rows may differ beside the paper's factors, separated by commas.
+        only: values that rows must have, such as epochs=20,model=mobilenet.
         exclude: marks of runs whose times do not count, separated by commas.
     """
     folders = [root / name for name in split_paths(runs)]
@@ -51,15 +54,47 @@ def open_rows(
     folders = [folder for folder in folders if folder.is_dir()]
     table = pd.DataFrame(columns=["notebook", "status"])
     if read_rows(*folders):
-        table = read_runs(*folders)
+        table = choose_rows(read_runs(*folders), only)
     rows = list_paper_rows(paper, table)
     if rows.empty:  # the paper's, else its notebooks' other task
         rows = list_paper_rows(paper, table, task="")
     excluded = [name.strip() for name in exclude.split(",") if name.strip()]
-    may_differ = [*PAPERS[paper].may_differ, *list_columns(allow, table)]
-    selection = select_paper(paper, rows, folders, exclude=excluded, may_differ=may_differ)
+    allowed = list_columns(allow, table)
+    selection = select_paper(paper, rows, folders, exclude=excluded, allowed=allowed)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
+    may_differ = [*PAPERS[paper].may_differ, *allowed]
     return Rows(folders, rows, excluded, may_differ, selection, num_others)
+
+
+def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
+    """Choose the rows that have the values named, one of those of a column that is named twice.
+
+    Args:
+        rows: one row per run.
+        only: such as epochs=20,model=mobilenet; hashes by their first digits.
+
+    Raises:
+        DrError: no row has such a column, or such a value; the message names those there are.
+    """
+    chosen = {}
+    for term in filter(None, map(str.strip, only.split(","))):
+        column, _, text = map(str.strip, term.partition("="))
+        if column not in rows:
+            raise DrError(f"only {term}: no row has a column {column}: write COLUMN=VALUE")
+        values = rows[column]
+        is_met = values.astype(str).str.casefold() == text.casefold()
+        if column.endswith("_sha256"):
+            is_met = values.astype(str).str.startswith(text)
+        number = parse_number(text)
+        if number is not None:
+            is_met = is_met | (pd.to_numeric(values, errors="coerce") == number)
+        if not is_met.any():
+            there = ", ".join(sorted(set(values.dropna().map(write_level))))
+            raise DrError(f"only {term}: no row has it: choose from {there}")
+        chosen[column] = chosen.get(column, False) | is_met
+    for is_met in chosen.values():
+        rows = rows[is_met.reindex(rows.index)]
+    return rows.reset_index(drop=True)
 
 
 def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
@@ -78,9 +113,12 @@ def select_paper(
     folders: Sequence[Path],
     *,
     exclude: Collection[str] = (),
-    may_differ: Collection[str] = (),
+    allowed: Collection[str] = (),
 ) -> Selection:
     """Select runs; for paper B, whose runs are load tests, requests. See `select_runs`."""
+    may_differ = PAPERS[paper].may_differ
     if paper == "B":
-        return select_requests(rows, *folders, exclude=exclude, may_differ=may_differ)
-    return select_runs(rows, exclude=exclude, may_differ=may_differ)
+        return select_requests(
+            rows, *folders, exclude=exclude, may_differ=[*may_differ, *allowed]
+        )
+    return select_runs(rows, exclude=exclude, may_differ=may_differ, allowed=allowed)

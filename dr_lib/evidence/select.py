@@ -19,6 +19,10 @@ WORK = (
 ).split()
 # of rows that lack a column: parameters that went, and one that came
 ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
+# what tells no levels apart: rows that are allowed to differ in it are pooled
+POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
+# names of levels, before the columns that follow them
+LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
 # part of the work that a mode may set anew
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 # follows the hardware
@@ -55,6 +59,9 @@ class Selection(NamedTuple):
     finished: pd.DataFrame  # status ok, with `machine`, `mode`, `environment` and `disturbed`
     timed: pd.DataFrame  # those of them whose times count
     excluded: pd.DataFrame  # `run_id` and `reason` of every other row
+    # columns whose levels stand side by side: the study's own factors, and what is allowed
+    factors: list[str] = []
+    others: str = ""  # kinds of runs by hand that are left out, and how many of each
 
 
 def select_runs(
@@ -62,20 +69,23 @@ def select_runs(
     *,
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
+    allowed: Collection[str] = (),
     within: Sequence[str] = (),
 ) -> Selection:
     """Select the timed rows: status ok and not resumed; disturbed rows count unless excluded.
 
     Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or
     the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
-    the machine and any mode but the paper's.
+    the machine and any mode but the paper's; `place`, the environment and the levels of the study's
+    own factors. Of runs that were made by hand, and differ, the newest kind is taken.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from
             `read_requests`.
         exclude: further exclusion criteria; `disturbed` is one.
-        may_differ: columns of the work in which the rows may differ: the factors of the study, and
+        may_differ: columns of the work in which the rows may differ: the factors of the paper, and
             what follows them.
+        allowed: further ones, by the user; they are factors unless POOLED.
         within: columns that tell groups apart; rows then have to agree within each group alone.
 
     Raises:
@@ -86,14 +96,31 @@ def select_runs(
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
     is_finished = runs.get("status", pd.Series(dtype=str)) == "ok"
     finished = _name_environments(runs[is_finished])
-    groups = [("", finished)]
-    if within:
-        groups = finished.groupby([name for name in within if name in finished], dropna=False)
-    for _, rows in groups:
-        _check_alike(rows, may_differ)
-
     failed = runs[~is_finished]
     excluded = [failed.assign(reason=failed.get("error", ""))]
+    factors = _find_factors(finished, may_differ, allowed)
+    others = ""
+    passed = {*may_differ, *allowed, *factors}
+    if _is_factor(finished, "mode"):
+        passed.add("mode")
+    within = [name for name in [*within, *factors] if name in finished]
+    try:
+        _check_groups(finished, passed, within)
+    except UnlikeRunsError:
+        if not _is_by_hand(finished).any():
+            raise
+        kinds = _name_kinds(finished, passed)
+        counts = kinds[kinds != ""].value_counts()
+        others = "; ".join(f"{kind} ({number})" for kind, number in counts.items())
+        reason = "another kind of run: " + kinds[kinds != ""]
+        excluded.append(finished[kinds != ""].assign(reason=reason))
+        finished = finished[kinds == ""]
+        _check_groups(finished, passed, within)
+    for name in factors:  # of older rows
+        levels = finished[name].astype(object)
+        finished[name] = levels.where(levels.notna(), ABSENT.get(name, ""))
+    finished = finished.assign(place=name_places(finished, factors))
+
     is_timed = pd.Series(True, finished.index)
     for mark in EXCLUSIONS:
         if mark in ("resumed", *exclude):
@@ -109,6 +136,8 @@ def select_runs(
         finished,
         finished[is_timed].reset_index(drop=True),
         excluded.reindex(columns=["run_id", "reason"]),
+        factors,
+        others,
     )
 
 
@@ -197,6 +226,73 @@ def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
     return machine.mask(is_several, machine + ", " + names)
 
 
+def _is_by_hand(rows: pd.DataFrame) -> pd.Series:
+    """Whether each row is of a run outside a study, by its name."""
+    return rows.reindex(columns=["run_id"])["run_id"].astype(str).str.fullmatch("[0-9a-f]{12}")
+
+
+def _find_factors(
+    finished: pd.DataFrame, may_differ: Collection[str], allowed: Collection[str]
+) -> list[str]:
+    """Find the columns by which rows stand side by side: what a study varies by itself, without
+    what follows from mode or another factor, and what the user allows to differ.
+    """
+    planned = finished[~_is_by_hand(finished)]
+    known = set(may_differ)
+    factors = []
+    for column in dict.fromkeys([*LEVELS, *WORK, *PLAN]):
+        if column in known or column in POOLED or column not in finished:
+            continue
+        values = finished[column].map(str)
+        before = [name for name in ("mode", *known, *factors) if name in finished]
+        levels = planned[column].map(str).groupby([planned[name].map(str) for name in before])
+        is_own = _is_factor(planned, column) and levels.nunique().gt(1).any()
+        if is_own or (column in allowed and values.nunique() > 1):
+            factors.append(column)
+    return factors
+
+
+def name_places(rows: pd.DataFrame, factors: Sequence[str]) -> pd.Series:
+    """Name the environment and the levels of each row: local, CPU, image_size 299."""
+    place = rows["environment"]
+    for name in factors:
+        place = place + f", {name} " + rows[name].map(write_level)
+    return place
+
+
+def write_level(value: object) -> str:
+    """Write a level of a factor: 0.001, or the first digits of a hash."""
+    return f"{value:g}" if isinstance(value, float) else str(value)[:40]
+
+
+def _name_kinds(finished: pd.DataFrame, passed: Collection[str]) -> pd.Series:
+    """Name the kinds of runs by what differs from the newest, whose kind is empty; the plan and the
+    versions have to be those of the newest on the same machine.
+    """
+    finished = finished.sort_values("started_at", kind="stable")
+    kinds = pd.Series("", finished.index)
+    place = [name for name in ("environment", "framework") if name in finished]
+    for columns, keys in ((WORK, ["status"]), ([*PLAN, *SOFTWARE], place)):
+        like = finished[kinds == ""]
+        for column in [name for name in columns if name in like and name not in passed]:
+            values = like[column].where(like[column].notna(), ABSENT.get(column, ""))
+            newest = values.map(str).groupby([like[key] for key in keys]).transform("last")
+            unlike = values[values.map(str) != newest]
+            words = f" {column}=" + unlike.map(lambda value: write_level(value)[:12]).astype(
+                str
+            )
+            kinds[unlike.index] = kinds[unlike.index] + words
+    return kinds.str.strip().reindex(finished.index.sort_values())
+
+
+def _check_groups(
+    finished: pd.DataFrame, may_differ: Collection[str], within: Sequence[str]
+) -> None:
+    groups = finished.groupby(list(within), dropna=False) if within else [("", finished)]
+    for _, rows in groups:
+        _check_alike(rows, may_differ)
+
+
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     """Check that all rows did the same work, except for what mode, environment or factors set.
 
@@ -229,7 +325,12 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
                 unlike[column] = ", ".join(sorted(set(names)))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
-        advice = "choose one value of each, or allow the column to differ"
+        column = min(unlike)
+        value = unlike[column].split(", ")[0]
+        advice = (
+            f"choose one value of each with only (-p only {column}={value}), or compare them"
+        )
+        advice += f" with allow (-p allow {','.join(sorted(unlike))})"
         if "none" in unlike.get("code_sha256", ""):
             advice += "; rows that have no code_sha256 were made by an earlier version"
         raise UnlikeRunsError(f"rows differ in {named}: {advice}")

@@ -3,6 +3,7 @@ whether a speed counts.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -37,32 +38,35 @@ MACHINE = ("platform", "instance_type", "cpu", "accelerator", "threads", "batch_
 SCALED = ("model", "image_size", "mode", *MACHINE, "rehearsed")
 
 
-def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
+def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
     """Compute each environment's training time, scores, and time relative to the fastest.
 
     Args:
         finished: finished rows of a `Selection`. Times are read of the timed ones, scores of all:
             those of a run that was resumed are as good.
+        factors: of the `Selection`, whose levels stand side by side.
 
     Returns:
-        A row per `environment`, those without a time first, then the slowest: `n` runs, `disturbed`
-        ones among them, and, where not all are timed, how many are; for train_s and steady_epoch_s
-        [s] the mean under that name with the bounds of its 95 % interval in _low and _high, and its
-        deviation in _sd; `train_s_ratio` to the fastest, with bounds; each metric that the rows
-        have with bounds: of the mean over the runs, or of a single run its own, over patients.
-        Empty where no run has finished.
+        A row per `environment` and level of each factor, those without a time first, then the
+        slowest: `n` runs, `disturbed` ones among them, and, where not all are timed, how many are;
+        for train_s and steady_epoch_s [s] the mean under that name with the bounds of its 95 %
+        interval in _low and _high, and its deviation in _sd; `train_s_ratio` to the fastest
+        environment at the same levels and `train_s_level_ratio` to the fastest levels in the same
+        environment, with bounds; each metric that the rows have with bounds: of the mean over the
+        runs, or of a single run its own, over patients. Empty where no run has finished.
     """
     if finished.empty or "train_s" not in finished:
         return pd.DataFrame()
-    groups = dict(list(finished.groupby("environment")))
-    trained = {name: _read(rows[rows["timed"]], "train_s") for name, rows in groups.items()}
-    means = {name: times.mean() for name, times in trained.items() if len(times)}
-    fastest = min(means, key=means.get, default="")
+    keys = ["environment", *factors]
+    groups = dict(list(finished.groupby(keys)))
+    trained = {key: _read(rows[rows["timed"]], "train_s") for key, rows in groups.items()}
+    num_environments = finished["environment"].nunique()
 
     lines = []
-    for environment, rows in groups.items():
+    for key, rows in groups.items():
         timed = rows[rows["timed"]]
-        line = {"environment": environment, "n": len(rows)}
+        line = dict(zip(keys, key, strict=True))
+        line["n"] = len(rows)
         line["disturbed"] = int(rows["disturbed"].sum())
         if not finished["timed"].all():
             line["timed"] = len(timed)
@@ -70,12 +74,12 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
             times = _read(timed, name)
             line[name] = mean_interval(times)
             line[f"{name}_sd"] = times.std()
-        if len(groups) > 1:
-            ratio = ratio_interval(trained[environment], trained.get(fastest, []))
-            is_fastest = environment == fastest
-            line["train_s_ratio"] = (
-                Interval(1.0, np.nan, np.nan, ratio.n) if is_fastest else ratio
-            )
+        if num_environments > 1:
+            peers = [other for other in groups if other[1:] == key[1:]]
+            line["train_s_ratio"] = _divide_by_fastest(trained, key, peers)
+        if factors:
+            peers = [other for other in groups if other[0] == key[0]]
+            line["train_s_level_ratio"] = _divide_by_fastest(trained, key, peers)
         for metric in METRICS:
             if len(_read(rows, metric)):
                 line[metric] = _score(rows, metric)
@@ -83,6 +87,16 @@ def compare_environments(finished: pd.DataFrame) -> pd.DataFrame:
     return tabulate(lines).sort_values(
         "train_s", ascending=False, ignore_index=True, na_position="first"
     )
+
+
+def _divide_by_fastest(
+    trained: Mapping[tuple, pd.Series], key: tuple, peers: Sequence[tuple]
+) -> Interval:
+    """Divide a group's mean time by that of the fastest of its peers; exactly 1 for that one."""
+    means = {peer: trained[peer].mean() for peer in peers if len(trained[peer])}
+    fastest = min(means, key=means.get, default=None)
+    ratio = ratio_interval(trained[key], trained.get(fastest, []))
+    return Interval(1.0, np.nan, np.nan, ratio.n) if key == fastest else ratio
 
 
 def _score(rows: pd.DataFrame, metric: str) -> Interval:
@@ -110,7 +124,8 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
         selection: of rows that may differ in `mode`.
 
     Returns:
-        A row for each mode of each `machine` that ran the paper's and another: `n` rows with an AUC
+        A row for each mode of each `machine`, and level of each factor, that ran the paper's and
+        another: `n` rows with an AUC
         and their mean `metric_auc_test`, `n_timed` rows, `times_as_fast` as the paper's mode and
         `times_as_fast_by_epoch`, `auc_difference` to the paper's mode, the `verdict` (of
         MODE_VERDICTS) and `runs_needed`, of each mode, for an answer with a power of 80 % where the
@@ -118,18 +133,20 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
         difference; NaN stands where there is none. Empty if no machine ran two modes.
     """
     lines = []
-    for machine, rows in selection.finished.groupby("machine"):
+    keys = ["machine", *selection.factors]
+    timed_by = dict(list(selection.timed.groupby(keys)))
+    for key, rows in selection.finished.groupby(keys):
         modes = sorted(rows["mode"].unique(), key=lambda mode: (mode != "paper", mode))
         if modes[0] != "paper" or len(modes) == 1:
             continue
-        timed = selection.timed[selection.timed["machine"] == machine]
+        timed = timed_by.get(key, selection.timed[:0])
         paper_auc = _read(rows[rows["mode"] == "paper"], AUC)
         for mode in modes:
             of_mode = timed[timed["mode"] == mode]
             auc = _read(rows[rows["mode"] == mode], AUC)
             mean = mean_interval(auc)
             line = {
-                "machine": machine,
+                **dict(zip(keys, key, strict=True)),
                 "mode": mode,
                 "n": mean.n,
                 AUC: mean._replace(high=min(mean.high, 1.0)),
@@ -167,7 +184,7 @@ def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
     return difference, undecided, needed
 
 
-def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
+def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
     """Compute the speed-up of more machines that share the same work, and its cost.
 
     The speed-up is the time of the fewest machines over theirs, the efficiency the speed-up over
@@ -176,22 +193,25 @@ def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
     Args:
         runs: timed rows of a `Selection`, priced by `price_runs`. Those of weak scaling, where each
             machine had as much work, are left out.
+        factors: of the `Selection`.
 
     Returns:
-        A row per kind of work (the columns of SCALED in which they differ) and `num_machines`: `n`
-        runs, `steady_epoch_s` [s], `speedup`, `efficiency` and `cost_per_epoch_usd` (machines x
-        hour), each with bounds. Empty where all runs trained on as many machines.
+        A row per kind of work (the factors and columns of SCALED in which they differ) and
+        `num_machines`: `n` runs, `steady_epoch_s` [s], `speedup`, `efficiency` and
+        `cost_per_epoch_usd` (machines x hour), each with bounds. Empty where all runs trained on as
+        many machines.
     """
     if not {"num_machines", "steady_epoch_s"} <= set(runs):
         return pd.DataFrame()
+    kinds = [*dict.fromkeys([*factors, *SCALED])]
     known = runs.dropna(subset=["num_machines", "steady_epoch_s"]).reset_index(drop=True)
-    known = known.reindex(columns=[*dict.fromkeys([*known, *SCALED, "scaling"])])
+    known = known.reindex(columns=[*dict.fromkeys([*known, *kinds, "scaling"])])
     known = known[known["scaling"] != "weak"].assign(rehearsed=known["rehearsed"].eq(True))
     # one machine is what both rehearsed and real machines are compared with
     alone = known[known["num_machines"] == 1]
     known = pd.concat([known, alone.assign(rehearsed=True)], ignore_index=True)
     lines = []
-    for kind, rows in known.groupby(list(SCALED), dropna=False):
+    for kind, rows in known.groupby(kinds, dropna=False):
         fewest = rows["num_machines"].min()
         if rows["num_machines"].max() == fewest:
             continue
@@ -201,7 +221,7 @@ def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
             if number == fewest:
                 ratio = Interval(1.0, 1.0, 1.0, ratio.n)
             share = fewest / number
-            line = dict(zip(SCALED, kind, strict=True))
+            line = dict(zip(kinds, kind, strict=True))
             line["num_machines"] = int(number)
             line["n"] = len(some)
             line["steady_epoch_s"] = mean_interval(some["steady_epoch_s"])
@@ -212,7 +232,7 @@ def compare_machines(runs: pd.DataFrame) -> pd.DataFrame:
                 line["cost_per_epoch_usd"] = mean_interval(costs)
             lines.append(line)
     table = tabulate(lines)
-    agreed = [name for name in SCALED[:-1] if lines and table[name].nunique(dropna=False) == 1]
+    agreed = [name for name in kinds[:-1] if lines and table[name].nunique(dropna=False) == 1]
     return table.drop(columns=agreed)
 
 

@@ -111,7 +111,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
         `published`, `unit` and `restates`, and the fields of `Verdict`.
     """
-    return _judge_all(paper, list_judged_rows(selection.timed))
+    return _judge_all(paper, list_judged_rows(selection.timed), selection.factors)
 
 
 def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
@@ -124,11 +124,11 @@ def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _judge_all(paper: str, timed: pd.DataFrame) -> pd.DataFrame:
+def _judge_all(paper: str, timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
     shown = "id paper wording place words words_pt published unit restates".split()
     rows = []
     for claim in read_judged(paper):
-        verdict = judge(claim, timed)
+        verdict = judge(claim, timed, factors)
         row = {name: getattr(claim, name) for name in shown}
         rows.append(row | verdict._asdict())
     judged = tabulate(rows)
@@ -177,12 +177,13 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     return num_given, 0.025 * num_given
 
 
-def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
+def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Verdict:
     """Judge whether a claim holds.
 
     Args:
         claim: one that rows can judge.
         timed: one row per independent run, of `list_judged_rows`.
+        factors: of the study, whose levels are cells: a mean of several levels decides nothing.
     """
     sides = find_sides(claim, timed)
     if not all(map(len, sides.rows)):
@@ -190,7 +191,7 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
         sought = " against ".join(";".join(map(str, side)) for side in claim.sides)
         reason = f"no {kind} with {' '.join(claim.columns)}, {sought}".rstrip(", ")
         return Verdict(claim.id, NOTHING, "not measured", 0, reason)
-    cells = match_cells(claim, sides.rows)
+    cells = match_cells(claim, sides.rows, factors)
     used = sides.rows[0][:0]
     if cells.rows:
         used = pd.concat([rows for cell in cells.rows.values() for rows in cell])
@@ -201,8 +202,13 @@ def judge(claim: Claim, timed: pd.DataFrame) -> Verdict:
     is_mixed = "environment" not in cells.keys and any(
         side["environment"].nunique() > 1 for side in sides.rows
     )
-    is_mean_of_unlike = bool(unmet) and len(sides.rows) == 1 and len(cells.rows) > 1
+    levels = [name for name in factors if name in cells.keys and name not in FACTORS]
+    is_mean_of_unlike = len(sides.rows) == 1 and len(cells.rows) > 1
+    is_mean_of_unlike &= bool(unmet) or (bool(levels) and not claim.every_cell)
     found = Verdict(claim.id, NOTHING, "undecided", 0, "")
+    if levels and is_mean_of_unlike:
+        reason = f"a mean over several levels of {', '.join(levels)}: choose one with only"
+        found = found._replace(reason=reason)
     if cells.rows and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates:
         try:
             num_missing = _count_missing(claim, cells, sides.rows)
@@ -278,7 +284,9 @@ def _narrow(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame
     return rows[is_met]
 
 
-def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
+def match_cells(
+    claim: Claim, sides: Sequence[pd.DataFrame], factors: Sequence[str] = ()
+) -> Cells:
     """Match equal cells of the sides; drop cells without a match.
 
     A cell is one level of every factor, and of whatever other work a side did several of, on one
@@ -289,7 +297,7 @@ def match_cells(claim: Claim, sides: Sequence[pd.DataFrame]) -> Cells:
     fixed = {term.column for term in terms if term.patterns != ("*",)}
     hardware = [[term for term in side if term.column in HARDWARE] for side in claim.sides]
     both = pd.concat(sides)
-    columns = [*FACTORS, *CELL_WORK]
+    columns = [*dict.fromkeys([*FACTORS, *CELL_WORK, *factors])]
     if "dataset" not in both:
         columns += IMAGES
     if hardware[0] == hardware[-1]:

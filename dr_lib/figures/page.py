@@ -93,6 +93,9 @@ class Page:
             SAMPLE if "task" in rows else IMAGES
         )  # trainings on fundus photographs have a task
         self.heading(words, facts, notice if is_synthetic else "")
+        if selection.others:
+            words = "Only the newest kind of run is analysed; choose another with only: {}."
+            self.note(words, selection.others)
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
         """Show the page's title, one line of facts, and a notice above both.
@@ -188,6 +191,7 @@ class Page:
             summarise_energy(runs, keys, g_per_kwh=g_per_kwh),
             "energy",
             "Energy of a run, counted by its GPUs, mean [95 % interval].",
+            own=keys,
         )
 
     def judge(self, paper: str, selection: Selection) -> pd.DataFrame:
@@ -239,6 +243,7 @@ class Page:
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, commits and versions."""
         runs = selection.finished
+        varied = [*varied, *selection.factors]
         self.section("Appendix: runs, parameters, versions")
         reasons = selection.excluded["reason"].value_counts()
         if reasons.empty:

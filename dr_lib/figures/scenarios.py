@@ -44,7 +44,7 @@ def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
     its runs have a price, add their total `formula_usd` on a second axis.
     """
     say = choose_words(lang)
-    panels = list(name_scenarios(runs).groupby("environment", sort=False))
+    panels = list(name_scenarios(runs).groupby("place", sort=False))
     figure, axes = open_panels(len(panels), width=_find_width(runs), heights=3.4)
     figure.suptitle(say("Training time by scenario"))
     figure.supxlabel(say(BARS), fontsize="small")
@@ -83,7 +83,7 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
     say = choose_words(lang)
     panels = [
         (place, rows, column)
-        for place, rows in name_scenarios(runs).groupby("environment", sort=False)
+        for place, rows in name_scenarios(runs).groupby("place", sort=False)
         for column in columns
         if column in rows and rows[column].notna().any()
     ]
@@ -172,13 +172,13 @@ def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
         number where the study gave one to each, data set, side and network, a line each.
     """
     runs = runs.assign(_gpu=runs["accelerator"] != "cpu", _later=runs["dataset"] != "mnist")
-    order = ["_gpu", "environment", "framework", "_later", *WORK, "repetition"]
+    order = ["_gpu", "place", "framework", "_later", *WORK, "repetition"]
     runs = runs.sort_values(order, kind="stable", ignore_index=True)
-    number = runs.groupby(["environment", *FACTORS], sort=False).ngroup()
-    position = number - number.groupby(runs["environment"]).transform("min")
+    number = runs.groupby(["place", *FACTORS], sort=False).ngroup()
+    position = number - number.groupby(runs["place"]).transform("min")
     dataset, size, network = (runs[column].map(name) for column in WORK)
     label = dataset + "\n" + size + " px\nRede " + network
-    if (position.groupby([runs["environment"], runs["scenario"]]).nunique() == 1).all():
+    if (position.groupby([runs["place"], runs["scenario"]]).nunique() == 1).all():
         label = runs["scenario"] + "\n" + label
     return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
 

@@ -16,7 +16,7 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 def plot_training_time(
     timed: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw the mean training time of each environment, and below it the means that paper A reports.
+    """Draw the mean training time of each place, and below it the means that paper A reports.
 
     Args:
         timed: timed rows of a `Selection`. Without any the paper stands alone.
@@ -26,7 +26,7 @@ def plot_training_time(
     say = choose_words(lang)
     ours = []
     if "train_s" in timed:
-        for place, rows in timed.dropna(subset=["train_s"]).groupby("environment"):
+        for place, rows in timed.dropna(subset=["train_s"]).groupby("place"):
             seconds = rows["train_s"]
             mean = Mean(
                 f"{place}\nn = {len(rows)}",

@@ -1,5 +1,7 @@
 """The verdicts on copies of rows that the notebooks wrote."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -338,7 +340,9 @@ def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_pat
             tmp_path / "mine", copy_row("10", study="mine", run_id=f"r{number}", disturbed=True)
         )
     said = CliRunner().invoke(main, ["claims", str(tmp_path / "mine")]).output
-    assert "ours -, 3 disturbed: not comparable" in said and "wrong by chance" not in said, said
+    assert re.search(r"^A\d+ +not comparable .* -, 3 disturbed ", said, re.MULTILINE), said
+    assert "paper B: no rows measure " in said and "wrong by chance" not in said
+    assert max(map(len, said.splitlines())) < 250 and len(said.splitlines()) < 20
     billed = CliRunner().invoke(main, ["claims", str(tmp_path / "mine"), "--bill", "9"]).output
     assert (
         billed
@@ -440,3 +444,18 @@ def test_what_others_did_to_the_processor_is_no_framework_s_use_of_it():
     found = judge(claim("C41"), pd.concat([busy, quiet], ignore_index=True))
     assert (found.verdict, found.num_disturbed) == ("does not hold", 0)
     assert judge(claim("C32"), busy).num_disturbed == len(busy)  # a time counts
+
+
+def test_a_mean_over_levels_of_a_study_decides_nothing():
+    """Two learning rates of scenarios on the GPU: neither mean is C29's; one of them is judged."""
+    one = run_scenarios(60 * np.array([0.98, 1.0, 1.02]), NC4AS, **PAPER_C)
+    two = pd.concat([one, one.assign(learning_rate=0.1)], ignore_index=True)
+    found = []
+    for runs, factors in ((one, []), (two, ["learning_rate"])):
+        runs = runs.assign(run_id=runs["run_id"] + runs.index.astype(str))
+        rows = list_judged_rows(select_runs(runs, may_differ=[*WORK, *PLAN]).timed)
+        found.append(verdicts.judge(claim("C29"), rows, factors))
+    assert (found[0].verdict, found[1].verdict) == ("does not hold", "undecided")
+    assert (
+        found[1].reason == "a mean over several levels of learning_rate: choose one with only"
+    )

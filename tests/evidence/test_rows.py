@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.rows import open_rows
+from dr_lib.evidence.rows import choose_rows, open_rows
 from tests.evidence.real_rows import copy_row
 
 
@@ -36,3 +38,37 @@ def test_folders_that_are_missing_are_named_unless_they_are_the_default(tmp_path
         assert rows.table.empty and rows.selection.timed.empty
     with pytest.raises(DrError, match="rwos: no such folder"):
         open_rows("A", "rwos", tmp_path, default="rows")
+
+
+def test_rows_are_chosen_by_their_values():
+    """Numbers by what they are, texts whole, hashes by their beginning, and either of two."""
+    rows = pd.DataFrame(
+        {
+            "run": [*"abc"],
+            "epochs": [2, 20, 20],
+            "learning_rate": [0.001, 0.001, np.nan],
+            "model": ["VGG16", "mobilenet", "2026"],
+            "keep_best": [True, False, None],
+            "data_sha256": ["12ab", "12cd", "34"],
+        }
+    )
+    for only, chosen in {
+        "": "abc",
+        "epochs=20": "bc",
+        "epochs=2e1, model=mobilenet": "b",
+        "epochs=2,epochs=20": "abc",
+        "learning_rate=1e-3": "ab",
+        "model=vgg16": "a",
+        "model=2026": "c",
+        "keep_best=true": "a",
+        "data_sha256=12": "ab",
+        "epochs=2,model=mobilenet": "",
+    }.items():
+        assert "".join(choose_rows(rows, only)["run"]) == chosen, only
+    for only, message in {
+        "epochs=3": "no row has it: choose from 2, 20",
+        "epoch=2": "no row has a column epoch",
+        "epochs": "no row has it",
+    }.items():
+        with pytest.raises(DrError, match=f"^only {only}: {message}"):
+            choose_rows(rows, only)

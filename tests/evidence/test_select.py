@@ -1,5 +1,6 @@
 """What is timed, what is excluded and why, and what may differ, on rows made by hand."""
 
+import itertools
 import re
 
 import pandas as pd
@@ -206,6 +207,66 @@ def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
             )
     with pytest.raises(UnlikeRunsError, match="epochs"):
         select_runs(pd.concat([paper, scaled.assign(epochs=10)]), may_differ=["mode"])
+
+
+def run_study(factors, **columns):
+    """Two repetitions of each combination of levels, a scenario each."""
+    rows = []
+    for number, levels in enumerate(itertools.product(*factors.values())):
+        about = dict(zip(factors, levels, strict=True)) | columns
+        rows.append(make_runs([1, 2], CPU, study="s", scenario=f"C{number}", **about))
+    return pd.concat(rows, ignore_index=True)
+
+
+def test_the_factors_of_a_study_stand_side_by_side():
+    """By themselves, without what follows from them; what is not theirs still has to agree."""
+    runs = run_study({"batch_size": [8, 32], "recipe": ["few", "upper"]}, epochs=20)
+    runs["dropout"] = runs["recipe"].map({"few": 0.0, "upper": 0.3})
+    selection = select_runs(runs)
+    assert selection.factors == ["recipe", "batch_size"]
+    assert selection.timed["place"].unique().tolist()[:2] == [
+        "local, CPU, recipe few, batch_size 8",
+        "local, CPU, recipe upper, batch_size 8",
+    ]
+    assert select_runs(runs, may_differ=["recipe", "dropout"]).factors == ["batch_size"]
+    modes = run_study({"mode": ["paper", "scaled"]})
+    modes["batch_size"] = modes["mode"].map({"paper": 8, "scaled": 32})
+    assert select_runs(modes).factors == []  # an environment has its mode in its name
+    runs.loc[0, "epochs"] = 30
+    with pytest.raises(UnlikeRunsError) as error:
+        select_runs(runs)
+    assert "(-p only epochs=20)" in str(error.value) and "-p allow epochs" in str(error.value)
+    assert select_runs(runs, allowed=["epochs"]).factors == ["recipe", "epochs", "batch_size"]
+    commits = run_study({}, commit="a").assign(commit=["a", "b"])
+    assert select_runs(commits, allowed=["commit"]).factors == []  # pooled
+
+
+def test_of_runs_by_hand_the_newest_kind_is_taken():
+    """Others are listed with what tells them apart; a machine has the versions of its newest run.
+    Runs of a study are not sorted out.
+    """
+    kinds = [
+        {"epochs": 20, "keras": "3.13"},
+        {"epochs": 2, "keras": "3.15"},
+        {"epochs": 20, "keras": "3.15"},
+        {"epochs": 20, "keras": "3.15"},
+    ]
+    runs = pd.concat([make_runs([k + 1.0], CPU, **kind) for k, kind in enumerate(kinds)])
+    runs["run_id"] = [f"{number:012x}" for number in range(4)]
+    runs["started_at"] = [f"2026-11-2{number}" for number in range(4)]
+    runs = runs.sample(frac=1, random_state=0, ignore_index=True)
+    selection = select_runs(runs)
+    assert sorted(selection.timed["train_s"]) == [3.0, 4.0]
+    assert selection.others == "epochs=2 (1); keras=3.13 (1)"
+    assert sorted(selection.excluded["reason"]) == [
+        "another kind of run: epochs=2",
+        "another kind of run: keras=3.13",
+    ]
+    assert sorted(select_runs(runs[runs["epochs"] == 2]).timed["train_s"]) == [2.0]
+    both = select_runs(runs, allowed=["epochs"])
+    assert both.factors == ["epochs"] and len(both.timed) == 3
+    with pytest.raises(UnlikeRunsError):
+        select_runs(runs.assign(run_id="C1-r00-local"))
 
 
 def test_everything_that_is_not_timed_has_its_reason():

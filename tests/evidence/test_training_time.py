@@ -286,3 +286,50 @@ def test_where_all_trained_on_as_many_machines_there_is_no_table(scaled):
     """Rows of one number of machines, or of other notebooks, which have none."""
     assert compare_machines(scaled[scaled["num_machines"] == 2]).empty
     assert compare_machines(scaled.drop(columns="num_machines")).empty
+
+
+def test_levels_stand_side_by_side_with_their_ratios():
+    """3 s at batch 8 and 6 s at batch 32 on a CPU, a third of both on a GPU: neither mean mixes
+    levels, and each ratio changes one thing. The interval is SciPy's Welch of the log times.
+    """
+    seconds = np.array([2.9, 3.0, 3.1])
+    rows = []
+    for accelerator, speed in (("cpu", 1), ("Tesla T4", 3)):
+        for batch_size, times in ((8, 1), (32, 2)):
+            rows += [
+                CPU
+                | {"run_id": f"r{len(rows)}", "train_s": s * times / speed, "study": "s"}
+                | {"accelerator": accelerator, "batch_size": batch_size}
+                | {"scenario": f"C{times}", "steady_epoch_s": 1.0}
+                for s in seconds
+            ]
+    selection = select_runs(pd.DataFrame(rows))
+    table = compare_environments(selection.finished, selection.factors)
+    table = table.set_index(["environment", "batch_size"])
+    assert table.loc[("local, CPU", 32), "train_s"] == pytest.approx(6)
+    ratios = table[["train_s_ratio", "train_s_level_ratio"]]
+    assert ratios.loc[("local, CPU", 32)].tolist() == pytest.approx([3, 2])
+    assert ratios.loc[("local, CPU", 8)].tolist() == pytest.approx([3, 1])
+    assert ratios.loc[("local, Tesla T4", 32)].tolist() == pytest.approx([1, 2])
+    logs = np.log(2 * seconds), np.log(seconds)
+    welch = stats.ttest_ind(*logs, equal_var=False).confidence_interval()
+    bounds = table.loc[
+        ("local, CPU", 32), ["train_s_level_ratio_low", "train_s_level_ratio_high"]
+    ]
+    assert bounds.tolist() == pytest.approx([np.exp(welch.low), np.exp(welch.high)], rel=2e-3)
+
+
+def test_modes_are_compared_at_each_level():
+    """Fast is twice as fast at batch 8 and as fast at 32: two lines, and no mean of both."""
+    runs = [
+        make_runs(
+            {"paper": [100.0, 101, 102], "fast": [100.0 / k, 101 / k, 102 / k]},
+            {name: AUCS[name] for name in ("paper", "fast")},
+            batch_size=batch_size,
+        )
+        for batch_size, k in ((8, 2), (32, 1))
+    ]
+    selection = select_runs(pd.concat(runs), may_differ=["mode"], allowed=["batch_size"])
+    table = training_time.compare_modes(selection).set_index(["batch_size", "mode"])
+    speeds = table["times_as_fast"]
+    assert [speeds[8, "fast"], speeds[32, "fast"]] == pytest.approx([2, 1])
