@@ -52,7 +52,7 @@ ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
 FOREIGN = set(
     ".h5 .hdf5 .keras .pb .tflite .onnx .pt .pth .ckpt .safetensors .pkl .joblib".split()
 )
-EXPORT = write_command("export", "MODEL", "--data", "DATA", "--out", "exported")
+EXPORT = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
 
 
 class ModelFolderError(DrError):

@@ -12,7 +12,6 @@ from typing import Any
 import cv2
 import numpy as np
 
-from dr_lib.command import write_command
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
 from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, open_picture
@@ -22,7 +21,7 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
-from dr_lib.serving.grader.folder import ModelFolder, ModelFolderError
+from dr_lib.serving.grader.folder import EXPORT, ModelFolder, ModelFolderError
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 
@@ -204,9 +203,8 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
     if kind == "savedmodel":
         return [SavedModel(folder.artifact)] * num_threads
     if not kind.startswith("litert_"):
-        command = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
         raise ModelFolderError(
-            f"{folder.path}: {kind} cannot be served; export the trained model first: {command}"
+            f"{folder.path}: {kind} cannot be served; export the trained model first: {EXPORT}"
         )
     count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
     content = folder.artifact.read_bytes()

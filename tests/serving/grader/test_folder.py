@@ -124,12 +124,12 @@ def test_the_only_model_below_is_meant(folder, tmp_path_factory):
     [
         ("model.tar.gz", r"unpack it first: \S+ -m tarfile -e \S+model.tar.gz \S+$"),
         ("model.zip", "unpack it first: .* -m zipfile -e"),
-        ("network.H5", "dr_lib run papermill_runs/grades.yaml, then .* export MODEL"),
-        ("network.keras", "export MODEL"),
-        ("saved_model/saved_model.pb", "export MODEL"),
-        ("network.onnx", "export MODEL"),
-        ("network.tflite", "export MODEL"),
-        ("network.pt", "export MODEL"),
+        ("network.H5", "dr_lib run papermill_runs/grades.yaml, then .* export FOLDER"),
+        ("network.keras", "export FOLDER"),
+        ("saved_model/saved_model.pb", "export FOLDER"),
+        ("network.onnx", "export FOLDER"),
+        ("network.tflite", "export FOLDER"),
+        ("network.pt", "export FOLDER"),
         ("manifest.json", "no manifest.json of a model"),
     ],
 )
