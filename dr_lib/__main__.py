@@ -289,10 +289,10 @@ def kernels(names: tuple[str, ...]) -> None:
     """Set up Jupyter kernels for MXNet, PyTorch and JAX, each in its own environment in .kernels/.
     On a machine with a GPU, also add CUDA for TensorFlow to the current environment.
     """
-    from dr_lib import hardware
+    from dr_lib.hardware.facts import list_gpus
     from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
 
-    has_gpu = bool(hardware.probe().gpus)
+    has_gpu = bool(list_gpus())
     failures = []
     with ThreadPoolExecutor() as pool:  # each is a minute of pip
         ready = {
@@ -708,10 +708,9 @@ def export(
     pack: bool,
 ) -> None:
     """Convert a model folder of notebook 10 and keep the formats that pass the accuracy gate."""
-    from dr_lib.hardware import import_tensorflow
+    from dr_lib.hardware import import_keras
 
-    os.environ["KERAS_BACKEND"] = "tensorflow"
-    import_tensorflow()
+    import_keras("tensorflow")
     from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.serving.export.convert import FORMATS
     from dr_lib.serving.export.export import export_model, pack_folder

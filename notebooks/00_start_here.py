@@ -36,9 +36,9 @@ setup.set_up(root, "cv2")
 from dr_lib import hardware
 
 facts = hardware.probe()
-plan = hardware.choose(facts)
+plan = hardware.choose(facts, hardware.Request("cpu" if facts.gpu_error else "auto"))
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
-accelerators = ", ".join(facts.gpus or chips or ["no GPU or TPU"])
+accelerators = ", ".join(facts.gpus or chips or [facts.gpu_error or "no GPU or TPU"])
 print(
     f"{facts.num_cpus} cores ({facts.cpu}), {facts.memory_gib:g} GiB of memory, {accelerators}."
 )

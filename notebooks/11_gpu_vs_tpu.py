@@ -78,8 +78,8 @@ page.title(words, "A" if published else "", selection)
 # Rows are pooled only if data, model, mode, parameters and code agree. The levels of a study's own
 # factors, and of columns that `allow` names, stand side by side; `only` chooses rows. Ratios are of
 # arithmetic means, with Welch's interval of the logarithms. A resumed run is not timed. A run is
-# disturbed if other processes took more than 10 % of the CPU: its point is hollow, and it counts
-# unless `exclude` names it.
+# disturbed if others took more than 10 % of the CPU or if it stood still: its point is hollow, and
+# it counts unless `exclude` names it.
 
 # %% [markdown]
 # ## Result

@@ -67,6 +67,8 @@ from dr_lib.runs.run import Run, UnavailableError
 from dr_lib.training.frameworks.threads import pin
 
 facts = probe()
+if accelerator != "cpu" and facts.gpu_error:
+    raise UnavailableError(facts.gpu_error)
 if accelerator == "gpu" and not facts.gpus:
     raise UnavailableError("no NVIDIA GPU on this machine")
 device = "gpu" if facts.gpus and accelerator != "cpu" else "cpu"

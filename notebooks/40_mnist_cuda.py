@@ -201,6 +201,7 @@ def train(name, batch, run):
 
 # %%
 from dr_lib.evidence.mnist import summarise_trainings
+from dr_lib.runs.monitor import Monitor, summarise
 
 paths = []
 for name, batch in trainings:
@@ -218,7 +219,9 @@ for name, batch in trainings:
     run = Run(root, "40_mnist_cuda", request, results=results, instance=instance)
     is_keras = name in KERAS
     setup_s = run.seconds()
-    table = train(name, batch, run)
+    samples = run.folder / "samples.csv"
+    with Monitor(samples):
+        table = train(name, batch, run)
     path = run.finish(
         framework="keras" if is_keras else "cuda",
         accelerator=library.device if library.kind == "gpu" and not is_keras else "cpu",
@@ -230,6 +233,7 @@ for name, batch in trainings:
         learning_rate=cuda_mnist.LEARNING_RATES.get(name) or choose_rate(batch),
         setup_s=setup_s,
         **summarise_trainings(table),
+        **summarise(samples),
         **facts.describe(),
         **(references[1].versions() if is_keras else errors[name]),
     )

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from dr_lib.errors import DrError
-from dr_lib.hardware.cpus import find_cpu_model, read_text
+from dr_lib.hardware.cgroups import read_text
+from dr_lib.hardware.cpus import find_cpu_model
 from dr_lib.hardware.facts import HardwareError, list_gpus
 
 SOURCE = Path(__file__).with_name("mnist_cnn.cu")

@@ -18,7 +18,12 @@ WORK = (
     " threads_asked evaluate_every"
 ).split()
 # of rows that lack a column: parameters that went, and one that came
-ABSENT = {"weigh_classes": False, "ema_momentum": 0.0, "keep_best": False}
+ABSENT = {
+    "weigh_classes": False,
+    "ema_momentum": 0.0,
+    "keep_best": False,
+    "environment_settings": "",
+}
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
@@ -27,6 +32,7 @@ LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 # follows the hardware
 PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()
+PLAN += ["environment_settings"]
 # by which claims match like with like, beside the factors of paper C
 CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
 CELL_WORK += ("threads_asked",)
@@ -37,7 +43,7 @@ SOFTWARE = "tensorflow keras jax torch mxnet ai_edge_litert python cuda".split()
 VERSIONS = [*SOFTWARE, "driver"]
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
-    "disturbed": "disturbed: other processes took more than 10 % of the CPU",
+    "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
 }
 MIN_RUNS = 3  # fewer decide nothing
 # a row per request has its own
@@ -212,6 +218,9 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
     machine = _tell_apart(machine, column["instance_type"].fillna("").astype(str))
     if "cpu" in finished:  # two machines without accelerators may have unlike processors
         cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
+        if "cpu_quota" in finished:
+            quota = finished["cpu_quota"]
+            cores = (" x " + quota.astype(str)).where(quota.notna(), cores)
         machine = _tell_apart(machine, finished["cpu"].astype(str) + cores)
     number = column["num_machines"].astype(float).fillna(1)
     rehearsed = column["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})

@@ -1,14 +1,22 @@
 """Detect the hardware, choose a training plan, and apply it.
 
+cgroups  limits of containers: CPU time and memory
 cpus     the processor, and how many CPUs may be used
 cloud    the cloud's name of the machine
 facts    what the machine has
+settings environment variables that change what is timed
 plans    facts -> backend, strategy, precision, and why
 devices  plan -> devices that are there, or an error
 machines joins several machines that train as one
 """
 
-from dr_lib.hardware.devices import Device, activate, import_tensorflow, without_output
+from dr_lib.hardware.devices import (
+    Device,
+    activate,
+    import_keras,
+    import_tensorflow,
+    without_output,
+)
 from dr_lib.hardware.facts import Facts, probe
 from dr_lib.hardware.plans import HardwareError, Plan, Request, choose
 
@@ -20,6 +28,7 @@ __all__ = [
     "Request",
     "activate",
     "choose",
+    "import_keras",
     "import_tensorflow",
     "probe",
     "without_output",

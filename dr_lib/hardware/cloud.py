@@ -8,7 +8,7 @@ import http.client
 from functools import cache
 from pathlib import Path
 
-from dr_lib.hardware.cpus import read_text
+from dr_lib.hardware.cgroups import read_text
 
 AZURE = "Standard_"  # before its names of machines; rows leave it out, price lists may not
 ADDRESS = "169.254.169.254:80"

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import os
 import platform
-from collections.abc import Iterator
+import subprocess
+from contextlib import suppress
 from pathlib import Path
+
+from dr_lib.hardware.cgroups import ROOT, read_quotas, read_text
 
 # implementer and part of an ARM core, which names no model: arch/arm64/include/asm/cputype.h of
 # Linux
@@ -19,66 +22,60 @@ ARM_CORES = {
     ("0x41", "0xd49"): "Neoverse-N2",
     ("0x41", "0xd4f"): "Neoverse-V2",  # AWS Graviton 4
 }
+MODEL_FIELDS = (  # of /proc/cpuinfo that together name a model
+    ("model name",),  # x86, LoongArch
+    ("vendor_id", "cpu family", "model"),  # x86 in a sandbox that hides the name
+    ("uarch",),  # RISC-V
+    ("mvendorid", "marchid", "mimpid"),  # the same, its codes
+    ("cpu model",),  # MIPS
+    ("cpu",),  # POWER
+)
 
 
-def find_cpu_model(root: Path = Path("/")) -> str:
-    """Find the processor's model; for ARM that of its core, such as ARM Neoverse-N1, or its codes,
-    such as ARM 0x61 0x022, if unknown.
+def find_cpu_model(root: Path = ROOT) -> str:
+    """Find the processor's model; for ARM that of its cores, such as ARM Neoverse-N1.
+
+    Where Linux knows no name, its codes are the name, such as ARM 0x61 0x022.
     """
-    fields = [
-        line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()
-    ]
-    fields = [(name.strip(), value.strip()) for name, value in fields]
-    models = [value for name, value in fields if name == "model name"]
-    if models:
-        return models[0]
-    implementers, parts = (
-        [v for name, v in fields if name == f"CPU {what}"] for what in ("implementer", "part")
-    )
-    cores = dict.fromkeys(zip(implementers, parts))  # phones and boards have several kinds
-    named = [ARM_CORES.get(core, " ".join(core)) for core in cores]
-    return f"ARM {' + '.join(named)}" if named else platform.processor() or platform.machine()
+    if platform.system() == "Darwin":  # Python says arm or i386
+        named = _run_sysctl()
+        if named:
+            return named
+    lines = [line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()]
+    fields: dict[str, list[str]] = {}  # values of each name, one for each CPU
+    for name, value in lines:
+        fields.setdefault(name.strip().lower(), []).append(value.strip())
+    if "cpu part" in fields:  # some add a model name, of the instruction set
+        cores = zip(fields["cpu implementer"], fields["cpu part"])
+        # phones, boards and Macs have several kinds
+        named = [ARM_CORES.get(core, " ".join(core)) for core in dict.fromkeys(cores)]
+        return f"ARM {' + '.join(named)}"
+    for names in MODEL_FIELDS:
+        models = [" ".join(values) for values in zip(*(fields.get(name, []) for name in names))]
+        if models and models[0].lower() != "unknown":
+            return " + ".join(dict.fromkeys(models))
+    return platform.processor() or platform.machine()
 
 
-def count_cpus(root: Path = Path("/")) -> int:
+def count_cpus(root: Path = ROOT) -> int:
     """Count the CPUs that this process may use: those it is bound to, at most its cgroups' quota,
     rounded up.
     """
-    bound = (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-    return max(1, min([bound, *(math.ceil(quota) for quota in _read_quotas(root))]))
+    return max(1, math.ceil(min([count_bound(), *(quota.cpus for quota in read_quotas(root))])))
 
 
-def _read_quotas(root: Path) -> Iterator[float]:
-    """Yield the CPUs that each cgroup (version 1 or 2) grants this process, up to the outermost
-    visible one.
-
-    A container may see its own cgroup as the outermost, under another path than /proc says.
-    """
-    mounted = root / "sys/fs/cgroup"
-    for line in read_text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        top = mounted / "cpu" if controllers else mounted
-        group = top / path.lstrip("/")
-        for folder in [group, *group.parents][: len(group.parts) - len(top.parts) + 1]:
-            if controllers:
-                quota, period = (
-                    read_text(folder / f"cpu.cfs_{what}_us") for what in ("quota", "period")
-                )
-            else:
-                quota, _, period = read_text(folder / "cpu.max").partition(" ")
-            if quota.strip().isdigit() and int(period):  # neither max nor -1: no limit
-                yield int(quota) / int(period)
+def count_bound() -> int:
+    """Count the CPUs that this process is bound to, by itself, a scheduler or a container."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
-def read_text(path: Path) -> str:
-    """Read a system file; empty if it is missing."""
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+def _run_sysctl() -> str:
+    """Ask macOS for the processor's name, such as Apple M4; empty if it does not answer."""
+    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+    with suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10
+        ).stdout.strip()
+    return ""

@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -84,19 +85,49 @@ def activate(plan: Plan) -> Device:
             "Keras already runs on another backend: restart the kernel to train on "
             f"{plan.backend}"
         )
-    os.environ["KERAS_BACKEND"] = plan.backend
     try:
-        device = (
+        return (
             _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
         )
     except RuntimeError as error:  # it is too late to divide a CPU
         raise HardwareError(
             f"{plan.backend} cannot be started as planned: restart the kernel ({error})"
         ) from error
-    import keras
 
-    keras.config.set_dtype_policy(plan.precision)
-    return device
+
+def import_keras(backend: str, precision: str = "float32") -> ModuleType:
+    """Import Keras on a backend, with the settings of this library and not those of the user's
+    keras.json or KERAS_*.
+
+    Raises:
+        HardwareError: Keras cannot read that file.
+    """
+    os.environ["KERAS_BACKEND"] = backend
+    os.environ["KERAS_NNX_ENABLED"] = "false"
+    try:
+        if backend == "tensorflow":  # it imports Keras
+            import_tensorflow()
+        import keras
+    except (AssertionError, AttributeError, OSError, TypeError, ValueError) as error:
+        path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
+        why = str(error) or "a value is invalid"
+        raise HardwareError(
+            f"Keras cannot read {path} ({why}): correct or delete it"
+        ) from error
+
+    settings = {
+        "floatx": "float32",
+        "epsilon": 1e-7,
+        "image_data_format": "channels_last",
+        "dtype_policy": precision,
+        "max_epochs": None,
+        "max_steps_per_epoch": None,
+    }
+    for name, value in settings.items():
+        change = getattr(keras.config, f"set_{name}", None)
+        if change:  # older versions have fewer
+            change(value)
+    return keras
 
 
 def import_tensorflow() -> ModuleType:
@@ -112,6 +143,7 @@ def import_tensorflow() -> ModuleType:
 
 
 def _activate_tensorflow(plan: Plan) -> Device:
+    import_keras("tensorflow", plan.precision)
     tf = import_tensorflow()
     gpus = tf.config.list_physical_devices("GPU")[: plan.num_gpus]
     if len(gpus) < plan.num_gpus:
@@ -160,8 +192,7 @@ def _activate_jax(plan: Plan) -> Device:
     if plan.accelerator == "tpu" and len(there) > plan.num_replicas:
         counts = f"{plan.num_replicas} of {len(there)} chips are used for training"
         warnings.warn(f"{counts}: set num_devices to use more", stacklevel=3)
-    import keras
-
+    keras = import_keras("jax", plan.precision)
     # a kernel may have had another plan before
     distribution = machines.distribute(devices) if plan.strategy == "DataParallel" else None
     keras.distribution.set_distribution(distribution)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 from contextlib import suppress
@@ -12,12 +14,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
+from dr_lib.hardware.cgroups import read_memory, read_quotas, read_text
 from dr_lib.hardware.cloud import find_instance_type
-from dr_lib.hardware.cpus import count_cpus, find_cpu_model, read_text
+from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-GPU_DEVICE = Path("/dev/nvidia0")
+DEVICES = Path("/dev")
+# beside PATH: of Linux, Colab, WSL and Kubernetes
+TOOL_FOLDERS = ("/usr/bin", "/opt/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
 TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 
 
@@ -30,9 +35,9 @@ class Facts(NamedTuple):
 
     platform: str  # kaggle, colab or local
     cpu: str  # model
-    num_cpus: int  # that this process may use
-    memory_gib: float
-    gpus: tuple[str, ...]  # names of those that CUDA may use, as the driver lists them
+    num_cpus: int  # that this process may use, rounded up
+    memory_gib: float  # that this process may use
+    gpus: tuple[str, ...]  # names of those that CUDA may use, in its order
     gpu_memory_gib: float  # of the smallest GPU
     compute_capability: float  # of the oldest GPU
     driver: str  # of the GPUs, or empty
@@ -40,27 +45,31 @@ class Facts(NamedTuple):
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
     instance_type: str = ""  # the cloud's name of the machine, where it tells
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
+    cpu_quota: float = math.nan  # CPUs whose time a container grants
+    gpu_error: str = ""  # why the GPUs of this machine cannot be used
 
     def describe(self) -> dict[str, Any]:
         """Describe the machine in columns of a run's row."""
         names = ("platform", "instance_type", "cpu", "num_cpus", "memory_gib", "driver")
-        return {name: getattr(self, name) for name in names}
+        columns = {name: getattr(self, name) for name in names}
+        if not math.isnan(self.cpu_quota):
+            columns["cpu_quota"] = self.cpu_quota
+        return columns
 
 
 def probe() -> Facts:
-    """Collect the facts of this machine; neither a framework nor a driver's library is imported.
-
-    Raises:
-        HardwareError: there is a GPU, and its driver does not answer.
-    """
-    import psutil
-
-    gpus = list_gpus()
+    """Collect the facts of this machine; neither a framework nor a driver's library is imported."""
+    gpus = []
+    gpu_error = ""
+    try:
+        gpus = list_gpus()
+    except HardwareError as error:  # raised where a GPU is wanted
+        gpu_error = str(error)
     return Facts(
         platform=find_platform(),
         cpu=find_cpu_model(),
         num_cpus=count_cpus(),
-        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        memory_gib=round(read_memory().total / 2**30, 1),
         gpus=tuple(name for name, *_ in gpus),
         gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
         compute_capability=min(
@@ -71,6 +80,8 @@ def probe() -> Facts:
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         instance_type=find_instance_type(),
         tpu_kind=os.environ.get(TPU_KIND, ""),
+        cpu_quota=min((quota.cpus for quota in read_quotas()), default=math.nan),
+        gpu_error=gpu_error,
     )
 
 
@@ -116,31 +127,56 @@ def find_platform() -> str:
 
 
 def list_gpus() -> list[list[str]]:
-    """List name, memory [MiB], compute capability, driver and UUID of each visible GPU, as the
-    driver's tool prints them.
+    """List name, memory [MiB], compute capability, driver and UUID of each GPU that CUDA may use,
+    as the driver's tool prints them, in the order in which CUDA numbers them.
+
+    CUDA would put the fastest first by a rule of its own; where nothing else is set, it is set to
+    number them as the tool does.
 
     Raises:
-        HardwareError: there is a GPU, and its driver does not answer.
+        HardwareError: there is a GPU, and the tool fails.
     """
-    query = "name,memory.total,compute_cap,driver_version,uuid"
-    command = ["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible):
+        return []  # empty or -1
+    order = os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+    query = "name,memory.total,compute_cap,driver_version,uuid,mig.mode.current"
+    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *TOOL_FOLDERS])
+    tool = shutil.which("nvidia-smi", path=folders) or "nvidia-smi"
+    command = [tool, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
-        listed = subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=60
-        ).stdout
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        fault = f"it printed {_first_line(ran)!r}" if ran.returncode else ""
+        listed = ran.stdout
+    except FileNotFoundError:
+        fault = "it is not installed"
     except (OSError, subprocess.SubprocessError) as error:
-        if GPU_DEVICE.exists():
-            raise HardwareError(
-                f"this machine has a GPU, but nvidia-smi fails ({error}): repair or update "
-                "its driver"
-            ) from error
-        return []
-    gpus = [
-        [field.strip() for field in line.split(",")]
-        for line in listed.splitlines()
-        if "," in line
+        fault = str(error)
+    if fault:
+        # an image for GPUs has the tool on any machine, but Windows puts it into WSL with a driver
+        devices = [path for path in DEVICES.glob("nvidia*") if path.name[6:].isdigit()]
+        if not devices and "/wsl/" not in tool:
+            return []
+        raise HardwareError(
+            f"this machine has a GPU, but nvidia-smi fails ({fault}): repair or update its driver"
+        )
+    lines = (line.split(",") for line in listed.splitlines() if "," in line)
+    gpus = [[field.strip() for field in line] for line in lines]
+    if order == "FASTEST_FIRST":
+        gpus.sort(key=lambda gpu: (-_number(gpu[2]), -_number(gpu[1])))
+    # where GPUs are divided, CUDA takes one slice of one of them, of unknown memory
+    slices = [[f"{gpu[0]} MIG", "", *gpu[2:5]] for gpu in gpus if "Enabled" in gpu[5:]]
+    if visible is None and slices:
+        return slices[:1]
+    return _take_visible([gpu[:5] for gpu in gpus], visible)
+
+
+def _first_line(ran: subprocess.CompletedProcess) -> str:
+    """Return the first line that a tool printed, which says what is wrong."""
+    lines = [
+        line.strip() for line in f"{ran.stdout}\n{ran.stderr}".splitlines() if line.strip()
     ]
-    return _take_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return lines[0] if lines else f"nothing, and ended with {ran.returncode}"
 
 
 def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
@@ -156,7 +192,7 @@ def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
     for name in names.split(","):
         name = name.strip()
         if name.startswith("MIG-") and gpus:
-            visible.append([f"{gpus[0][0]} MIG", "", *gpus[0][2:]])
+            visible.append([f"{gpus[0][0]} MIG", "", *gpus[0][2:4], name])
             continue
         found = [gpu for number, gpu in enumerate(gpus) if name == str(number)]
         found = found or [gpu for gpu in gpus if name and gpu[-1].startswith(name)]

@@ -113,6 +113,9 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         batch = f"a batch of {request.batch_size} cannot be divided over so many"
         raise HardwareError(f"num_machines {num_machines}: {batch}")
     accelerator = request.accelerator
+    needs_gpu = accelerator == "gpu" or (accelerator == "auto" and not facts.num_tpu_chips)
+    if needs_gpu and facts.gpu_error:
+        raise HardwareError(f"{facts.gpu_error}, or set accelerator='cpu'")
     if accelerator == "auto":
         accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
     num_devices = _count_devices(facts, accelerator, request.num_devices)

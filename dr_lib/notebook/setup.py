@@ -16,7 +16,7 @@ from typing import Any
 from dr_lib.code import explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.hardware.facts import HardwareError, find_platform, probe
+from dr_lib.hardware.facts import find_platform, probe
 from dr_lib.parameters import INPUTS, ParameterError, read_parameters
 from dr_lib.processes import read_last_words
 
@@ -128,12 +128,11 @@ def describe_machine(root: Path, *added: str) -> str:
             shell.user_ns.update(_find_inputs(parameters, root))
     except ParameterError as error:
         raise SystemExit(str(error)) from None
-    try:
-        facts = probe()
-    except HardwareError as error:  # raised again where a training needs the device
-        return f"{find_platform()}, {error}"
+    facts = probe()
     backends = facts.backends
     device = " + ".join(facts.gpus) or f"{facts.cpu} ({facts.num_cpus} cores)"
+    if facts.gpu_error:  # an error where a training needs it
+        device = f"{device}; {facts.gpu_error}"
     if facts.num_tpu_chips:
         backends = ("jax",)
         device = f"TPU ({facts.num_tpu_chips} chips)"

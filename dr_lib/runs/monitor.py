@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import csv
 import math
-import os
 import threading
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -18,6 +18,9 @@ from typing import Any
 import psutil
 
 from dr_lib.errors import DrError
+from dr_lib.hardware.cgroups import read_memory, read_quotas
+from dr_lib.hardware.cpus import count_cpus
+from dr_lib.hardware.facts import list_gpus
 
 PERCENTS = (
     "cpu_percent",
@@ -29,6 +32,7 @@ PERCENTS = (
 # sums over the GPUs, as shares are means; energy counts from when the driver was loaded
 GPU = ("gpu_power_w", "gpu_energy_j")
 COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS, "process_cpu_s", "process_mib", *GPU)
+COLUMNS += ("stood_still_s",)
 NUMBERS = tuple(name for name in COLUMNS if name != "event")
 START = "start"
 END = "end"
@@ -37,6 +41,8 @@ ERROR = "error"
 MIN_PERIOD_S = 0.05
 RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
 END_TIMEOUT_S = 5.0  # of a sample under way, should a driver hang
+TICK_S = 0.5  # between two looks at the clocks
+STILL_S = 2.0  # a busy machine delays a look by less
 NAN = math.nan
 
 
@@ -77,6 +83,8 @@ class Monitor:
         self._children: list[psutil.Process] = []
         self._gpus = _find_gpus(self.num_gpus)
         self._cpu_times = (NAN, NAN, NAN)
+        self._clocks = _read_clocks()
+        self._stood_still_s = 0.0
         self._start_s = self._rescan_s = time.monotonic()
         self._sample(START)
         self._is_over = threading.Event()
@@ -92,16 +100,29 @@ class Monitor:
         """Record the end, or that an error ended it."""
         self._is_over.set()
         self._thread.join(END_TIMEOUT_S)
+        self._look()
         self._sample(ERROR if kind else END)
         self._file.close()
 
     def _watch(self) -> None:
         """Sample on a fixed time grid, so that delays do not accumulate."""
-        while True:
-            passed_s = time.monotonic() - self._start_s
-            if self._is_over.wait(self.period_s - passed_s % self.period_s):
-                return
-            self._sample("")
+        due_s = self._start_s + self.period_s
+        while not self._is_over.wait(min(TICK_S, max(0.0, due_s - self._clocks[0]))):
+            self._look()
+            now_s = self._clocks[0]
+            if now_s >= due_s:
+                due_s += self.period_s * (1 + (now_s - due_s) // self.period_s)
+                self._sample("")
+
+    def _look(self) -> None:
+        """Look at the clocks; add the time for which the process or the machine stood still."""
+        before = self._clocks
+        self._clocks = _read_clocks()
+        passed_s, wall_s, cpu_s = (now - then for then, now in zip(before, self._clocks))
+        still_s = max(passed_s, wall_s) - TICK_S
+        # a main thread that computes may hold Python's lock, which makes this one late
+        if still_s > STILL_S and cpu_s < TICK_S + still_s / 20:
+            self._stood_still_s += still_s
 
     def _sample(self, event: str) -> None:
         now_s = time.monotonic()
@@ -109,13 +130,15 @@ class Monitor:
             self._rescan_s = now_s + RESCAN_S
             with suppress(psutil.Error):
                 self._children = self._process.children(recursive=True)
+        memory = read_memory()
         last = self._cpu_times
-        self._cpu_times = read_cpu_times()
+        self._cpu_times = _read_own_cpu_times()
         row = {
-            "memory_percent": psutil.virtual_memory().percent,
+            "memory_percent": 100 * (1 - memory.available / memory.total),
             **_share_cpu(last, self._cpu_times),
             **_read_tree([self._process, *self._children]),
             **_read_gpus(*self._gpus),
+            "stood_still_s": self._stood_still_s,
         }
         self._write(row, event, now_s)
 
@@ -126,20 +149,42 @@ class Monitor:
             self._writer.writerow({**numbers, "event": event})
 
 
-def read_cpu_times() -> tuple[float, float, float]:
-    """Read the machine's CPU seconds since boot: total, busy, and taken by other guests of the host
-    (steal).
+def _read_clocks() -> tuple[float, float, float]:
+    """Read a clock that may stop while the machine sleeps, one that does not, and the main thread's
+    CPU seconds.
+    """
+    with suppress(AttributeError, OSError):  # not of every system
+        clock = time.pthread_getcpuclockid(threading.main_thread().ident)
+        return time.monotonic(), time.time(), time.clock_gettime(clock)
+    return time.monotonic(), time.time(), time.process_time()
+
+
+def read_cpu_times(cpus: Collection[int] = ()) -> tuple[float, float, float]:
+    """Read the CPU seconds since boot of the machine, or of some of its CPUs: total, busy, and
+    taken by other guests of the host (steal).
 
     Waiting for a disk is not busy, what other guests took is; NaN where the system does not count
     them.
     """
-    times = psutil.cpu_times()  # user time holds the guests of this machine already
-    all_s = sum(times) - getattr(times, "guest", 0.0) - getattr(times, "guest_nice", 0.0)
-    return (
-        all_s,
-        all_s - times.idle - getattr(times, "iowait", 0.0),
-        getattr(times, "steal", NAN),
-    )
+    every = [psutil.cpu_times()]
+    if cpus:
+        numbered = enumerate(psutil.cpu_times(percpu=True))
+        every = [times for number, times in numbered if number in cpus]
+    all_s = busy_s = steal_s = 0.0
+    for times in every:
+        # user time holds the guests of this machine already
+        guests_s = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+        all_s += sum(times) - guests_s
+        busy_s += sum(times) - guests_s - times.idle - getattr(times, "iowait", 0.0)
+        steal_s += getattr(times, "steal", NAN)
+    return all_s, busy_s, steal_s
+
+
+def _read_own_cpu_times() -> tuple[float, float, float]:
+    """Read the same of the CPUs that this process may use: in a container, of its quota."""
+    for quota in sorted(read_quotas())[:1]:
+        return quota.cpus * time.monotonic(), quota.used_s, NAN
+    return read_cpu_times()
 
 
 def read_process_cpu_s(process: psutil.Process) -> float:
@@ -184,10 +229,11 @@ def summarise(path: Path) -> dict[str, Any]:
     Returns:
         `<name>_mean` and `<name>_peak` of cpu_percent, steal_percent, memory_percent, gpu_percent
         and gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
-        `num_samples`, rows of events among them; `monitored_s`; `gpu_energy_j` of the GPUs by their
-        own counter (NVML, Volta and later), `gpu_energy_from` that it was (empty: none). Energy
-        counts if its readings reach from the first sample to the last. NaN where nothing is to be
-        summed up, never 0.
+        `num_samples`, rows of events among them; `monitored_s`; `stood_still_s` of them, because
+        the process or the machine was stopped, or the clock was set; `gpu_energy_j` of the GPUs by
+        their own counter (NVML, Volta and later), `gpu_energy_from` that it was (empty: none).
+        Energy counts if its readings reach from the first sample to the last. NaN where nothing is
+        to be summed up, never 0.
 
     Raises:
         DrError: the file holds no samples.
@@ -213,6 +259,7 @@ def summarise(path: Path) -> dict[str, Any]:
         "process_peak_mib": _find_peak(series["process_mib"]),
         "gpu_energy_j": used_j if is_counted else NAN,
         "gpu_energy_from": "NVML counter" if is_counted else "",
+        "stood_still_s": _find_peak(series["stood_still_s"]),
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,
     }
@@ -224,7 +271,7 @@ def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, flo
     too little time between.
     """
     all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
-    if not all_s >= MIN_PERIOD_S * (psutil.cpu_count() or 1):
+    if not all_s >= MIN_PERIOD_S * count_cpus():
         return {}
     return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
 
@@ -247,13 +294,8 @@ def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
         import pynvml
 
         pynvml.nvmlInit()
-        every = ",".join(map(str, range(pynvml.nvmlDeviceGetCount())))
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", every)  # numbers or UUIDs
-        names = visible.replace(" ", "").split(",")
-        number = pynvml.nvmlDeviceGetHandleByIndex
-        uuid = pynvml.nvmlDeviceGetHandleByUUID
-        gpus = [number(int(name)) if name.isdigit() else uuid(name) for name in names if name]
-        return pynvml, gpus[:num_gpus]
+        uuids = [gpu[-1] for gpu in list_gpus()]
+        return pynvml, list(map(pynvml.nvmlDeviceGetHandleByUUID, uuids[:num_gpus]))
     return None, []
 
 

@@ -58,6 +58,7 @@ DETAILS = {  # in some rows
     "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine
     "boot": str,  # boot of the machine
+    "environment_settings": str,  # variables somebody set that change times, a hash of their values
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # SHA-256 of the crops
     "labels_sha256": str,  # SHA-256 of the label table
@@ -75,8 +76,9 @@ DETAILS = {  # in some rows
     "num_machines": int,  # machines that trained as one
     "rehearsed": bool,  # the machines were processes on one: times show overhead, no speed-up
     "cpu": str,  # name of the processor's model
-    "num_cpus": int,  # CPUs that the process may use
-    "memory_gib": float,  # memory of the machine [GiB]
+    "num_cpus": int,  # CPUs that the process may use, rounded up
+    "cpu_quota": float,  # CPUs whose time the container grants; null without a limit
+    "memory_gib": float,  # memory that the process may use [GiB]
     "driver": str,  # driver of the GPU
     "python": str,  # version
     "kernel": str,  # Jupyter's name of the kernel
@@ -87,7 +89,7 @@ DETAILS = {  # in some rows
     "num_predictions": int,  # predictions of a server while its energy was measured
     "peak_memory_mib": int,  # peak of the run's process, without its children [MiB]
     "others_cpu_share": float,  # others' CPU share before or during the run, the larger [0 to 1]
-    "disturbed": bool,  # other processes took more than a tenth of the CPU time
+    "disturbed": bool,  # others took more than a tenth of the CPU time, or the run stood still
     "repeats": int,  # in older rows: number of earlier, disturbed tries
     "process_s": float,  # whole process, including papermill and the kernel's start [s]
     "spent_s": float,  # time of earlier tries, including those without a row [s]
@@ -95,6 +97,7 @@ DETAILS = {  # in some rows
 MONITORED = {  # while the monitor ran, see `monitor.summarise`; null if not measured
     "num_samples": int,  # rows of the monitor, including those of events
     "monitored_s": float,  # from the monitor's first row to its last [s]
+    "stood_still_s": float,  # of it, while the process or the machine was stopped [s]
     "process_cpu_s": float,  # CPU time of the process and its children [s]
     "process_peak_mib": float,  # their largest joint memory in a sample [MiB]
     "gpu_energy_j": float,  # energy of the GPUs [J]

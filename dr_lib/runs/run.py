@@ -23,8 +23,11 @@ import psutil
 from dr_lib.code import hash_code, hash_notebook, read_commit
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
+from dr_lib.hardware.cgroups import Quota, read_quotas
+from dr_lib.hardware.cpus import count_bound
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machines import Place, find_place
+from dr_lib.hardware.settings import describe_settings
 from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
@@ -147,6 +150,7 @@ class Run:
             "commit": read_commit(root, notebook),
             "code_sha256": hash_code(root, notebook),
             "boot": find_boot(),
+            "environment_settings": describe_settings(),
             "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
@@ -159,7 +163,7 @@ class Run:
             )
         write_json(self.folder / REQUEST, request)
         self._start = time.monotonic()
-        self._others_cpu_s = _read_others_cpu_s()
+        self._others = _read_others()
 
     @property
     def seed(self) -> int:
@@ -201,15 +205,14 @@ class Run:
         wall_s = self.seconds()
         others = self._run.others_before
         if not self._run.rehearsed:  # the other machines' processes are part of the run
-            during = _share(_read_others_cpu_s() - self._others_cpu_s, wall_s)
-            others = max(others, during)
+            others = max(others, _share_others(self._others, wall_s))
         row = {
             **self.identity,
             "status": "ok",
             "error": "",
             "wall_s": wall_s,
             "others_cpu_share": others,
-            "disturbed": others > DISTURBED_SHARE,
+            "disturbed": others > DISTURBED_SHARE or (measured.get("stood_still_s") or 0) > 0,
             "peak_memory_mib": measure_peak_mib(),
             **self._price_training(measured),
             **measured,
@@ -246,25 +249,38 @@ def measure_peak_mib() -> int | None:
 
 
 def measure_others(seconds: float) -> float:
-    """Measure, for some seconds, the share of the machine's CPU time that other processes take,
+    """Measure, for some seconds, the share of the CPU time for this process that others take,
     including steal.
     """
     start = time.monotonic()
-    cpu_s = _read_others_cpu_s()
+    before = _read_others()
     time.sleep(seconds)
-    return _share(_read_others_cpu_s() - cpu_s, time.monotonic() - start)
+    return _share_others(before, time.monotonic() - start)
 
 
-def _read_others_cpu_s() -> float:
-    """Read the machine's CPU seconds so far, except those of this process and its ended
-    children.
+def _read_others() -> list[Quota]:
+    """Read what others than this process and its ended children have taken so far: of the machine,
+    of the CPUs that this process is bound to, and of each quota.
     """
-    return read_cpu_times()[1] - read_process_cpu_s(psutil.Process())
+    own_s = read_process_cpu_s(psutil.Process())
+    pools = [Quota(psutil.cpu_count() or 1, read_cpu_times()[1])]
+    num_bound = count_bound()
+    if num_bound < pools[0].cpus:
+        pools.append(Quota(num_bound, read_cpu_times(os.sched_getaffinity(0))[1]))
+    pools += read_quotas()
+    return [pool._replace(used_s=pool.used_s - own_s) for pool in pools]
 
 
-def _share(cpu_s: float, seconds: float) -> float:
-    """Divide CPU seconds by the CPU time available in that period."""
-    return round(max(0.0, cpu_s / (seconds * (psutil.cpu_count() or 1))), 3)
+def _share_others(before: list[Quota], seconds: float) -> float:
+    """Compute the share of the CPU time for this process that others took: in a container with two
+    of 64 CPUs, what they took beyond the other 62 of the machine, and within the container.
+    """
+    own_cpus = min(pool.cpus for pool in before)
+    taken = [
+        (now.used_s - then.used_s) / seconds - (then.cpus - own_cpus)
+        for then, now in zip(before, _read_others())
+    ]
+    return round(max(0.0, *taken) / own_cpus, 3)
 
 
 def _lock(folder: Path, wait_s: float = 0.0) -> bool:

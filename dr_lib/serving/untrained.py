@@ -6,7 +6,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
-from dr_lib.hardware import import_tensorflow
+from dr_lib.hardware import import_keras
 from dr_lib.serving.export.convert import convert, find_format
 from dr_lib.serving.grader.folder import ModelFolder, write_folder
 
@@ -34,9 +34,7 @@ def export_untrained(
         commit: of the repository.
         seed: of the weights.
     """
-    import_tensorflow()
-    import keras
-
+    keras = import_keras("tensorflow")
     from dr_lib.training.models import build_model, save_model
 
     keras.utils.set_random_seed(seed)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 import keras
 import numpy as np
-import psutil
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import (
     GridSearchCV,
@@ -21,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from dr_lib.data.prepared.batches import Mirrored
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
+from dr_lib.hardware.cgroups import read_memory
 from dr_lib.training.fit import predict
 from dr_lib.training.models import split_network
 
@@ -71,7 +71,7 @@ def freeze(
     upper = keras.Model(outputs, network.layers[-1](extract.output), name="upper")
     num_images = 2 * sum(len(side.referable) for side in splits.values())
     needed = num_images * 2 * np.prod(lower.output_shape[1:]) / 2**30
-    free = psutil.virtual_memory().available / 2**30
+    free = read_memory().available / 2**30
     if needed > free:
         raise DrError(
             f"the outputs of {last_frozen!r} take {needed:.1f} GiB, {free:.1f} are free: "

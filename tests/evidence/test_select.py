@@ -136,6 +136,7 @@ def test_the_folds_of_a_study_may_differ_in_their_split():
         ("num_replicas", 2, 8),
         ("on_device", True, False),
         ("steps_per_execution", 1, 32),
+        ("environment_settings", "", "XLA_FLAGS: 3fa2b1c09d8e"),
     ],
 )
 def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, other):
@@ -149,6 +150,24 @@ def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, 
     )
     with pytest.raises(UnlikeRunsError, match=column):
         select_runs(pd.concat([gpu, gpu.assign(**{column: other})]))
+
+
+def test_rows_of_before_settings_were_noted_had_none():
+    """They are pooled with rows without settings, and with no others."""
+    old = make_runs([1], CPU)
+    select_runs(pd.concat([old, old.assign(environment_settings="")]))
+    with pytest.raises(UnlikeRunsError, match="environment_settings"):
+        select_runs(pd.concat([old, old.assign(environment_settings="NPROC: 3fa2b1c09d8e")]))
+
+
+def test_half_a_cpu_is_another_machine_than_a_whole():
+    """A container's quota tells machines apart that round to as many CPUs."""
+    whole = make_runs([1], CPU, cpu="EPYC", num_cpus=1)
+    runs = pd.concat([whole, whole.assign(cpu_quota=0.5)])
+    assert list(select_runs(runs).timed["machine"]) == [
+        "local, CPU, EPYC x 1",
+        "local, CPU, EPYC x 0.5",
+    ]
 
 
 def test_versions_may_differ_between_machines_and_kernels_not_within():

@@ -1,21 +1,14 @@
 """The processor: read from files laid out as Linux has them."""
 
 import os
-from pathlib import Path
 
 import pytest
 
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
+from tests.hardware.test_cgroups import write
 
 V1 = "4:cpu,cpuacct:/pods/a\n1:memory:/other\n"
 V2 = "0::/pods/a\n"
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    """Write files below a root."""
-    for name, text in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_text(text)
 
 
 @pytest.mark.parametrize(
@@ -35,14 +28,40 @@ def write(root: Path, files: dict[str, str]) -> None:
             "ARM Cortex-A53 + Cortex-A72",
         ),
         ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
+        # a Raspberry Pi with a 32-bit system
+        (
+            "model name\t: ARMv7 Processor rev 3 (v7l)\nCPU implementer\t: 0x41\nCPU part: 0xd08\n",
+            "ARM Cortex-A72",
+        ),
+        # a sandbox such as gVisor's
+        (
+            "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nmodel name: unknown\n",
+            "GenuineIntel 6 85",
+        ),
+        ("hart: 0\nisa: rv64imafdc\nuarch: sifive,u74-mc\n", "sifive,u74-mc"),
+        ("mvendorid: 0x5b7\nmarchid: 0x0\nmimpid: 0x1\n" * 2, "0x5b7 0x0 0x1"),
+        ("processor: 0\ncpu: POWER9, altivec supported\n", "POWER9, altivec supported"),
+        ("processor: 0\nModel Name: Loongson-3A5000\n", "Loongson-3A5000"),
     ],
 )
 def test_processors_that_differ_have_other_models(tmp_path, text, model):
     """ARM names no model: Graviton 2 and 3, the serving paper's pair, differ in the part of
-    their cores.
+    their cores. Layouts are those of Linux's cpuinfo.c of each architecture.
     """
     write(tmp_path, {"proc/cpuinfo": text})
     assert find_cpu_model(tmp_path) == model
+
+
+def test_a_macs_processor_has_its_own_name(tmp_path, monkeypatch):
+    """Python calls all of them arm, or i386."""
+    sysctl = tmp_path / "sysctl"
+    sysctl.write_text(
+        '#!/bin/sh\n[ "$*" = "-n machdep.cpu.brand_string" ] && echo "Apple M4 Pro"\n'
+    )
+    sysctl.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("platform.system", lambda: "Darwin")
+    assert find_cpu_model(tmp_path) == "Apple M4 Pro"
 
 
 @pytest.mark.skipif(

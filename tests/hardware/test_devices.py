@@ -2,6 +2,7 @@
 sets a backend.
 """
 
+import json
 import subprocess
 import sys
 
@@ -55,6 +56,39 @@ def test_activation_finds_the_cpu_and_describes_the_machine():
     assert not device.synchronised
     with device.scope():
         pass
+
+
+@pytest.mark.slow
+def test_settings_of_keras_are_the_plans(tmp_path, monkeypatch):
+    """Whatever keras.json and KERAS_* say; one that Keras refuses is named."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setenv("KERAS_MAX_EPOCHS", "1")
+    said = {
+        "floatx": "float16",
+        "epsilon": 0.1,
+        "backend": "numpy",
+        "image_data_format": "channels_first",
+        "nnx_enabled": True,
+    }
+    (tmp_path / "keras.json").write_text(json.dumps(said))
+    names = "backend floatx epsilon image_data_format dtype_policy max_epochs is_nnx_enabled"
+    activated = (
+        "activate(choose(LAPTOP)); from keras import config as c; print(c.dtype_policy().name"
+    )
+    printed = in_a_process(
+        "".join(
+            [
+                activated,
+                *(f", c.{name}()" for name in names.split() if "dtype" not in name),
+                ")",
+            ]
+        )
+    )
+    assert printed == "float32 tensorflow float32 1e-07 channels_last None False"
+    (tmp_path / "keras.json").write_text('{"floatx": "half"}')
+    (message,) = refuse("LAPTOP")
+    assert f"Keras cannot read {tmp_path / 'keras.json'} (a value is invalid)" in message
 
 
 def test_activation_raises_where_keras_runs_on_another_backend():

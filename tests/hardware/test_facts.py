@@ -1,6 +1,7 @@
 """Facts: found without a framework, from the driver's tool and the runtime's hints."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -87,18 +88,73 @@ def test_only_visible_gpus_count(nvidia_smi, monkeypatch, names, gpus):
     assert probe().gpus == gpus
 
 
-def test_a_driver_that_does_not_answer_is_an_error_where_there_is_a_gpu(
-    nvidia_smi, monkeypatch, tmp_path
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'NVML: Driver/library version mismatch'; echo 570.86; exit 18", "mismatch'"),
+        ("echo 'No devices were found' >&2; exit 6", "'No devices were found'"),
+        ("exit 9", "nothing, and ended with 9"),
+    ],
+)
+def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(
+    nvidia_smi, monkeypatch, tmp_path, script, said
 ):
-    """To plan for the CPU would be a fallback in silence; an image for GPUs has the tool on any
-    machine.
+    """To plan for the CPU would be a fallback in silence, unless it is asked for; an image for GPUs
+    has the tool on any machine. The sentence is the tool's own.
     """
-    nvidia_smi("echo 'could not communicate with the NVIDIA driver'; exit 9")
-    monkeypatch.setattr(facts_module, "GPU_DEVICE", tmp_path / "nvidia0")
-    assert probe().gpus == () and probe().driver == ""
-    (tmp_path / "nvidia0").touch()
-    with pytest.raises(HardwareError, match="has a GPU, but nvidia-smi fails"):
-        probe()
+    nvidia_smi(script)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(facts_module, "DEVICES", tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    assert probe().gpus == () and probe().driver == "" and not probe().gpu_error
+    (tmp_path / "nvidia3").touch()
+    facts = probe()
+    for accelerator in ("auto", "gpu"):
+        with pytest.raises(HardwareError, match=f"{said}.*, or set accelerator='cpu'"):
+            choose(facts, Request(accelerator))
+    assert choose(facts, Request("cpu")).accelerator == "cpu"
+    assert choose(facts._replace(num_tpu_chips=8)).accelerator == "tpu"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert not probe().gpu_error
+
+
+@pytest.mark.parametrize(
+    ("order", "gpus"),
+    [
+        ("", ("Tesla T4", "NVIDIA L4")),
+        ("PCI_BUS_ID", ("Tesla T4", "NVIDIA L4")),
+        ("FASTEST_FIRST", ("NVIDIA L4", "Tesla T4")),
+    ],
+)
+def test_gpus_stand_in_the_order_of_cuda(nvidia_smi, monkeypatch, order, gpus):
+    """CUDA_DEVICE_ORDER as the CUDA programming guide has it; without it, it is set to the tool's
+    own order, so that CUDA follows.
+    """
+    nvidia_smi(T4_AND_L4)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", order)
+    if not order:
+        monkeypatch.delenv("CUDA_DEVICE_ORDER")
+    assert probe().gpus == gpus
+    assert os.environ["CUDA_DEVICE_ORDER"] == (order or "PCI_BUS_ID")
+
+
+def test_a_divided_gpu_is_a_slice(nvidia_smi, monkeypatch):
+    """Where MIG is enabled CUDA takes one slice, of less memory than the GPU has."""
+    a100 = "NVIDIA A100, 81920, 8.0, 570.1, GPU-1, Enabled"
+    nvidia_smi(f'echo "{a100}"; echo "{a100}"')
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    facts = probe()
+    assert (facts.gpus, facts.gpu_memory_gib) == (("NVIDIA A100 MIG",), 0.0)
+
+
+def test_the_tool_need_not_be_on_the_path(nvidia_smi, monkeypatch, tmp_path):
+    """WSL, Colab and Kubernetes have it in folders of their own."""
+    nvidia_smi(T4_AND_L4)
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(facts_module, "TOOL_FOLDERS", (str(tmp_path),))
+    assert len(probe().gpus) == 2
 
 
 def test_a_field_that_does_not_apply_is_zero(nvidia_smi):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dr_lib.hardware.facts import Facts, HardwareError
+from dr_lib.hardware.facts import Facts
 from dr_lib.notebook import setup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,12 +134,9 @@ def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
 
 def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
     """Notebooks that only read rows run where a GPU is broken; the line says so."""
-
-    def fail() -> Facts:
-        raise HardwareError("repair its driver")
-
-    monkeypatch.setattr(setup, "probe", fail)
-    assert setup.describe_machine(ROOT).endswith("repair its driver")
+    broken = setup.probe()._replace(gpu_error="repair its driver")
+    monkeypatch.setattr(setup, "probe", lambda: broken)
+    assert setup.describe_machine(ROOT).split(", Keras")[0].endswith("; repair its driver")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import csv
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ import psutil
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.runs import monitor
 from dr_lib.runs.monitor import COLUMNS, Monitor, read_cpu_times, read_samples, summarise
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,8 +27,6 @@ FAKE_NVML = """\
 from types import SimpleNamespace
 class NVMLError(Exception): pass
 def nvmlInit(): pass
-def nvmlDeviceGetCount(): return 2
-def nvmlDeviceGetHandleByIndex(number): return number
 def nvmlDeviceGetHandleByUUID(uuid): return ["GPU-aa", "GPU-bb"].index(uuid)
 def nvmlDeviceGetUtilizationRates(gpu):
     if {mig}: raise NVMLError("Not Supported")
@@ -41,8 +41,12 @@ def nvmlDeviceGetTotalEnergyConsumption(gpu):
 """
 
 
-def put_nvml(monkeypatch, mig: bool) -> None:
-    """Two GPUs in place of NVIDIA's library."""
+def put_nvml(monkeypatch, folder: Path, mig: bool) -> None:
+    """Two GPUs in place of NVIDIA's library and tool."""
+    tool = folder / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'T4, 1, 7.5, 5, GPU-aa'; echo 'T4, 1, 7.5, 5, GPU-bb'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/bin")
     module = ModuleType("pynvml")
     exec(FAKE_NVML.format(mig=mig), module.__dict__)  # noqa: S102
     monkeypatch.setitem(sys.modules, "pynvml", module)
@@ -170,7 +174,7 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
 
     With MIG on neither utilisation nor the counter is known: no energy is.
     """
-    put_nvml(monkeypatch, mig)
+    put_nvml(monkeypatch, tmp_path, mig)
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         time.sleep(0.15)
     row = read_samples(tmp_path / "samples.csv")[1]
@@ -193,7 +197,7 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
 )
 def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, watt):
     """On a shared machine another user's GPU is none of the training's, whichever stands first."""
-    put_nvml(monkeypatch, mig=False)
+    put_nvml(monkeypatch, tmp_path, mig=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         pass
@@ -201,6 +205,54 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
     assert [row["gpu_percent"], row["gpu_power_w"]] == pytest.approx(
         [percent, watt], nan_ok=True
     )
+
+
+STILL = """
+import sys, time
+from pathlib import Path
+from dr_lib.runs import monitor
+monitor.TICK_S, monitor.STILL_S = 0.05, 0.5
+with monitor.Monitor(Path(sys.argv[1]), period_s=20):
+    print(flush=True)
+    sys.stdin.read()
+print(monitor.summarise(Path(sys.argv[1]))["stood_still_s"])
+"""
+
+
+def test_a_process_that_was_stopped_says_so(tmp_path):
+    """As by a pause of its container, whatever the period of the samples."""
+    command = [sys.executable, "-c", STILL, tmp_path / "samples.csv"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(1)
+        process.send_signal(signal.SIGCONT)
+        found_s = float(process.communicate()[0])
+    assert 0.8 < found_s < 3
+
+
+@pytest.mark.parametrize(
+    ("monotonic_s", "time_s", "cpu_s", "still_s"),
+    [
+        (0.5, 0.5, 0.5, 0),
+        (2.4, 2.4, 0.0, 0),  # a busy machine
+        (25.5, 25.5, 0.4, 25),  # stopped
+        (25.5, 25.5, 25.0, 0),  # at work, holding Python's lock
+        (0.5, 600.5, 0.1, 600),  # the machine slept, and this clock with it
+        (0.5, -600.0, 0.1, 0),  # the clock was set back
+    ],
+)
+def test_standing_still_is_told_from_work(
+    tmp_path, monkeypatch, monotonic_s, time_s, cpu_s, still_s
+):
+    """By the clocks between two looks that are half a second apart."""
+    seen = Monitor(tmp_path / "samples.csv")
+    seen._clocks = (0.0, 0.0, 0.0)
+    seen._stood_still_s = 0.0
+    monkeypatch.setattr(monitor, "_read_clocks", lambda: (monotonic_s, time_s, cpu_s))
+    seen._look()
+    assert seen._stood_still_s == still_s
 
 
 def test_a_summary_computed_by_hand(tmp_path):

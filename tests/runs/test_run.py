@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from dr_lib.code import read_commit
+from dr_lib.hardware.cgroups import Quota
 from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
 from dr_lib.runs.monitor import Monitor, summarise
@@ -212,6 +213,42 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
         0.11,
         True,
     ) and "others_before" not in row
+
+
+@pytest.mark.parametrize(
+    ("machine_s", "container_s", "share"),
+    [
+        (30.0, 0.0, 0.0),  # what they took, 62 CPUs could give
+        (63.0, 0.0, 0.5),  # one of the two CPUs that the container may take
+        (10.0, 1.5, 0.75),  # in the container itself
+    ],
+)
+def test_others_in_a_container_are_those_who_take_from_it(
+    tmp_path, monkeypatch, machine_s, container_s, share
+):
+    """It may take two of 64 CPUs: by hand, for one second."""
+    used_s = {"machine": 0.0, "container": 0.0}
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 64)
+    monkeypatch.setattr(run_module, "count_bound", lambda: 64)
+    monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: 0.0)
+    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, used_s["machine"], 0.0))
+    monkeypatch.setattr(run_module, "read_quotas", lambda: [Quota(2.0, used_s["container"])])
+    run = Run(tmp_path, "n", PARAMETERS)
+    used_s["machine"] = machine_s
+    used_s["container"] = container_s
+    monkeypatch.setattr(run, "seconds", lambda: 1.0)
+    row = json.loads(run.finish().read_text())
+    assert (row["others_cpu_share"], row["disturbed"]) == (share, share > 0.1)
+
+
+@pytest.mark.parametrize(
+    ("still_s", "is_disturbed"), [(25.0, True), (0.0, False), (None, False)]
+)
+def test_a_run_that_stood_still_is_disturbed(tmp_path, monkeypatch, still_s, is_disturbed):
+    """Its times are not those of the work; an older monitor does not know."""
+    monkeypatch.setattr(run_module, "_share_others", lambda *_: 0.0)
+    path = Run(tmp_path, "n", PARAMETERS).finish(stood_still_s=still_s)
+    assert json.loads(path.read_text())["disturbed"] == is_disturbed
 
 
 def test_a_run_is_priced_by_its_training(tmp_path):

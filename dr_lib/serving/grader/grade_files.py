@@ -267,7 +267,9 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     training."""
     if folder.facts["format"] != "keras":
         return Predictor(folder, count_cpus()).predict
-    activate(choose(probe(), Request(batch_size=BATCH)))
+    facts = probe()
+    accelerator = "cpu" if facts.gpu_error else "auto"  # a prediction needs no GPU
+    activate(choose(facts, Request(accelerator, batch_size=BATCH)))
     from dr_lib.serving.export.convert import load_network
     from dr_lib.training.fit import predict
 

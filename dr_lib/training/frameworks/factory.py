@@ -12,7 +12,7 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.hardware import import_tensorflow
+from dr_lib.hardware import import_keras
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import FrameworkError, Network
 
@@ -82,15 +82,14 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
             raise FrameworkError(
                 f"Keras already runs on {running}: restart the kernel to train on {backend}"
             )
-        os.environ["KERAS_BACKEND"] = backend
     try:
         if packages == ("keras", "torch"):
             on_gpu = (
                 accelerator == "gpu" and importlib.import_module("torch").cuda.is_available()
             )
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
-        if backend == "tensorflow":
-            import_tensorflow()
+        if framework == "keras":
+            import_keras(backend)
         return importlib.import_module(f"dr_lib.training.frameworks.{framework}_network")
     # MXNet with NumPy 1.24 or later is an AttributeError
     except (ImportError, AttributeError, OSError) as error:

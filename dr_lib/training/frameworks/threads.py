@@ -6,6 +6,7 @@ import os
 import sys
 
 from dr_lib.hardware.cpus import count_cpus
+from dr_lib.hardware.settings import OWN
 
 FRAMEWORKS = ("tensorflow", "jax", "torch", "mxnet", "keras")
 VARIABLES = (
@@ -47,7 +48,9 @@ def pin(threads: int) -> int:
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit
         os.sched_setaffinity(0, cpus[:threads])
-    os.environ.update({name: str(threads) for name in VARIABLES})
-    # operators at a time, each of which has all the threads
-    os.environ["MXNET_CPU_WORKER_NTHREADS"] = "1"
+    # MXNet's are operators at a time, each of which has all the threads
+    numbers = {name: str(threads) for name in VARIABLES}
+    numbers["MXNET_CPU_WORKER_NTHREADS"] = "1"
+    os.environ.update(numbers)
+    OWN.update(numbers)
     return threads
