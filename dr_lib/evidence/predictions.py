@@ -31,6 +31,7 @@ from dr_lib.data.labels.schema import (
     SIDES,
     fold_id,
     read_words,
+    unite_spellings,
 )
 from dr_lib.errors import DrError
 
@@ -47,6 +48,7 @@ class Source(NamedTuple):
     rows: int
     sha256: str
     encoding: str  # as it was read, empty of a workbook
+    respelt: int = 0  # rows whose patient another row writes in another way
 
 
 class Predictions(NamedTuple):
@@ -206,7 +208,7 @@ def pool_folds(
     tested = [table[table["split"] == "test"] for table in tables]
     files = zip(paths, tested, strict=True)
     for (path, rows), (later, others) in itertools.combinations(files, 2):
-        if set(rows["patient_id"]) & set(others["patient_id"]):
+        if {*map(fold_id, rows["patient_id"])} & {*map(fold_id, others["patient_id"])}:
             raise DrError(
                 f"{later} and {path} test the same patients: they are not folds of one split"
             )
@@ -239,6 +241,9 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns)
+    patient = unite_spellings(table["patient_id"])
+    respelt = int((patient != table["patient_id"]).sum())
+    table["patient_id"] = patient
     for column in [column for column in NUMBERS if column in table]:
         numbers = read_numbers(table[column])
         is_bad = (table[column] != "") & ~np.isfinite(numbers)
@@ -272,7 +277,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
-        sources=(Source(name, len(table), sha256, encoding),),
+        sources=(Source(name, len(table), sha256, encoding, respelt),),
     )
 
 
@@ -368,6 +373,8 @@ def _check_alike(first: Predictions, other: Predictions) -> None:
     both = mine.merge(theirs, on="image_id", suffixes=("", "_other"))
     for column in {"patient_id", "referable", "grade"} & set(mine) & set(theirs):
         pair = both[[column, f"{column}_other"]].dropna()
+        if column == "patient_id":
+            pair = pair.map(fold_id)
         if (pair[column] != pair[f"{column}_other"]).any():
             raise DrError(
                 f"{other.name} and {first.name} disagree on the patient or label of a photograph"
@@ -425,12 +432,7 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     p = table[OF_REFERABLE]
     side = table["split"]
     refuse(table["image_id"] == "", "image_id is empty")
-    refuse((patient == "") & (side != REJECTED), "patient_id is empty")
-    refuse(
-        _count_in(table, patient.map(fold_id), "patient_id") > 1,
-        "a patient_id differs from another only in case or leading zeros: write a patient in "
-        "one way only, and make ids of two patients clearly different",
-    )
+    refuse((patient == "") & (side != REJECTED), "patient_id is empty, or means unknown")
     refuse(
         table["image_id"].duplicated(keep=False),
         "a photograph is listed more than once: remove augmented copies and padding",

@@ -72,6 +72,22 @@ def test_an_eye_may_have_another_grade_at_another_visit(tmp_path):
     assert len(read.test) == len(TEST)
 
 
+def test_a_patient_in_two_spellings_is_one(tmp_path):
+    """Capitals, leading zeros and a decimal make no second patient; the rows are counted."""
+    table = TABLE.assign(
+        patient_id=TABLE["patient_id"].str[1:].astype(int).map("{:04d}".format)
+    )
+    other = table["patient_id"].str.lstrip("0").replace("", "0") + ".0"
+    table["patient_id"] = table["patient_id"].mask(table.index % 2 == 1, other)
+    (read,) = read_predictions(write(tmp_path, table))
+    assert read.table["patient_id"].nunique() == TABLE["patient_id"].nunique()
+    assert read.sources[0].respelt == 120
+    numbers = TABLE.assign(patient_id=TABLE["patient_id"].str[1:].astype(int))
+    assert (
+        len(read_predictions(write(tmp_path, table), write(tmp_path, numbers, "two.csv"))) == 2
+    )
+
+
 def test_ungradable_eyes_stand_apart(tmp_path):
     """Marked as such, or without a probability and with a reason, and with a label."""
     table = change(change(TABLE, TEST[:2], "gradable", 0), TEST[2:3], "reason", "too dark")
@@ -162,15 +178,22 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             lambda t: t.rename(columns={"camera": "Imagem", "image_id": "Foto"}),
             "image_id is in two columns that disagree, Foto .* and Imagem .*--column image_id=6$",
         ),
-        (
-            lambda t: change(t, TEST[:1], "patient_id", "P003"),
-            f"{TEST[0]}.*: a patient_id differs from another only in case or leading zeros: write",
+        (  # one person, in capitals or with other zeros
+            lambda t: change(t, TRAIN[:1], "patient_id", t["patient_id"][TEST[0] - 2].upper()),
+            "a patient is in two splits",
         ),
         (
             lambda t: change(
-                t.assign(patient_id="00" + t["patient_id"].str[1:]), [2], "patient_id", "0.0"
+                t.assign(patient_id="00" + t["patient_id"].str[1:]),
+                TRAIN[:1],
+                "patient_id",
+                f"{t['patient_id'][TEST[0] - 2][1:]}.0",
             ),
-            "rows 2, 3: a patient_id differs",
+            "a patient is in two splits",
+        ),
+        (
+            lambda t: change(t, [TEST[3]], "patient_id", "1.2E+15"),
+            f"row {TEST[3]}: patient_id is empty, or means unknown",
         ),
         (
             lambda t: change(

@@ -206,11 +206,11 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     if "0" not in readers and not ("grade" in names and "1" in readers):
         names = ["grade" if match else name for name, match in zip(names, matches)]
     for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
-        ranks = COLUMNS[name].split()
-        folded = [_fold(column) for column in header]
-        places = [place for place, other in enumerate(names) if other == name]
-        for place in sorted(places, key=lambda place: ranks.index(folded[place]))[1:]:
-            names[place] = folded[place]
+        called = {_fold(column) for column in header}
+        best = next((word for word in COLUMNS[name].split() if word in called), "")
+        for place, column in enumerate(map(_fold, header)):
+            if names[place] == name and column != best:
+                names[place] = column
     for pair in columns:
         ours, _, theirs = pair.partition("=")
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]

@@ -29,8 +29,7 @@ COLUMNS = {  # what people call them, folded
     " medical_record_number prontuario n_prontuario no_prontuario num_prontuario id_prontuario"
     " numero_prontuario numero_do_prontuario id_paciente paciente_id codigo_paciente"
     " codigo_do_paciente cod_paciente registro subject_id subjectid participant_id cns cpf"
-    " subject participant paciente patient_name nome nome_paciente nome_do_paciente"
-    " nome_completo iniciais",
+    " subject participant paciente patient_name nome_paciente nome_do_paciente",
     "split": "set particao divisao",
     "eye": "olho laterality lateralidade",
     "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade",
@@ -102,15 +101,23 @@ def fold_name(text: str) -> str:
 
 def fold_text(text: str) -> str:
     """Fold case, blanks, invisible and composed characters, so that spellings of one name match."""
-    letters = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
-    plain = "".join(letter for letter in letters if unicodedata.category(letter) != "Cf")
-    return " ".join(plain.split())
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+        text = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
+    return " ".join(text.casefold().split())
 
 
 def fold_id(name: str) -> str:
     """Fold an id, so that 7, 07, 7.0 and 7,00, or pt1 and PT1, are equal; 7.000 may be 7000."""
     number = re.sub(r"(?<![\d.,])0+(?=\d)", "", fold_text(name))
     return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
+
+
+def unite_spellings(ids: pd.Series, people: pd.Series | None = None) -> pd.Series:
+    """Write a patient in one way: the first by name of the ids that `fold_id` makes equal, or that
+    belong to one of `people`.
+    """
+    return ids.groupby(ids.map(fold_id) if people is None else people).transform("min")
 
 
 def is_unknown(cell: str) -> bool:

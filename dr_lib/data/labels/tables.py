@@ -25,7 +25,7 @@ from dr_lib.data.labels.label_files import (
 )
 from dr_lib.data.labels.patients import FILES, name_patients, number_visits
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
-from dr_lib.data.labels.schema import FACTS, fold_text
+from dr_lib.data.labels.schema import FACTS, fold_text, unite_spellings
 
 UNKNOWN = (
     "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
@@ -123,7 +123,7 @@ def read_labels(
     is_own = layout == "folder"
     if is_own:
         notices += _tell_folders_apart(rows, str(images), patients_by)
-    patient = rows["patient"].groupby(rows["person"]).transform("min")
+    patient = unite_spellings(rows["patient"], rows["person"])
     rewritten = rows[patient != rows["patient"]]
     if len(rewritten):
         notices.append(ONE_PATIENT.format(name_rows(rewritten)))
@@ -250,7 +250,8 @@ def _describe_patients(
     notices = []
     if len(known):
         columns = " and ".join(known["by"].unique())
-        notices.append(f"patients by {columns}: {known['patient'].nunique()}")
+        alone = ", each with one photograph" * known["patient"].is_unique
+        notices.append(f"patients by {columns}: {known['patient'].nunique()}{alone}")
     if not is_unknown.any():
         return "from file names" if is_named.any() else "known", notices
     cells = table["cell"][is_unknown & (table["cell"] != "")]

@@ -67,6 +67,8 @@ NUMBER = "Prontuário"
         ),
         # a number of each photograph is no patient's, an empty column neither
         (["Registro", "Paciente"], "1,A,a 2,A,b 3,B,c 4,B,d", "aabb", ["by Paciente: 2"]),
+        (["Registro"], "1,a 2,b 3,c", "abc", ["by Registro: 3, each with one photograph"]),
+        (["patient", "patient"], "1,1,a 1,1,b 2,2,c 3,3,d", "aabc", ["by patient: 3$"]),
         (["patient", NUMBER], ",1,a ,1,b ,2,c ,2,d", "aabb", ["by Prontuário: 2"]),
         # a missing number is that of the same name, if it has only one
         ([NAME, NUMBER], "Ana,1,a Ana,1,b ANA,,c Rui,N/A,d rui,?,e ,2,f ,2,g", "aaabbcc", []),
