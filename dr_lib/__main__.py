@@ -1,7 +1,6 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
 import math
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -654,7 +653,7 @@ def price(
     )
     from dr_lib.figures.page import Page
     from dr_lib.figures.serving import describe_choice
-    from dr_lib.runs.prices import PRICES_VARIABLE, read_prices
+    from dr_lib.runs.prices import PRICES_VARIABLE, read_own_prices
     from dr_lib.runs.row import read_runs
 
     endpoints = list_endpoints(read_runs(*folders), *folders, p99_ms=p99_ms)
@@ -666,11 +665,12 @@ def price(
     table = Page().format(tabulate_endpoints(priced), "endpoints")
     click.echo(table.to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))
-    own = os.environ.get(PRICES_VARIABLE)
-    if own:
-        names = {each.instance for each in read_prices(Path(own))}
-        if names.isdisjoint(priced["instance"]):
-            click.echo(f"{own} was not used: it has prices of {', '.join(sorted(names))} alone")
+    own = {each.instance for each in read_own_prices()}
+    if own and own.isdisjoint(priced["instance"]):
+        names = ", ".join(sorted(own))
+        click.echo(
+            f"the table of {PRICES_VARIABLE} was not used: it has prices of {names} alone"
+        )
 
 
 @main.command()

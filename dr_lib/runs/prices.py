@@ -55,8 +55,7 @@ def read_prices(path: Path | None = None) -> list[Price]:
         PriceError: there is no such file, or it is no such table; the line that is wrong is named.
     """
     if path is None:
-        variable = os.environ.get(PRICES_VARIABLE)
-        own = read_prices(Path(expand_home(variable))) if variable else []
+        own = read_own_prices()
         named = {price.instance for price in own}
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:
@@ -80,6 +79,12 @@ def read_prices(path: Path | None = None) -> list[Price]:
                 f"{path}: {instance} is listed twice with the same date: keep one of them"
             )
     return prices
+
+
+def read_own_prices() -> list[Price]:
+    """Read the table that DR_LIB_PRICES names; no prices if it names none."""
+    variable = os.environ.get(PRICES_VARIABLE)
+    return read_prices(Path(expand_home(variable))) if variable else []
 
 
 def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price:

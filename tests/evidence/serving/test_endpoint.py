@@ -264,7 +264,7 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     )
     own = {"DR_LIB_PRICES": str(tmp_path / "own.csv")}
     unused = CliRunner().invoke(main, command, env=own).output
-    assert "own.csv was not used: it has prices of box alone" in unused
+    assert "DR_LIB_PRICES was not used: it has prices of box alone" in unused
     for text in ("nan", "inf"):
         assert CliRunner().invoke(main, [*command[:-1], text]).exit_code == 2
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
