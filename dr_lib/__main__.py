@@ -1,5 +1,6 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
+import errno
 import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -49,6 +50,14 @@ class Amount(click.FloatRange):
         return number
 
 
+ADVICE = {  # on what a disk refuses
+    "EDQUOT": "your quota is used up: free some space",
+    "EIO": "the disk or its connection failed: mount it again",
+    "ENOSPC": "free some space",
+    "ENOTCONN": "mount the disk again",
+    "EROFS": "choose a folder that is not read-only",
+    "ESTALE": "mount the disk again",
+}
 PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
 POSITIVE = Amount(min=0, min_open=True)
 INSTANCE = click.option(
@@ -116,8 +125,10 @@ class Commands(click.Group):
             if context.params["debug"] or isinstance(error, click.ClickException):
                 raise
             reason = str(error)
-            if isinstance(error, OSError) and error.filename:
-                reason = f"{error.filename}: {error.strerror}"
+            if isinstance(error, OSError) and error.strerror:
+                reason = ": ".join(filter(None, [error.filename, error.strerror]))
+                if advice := ADVICE.get(errno.errorcode.get(error.errno)):
+                    reason += f": {advice}, and repeat the command"
             elif not isinstance(error, (DrError, ValueError, RuntimeError, OSError)):
                 again = write_command("--debug", context.invoked_subcommand, "...")
                 reason = f"{type(error).__name__}: {error}; {again} shows the traceback"

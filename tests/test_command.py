@@ -3,6 +3,7 @@ whole.
 """
 
 import ast
+import errno
 import re
 import shlex
 import subprocess
@@ -10,11 +11,12 @@ import sys
 import venv
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from dr_lib import command
-from dr_lib.__main__ import main
+from dr_lib.__main__ import Commands, main
 from dr_lib.command import write_command, write_install, write_lasting_command
 from tests.conftest import ROOT
 
@@ -103,3 +105,34 @@ def test_a_path_with_spaces_is_to_be_quoted():
         main, ["prepare", "--out", "x", "--images", "Área", "de", "Trabalho"]
     )
     assert said.exit_code == 2 and "put a path with spaces in quotes" in said.output
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "device: free some space, and repeat",
+        ),
+        (
+            OSError(errno.EDQUOT, "Disk quota exceeded", "/a/b"),
+            "/a/b: .*: your quota is used up",
+        ),
+        (OSError(errno.ESTALE, "Stale file handle", "/a/b"), "/a/b: .*: mount the disk again"),
+        (OSError(errno.EACCES, "Permission denied", "/a/b"), "Error: /a/b: Permission denied$"),
+    ],
+)
+def test_what_a_disk_refuses_is_said_with_what_helps(error, message):
+    """The system's own words, the file if it names one, and what to do where that is known."""
+
+    @click.group(cls=Commands)
+    @click.option("--debug", is_flag=True)
+    def group(debug):
+        pass
+
+    @group.command()
+    def write():
+        raise error
+
+    result = CliRunner().invoke(group, ["write"])
+    assert result.exit_code == 1 and re.search(message, result.output.strip())

@@ -61,8 +61,8 @@ DETAILS = {  # in some rows
     "environment_settings": str,  # variables somebody set that change times, a hash of their values
     "data_kind": str,  # synthetic or photographs, or what the notebook calls its data
     "data_sha256": str,  # SHA-256 of the crops
-    "labels_sha256": str,  # SHA-256 of the label table
-    "split_sha256": str,  # SHA-256 of the split table
+    "labels_sha256": str,  # of grades and patients by content, in older rows of the label table
+    "split_sha256": str,  # of what divides, by content, in older rows of the split table
     "input": str,  # memory or stream: where the photographs were during training
     "num_images_train": int,  # photographs trained on
     "num_images_test": int,  # photographs tested on

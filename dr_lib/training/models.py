@@ -4,13 +4,15 @@
 To add one of your own: write what builds it without its top, and list it in NETWORKS.
 """
 
+import os
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import h5py
 import keras
 import numpy as np
 from keras import layers, ops
@@ -252,6 +254,13 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     except DrError:
         raise
     except Exception as error:  # whatever Keras's download, file reader or shape check meets
+        paths = [Path(weights)] if is_file else _list_downloads()
+        broken = _find_broken(paths) if isinstance(error, OSError) else None
+        if broken:
+            raise DrError(
+                f"{broken} is not a whole weights file: the download was cut off, or a proxy "
+                "answered with a page of its own: delete the file, and download it again"
+            ) from error
         hint = ""
         if weights == "imagenet":
             hint = "; without a network give weights the path of a file, or none"
@@ -260,6 +269,23 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
         ) from error
     # some look their blocks up by their own name
     return keras.Model(base.input, base.output, name="base")
+
+
+def _list_downloads() -> list[Path]:
+    """List the weights that Keras has downloaded."""
+    home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
+    return sorted(Path(home, "models").glob("*.h5"))
+
+
+def _find_broken(paths: Iterable[Path]) -> Path | None:
+    """Find the first HDF5 file that is none, or is not whole."""
+    for path in paths:
+        try:
+            if path.suffix == ".h5":
+                h5py.File(path).close()
+        except OSError:
+            return path
+    return None
 
 
 def find_layer(base: keras.Model, name: str) -> layers.Layer:

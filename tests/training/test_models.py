@@ -220,6 +220,24 @@ def test_weights_come_from_a_file(tmp_path):
     )
 
 
+@pytest.mark.parametrize("content", [b"", b"<html>Sign in</html>", None])
+def test_a_download_that_was_cut_off_is_named(tmp_path, monkeypatch, content):
+    """A page of a proxy or half a file in Keras's folder, where a later call finds it, or given
+    by its path.
+    """
+    path = tmp_path / "models" / "mobilenet_1_0_224_tf_no_top.h5"
+    path.parent.mkdir()
+    build_model("small_cnn", 64).get_layer("base").save_weights(tmp_path / "whole.weights.h5")
+    whole = (tmp_path / "whole.weights.h5").read_bytes()
+    path.write_bytes(whole[: len(whole) // 2] if content is None else content)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setattr("keras.src.utils.file_utils.get_file", lambda *how, **more: path)
+    message = f"{path} is not a whole weights file: .* delete the file"
+    for model, weights in (("mobilenet", "imagenet"), ("small_cnn", str(path))):
+        with pytest.raises(DrError, match=message):
+            build_model(model, 96, weights=weights)
+
+
 def read_weights(path: Path, layer: str) -> list[np.ndarray]:
     """The arrays of a layer, as they lie in the file."""
     with h5py.File(path) as file:
