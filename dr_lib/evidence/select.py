@@ -281,7 +281,8 @@ def _name_kinds(finished: pd.DataFrame, passed: Collection[str]) -> pd.Series:
     finished = finished.sort_values("started_at", kind="stable")
     kinds = pd.Series("", finished.index)
     place = [name for name in ("environment", "framework") if name in finished]
-    for columns, keys in ((WORK, ["status"]), ([*PLAN, *SOFTWARE], place)):
+    work = WORK if "code_sha256" in finished else [*WORK, "commit"]
+    for columns, keys in ((work, ["status"]), ([*PLAN, *SOFTWARE], place)):
         like = finished[kinds == ""]
         for column in [name for name in columns if name in like and name not in passed]:
             values = like[column].where(like[column].notna(), ABSENT.get(column, ""))

@@ -55,14 +55,15 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> Pack:
         folder: gets the parts.
 
     Raises:
-        DrError: an input lies outside the repository, or a notebook holds outputs.
+        DrError: an input lies outside the repository.
     """
     study_file = f"papermill_runs/{path.name}"
     requirements = root / "requirements.txt"
     commit = read_commit(root, study.notebook)
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
     for notebook in filter(None, (study.notebook, study.report)):
-        files[f"notebooks/{notebook}.ipynb"] = _check_outputs(root, notebook)
+        name = f"notebooks/{notebook}.ipynb"
+        files[name] = _clear_outputs(root / name)
     files[study_file] = path
     if requirements.exists():  # which versions are installed there
         files[requirements.name] = requirements
@@ -113,13 +114,13 @@ def _list_code(root: Path) -> list[str]:
     )
 
 
-def _check_outputs(root: Path, name: str) -> Path:
-    """Check that a notebook has no outputs, which may show photographs."""
-    path = root / "notebooks" / f"{name}.ipynb"
-    if any(cell.get("outputs") for cell in json.loads(path.read_bytes())["cells"]):
-        fault = "holds outputs, which may show photographs"
-        raise DrError(f"{path} {fault}: clear them before the upload")
-    return path
+def _clear_outputs(path: Path) -> bytes:
+    """Read a notebook without outputs, which may show photographs."""
+    notebook = json.loads(path.read_bytes())
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []
+    return json.dumps(notebook).encode()
 
 
 def _write_parts(files: dict[str, Path | bytes], folder: Path) -> list[Path]:
