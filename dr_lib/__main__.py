@@ -214,8 +214,10 @@ def prepare(**options) -> None:
     )
     for reason, number in manifest["rejected"].items():
         click.echo(f"  {number} {reason}")
+    _describe_statuses(manifest["statuses"])
     private = options["private"] or options["out"].with_name(options["out"].name + ".private")
-    click.echo(f"{private} names the files: names.csv, rejected.csv, excluded.csv")
+    tables = "names.csv, rejected.csv, statuses.csv, excluded.csv"
+    click.echo(f"{private} names the files: {tables}")
 
 
 @main.command()
@@ -258,6 +260,13 @@ def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **o
     splits = read_manifest(data_dir)["splits"]
     for path in paths:
         _describe_split(path.name, splits.get(path.name, {}))
+
+
+def _describe_statuses(statuses: dict[str, int]) -> None:
+    """Print how many crops are not ok, by each word of their statuses."""
+    if statuses:
+        counts = ", ".join(f"{number} {word}" for word, number in statuses.items())
+        click.echo(f"crops that are not ok (docs/photographs.md explains the words): {counts}")
 
 
 def _describe_split(name: str, facts: dict) -> None:
@@ -841,7 +850,7 @@ def predict(
         raise click.ClickException(f"{answers} exists and is not overwritten: move it")
     files = grader.list_photographs(images)
     patients = grader.find_patients(files, labels, **table) if by_patient else None
-    reasons = grader.grade_files(
+    reasons, statuses = grader.grade_files(
         read_folder(model),
         files,
         out,
@@ -852,6 +861,7 @@ def predict(
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
+    _describe_statuses(statuses)
     if by_patient:
         counts = grader.refer_patients(out, patients, answers, sep)["answer"].value_counts()
         num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))

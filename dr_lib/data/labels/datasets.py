@@ -13,7 +13,7 @@ EYE = "|".join(sorted(list_words(WORDS["eye"]), key=len, reverse=True))
 # a patient, a sign and an eye, or 12OD, before the suffix
 NAME = (
     r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]*(?:[^\W_](?=[\W_])|\d(?=o[des])))"
-    rf"(?:_|[^\w/\\])*(?P<eye>{EYE})(?:\.[a-z]+2?)?$"
+    rf"(?:_|[^\w/\\])*(?P<eye>{EYE})(?:\.[a-z]\w*)?$"
 )
 
 

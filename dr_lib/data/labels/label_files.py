@@ -25,12 +25,19 @@ from dr_lib.data.labels.reader import (
 from dr_lib.data.labels.schema import COLUMNS, FACTS, SCALE, SIDES, read_words
 from dr_lib.errors import DrError
 
-PICTURES = {".jpg", ".jpeg", ".jfif", ".png", ".tif", ".tiff", ".bmp", ".ppm", ".webp"}
-# opening one tells if it is read
+PICTURES = set(".jpg .jpeg .jpe .jfif .png .tif .tiff .bmp .pgm .ppm .webp".split())
+# opening one shows whether it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 PATIENTS = COLUMNS["patient_id"].split()
 # of a table of the user's own
 OWN = {"image", "grade", "gradable", "eye", "split", *FACTS, *PATIENTS}
+# how a file of a picture begins, whatever its name: JPEG, PNG, TIFF, BMP, WebP, GIF, PPM, HEIC,
+# JPEG 2000, DICOM
+PICTURE_START = re.compile(
+    rb"\xff\xd8\xff|\x89PNG|II[*+]\0|MM\0[*+]|BM.{4}\0{4}|RIFF.{4}WEBP|GIF8|P[1-6]\s"
+    rb"|.{4}ftyp(hei|hev|mif|avi)|\0{3}\x0cj[Pp]|.{128}DICM",
+    re.DOTALL,
+)
 
 
 class LabelTableError(DrError):
@@ -49,6 +56,8 @@ class Source(NamedTuple):
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     """List photographs and label files below a folder, sorted; follow links and skip hidden files.
 
+    A file is a photograph by its suffix, or whatever its suffix by its first bytes.
+
     Raises:
         LabelTableError: there are no photographs.
     """
@@ -61,12 +70,24 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 photographs.append(path)
             elif path.suffix.lower() in TEXTS + WORKBOOKS:
                 label_files.append(path)
+            elif _begins_as_picture(path):
+                photographs.append(path)
     if not photographs:
         raise LabelTableError(
-            f"no photographs under {folder}: file names must end in "
-            f"{', '.join(sorted(PICTURES))}"
+            f"no photographs under {folder}: give the folder that holds JPEG, PNG or TIFF files"
         )
     return sorted(photographs), sorted(label_files)
+
+
+def _begins_as_picture(path: Path) -> bool:
+    """Whether the first bytes of a file are those of a picture."""
+    try:
+        if not path.is_file():  # a pipe would keep its reader waiting
+            return False
+        with path.open("rb") as file:
+            return bool(PICTURE_START.match(file.read(132)))
+    except OSError:
+        return False
 
 
 def find_sources(

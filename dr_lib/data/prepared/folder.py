@@ -304,6 +304,12 @@ class Prepared:
         write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
 
 
+def count_statuses(statuses: pd.Series) -> dict[str, int]:
+    """Count the crops that are not ok by each word of their statuses, the most frequent first."""
+    words = statuses.str.split("+").explode()
+    return words[words != "ok"].value_counts().to_dict()
+
+
 def read_split(
     data_dir: Path, split: str, labels: pd.DataFrame, files: dict[str, str]
 ) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import (
+    count_statuses,
     format_table,
     hash_file,
     parse_table,
@@ -151,13 +152,15 @@ def prepare(
                 shard_size=shard_size,
                 progress=progress,
             )
-            outcomes = crops[["image_id", "reason", "content_id"]]
+            outcomes = crops[["image_id", "status", "reason", "content_id"]]
             table = table.merge(outcomes, on="image_id", validate="1:1")
             is_cropped = table["reason"] == ""
             unread = table.loc[~is_cropped, ["row", "image", "reason"]]
             rejected = pd.concat([labels.unusable, unread])
             _keep_private(private / "rejected.csv", out, rejected)
             table = table[is_cropped]
+            unlike_ok = table.loc[table["status"] != "ok", ["row", "image", "status"]]
+            _keep_private(private / "statuses.csv", out, unlike_ok)
             if table.empty:
                 raise DrError(
                     f"no photograph is usable: see the reasons in {private / 'rejected.csv'}"
@@ -175,6 +178,7 @@ def prepare(
                 "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
                 "rejected": reasons.to_dict(),
+                "statuses": count_statuses(table["status"]),
                 "files": files,
                 "splits": earlier["splits"],
             }

@@ -15,7 +15,7 @@ from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
 from dr_lib.data.labels.patients import name_patients
 from dr_lib.data.labels.tables import read_patients
-from dr_lib.data.prepared.folder import Prepared, find_split
+from dr_lib.data.prepared.folder import Prepared, count_statuses, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import replace
@@ -43,7 +43,7 @@ def grade_files(
     workers: int | None = None,
     sep: str = ",",
     progress: Callable[[int, int], None] = lambda *_: None,
-) -> Counter[str]:
+) -> tuple[Counter[str], dict[str, int]]:
     """Grade photographs and write a CSV that names the files; keep it in a private folder.
 
     Args:
@@ -60,7 +60,8 @@ def grade_files(
         progress: called with the numbers done and in all.
 
     Returns:
-        Why some have no grade, numbers in it as "...", and how many.
+        Why some have no grade, numbers in it as "...", and how many; and how many crops are not ok,
+        by each word of their statuses.
     """
     if out.exists():
         raise DrError(f"{out} exists and is not overwritten: name another file")
@@ -87,7 +88,8 @@ def grade_files(
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
     with replace(out) as temporary:
         table.to_csv(temporary, index=False, **STYLES[sep])
-    return Counter(table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True))
+    errors = table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True)
+    return Counter(errors), count_statuses(table["fundus"].dropna())
 
 
 def list_photographs(paths: Iterable[Path]) -> list[Path]:

@@ -1,5 +1,6 @@
 """The label table: labels are matched and checked before time is spent."""
 
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -172,6 +173,36 @@ def test_files_of_other_kinds_are_counted(folder):
     assert found.unusable.values.tolist() == [
         [0, str(images / name), "no label"] for name in names
     ]
+
+
+STARTS = {
+    "1_left": b"\xff\xd8\xff\xe0",
+    "1_right.JPG_": b"\xff\xd8\xff\xdb",
+    "2_left.png.part": b"\x89PNG\r\n\x1a\n",
+    "2_right.TIFF-1": b"MM\0*",
+    "3_left.scn": b"II+\0",
+    "3_right.mpo": b"\xff\xd8\xff\xe1",
+    "4_left.pnm": b"P6\n640 480\n255\n",
+    "4_right.image": b"\0\0\0\x18ftypheic",
+    "5_left": bytes(128) + b"DICM",
+}
+
+
+def test_a_photograph_of_any_suffix_is_found_by_its_content(folder):
+    """Files as phones, downloads and scanners name them are photographs; notes, caches and web
+    pages are none, and a pipe is not waited for.
+    """
+    rows = "".join(f"{name},0\n" for name in STARTS)
+    images, labels = folder(
+        f"image,grade\n{rows}", "Thumbs.db", "index.html", "empty", "BMC.md"
+    )
+    (images / "BMC.md").write_text("BM: a bench mark, P6 and GIF")
+    for name, start in STARTS.items():
+        (images / name).write_bytes(start + bytes(100))
+    os.mkfifo(images / "pipe")
+    found = read_labels(images, labels)
+    assert found.table["image"].tolist() == [str(images / name) for name in STARTS]
+    assert found.unusable.empty
 
 
 def test_an_exported_photograph_comes_before_what_it_was_exported_from(folder):

@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -513,7 +514,7 @@ def test_names_join_image_ids_and_files(photographs):
     known = {*Prepared(photographs.parent / "out").photographs["image_id"]}
     assert len(known) == 39 and known < {*names["image_id"]}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
-    assert modes == {0o600} and len([*private.glob("*.csv")]) == 4
+    assert modes == {0o600} and len([*private.glob("*.csv")]) == 5
 
 
 def test_a_name_that_is_not_utf8_is_listed(photographs):
@@ -631,6 +632,26 @@ def test_a_damaged_salt_is_named(photographs, tmp_path):
     (tmp_path / "p" / "salt").write_bytes(b"short")
     with pytest.raises(DrError, match="32 bytes"):
         run(photographs, private=tmp_path / "p")
+
+
+def test_crops_that_are_not_ok_are_counted_and_named(photographs):
+    """Each word of a status counts; the private folder names the files, and no others."""
+    for number, size in ((1, (720, 600)), (3, (720, 480))):  # the second is squashed
+        large = cv2.resize(draw_eye(number), size, interpolation=cv2.INTER_CUBIC)
+        cv2.imwrite(str(photographs / f"maria_0{number // 2}_left.png"), large)
+    command = ["prepare", "--images", str(photographs), "--workers", "1"]
+    command += ["--labels", str(photographs.parent / "labels.csv")]
+    out = photographs.parent / "out"
+    said = CliRunner().invoke(main, [*command, "--out", str(out)])
+    statuses = Prepared(out).photographs["status"]
+    words = Counter(word for status in statuses for word in status.split("+"))
+    del words["ok"]
+    assert said.exit_code == 0 and {"enlarged", "ellipse"} <= set(words)
+    counted = ", ".join(f"{number} {word}" for word, number in words.most_common())
+    assert f"explains the words): {counted}\n" in said.output
+    named = pd.read_csv(out.with_name("out.private") / "statuses.csv")
+    assert sorted(named["status"]) == sorted(statuses[statuses != "ok"])
+    assert all(Path(image).exists() for image in named["image"])
 
 
 @pytest.mark.slow

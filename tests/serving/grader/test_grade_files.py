@@ -24,9 +24,9 @@ def photographs(tmp_path):
     folder = tmp_path / "photographs"
     folder.mkdir()
     (folder / "a.jpg").write_bytes(encode(draw_photograph(1)))
-    (folder / "b.PNG").write_bytes(encode(draw_photograph(2), ".png"))
+    (folder / "b.PNG").write_bytes(encode(draw_photograph(2, 320, 240), ".png"))
     (folder / "c.jpeg").write_bytes(b"no picture")
-    (folder / "d.tif").write_bytes(encode(draw_photograph(2), ".tiff"))
+    (folder / "d.tif").write_bytes(encode(draw_photograph(2, 320, 240), ".tiff"))
     (folder / "note.txt").write_text("not asked for")
     return folder
 
@@ -49,6 +49,7 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
         result.exit_code == 0
         and "1 photographs could not be graded\n  1 not a picture" in result.output
     )
+    assert "explains the words): 2 enlarged" in result.output
     rows = read_rows(out)
     assert [row["file"].rsplit("/")[-1] for row in rows] == [
         "a.jpg",
@@ -215,7 +216,7 @@ def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_p
         )
     (tmp_path / "away").rename(photographs)
     assert not out.exists()
-    reasons = grade_files(folder, [photographs], out, workers=2)
+    reasons, _ = grade_files(folder, [photographs], out, workers=2)
     assert reasons.total() == 1 and [row["error"] for row in read_rows(out)].count("") == 3
 
 
@@ -258,7 +259,7 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     with open("sparse.jpg", "wb") as file:
         file.truncate(5 * 2**30)
     names = [os.fsdecode(name) for name in sorted(os.listdir(b"."))]
-    reasons = grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
+    reasons, _ = grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
     assert reasons.total() == 3
     rows = {row["file"]: row["error"] for row in read_rows(tmp_path / "grades.csv")}
     listed = ["=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
