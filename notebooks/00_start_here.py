@@ -27,7 +27,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 
-setup.set_up(root, "cv2")
+setup.set_up(root, "cv2", "simplejpeg")
 
 # %% [markdown]
 # This cell detects the machine and how a training run would use it, without importing a framework.

@@ -39,7 +39,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 
-setup.set_up(root, "cv2")
+setup.set_up(root, "cv2", "simplejpeg", "tifffile", "imagecodecs")
 
 # %% [markdown]
 # ## Data
@@ -94,10 +94,10 @@ if not prepared.is_synthetic:
 # Each photograph is cropped to its field of view at 299 px, black outside. The field of view is the
 # circle that differs from the background, whatever the background's colour. `method="voets"`
 # repeats the steps of Voets et al. 2019, including their faults. A crop's status says whether it is
-# `clipped` by the frame, `doubtful` because it looks unlike a retina (it is kept, because a dark
-# haemorrhage can look so too), an `ellipse` that was made round, `full_frame` without a dark
-# border, or from a `truncated` file. The table shows how often each status occurs and how large the
-# fields of view are:
+# `clipped` by the frame, `doubtful` because it looks unlike a retina or its file is damaged (it is
+# kept, because a dark haemorrhage can look so too), an `ellipse` that was made round, `enlarged`
+# from fewer pixels, `full_frame` without a dark border, or from a `truncated` file. The table shows
+# how often each status occurs and how large the fields of view are:
 
 # %%
 parts = prepared.photographs

@@ -56,7 +56,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 
-setup.set_up(root, *["cv2"] if data_dir == "sample" or explain else [])
+setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" or explain else [])
 
 # %% [markdown]
 # The run starts here, with its configuration and the clock of `wall_s` and `setup_s`. If it is

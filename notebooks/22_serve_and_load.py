@@ -47,7 +47,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.notebook import setup
 
-setup.set_up(root, "cv2", "ai_edge_litert", "starlette", "granian")
+setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert", "starlette", "granian")
 
 # %%
 from dr_lib.runs.run import Run

@@ -36,7 +36,8 @@ HINTS = {
     "kaggle": {"KAGGLE_KERNEL_RUN_TYPE": "Batch"},
 }
 NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by every notebook
-OPENCV = frozenset({"opencv-python-headless"})
+OPENCV = frozenset({"opencv-python-headless", "simplejpeg"})
+TIFF = frozenset({"tifffile", "imagecodecs"})
 LITERT = frozenset({"ai-edge-litert"})
 SERVER = frozenset({"starlette", "granian"})
 STATSMODELS = frozenset({"statsmodels"})
@@ -123,7 +124,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
             NEEDED | STATSMODELS,
         ),
         Job("10 shards", "10_train", training | {"mode": "fast", "data_dir": str(RECORDS)}),
-        Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV),
+        Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV | TIFF),
         Job("10 grades", "10_train", grades, NEEDED | OPENCV),
         Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
         Job("30", "30_train_scenario", scenario, frozenset()),
@@ -342,7 +343,9 @@ def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) 
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     write_studies(clone)
     python, shipped = build(runtime, source)
-    if OPENCV <= shipped.keys():  # where it is missing, a notebook has to prepare the sample
+    if (
+        "opencv-python-headless" in shipped
+    ):  # where it is missing, a notebook has to prepare the sample
         shutil.copytree(ROOT / SAMPLE, clone / SAMPLE)
     jobs = list(REPORTS) if only_reports else [*list_trainings(runtime), *REPORTS]
     if "tensorflow-cpu" not in shipped:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
+from dr_lib.data.photograph.colour import to_srgb
 from dr_lib.data.photograph.decode import (
     MAX_MEMORY,
     Picture,
@@ -25,7 +26,11 @@ OVERSAMPLING = 1.5  # the field of view is decoded at least that many times as l
 MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
 # of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
 MIN_BELOW = 0.2
+MIN_DIAMETER = 48  # px of the field of view; of fewer nothing can be graded
 MIN_RADIUS_VOETS = 100  # px
+# grey levels, which one in a hundred pixels of a crop has: darker ones out of more than eight bits
+# were not scaled as they should
+MIN_DEEP = 16
 # EXIF orientations, to be undone in this order
 SWAPPED = {5, 6, 7, 8}
 MIRRORED = {2, 3, 6, 7}
@@ -45,7 +50,8 @@ class Crop(NamedTuple):
 
     image: np.ndarray  # (size, size, 3) uint8 RGB, black outside the field of view
     circle: Circle  # in pixels of the whole upright photograph
-    # ok, or sorted words joined by + out of clipped, doubtful, ellipse, full_frame, truncated
+    # ok, or sorted words joined by + out of clipped, doubtful, ellipse, enlarged, full_frame,
+    # truncated
     status: str
 
 
@@ -67,7 +73,7 @@ def crop_fundus(source: str | Path | bytes, size: int = 299, *, method: str = "r
     Raises:
         UnreadableImageError: the source is no picture that can be decoded, or most of its field of
             view is missing.
-        NoFundusError: the picture shows no field of view.
+        NoFundusError: the picture shows no field of view, or one of less than 48 px.
     """
     if method not in METHODS:
         raise ValueError(f"method {method!r}: choose from {', '.join(METHODS)}")
@@ -82,7 +88,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     is_likely_cut = picture.format == "jpeg" and longer < MAX_CUT * shorter
     reduction = _choose_reduction(longer if is_likely_cut else shorter, size)
     while True:
-        image = decode(picture, reduction)
+        image, is_doubtful = decode(picture, reduction)
         if picture.format == "jpeg":
             num_rows = count_rows_decoded(image, reduction)
             truncated |= num_rows < len(image)
@@ -104,9 +110,27 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
         raise UnreadableImageError(
             "the file is cut short and most of the field of view is missing"
         )
-    crop = _turn_upright(_place(image, fov, size), picture.orientation)
-    flags = fov.flags | ({"truncated"} if truncated else set())
-    return Crop(crop, _find_circle(picture, fov, reduction), "+".join(sorted(flags)) or "ok")
+    # the longer axis: a squashed picture has lost the other
+    diameter = 2 * max(fov.a, fov.b) * reduction
+    if diameter < MIN_DIAMETER:
+        raise NoFundusError(
+            f"the field of view is {diameter:.0f} px wide, and {MIN_DIAMETER} px are needed"
+        )
+    crop = _place(image, fov, size)
+    if picture.profile:
+        crop = to_srgb(crop, picture.profile)
+    crop = cv2.copyTo(crop, mask_circle(size).view(np.uint8))
+    if picture.bits > 8:
+        is_doubtful |= bool(np.percentile(crop, 99) < MIN_DEEP)
+    circle = _find_circle(picture, fov, reduction)
+    flags = {
+        "doubtful": is_doubtful,
+        "enlarged": 2 * circle.radius < size,
+        "truncated": truncated,
+    }
+    words = fov.flags | {word for word, holds in flags.items() if holds}
+    crop = _turn_upright(crop, picture.orientation)
+    return Crop(crop, circle, "+".join(sorted(words)) or "ok")
 
 
 def _choose_reduction(diameter: float, size: int) -> int:
@@ -145,8 +169,7 @@ def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
     crop = cv2.warpAffine(
         cv2.cvtColor(region, cv2.COLOR_RGB2RGBA), inverse, (size, size), flags=flags
     )
-    crop = cv2.cvtColor(crop, cv2.COLOR_RGBA2RGB)
-    return cv2.copyTo(crop, mask_circle(size).view(np.uint8))
+    return cv2.cvtColor(crop, cv2.COLOR_RGBA2RGB)
 
 
 def _choose_sigma(step: float) -> float:
@@ -192,7 +215,7 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
             "the file is cut short: the method of Voets et al. would take the missing part "
             "for retina"
         )
-    image = decode(picture, 1)
+    image, is_doubtful = decode(picture, 1)
     x, y, radius = circle = _find_voets(image)
     # a circle that the frame cuts on the left or top moves the window, which shows more on the
     # other side
@@ -211,7 +234,8 @@ def _crop_voets(picture: Picture, size: int) -> Crop:
     at_x = (size - width + 1) // 2  # an odd pixel is added at the top and left
     crop = np.zeros((size, size, 3), np.uint8)
     crop[at_y : at_y + height, at_x : at_x + width] = shrunk
-    return Crop(crop, circle, "ok")
+    words = ["doubtful"] * is_doubtful + ["enlarged"] * (2 * radius < size)
+    return Crop(crop, circle, "+".join(words) or "ok")
 
 
 def _find_voets(image: np.ndarray) -> Circle:

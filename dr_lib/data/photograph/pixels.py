@@ -6,9 +6,15 @@ the functions here, so that a network sees the same pixels in both, to the bit.
 
 import io
 from functools import cache
-from importlib.util import find_spec
 
 import numpy as np
+from PIL import Image
+
+# now: a thread that looks for it while another imports it is told that it is broken
+try:
+    import cv2
+except ImportError:  # Colab's TPU: what is prepared can be read all the same
+    cv2 = None
 
 IMAGE_SIZE = 299  # side of a stored crop [px], unless another is asked for
 JPEG_QUALITY = 95
@@ -16,8 +22,6 @@ JPEG_QUALITY = 95
 
 def encode_jpeg(image: np.ndarray, quality: int = JPEG_QUALITY) -> bytes:
     """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution."""
-    import cv2
-
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()
 
@@ -28,14 +32,10 @@ def decode_jpeg(encoded: bytes, size: int = IMAGE_SIZE) -> np.ndarray:
     OpenCV decodes, or Pillow on a machine without it (Colab's TPU); both hold libjpeg-turbo, and
     the pixels are the same to the bit.
     """
-    if find_spec("cv2"):
-        import cv2
-
+    if cv2:
         image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
         image = cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
     else:
-        from PIL import Image
-
         image = np.asarray(Image.open(io.BytesIO(encoded)).convert("RGB"))
     return image if image.shape[:2] == (size, size) else shrink(image, size)
 
@@ -49,8 +49,6 @@ def mask_circle(size: int) -> np.ndarray:
 
 def halve(image: np.ndarray) -> np.ndarray:
     """Average 2 x 2 pixels, ten times as fast as any other factor; an odd last row is dropped."""
-    import cv2
-
     height, width = (max(1, length // 2) for length in image.shape[:2])
     image = image[: 2 * height, : 2 * width]
     return cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -99,8 +97,6 @@ def _weigh_rows(height: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _swap_sides(image: np.ndarray) -> np.ndarray:
     """Swap height and width, in memory too; OpenCV takes a twentieth of the time NumPy takes."""
-    if find_spec("cv2"):
-        import cv2
-
+    if cv2:
         return cv2.transpose(image)
     return np.ascontiguousarray(image.transpose(1, 0, 2))

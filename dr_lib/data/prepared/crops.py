@@ -15,6 +15,7 @@ from typing import Any
 
 import cv2
 import pandas as pd
+import simplejpeg
 
 from dr_lib.code import read_source
 from dr_lib.data.labels import near_duplicates
@@ -145,11 +146,12 @@ def crop_photographs(
 
 @cache
 def hash_code() -> str:
-    """SHA-256 of what determines a crop's bytes: our code and OpenCV's version."""
+    """SHA-256 of what determines a crop's bytes: our code and the versions of the decoders."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
     files += [Path(module.__file__) for module in (near_duplicates, records)]
     return hashlib.sha256(
-        b"".join(read_source(file.read_bytes()) for file in files) + cv2.__version__.encode()
+        b"".join(read_source(file.read_bytes()) for file in files)
+        + f"{cv2.__version__} {simplejpeg.__version__}".encode()
     ).hexdigest()
 
 

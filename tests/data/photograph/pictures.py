@@ -4,6 +4,7 @@ import io
 
 import cv2
 import numpy as np
+import tifffile
 from PIL import Image
 
 from dr_lib.data.photograph.crop import Circle
@@ -47,6 +48,13 @@ def to_file(image: np.ndarray | Image.Image, suffix=".png", **options) -> bytes:
     buffer = io.BytesIO()
     picture = image if isinstance(image, Image.Image) else Image.fromarray(image)
     picture.save(buffer, Image.registered_extensions()[suffix], **options)
+    return buffer.getvalue()
+
+
+def write_tiff(image: np.ndarray, **options) -> bytes:
+    """Encode with tifffile, in RGB if the options name nothing else."""
+    buffer = io.BytesIO()
+    tifffile.imwrite(buffer, image, **{"photometric": "rgb", **options})
     return buffer.getvalue()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.crop import NoFundusError, crop_fundus
 from dr_lib.data.photograph.fov import find_fov
 from tests.data.photograph.pictures import draw_fov, error, to_file
 
@@ -129,6 +129,24 @@ def test_a_retina_without_border_is_kept_whole():
     """
     crop = crop_fundus(to_file(draw_fov(400, 300, 200.0, 150.0, 900.0)))
     assert crop.status == "full_frame" and crop.circle.radius == pytest.approx(250, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("radius", "status"), [(24.6, "enlarged"), (148.0, "enlarged"), (150.5, "ok")]
+)
+def test_a_small_fov_is_enlarged(radius, status):
+    """A field of view of fewer pixels than its crop says so."""
+    side = round(2.2 * radius)
+    crop = crop_fundus(to_file(draw_fov(side, side, side / 2, side / 2, radius)))
+    assert crop.status == status and crop.image.shape == (299, 299, 3)
+
+
+@pytest.mark.parametrize("squash", [1, 0.8])
+def test_a_tiny_fov_is_refused(squash):
+    """Below 48 px nothing can be graded; of a squashed picture the longer axis counts."""
+    with pytest.raises(NoFundusError, match="46 px wide, and 48 px are needed"):
+        crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 23.0, squash=squash)))
+    assert crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 25.0, squash=squash))).image.any()
 
 
 def test_an_unknown_method_is_refused():

@@ -8,12 +8,13 @@ import subprocess
 import sys
 import zlib
 
+import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
-from dr_lib.data.photograph.decode import MAX_SIDE, count_rows_decoded, open_picture
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.decode import MAX_SIDE, count_rows_decoded, decode, open_picture
 from tests.data.photograph.pictures import draw_fov, error, to_file
 from tests.data.photograph.test_formats import FILES, IMAGE, PLACE, make_png
 
@@ -80,6 +81,61 @@ def test_other_cut_files_are_unreadable(kind):
         if kind.startswith("png") or kind == "tiff, packed":
             with pytest.raises(UnreadableImageError):
                 crop_fundus(whole[:-num_lost] + bytes(num_lost + 100))
+
+
+def test_a_jpeg_damaged_inside_is_not_ok():
+    """Of files of which 64 bytes are others, 19 of 20 whose crop differs by more than three levels
+    in the mean are doubtful, truncated or rejected.
+    """
+    rng = np.random.default_rng(0)
+    num_spoilt = 0
+    num_missed = 0
+    for encoded in JPEGS.values():
+        whole = crop_fundus(encoded)
+        for at in np.linspace(0.1, 0.9, 40) * len(encoded):
+            damaged = bytearray(encoded)
+            damaged[int(at) : int(at) + 64] = rng.bytes(64)
+            try:
+                crop = crop_fundus(bytes(damaged))
+            except (UnreadableImageError, NoFundusError):
+                continue
+            if np.abs(crop.image.astype(int) - whole.image).mean() > 3:
+                num_spoilt += 1
+                num_missed += not {"doubtful", "truncated"} & set(crop.status.split("+"))
+    assert num_spoilt > 30 and num_missed <= num_spoilt / 20
+
+
+def test_what_libjpeg_warns_of_is_not_ok_by_the_published_steps():
+    """They do not look at what they crop, but bytes that were left over are damage to them too."""
+    encoded = JPEGS["jpeg"]
+    damaged = encoded[:-2] + bytes(range(1, 100)) + encoded[-2:]
+    statuses = [crop_fundus(damaged, method=method).status for method in ("robust", "voets")]
+    assert statuses == ["doubtful", "doubtful"]
+
+
+def test_a_seam_that_libjpeg_does_not_notice_is_doubtful():
+    """From a line of blocks on all is brighter, as behind damage that leaves the number of blocks
+    as it was. A step between two lines of a block, the edge of a mask and text are no damage.
+    """
+    is_below = (np.arange(480) >= 240)[:, None] & (IMAGE.max(-1) > 20)
+    brighter = cv2.add(IMAGE, 25 * np.dstack([is_below] * 3).astype(np.uint8))
+    masked = IMAGE.copy()
+    masked[:96] = 0
+    written = cv2.putText(IMAGE.copy(), "2019-03-01", (30, 256), 0, 2, (255, 255, 255), 5)
+    pictures = [brighter, np.roll(brighter, 3, axis=0), IMAGE, masked, written]
+    statuses = [crop_fundus(to_file(one, ".jpg", quality=95)).status for one in pictures]
+    assert statuses == ["doubtful", "ok", "ok", "ok", "ok"]
+
+
+def test_pixels_are_those_of_opencv():
+    """Decoded strictly or by OpenCV, at any fraction, a JPEG has the same pixels to the bit."""
+    for encoded in JPEGS.values():
+        for reduction in (1, 2, 4, 8):
+            flags = getattr(cv2, f"IMREAD_REDUCED_GRAYSCALE_{reduction}", 0)
+            buffer = np.frombuffer(encoded, np.uint8)
+            expected = cv2.imdecode(buffer, flags | cv2.IMREAD_COLOR_RGB)
+            image, is_damaged = decode(open_picture(encoded), reduction)
+            assert not is_damaged and (image == expected).all()
 
 
 @pytest.mark.parametrize("end", [bytes(5000), b"\xff\xd9"], ids=["zeros", "end marker"])

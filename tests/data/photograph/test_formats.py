@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.decode import decode, open_picture
 from tests.data.photograph.pictures import draw_fov, error, to_file
 
@@ -151,17 +151,62 @@ def test_exif_orientation_is_applied(orientation, suffix):
     assert np.abs(crop.image.astype(int) - expected.image).mean() < 1
 
 
+WHITE = {
+    "nothing": np.zeros_like(INSIDE),
+    "hot pixels": np.indices(INSIDE.shape).sum(0) == 3,
+    "a figure": np.indices(INSIDE.shape).max(0) < 60,
+    "the background": ~INSIDE,
+}
+
+
+@pytest.mark.parametrize("white", WHITE)
 @pytest.mark.parametrize("suffix", [".png", ".tif"])
 @pytest.mark.parametrize("bits", [10, 12, 14, 16])
-def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix):
-    """10, 12 and 14 bits in samples of 16 show what 8 bits show; divided by 256 they would be
-    nearly black.
+def test_deep_samples_are_scaled_from_their_own_depth(bits, suffix, white):
+    """10, 12 and 14 bits in samples of 16 show what 8 bits show, also beside what is as white as
+    the file can be; of 14 bits a dark picture of 16 is as likely, which is doubtful.
     """
-    for picture in (PICTURE, GREY):
-        crop = crop_fundus(to_deep(suffix, np.asarray(picture), bits))
-        expected = crop_fundus(to_file(picture))
+    for picture in (IMAGE, np.asarray(GREY)):
+        deep = picture.astype(np.uint16) << (bits - 8) | picture >> (16 - bits)
+        deep[WHITE[white]] = 65535
+        plain = picture.copy()
+        plain[WHITE[white]] = 255
+        crop = crop_fundus(
+            cv2.imencode(suffix, deep[..., ::-1] if deep.ndim == 3 else deep)[1].tobytes()
+        )
+        expected = crop_fundus(to_file(plain))
+        is_uncertain = bits == 14 and white != "nothing"
+        assert crop.status == ("doubtful" if is_uncertain else expected.status) and (
+            expected.status == "ok"
+        )
         assert np.abs(crop.image.astype(int) - expected.image).mean() < 1.5
-        assert error(crop.circle, *expected.circle) < 0.002
+        assert error(crop.circle, *expected.circle) < 0.003
+
+
+@pytest.mark.parametrize(("stated", "bits"), [(12, 12), (8, 16), (255, 16)])
+def test_significant_bits_of_a_png_are_believed_unless_there_are_more(stated, bits):
+    """A dark picture of 12 bits needs 10 of them: it stays dark where the file states 12. What the
+    chunk sBIT states of a picture that fills 16 bits, or in 8 bits, changes nothing.
+    """
+    deep = (IMAGE // 5).astype(np.uint16) << (bits - 8)
+    plain = to_file(IMAGE // 5)
+    encoded = cv2.imencode(".png", deep[..., ::-1])[1].tobytes()
+    chunk = b"sBIT" + bytes([stated] * 3)
+    chunk = struct.pack(">I", 3) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    crop = crop_fundus(encoded[:33] + chunk + encoded[33:])
+    expected = crop_fundus(plain).image
+    assert np.abs(crop.image.astype(int) - expected).mean() < 1
+    assert (crop_fundus(plain[:33] + chunk + plain[33:]).image == expected).all()
+
+
+def test_a_deep_picture_that_stays_black_is_doubtful():
+    """A sixteenth of its brightness, as of 12 bits where the file states 16, is no photograph."""
+    deep = IMAGE[..., ::-1].astype(np.uint16) << 4
+    encoded = cv2.imencode(".png", deep)[1].tobytes()
+    chunk = b"sBIT" + bytes([16] * 3)
+    chunk = struct.pack(">I", 3) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    assert crop_fundus(encoded).status == "ok"
+    assert crop_fundus(encoded[:33] + chunk + encoded[33:]).status == "doubtful"
 
 
 def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
@@ -173,24 +218,13 @@ def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
     assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
-def test_other_samples_are_refused(kind):
-    """Samples that are no whole numbers of 8 or 16 bits have no scale: an error, never a black
-    picture.
-    """
-    with pytest.raises(UnreadableImageError, match="OpenCV does not read|samples have type"):
-        crop_fundus(to_file(Image.fromarray(np.asarray(GREY).astype(kind)), ".tif"))
-    with pytest.raises(UnreadableImageError):
-        crop_fundus(cv2.imencode(".tif", IMAGE.astype(np.float32))[1].tobytes())
-
-
 def test_reduced_decoding_keeps_colours():
     """Whatever the reduction, a flat patch keeps its colour in every format that is common."""
     flat = np.zeros((512, 512, 3), np.uint8)
     flat[128:384, 128:384] = (200, 110, 60)
     for encoded in (to_file(flat, ".jpg"), to_file(flat, ".png")):
         for reduction in (1, 2, 4, 8):
-            image = decode(open_picture(encoded), reduction)
+            image, _ = decode(open_picture(encoded), reduction)
             assert image.shape == (512 // reduction, 512 // reduction, 3)
             assert (
                 np.abs(

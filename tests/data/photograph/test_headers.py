@@ -7,9 +7,10 @@ import zlib
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
-from dr_lib.data.photograph.decode import Picture, count_bytes, open_picture
+from dr_lib.data.photograph.decode import count_bytes, open_picture
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph import pictures
 from tests.data.photograph.test_formats import FILES
@@ -81,8 +82,11 @@ def test_a_damaged_comment_is_no_damaged_photograph():
 
 def test_a_deep_tiff_of_ten_megapixels_is_not_too_large():
     """A sample of 16 bits takes 12 bytes a pixel with its copies."""
-    tiff = Picture(bytes(1000), 3888, 2592, "tiff", 1, bits=16)
-    assert count_bytes(tiff, 1) == 2 * 1000 + 12 * 3888 * 2592
+    file = io.BytesIO()
+    tifffile.imwrite(file, shape=(2592, 3888, 3), dtype=np.uint16, photometric="rgb")
+    num_bytes = file.getbuffer().nbytes
+    picture = open_picture(file.getvalue())
+    assert count_bytes(picture, 1) == 2 * num_bytes + 12 * 3888 * 2592
 
 
 def test_finds_the_orientation_behind_the_pixels_of_a_png():

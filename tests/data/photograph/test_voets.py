@@ -49,7 +49,11 @@ def check_same(encoded: bytes, size: int = 299) -> None:
     crop = crop_fundus(encoded, size, method="voets")
     stored = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_UNCHANGED)
     expected = crop_again(stored[..., ::-1], size)
-    assert crop.circle == expected.circle and crop.status == "ok" and crop.image.any()
+    assert (
+        crop.circle == expected.circle
+        and crop.status in ("ok", "enlarged")
+        and crop.image.any()
+    )
     assert crop.image.shape == (size, size, 3) and (crop.image == expected.image).all()
 
 

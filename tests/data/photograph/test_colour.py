@@ -1,0 +1,107 @@
+"""Colour profiles: what a colour-managed program shows of a file is what its crop shows."""
+
+import zlib
+
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from dr_lib.data.photograph.crop import crop_fundus
+from tests.data.photograph.pictures import draw_fov, to_file, write_tiff
+
+IMAGE = draw_fov(640, 480, 331.0, 236.0, 190.0)
+GREY = np.asarray(Image.fromarray(IMAGE).convert("L"))
+
+
+def write_profile(primaries: list[list[float]], gamma: float, space: bytes = b"RGB ") -> bytes:
+    """An ICC profile by hand: the primaries in XYZ under D50 (ICC.1:2010, 7.2 and 10), or, of grey,
+    none; the white point; and a power law.
+    """
+    curve = b"curv" + bytes(4) + (1).to_bytes(4) + round(gamma * 256).to_bytes(2) + bytes(2)
+    points = {
+        name: b"XYZ "
+        + bytes(4)
+        + b"".join(round(v * 65536).to_bytes(4, signed=True) for v in xyz)
+        for name, xyz in zip((b"rXYZ", b"gXYZ", b"bXYZ"), primaries, strict=bool(primaries))
+    }
+    white = b"XYZ " + bytes(4) + bytes.fromhex("0000f6d6000100000000d32d")
+    curves = dict.fromkeys([b"rTRC", b"gTRC", b"bTRC"] if primaries else [b"kTRC"], curve)
+    tags = {b"wtpt": white, **points, **curves}
+    at = 132 + 12 * len(tags)
+    table = len(tags).to_bytes(4)
+    for name, content in tags.items():
+        table += name + at.to_bytes(4) + len(content).to_bytes(4)
+        at += len(content)
+    head = at.to_bytes(4) + bytes(4) + b"\x02\x10\0\0mntr" + space + b"XYZ " + bytes(12)
+    head += b"acsp" + bytes(28) + bytes.fromhex("0000f6d6000100000000d32d")
+    return head.ljust(128, b"\0") + table + b"".join(tags.values())
+
+
+# columns of the matrix of Display P3, adapted to D50 (its own profile has them)
+P3 = write_profile(
+    [[0.5151, 0.2412, -0.0011], [0.2920, 0.6922, 0.0419], [0.1571, 0.0666, 0.7841]], 2.2
+)
+LINEAR = write_profile([], 1.0, b"GRAY")
+SRGB = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+WRITERS = {
+    "jpeg": lambda profile: to_file(IMAGE, ".jpg", quality=95, icc_profile=profile),
+    "png": lambda profile: to_file(IMAGE, ".png", icc_profile=profile),
+    "tiff": lambda profile: write_tiff(IMAGE, iccprofile=profile),
+    "webp": lambda profile: to_file(IMAGE, ".webp", lossless=True, icc_profile=profile),
+}
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_a_profile_is_applied(kind):
+    """Of every format: the colours of a point, linear, times P3's matrix and the inverse of sRGB's,
+    as IEC 61966-2-1 has it.
+    """
+    plain = crop_fundus(WRITERS[kind](b"")).image
+    converted = crop_fundus(WRITERS[kind](P3)).image
+    to_xyz = np.array(
+        [[0.5151, 0.2920, 0.1571], [0.2412, 0.6922, 0.0666], [-0.0011, 0.0419, 0.7841]]
+    )
+    from_srgb = np.array(
+        [[0.4361, 0.3851, 0.1431], [0.2225, 0.7169, 0.0606], [0.0139, 0.0971, 0.7141]]
+    )
+    light = np.linalg.solve(from_srgb, to_xyz @ (plain[100:200:10, 150].T / 255) ** 2.2).clip(
+        0, 1
+    )
+    curve = np.where(light <= 0.0031308, 12.92 * light, 1.055 * light ** (1 / 2.4) - 0.055)
+    assert np.abs(255 * curve.T - converted[100:200:10, 150]).max() < 4
+    assert np.abs(converted.astype(int) - plain).mean() > 5
+    assert (converted[0, :100] == 0).all()
+
+
+@pytest.mark.parametrize("profile", [SRGB, b"", b"no profile", P3[:200], LINEAR], ids=len)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_what_is_srgb_or_no_profile_changes_nothing(kind, profile):
+    """sRGB's own, a damaged one, one of grey in a picture in colours: the same crop to the bit."""
+    if profile == LINEAR and kind != "tiff":
+        pytest.skip("the writer asks for a profile that fits")
+    expected = crop_fundus(WRITERS[kind](b""))
+    crop = crop_fundus(WRITERS[kind](profile))
+    assert crop.status == "ok" and (crop.image == expected.image).all()
+
+
+def test_a_grey_profile_is_applied_to_grey():
+    """Linear light, in a JPEG in grey, is seen through the curve of IEC 61966-2-1."""
+    plain = crop_fundus(to_file(GREY, ".jpg", quality=95)).image[100:200, 100:200]
+    crop = crop_fundus(to_file(GREY, ".jpg", quality=95, icc_profile=LINEAR)).image
+    curve = 255 * (1.055 * (plain / 255) ** (1 / 2.4) - 0.055)
+    assert np.abs(crop[100:200, 100:200] - curve).max() <= 1.5
+
+
+def test_a_profile_of_many_bytes_takes_no_memory():
+    """A PNG's profile that unpacks to 300 MB is cut, and so no profile."""
+    encoded = to_file(IMAGE, ".png")
+    chunk = b"iCCPx\0\0" + zlib.compress(bytes(300_000_000), 9)
+    chunk = (len(chunk) - 4).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4)
+    crop = crop_fundus(encoded[:33] + chunk + encoded[33:])
+    assert (crop.image == crop_fundus(encoded).image).all()
+
+
+def test_voets_ignores_profiles():
+    """The published steps knew none."""
+    crops = [crop_fundus(WRITERS["png"](one), method="voets").image for one in (b"", P3)]
+    assert (crops[0] == crops[1]).all()
