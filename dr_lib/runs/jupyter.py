@@ -15,7 +15,6 @@ from typing import Any, BinaryIO
 
 import nbformat
 import papermill
-from ipykernel.kernelspec import get_kernel_dict
 from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
@@ -27,8 +26,8 @@ TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may t
 # of version 2, of version 1, of the whole machine
 OOM_COUNTERS = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control")
 OOM_COUNTERS += ("proc/vmstat",)
-# lines that say no cause: notes and warnings, a stack
-ASIDE = re.compile(r"[IW]\d{4} |WARNING: All log messages|\*\*\*|@ +0x")
+# lines that say no cause: notes and warnings, of the debugger too, and a stack
+ASIDE = re.compile(r"[IW]\d{4} |WARNING: All log messages|\d+\.\d\ds - |\*\*\*|@ +0x")
 
 
 class Kernel(AsyncKernelManager):
@@ -41,6 +40,8 @@ class Kernel(AsyncKernelManager):
         """How the kernel is started: python3 by this interpreter, whatever kernel.json says."""
         spec = super().kernel_spec
         if self.kernel_name == NATIVE_KERNEL_NAME and not _is_this_python(spec.argv[0]):
+            from ipykernel.kernelspec import get_kernel_dict
+
             return KernelSpec(**get_kernel_dict())
         return spec
 

@@ -63,7 +63,7 @@ def test_python3_is_this_interpreter(tmp_path, monkeypatch):
     add_kernel(tmp_path, monkeypatch, "python3", "/bin/false")
     code = "import os, sys\nprint(sys.executable)\n_ = os.write(2, b'noise')"
     printed = execute(tmp_path, code)
-    assert printed.startswith(sys.executable) and (tmp_path / "log").read_bytes() == b"noise"
+    assert printed.startswith(sys.executable) and b"noise" in (tmp_path / "log").read_bytes()
 
 
 def test_another_kernel_is_named_with_its_program(tmp_path, monkeypatch):
@@ -86,7 +86,7 @@ def test_another_kernel_is_named_with_its_program(tmp_path, monkeypatch):
     ("text", "words"),
     [
         ("", ""),
-        ("I0000 no CUDA\nWARNING: All log messages before", ""),
+        ("I0000 no CUDA\nWARNING: All log messages before\n0.00s - Debugger warning", ""),
         (f"{FLAG}\nPerhaps you meant TF_XLA_FLAGS\n", FLAG),
         (
             "F1 check failed\n*** Check failure stack trace: ***\n    @ 0x7f1 abort\n",

@@ -402,6 +402,7 @@ def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
     complete(house, path, {"C1": 1.0}, notebook_sha256="of before it changed")
     with pytest.raises(DrError, match="quick has changed .*--allow notebook_sha256"):
         run_quietly(path, house)
+    assert run_quietly(path, house, only="C1-r00") == []  # it is complete
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     result = CliRunner().invoke(main, ["run", str(path), "--allow", "notebook_sha256"])
     assert result.exit_code == 0, result.output
