@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import itertools
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
@@ -147,8 +148,15 @@ def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
                 f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: name each"
                 " column, and put a cell with a comma or another separator in quotation marks"
             )
-    cells = [row[:width] + [""] * (width - len(row)) for row in sheet.rows.values()]
-    table = pd.DataFrame(cells, list(sheet.rows), dtype=str)
+    table = pd.DataFrame(
+        {
+            place: [row[place] if place < len(row) else "" for row in sheet.rows.values()]
+            for place, name in enumerate(names)
+            if name
+        },
+        list(sheet.rows),
+        dtype=str,
+    )
     places = {}
     for place, name in enumerate(names):
         first = places.setdefault(name, place)
@@ -254,17 +262,24 @@ def _read_text(path: Path, words: Collection[str]) -> tuple[dict[int, list[str]]
         cells = [["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)]
         return _clean(enumerate(cells)), encoding, ""
 
-    rows = {}
-    last = 0  # line of the row before
+    return _clean(_parse(path.name, lines, delimiter, width)), encoding, delimiter
+
+
+def _parse(
+    name: str, lines: list[str], delimiter: str, width: int
+) -> Iterable[tuple[int, list[str]]]:
+    """Parse lines into rows, each with its last line's number."""
     csv.field_size_limit(2**31 - 1)  # an open quotation mark takes in everything
-    reader = csv.reader([*lines, END], delimiter=delimiter, skipinitialspace=True)
+    reader = csv.reader(
+        itertools.chain(lines, [END]), delimiter=delimiter, skipinitialspace=True
+    )
+    last = 0  # line of the row before
     for row in reader:
         if reader.line_num - last > 1:
-            _check_breaks(path.name, row, last + 1, delimiter, width)
+            _check_breaks(name, row, last + 1, delimiter, width)
         last = reader.line_num
-        rows[last] = row
-    del rows[last]
-    return _clean(rows.items()), encoding, delimiter
+        if row != [END]:
+            yield last, row
 
 
 def _decode(path: Path) -> tuple[str, str]:

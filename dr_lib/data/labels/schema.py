@@ -94,8 +94,10 @@ WORDS = {  # what people write in cells, folded, for what is read
 
 def fold_name(text: str) -> str:
     """Fold a name to lower case without accents, with _ between words: grau_de_rd."""
-    letters = unicodedata.normalize("NFKD", text.casefold())
-    plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
+    plain = text.casefold()
+    if not plain.isascii():
+        letters = unicodedata.normalize("NFKD", plain)
+        plain = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return re.sub(r"[\W_]+", "_", plain).strip("_")
 
 
