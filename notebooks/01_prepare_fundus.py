@@ -17,7 +17,9 @@
 # %% tags=["parameters"]
 # data
 images: str = "sample"  # folder of the photographs, root of a known data set, or sample
-labels: str = ""  # CSV of the labels, empty to find it in a known data set
+labels: str = ""  # table of the labels, empty to find it in a known data set
+sheet: str = ""  # sheet of a workbook, where several have the columns
+columns: str = ""  # columns of the table to use, as pairs of our name and theirs, with commas
 out: str = "data/prepared"  # new or empty folder to write
 private: str = ""  # folder for everything that names files or patients, empty for OUT.private
 # preparation (not for the sample)
@@ -52,6 +54,7 @@ from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import describe_moves
+from dr_lib.evidence.predictions import split_paths
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
@@ -65,6 +68,8 @@ else:
         scheme=scheme,
         method=method,
         size=size,
+        sheet=sheet,
+        columns=split_paths(columns),
     )
 prepared = Prepared(data_dir)
 manifest = prepared.manifest

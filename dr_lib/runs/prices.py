@@ -60,7 +60,9 @@ def read_prices(path: Path | None = None) -> list[Price]:
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:
         sheets = read_sheets(path, words=Price._fields)
-        tables = [one for one in sheets if sorted(one.header) == sorted(Price._fields)]
+        tables = [
+            one for one in sheets if sorted(filter(None, one.header)) == sorted(Price._fields)
+        ]
         sheet = choose_sheet(sheets, tables)
     except DrError as error:
         raise PriceError(str(error)) from error
@@ -168,7 +170,7 @@ def _read_price(sheet: Sheet, cells: list[str]) -> Price:
     """Read the price from a line of the table."""
     if len(cells) != len(sheet.header):
         raise ValueError(f"{len(cells)} cells, but the header has {len(sheet.header)}")
-    price = Price(**dict(zip(sheet.header, cells)))
+    price = Price(**{name: cell for name, cell in zip(sheet.header, cells) if name})
     if sheet.delimiter == ";":  # between commas 1,234 may be a thousand
         price = price._replace(usd_per_hour=price.usd_per_hour.replace(",", "."))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):

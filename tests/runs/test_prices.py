@@ -59,7 +59,7 @@ def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
     )
     monkeypatch.setenv("DR_LIB_PRICES", str(own))
     saved = "\ufeff" + own.read_text().replace(",", ";").replace("0.", "0,")
-    for text in (own.read_text(), saved):
+    for text in (own.read_text(), saved, saved.replace("\n", ";;\n")):
         own.write_text(text, encoding="utf-8")
         assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (
             0.2,
