@@ -122,7 +122,7 @@ def find_sources(
             tables[path] = read_sheets(path, title, columns)
         except DrError as error:
             faults.append(error)
-    if faults and (is_given or not tables):
+    if faults and is_given:
         raise faults[0]
     *public, csv, others = read_parts()
     stages = [[] if title or columns else public, [csv], [others]]
@@ -136,8 +136,11 @@ def find_sources(
             ]
             sources = [source for source in found if source]
             if any(source.folder is not None for source in sources):
-                return _choose_layout(sources)
-    raise LabelTableError(_explain(tables))
+                layout, used, notices = _choose_layout(sources)
+                if faults:
+                    notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
+                return layout, used, notices
+    raise LabelTableError(_explain(tables, faults))
 
 
 def _find_table(
@@ -183,7 +186,7 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(tables: Mapping[Path, list[Sheet]]) -> str:
+def _explain(tables: Mapping[Path, list[Sheet]], faults: list[DrError]) -> str:
     """Explain why no label file is usable; quote only a file whose header has one of our
     columns, as it stands there.
     """
@@ -196,6 +199,8 @@ def _explain(tables: Mapping[Path, list[Sheet]]) -> str:
                 f"{sheet}: missing: {missing[0]}; it has the columns {columns}: rename one, or"
                 f" choose it, such as --column {missing[0]}=NAME"
             )
+    if faults:
+        return str(faults[0])
     layouts = ", ".join(dict.fromkeys(part.layout for part in public))
     return (
         f"no label table matches the photographs; label files found: {len(tables)}. A label "

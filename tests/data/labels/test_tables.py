@@ -259,6 +259,17 @@ def test_an_ungradable_photograph_is_listed(folder):
     assert found.unusable["reason"].tolist() == ["ungradable"] * 2
 
 
+def test_a_table_that_cannot_be_read_is_said(folder):
+    """Where another is used it is counted, and not named; where none is, its error is shown."""
+    images, _ = folder("", "a.jpg", "b.jpg")
+    (images / "Maria.csv").write_text('image,grade\na.jpg,"0\nb.jpg,4\n')
+    (images / "other.csv").write_text("visit,level\n1,2\n")
+    with pytest.raises(DrError, match="row 2: a quotation mark"):
+        read_labels(images)
+    (images / "other.csv").write_text("image,grade\na.jpg,1\n")
+    assert "Tables beside it that cannot be read: 1." in read_labels(images).notices
+
+
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
     """A report is called after its patient, and a text file begins with anything."""
     images, _ = folder("", "a.jpg")
