@@ -1,16 +1,19 @@
 """Find who is one person: by which column or file name, in how many spellings, on which visit."""
 
+from functools import partial
+
 import pandas as pd
 
 from dr_lib.data.labels.schema import fold_id, fold_name, fold_text, read_words
 
 FILES = "file names"  # by which patients are found
 FILLER = r"0+|9{3,}"  # unknown if it stands for more photographs than any patient has
-# 20240501, 2024-05-01, and a time of day behind it
+# 20240501, 2024-05-01, 01-05-2024, and a time of day behind it
 DATE = (
-    r"(?<!\d)(19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\2(0[1-9]|[12]\d|3[01])([-_T. ]?\d{4,9})?(?!\d)"
+    r"(?<!\d)((19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\3(0[1-9]|[12]\d|3[01])"
+    r"|(0[1-9]|[12]\d|3[01])([-_.]?)(0[1-9]|1[0-2])\7(19|20)\d\d)([-_T. ]?\d{4,9})?(?!\d)"
 )
-DAYS = ("ISO8601", "%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
+DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
 
 
 def read_ids(cells: pd.Series) -> pd.Series:
@@ -128,7 +131,8 @@ def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:
     """
     known = cells[cells != ""]
     days = known.str.replace(r"[T ].*", "", regex=True)
-    orders = [pd.to_datetime(days, format=form, errors="coerce") for form in DAYS]
+    read = partial(pd.to_datetime, days, errors="coerce")
+    orders = [read(format="ISO8601").fillna(read(format=form)) for form in DAYS]
     orders.append(pd.to_numeric(days, errors="coerce"))
     listed = pd.Series(pd.factorize(known)[0], known.index)
     order = next((order for order in orders if order.notna().all()), listed)

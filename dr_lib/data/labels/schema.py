@@ -57,7 +57,7 @@ UNKNOWN = set(
     " no_id no_mrn no_number no_name s_n".split()
 )
 # no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
-NO_ID = re.compile(r"(?i)-\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
+NO_ID = re.compile(r"(?i)[-–−]\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; for an ungradable photograph write gradable 0 and leave grade empty"
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
@@ -111,7 +111,8 @@ def fold_text(text: str) -> str:
 
 def fold_id(name: str) -> str:
     """Fold an id, so that 7, 07, 7.0 and 7,00, or pt1 and PT1, are equal; 7.000 may be 7000."""
-    number = re.sub(r"(?<![\d.,])0+(?=\d)", "", fold_text(name))
+    # zeros within letters, as of a hash, mean something
+    number = re.sub(r"(?<![\d.,])0+(?=\d+(?![\da-z]))", "", fold_text(name))
     return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
 
 

@@ -263,7 +263,7 @@ def _describe_patients(
     elif len(cells) == len(table) and cells.nunique() == 1:
         why = f": all {len(table)} have one patient, {cells.iloc[0]}"
     elif len(cells):
-        why = f": {len(cells)} cells hold a word for unknown or a rounded number, as 1.2E+15"
+        why = f": cells with a word for unknown or a rounded number, as 1.2E+15: {len(cells)}"
     notices.append(UNKNOWN.format(is_unknown.sum(), len(table), why))
     return "partly unknown" if len(known) else "unknown", notices
 

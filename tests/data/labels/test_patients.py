@@ -102,6 +102,8 @@ NUMBER = "Prontuário"
             "aabb",
             ["by file names: 2", "another date"],
         ),
+        ([], "P1_01-05-2024_left.jpg P1_02052024_left.jpg P2_03-05-2024_left.jpg", "aab", []),
+        (["patient"], "a01b1,a a1b01,b 00ff,c 0ff,d", "abcd", ["patients by patient: 4"]),
         ([], "IMG_20240501_left.jpg IMG_20240502_left.jpg", "ab", ["2 of 2 photographs"]),
         ([], "0/1_left.jpg 2/1_right.jpg 2/2_left.jpg 0/2_right.jpg", "aabb", ["names: 2"]),
         (["patient"], "Anonymous,a Anonymous,b", "ab", ["all 2 have one patient, Anonymous"]),
@@ -161,6 +163,7 @@ def test_two_sites_with_one_number(tmp_path):
         ("2024-05-01~10:08 2024-05-01T11:30 2023-12-31 2024-05-02", "1 1 0 0"),
         ("03/04/2024 05/03/2024 04/04/2024 01/01/2024", "1 0 2 0"),  # the day first
         ("03/04/2024 03/13/2024 04/04/2024 01/01/2024", "0 1 2 0"),  # the month first
+        ("10/05/2024 2024-05-01 01/06/2023 2024-05-01", "2 1 0 0"),
         ("10 9 10 3", "1 0 1 0"),
         ("before after before after", "0 1 0 0"),
         ("1 . 2 .", "0 . 1 ."),
