@@ -404,6 +404,7 @@ def plan(study: Path, instance: str, commands: bool) -> None:
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
+    from dr_lib.runs.machines import check_kernels
     from dr_lib.runs.study import (
         check_needs,
         check_paths,
@@ -433,10 +434,21 @@ def plan(study: Path, instance: str, commands: bool) -> None:
         click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, ROOT)
+    check_kernels(runs)
+    if design.notebook == "10_train":
+        _check_networks({run.parameters.get("model", "small_cnn") for run in runs})
     try:
         check_needs(design, study, facts)
     except DrError as error:
         click.echo(str(error))
+
+
+def _check_networks(names: set[str]) -> None:
+    """Refuse a network that there is not; only an uncommon one takes the time to import Keras."""
+    for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
+        from dr_lib.training.models import find_network
+
+        find_network(name)
 
 
 def _list_undecided(study: Path, repetitions: int) -> Iterator[str]:

@@ -46,6 +46,8 @@ setup.set_up(root, "statsmodels")
 # machine next to them. Without any rows, the figure shows only the paper.
 
 # %%
+import pandas as pd
+
 from dr_lib.evidence.rows import open_rows
 from dr_lib.figures.page import Page
 
@@ -95,13 +97,12 @@ if published or finished["timed"].any():
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.select import name_places
 from dr_lib.evidence.training_time import compare_environments
 
 factors = selection.factors
 environments = compare_environments(finished, factors)
 page.table(
-    environments,
+    environments.drop(columns="place", errors="ignore"),
     "environments",
     "Training time and test scores of each environment, mean [95 % interval].",
     own=factors,
@@ -151,12 +152,10 @@ if published:
 say = page.say
 sentences = [say("No training has been timed yet.")]
 if len(environments):
-    places = name_places(environments, factors)
     fastest = environments.iloc[-1]
-    place = places.iloc[-1]
 if finished["timed"].any():
     train_s = page.interval(fastest, "train_s")
-    sentences = [say("One training takes {} s on {}.").format(train_s, place)]
+    sentences = [say("One training takes {} s on {}.").format(train_s, fastest["place"])]
 elif len(finished):
     is_finished = selection.excluded["run_id"].isin(finished["run_id"])
     reasons = map(say, selection.excluded["reason"][is_finished].unique())
@@ -173,14 +172,14 @@ if "metric_kappa_test" in environments and not factors:
     )
 # the slowest machine at the fastest's levels, and the slowest levels on the fastest's machine
 for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["environment"])):
-    is_like = environments["n"] > 0 if len(environments) else []
-    for name in shared:
-        is_like = is_like & (environments[name] == fastest[name])
-    peers = environments[is_like].dropna(subset="train_s") if column in environments else []
+    peers = pd.DataFrame()
+    if column in environments:
+        is_like = (environments[shared] == fastest[shared]).all(axis=1)
+        peers = environments[is_like].dropna(subset=["train_s"])
     if len(peers) > 1:
-        ratio = page.interval(peers.iloc[0], column)
+        slowest = peers.iloc[0]
         words = say("On {} one training takes {} times as long.")
-        sentences.append(words.format(places[peers.index[0]], ratio))
+        sentences.append(words.format(slowest["place"], page.interval(slowest, column)))
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

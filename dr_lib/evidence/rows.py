@@ -7,6 +7,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.evidence.claims import Condition
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.predictions import split_paths
 from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
@@ -71,29 +72,25 @@ def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
 
     Args:
         rows: one row per run.
-        only: such as epochs=20,model=mobilenet; hashes by their first digits.
+        only: such as epochs=20,model=mobilenet; * stands for any text.
 
     Raises:
-        DrError: no row has such a column, or such a value; the message names those there are.
+        DrError: no row has such a value; the message names those that rows have.
     """
     chosen = {}
     for term in filter(None, map(str.strip, only.split(","))):
         column, _, text = map(str.strip, term.partition("="))
-        if column not in rows:
-            raise DrError(f"only {term}: no row has a column {column}: write COLUMN=VALUE")
-        values = rows[column]
-        is_met = values.astype(str).str.casefold() == text.casefold()
-        if column.endswith("_sha256"):
-            is_met = values.astype(str).str.startswith(text)
         number = parse_number(text)
-        if number is not None:
-            is_met = is_met | (pd.to_numeric(values, errors="coerce") == number)
+        pattern = text if number is None else f"{number:g}"
+        chosen[column] = (*chosen.get(column, ()), pattern)
+    for column, patterns in chosen.items():
+        condition = Condition(column, patterns)
+        is_met = condition.test(rows)
         if not is_met.any():
-            there = ", ".join(sorted(set(values.dropna().map(write_level))))
-            raise DrError(f"only {term}: no row has it: choose from {there}")
-        chosen[column] = chosen.get(column, False) | is_met
-    for is_met in chosen.values():
-        rows = rows[is_met.reindex(rows.index)]
+            values = rows.get(column, pd.Series(["no such column"])).map(write_level)
+            choices = ", ".join(sorted(set(values)))
+            raise DrError(f"only {condition}: no row has it, choose from {choices}")
+        rows = rows[is_met]
     return rows.reset_index(drop=True)
 
 

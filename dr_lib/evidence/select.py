@@ -104,28 +104,23 @@ def select_runs(
     finished = _name_environments(runs[is_finished])
     failed = runs[~is_finished]
     excluded = [failed.assign(reason=failed.get("error", ""))]
-    factors = _find_factors(finished, may_differ, allowed)
-    others = ""
-    passed = {*may_differ, *allowed, *factors}
-    if _is_factor(finished, "mode"):
-        passed.add("mode")
+    levels = _write_levels(finished, within)
+    factors = _find_factors(levels, may_differ, allowed)
     within = [name for name in [*within, *factors] if name in finished]
-    try:
-        _check_groups(finished, passed, within)
-    except UnlikeRunsError:
-        if not _is_by_hand(finished).any():
-            raise
-        kinds = _name_kinds(finished, passed)
-        counts = kinds[kinds != ""].value_counts()
-        others = "; ".join(f"{kind} ({number})" for kind, number in counts.items())
-        reason = "another kind of run: " + kinds[kinds != ""]
-        excluded.append(finished[kinds != ""].assign(reason=reason))
-        finished = finished[kinds == ""]
-        _check_groups(finished, passed, within)
-    for name in factors:  # of older rows
-        levels = finished[name].astype(object)
-        finished[name] = levels.where(levels.notna(), ABSENT.get(name, ""))
-    finished = finished.assign(place=name_places(finished, factors))
+    passed = {*may_differ, *allowed, *within}
+    if _is_factor(levels, "mode"):
+        passed.add("mode")
+    kinds = _name_kinds(levels, passed, within)
+    others = "; ".join(f"{kind} ({n})" for kind, n in kinds[kinds != ""].value_counts().items())
+    is_other = kinds != ""
+    excluded.append(finished[is_other].assign(reason="another kind of run: " + kinds[is_other]))
+    finished = finished[~is_other].assign(place=finished["environment"])
+    for name in factors:
+        column = finished[name].astype(object)
+        finished[name] = column.where(column.notna(), ABSENT.get(name, ""))
+        finished["place"] += f", {name} " + levels[name]
+    for _, rows in finished.groupby(within, dropna=False) if within else [("", finished)]:
+        _check_alike(rows, passed)
 
     is_timed = pd.Series(True, finished.index)
     for mark in EXCLUSIONS:
@@ -235,72 +230,64 @@ def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
     return machine.mask(is_several, machine + ", " + names)
 
 
-def _is_by_hand(rows: pd.DataFrame) -> pd.Series:
-    """Whether each row is of a run outside a study, by its name."""
-    return rows.reindex(columns=["run_id"])["run_id"].astype(str).str.fullmatch("[0-9a-f]{12}")
-
-
-def _find_factors(
-    finished: pd.DataFrame, may_differ: Collection[str], allowed: Collection[str]
-) -> list[str]:
-    """Find the columns by which rows stand side by side: what a study varies by itself, without
-    what follows from mode or another factor, and what the user allows to differ.
-    """
-    planned = finished[~_is_by_hand(finished)]
-    known = set(may_differ)
-    factors = []
-    for column in dict.fromkeys([*LEVELS, *WORK, *PLAN]):
-        if column in known or column in POOLED or column not in finished:
-            continue
-        values = finished[column].map(str)
-        before = [name for name in ("mode", *known, *factors) if name in finished]
-        levels = planned[column].map(str).groupby([planned[name].map(str) for name in before])
-        is_own = _is_factor(planned, column) and levels.nunique().gt(1).any()
-        if is_own or (column in allowed and values.nunique() > 1):
-            factors.append(column)
-    return factors
-
-
-def name_places(rows: pd.DataFrame, factors: Sequence[str]) -> pd.Series:
-    """Name the environment and the levels of each row: local, CPU, image_size 299."""
-    place = rows["environment"]
-    for name in factors:
-        place = place + f", {name} " + rows[name].map(write_level)
-    return place
-
-
 def write_level(value: object) -> str:
     """Write a level of a factor: 0.001, or the first digits of a hash."""
     return f"{value:g}" if isinstance(value, float) else str(value)[:40]
 
 
-def _name_kinds(finished: pd.DataFrame, passed: Collection[str]) -> pd.Series:
-    """Name the kinds of runs by what differs from the newest, whose kind is empty; the plan and the
-    versions have to be those of the newest on the same machine.
+def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame:
+    """Write what a run did, where and when as texts, with the values of older rows."""
+    known = [*within, *LEVELS, *WORK, *PLAN, *SOFTWARE]
+    known += ["commit", "environment", "mode", "study", "scenario"]
+    names = [name for name in dict.fromkeys(known) if name in finished]
+    levels = finished[names].map(write_level)
+    for name in ABSENT.keys() & set(names):
+        levels[name] = levels[name].where(finished[name].notna(), str(ABSENT[name]))
+    about = finished.reindex(columns=["run_id", "started_at"]).astype(str)
+    is_by_hand = about["run_id"].str.fullmatch("[0-9a-f]{12}").astype(bool)
+    return levels.assign(is_by_hand=is_by_hand, started_at=about["started_at"])
+
+
+def _find_factors(
+    levels: pd.DataFrame, may_differ: Collection[str], allowed: Collection[str]
+) -> list[str]:
+    """Find the columns by which rows stand side by side: what a study varies by itself, without
+    what follows from mode or another factor, and what the user allows to differ.
     """
-    finished = finished.sort_values("started_at", kind="stable")
-    kinds = pd.Series("", finished.index)
-    place = [name for name in ("environment", "framework") if name in finished]
-    work = WORK if "code_sha256" in finished else [*WORK, "commit"]
-    for columns, keys in ((work, ["status"]), ([*PLAN, *SOFTWARE], place)):
-        like = finished[kinds == ""]
+    planned = levels[~levels["is_by_hand"]]
+    before = [name for name in {"mode", *may_differ} if name in levels]
+    factors = []
+    for column in [*LEVELS, *WORK, *PLAN]:
+        if column not in levels or column in {*before, *POOLED, *factors}:
+            continue
+        follows = planned.groupby([*before, *factors])[column].nunique().le(1).all()
+        is_own = _is_factor(planned, column) and not follows
+        if is_own or (column in allowed and levels[column].nunique() > 1):
+            factors.append(column)
+    return factors
+
+
+def _name_kinds(
+    levels: pd.DataFrame, passed: Collection[str], within: Sequence[str]
+) -> pd.Series:
+    """Name the kinds of runs, where some were made by hand, by what differs from the newest, whose
+    kind is empty; the plan and the versions are those of the newest on the same machine.
+    """
+    kinds = pd.Series("", levels.index)
+    if not levels["is_by_hand"].any():
+        return kinds
+    work = set(WORK) - set(SET_BY_MODE)
+    if "code_sha256" not in levels:
+        work.add("commit")
+    parts = [(work, []), (SET_BY_MODE, ["mode"]), ([*PLAN, *SOFTWARE], ["environment"])]
+    for columns, keys in parts:
+        like = levels[kinds == ""].sort_values("started_at", kind="stable")
+        groups = like.assign(all="").groupby(["all", *keys, *within], dropna=False)
         for column in [name for name in columns if name in like and name not in passed]:
-            values = like[column].where(like[column].notna(), ABSENT.get(column, ""))
-            newest = values.map(str).groupby([like[key] for key in keys]).transform("last")
-            unlike = values[values.map(str) != newest]
-            words = f" {column}=" + unlike.map(lambda value: write_level(value)[:12]).astype(
-                str
-            )
-            kinds[unlike.index] = kinds[unlike.index] + words
-    return kinds.str.strip().reindex(finished.index.sort_values())
-
-
-def _check_groups(
-    finished: pd.DataFrame, may_differ: Collection[str], within: Sequence[str]
-) -> None:
-    groups = finished.groupby(list(within), dropna=False) if within else [("", finished)]
-    for _, rows in groups:
-        _check_alike(rows, may_differ)
+            is_unlike = like[column] != groups[column].transform("last")
+            words = f" {column}=" + like.loc[is_unlike, column].str[:12]
+            kinds = kinds + words.reindex(kinds.index, fill_value="")
+    return kinds.str.strip()
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
@@ -335,12 +322,11 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
                 unlike[column] = ", ".join(sorted(set(names)))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
-        column = min(unlike)
-        value = unlike[column].split(", ")[0]
-        advice = (
-            f"choose one value of each with only (-p only {column}={value}), or compare them"
-        )
-        advice += f" with allow (-p allow {','.join(sorted(unlike))})"
+        first = min(unlike)
+        end = "*" if first.endswith("_sha256") else ""
+        example = f"{first}={unlike[first].split(', ')[0]}{end}"
+        advice = f"choose one value of each (-p only {example}), or compare them"
+        advice += f" (-p allow {','.join(sorted(unlike))})"
         if "none" in unlike.get("code_sha256", ""):
             advice += "; rows that have no code_sha256 were made by an earlier version"
         raise UnlikeRunsError(f"rows differ in {named}: {advice}")

@@ -47,13 +47,14 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
         factors: of the `Selection`, whose levels stand side by side.
 
     Returns:
-        A row per `environment` and level of each factor, those without a time first, then the
-        slowest: `n` runs, `disturbed` ones among them, and, where not all are timed, how many are;
-        for train_s and steady_epoch_s [s] the mean under that name with the bounds of its 95 %
-        interval in _low and _high, and its deviation in _sd; `train_s_ratio` to the fastest
-        environment at the same levels and `train_s_level_ratio` to the fastest levels in the same
-        environment, with bounds; each metric that the rows have with bounds: of the mean over the
-        runs, or of a single run its own, over patients. Empty where no run has finished.
+        A row per `environment` and level of each factor, with their `place`, those without a time
+        first, then the slowest: `n` runs, `disturbed` ones among them, and, where not all are
+        timed, how many are; for train_s and steady_epoch_s [s] the mean under that name with the
+        bounds of its 95 % interval in _low and _high, and its deviation in _sd; `train_s_ratio` to
+        the fastest environment at the same levels and `train_s_level_ratio` to the fastest levels
+        in the same environment, with bounds; each metric that the rows have with bounds: of the
+        mean over the runs, or of a single run its own, over patients. Empty where no run has
+        finished.
     """
     if finished.empty or "train_s" not in finished:
         return pd.DataFrame()
@@ -66,6 +67,7 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
     for key, rows in groups.items():
         timed = rows[rows["timed"]]
         line = dict(zip(keys, key, strict=True))
+        line["place"] = rows["place"].iloc[0]
         line["n"] = len(rows)
         line["disturbed"] = int(rows["disturbed"].sum())
         if not finished["timed"].all():

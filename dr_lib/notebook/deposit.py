@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from dr_lib.errors import DrError
 from dr_lib.files import is_empty, write_bytes, write_json, write_text
 from dr_lib.markdown import escape
 from dr_lib.notebook.report import write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import list_rows, read_row
-from dr_lib.runs.study import find_file, read_keys, write_keys
+from dr_lib.runs.study import find_file, read_keys
 
 README = """\
 # {title}
@@ -107,7 +109,9 @@ def _copy_rows(folder: Path, out: Path) -> set[str]:
                 write_bytes(target / table.relative_to(folder), table.read_bytes())
         study = find_file(study_dir)
         if study:
-            text = write_keys(_redact(read_keys(study)))
+            text = yaml.safe_dump(
+                _redact(read_keys(study)), sort_keys=False, allow_unicode=True
+            )
             write_text(out / study.relative_to(folder.parent), text)
     return commits
 

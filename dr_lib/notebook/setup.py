@@ -145,18 +145,16 @@ def describe_machine(root: Path, *added: str) -> str:
 
 
 def _find_inputs(parameters: dict[str, Any], root: Path) -> dict[str, Any]:
-    """Find inputs in the root or beside the notebook; work in the root where the notebook lies in
-    it.
-    """
+    """Work in the root, where the notebook lies below it; find inputs that lie beside it alone."""
     here = Path.cwd()
     if root.resolve() in here.resolve().parents:
         os.chdir(root)
     found = dict(parameters)
     for name in INPUTS.keys() & parameters.keys():
         value = parameters[name]
-        places = [Path(folder, value) for folder in (Path.cwd(), root, here)]
-        if value not in INPUTS[name] and not places[0].exists():
-            found[name] = str(next((path for path in places if path.exists()), value))
+        for path in (here / value, root / value):
+            if value not in INPUTS[name] and not Path(found[name]).exists() and path.exists():
+                found[name] = str(path)
     return found
 
 

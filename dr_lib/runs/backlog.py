@@ -92,8 +92,7 @@ class Backlog:
         ]
         is_own = any(re.search(rf"\b{re.escape(word)}\b", error) for word in words)
         alike = [row["scenario"] for row in rows if row["error"] == error]
-        is_one = len({each.scenario for each in self.planned}) == 1
-        is_met = len(alike) > 1 and (is_one or len({*alike}) > 1)
+        is_met = len(alike) > 1 and (not self.study.factors or len({*alike}) > 1)
         return is_met or (error.startswith(REFUSALS) and not is_own)
 
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:

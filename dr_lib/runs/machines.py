@@ -6,12 +6,13 @@ Each executes the run's notebook for itself; machine 0 alone keeps what it leave
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 from jupyter_client.kernelspec import KernelSpecManager
 
 from dr_lib.command import write_command
+from dr_lib.errors import DrError
 from dr_lib.hardware.machines import find_place, say_how
 from dr_lib.runs.papermill import OUT_OF_TIME, find_error, prepare_execution, start_papermill
 from dr_lib.runs.run import RunIdentity
@@ -20,7 +21,7 @@ from dr_lib.runs.study import PlannedRun
 NO_KERNEL = "no Jupyter kernel"
 
 
-def find_unavailable(runs: Iterable[PlannedRun]) -> dict[str, str]:
+def find_unavailable(runs: Sequence[PlannedRun]) -> dict[str, str]:
     """Explain why scenarios cannot be made here: a missing kernel, or missing machines."""
     kernels = KernelSpecManager().find_kernel_specs()
     reasons = {}
@@ -31,6 +32,14 @@ def find_unavailable(runs: Iterable[PlannedRun]) -> dict[str, str]:
         elif run.num_machines > 1 and run.num_machines != find_place().count:
             advice = say_how(find_place())
             reasons[run.scenario] = f"it trains on {run.num_machines} machines: {advice}"
+    return reasons
+
+
+def check_kernels(runs: Sequence[PlannedRun]) -> dict[str, str]:
+    """Return what `find_unavailable` does; a DrError says that no run has its kernel."""
+    reasons = find_unavailable(runs)
+    if all(reasons.get(run.scenario, "").startswith(NO_KERNEL) for run in runs):
+        raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons
 
 

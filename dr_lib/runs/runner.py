@@ -24,7 +24,7 @@ from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
-from dr_lib.runs.machines import NO_KERNEL, find_unavailable, take_part
+from dr_lib.runs.machines import check_kernels, find_unavailable, take_part
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
     Execution,
@@ -70,7 +70,6 @@ class Session:
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     unavailable: dict[str, str] = field(default_factory=dict)  # why, by scenario
     num_failed: Counter = field(default_factory=Counter)  # tries, by run
-    num_ended: int = 0  # runs, whatever became of them
     num_completed: int = 0
     start: float = 0.0  # of the run under way, on the monotonic clock
     epochs: dict[int, float] = field(default_factory=dict)  # of it: when each had ended [s]
@@ -127,12 +126,7 @@ def run_study(
         check_needs(study, path, facts)
     planned = plan_runs(study, name_machine(facts))
     runs = find_runs(planned, only, path)
-    unavailable = find_unavailable(runs)
-    if not only and all(
-        unavailable.get(run.scenario, "").startswith(NO_KERNEL) for run in runs
-    ):
-        reasons = sorted(set(unavailable.values()))
-        raise DrError(f"{path}: no run is possible: {'; '.join(reasons)}")
+    unavailable = find_unavailable(runs) if only else check_kernels(runs)
 
     place = find_place() if any(run.num_machines > 1 for run in planned) else Place()
     if place.count > 1:
@@ -203,13 +197,11 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
     elif error:
         session.num_failed[run.run_id] += 1
         if session.num_failed[run.run_id] > session.backlog.study.retries:
-            session.num_ended += 1
             session.backlog.closed.add(run.run_id)
             session.failures.append(f"{run.run_id}: {error}")
             if session.backlog.fails_alike(run):
                 session.failures.append(ALIKE)
     else:
-        session.num_ended += 1
         session.num_completed += 1
     session.bar.n = session.num_completed
 
@@ -323,9 +315,10 @@ def _show(session: Session, offer: Offer) -> None:
         rest = f"{tqdm.format_interval(left_s)} for this and the remaining runs"
     bar.set_postfix_str(rest, refresh=False)
 
-    bar.total = session.num_ended + len(offer.seconds)
+    num_ended = session.num_completed + len(session.failures)
+    bar.total = num_ended + len(offer.seconds)
     name = f"{run.scenario}, repetition {run.repetition}"
-    bar.set_description_str(f"run {session.num_ended + 1} of {bar.total}: {name}{epoch}")
+    bar.set_description_str(f"run {num_ended + 1} of {bar.total}: {name}{epoch}")
 
 
 def _foresee(epochs: dict[int, float], total: int) -> float:

@@ -25,7 +25,6 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts
 from dr_lib.parameters import (
-    GONE,
     INPUTS,
     ParameterError,
     check_together,
@@ -37,6 +36,7 @@ from dr_lib.runs.row import RENAMED
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # the split table of one fold
+COMMA = "a decimal comma ends a number in braces and lists: write 0.001"
 SUFFIXES = (".yaml", ".yml")  # of a study file
 KINDS = {str: "str", int: "int", int | None: "int", float | None: "float"}  # of keys
 
@@ -66,6 +66,7 @@ class Study(BaseModel):
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
     retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
     needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
+    _defaults: dict[str, Any] = {}  # of the notebook's parameters
 
     @field_validator("*", mode="before")
     @classmethod
@@ -166,8 +167,7 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
 class _Loader(yaml.SafeLoader):
     """Reads plain values as texts, whose kind the reader of a key knows.
 
-    Refuses a key that is there twice, of which YAML would take the last, and numbers that a
-    decimal comma has cut in two.
+    Refuses a key that is there twice, of which YAML would take the last.
     """
 
     yaml_implicit_resolvers = {
@@ -178,39 +178,12 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
         """The dictionary of a node."""
         present = set()
-        before = None
-        for key, value in node.value:
+        for key, _ in node.value:
             if str(key.value) in present:
-                _refuse(f"{key.value} is there twice", key)
+                problem = f"{key.value} is there twice"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             present.add(str(key.value))
-            if before and node.flow_style and value.value == "" and _is_number(key):
-                _refuse_comma(before, key)
-            before = value
         return super().construct_mapping(node, deep)
-
-    def construct_sequence(self, node: yaml.SequenceNode, deep: bool = False) -> list:
-        """The list of a node."""
-        pairs = [pair for pair in itertools.pairwise(node.value) if all(map(_is_number, pair))]
-        gaps = {pair[1].start_mark.index - pair[0].end_mark.index for pair in pairs}
-        for one, other in pairs if node.flow_style else ():
-            is_tight = other.start_mark.index == one.end_mark.index + 1
-            if is_tight and (len(gaps) > 1 or re.match(r"0\d", other.value)):
-                _refuse_comma(one, other)
-        return super().construct_sequence(node, deep)
-
-
-def _is_number(node: yaml.Node) -> bool:
-    return isinstance(node, yaml.ScalarNode) and parse_number(node.value) is not None
-
-
-def _refuse_comma(one: yaml.Node, other: yaml.Node) -> None:
-    number = f"{one.value}.{other.value}"
-    fault = f"{one.value},{other.value} has a decimal comma"
-    _refuse(f"{fault}: write {number}, or a space behind a comma between two numbers", other)
-
-
-def _refuse(problem: str, node: yaml.Node) -> None:
-    raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
 
 
 def read_keys(path: Path) -> dict[str, Any]:
@@ -228,12 +201,8 @@ def read_keys(path: Path) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise DrError(f"{fault}: it is not UTF-8 text: save it as UTF-8") from error
     except yaml.MarkedYAMLError as error:
-        line = (error.problem_mark or error.context_mark).line + 1
-        problem = error.problem or error.context
-        if "'\\t'" in problem:
-            problem = "a tab: write spaces"
-        elif "another document" in problem:
-            problem = "a second document begins: write one study per file"
+        line = error.problem_mark.line + 1
+        problem = error.problem.replace(r"'\t'", "tab").replace("but found", "found")
         raise DrError(f"{fault}: line {line}: {problem}") from error
     except yaml.YAMLError as error:  # a character that no text has
         raise DrError(f"{fault}: {error.reason}") from error
@@ -242,24 +211,12 @@ def read_keys(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if value is not None}
 
 
-class _Dumper(yaml.SafeDumper):
-    """Writes texts as `_Loader` reads them: a number that was read as a text without quotes."""
-
-    yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
-
-
-def write_keys(content: dict[str, Any]) -> str:
-    """Write a study file with the content that `read_keys` has read."""
-    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
-
-
 def _describe_fault(error: ValidationError) -> str:
     """Name the wrong key and why; a misspelt key comes before the key that it leaves missing."""
     first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
     key = ".".join(map(str, first["loc"][:2]))
     if first["type"] == "extra_forbidden":
-        advice = GONE.get(key) or f"the keys are {', '.join(Study.model_fields)}"
-        return f"{key}: not a key of a study file; {advice}"
+        return f"{key}: not a key of a study file; the keys are {', '.join(Study.model_fields)}"
     if first["type"] == "missing":
         return f"{key}: required in a study file"
     return f"{key}: {first['msg'].removeprefix('Input ')}, not {first['input']!r}"
@@ -280,8 +237,10 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
             fault = f"{name} is set by the study itself, or twice"
             raise ParameterError(f"{fault}: remove it from the parameters")
         if name not in declared:
-            advice = GONE.get(name) or f"it has {', '.join(declared)}"
-            raise ParameterError(f"{study.notebook} has no parameter {name!r}, {advice}")
+            if parse_number(name) is not None:  # YAML ends a value at a comma
+                raise ParameterError(f"{name}: {COMMA}")
+            fault = f"{study.notebook} has no parameter {name!r}"
+            raise ParameterError(f"{fault}, it has {', '.join(declared)}")
         if name == "results":
             advice = "remove it, and put the file where they belong, on Colab on your Drive"
             raise ParameterError(f"results: those of a study lie beside its file: {advice}")
@@ -291,12 +250,16 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
 
     study.parameters = {name: read(name, value) for name, value in study.parameters.items()}
     for factor, levels in study.factors.items():
+        is_text = declared[factor]["inferred_type_name"] == "str"
+        if not is_text and any(re.fullmatch(r"0\d+", str(level)) for level in levels):
+            raise ParameterError(f"factor {factor}: {COMMA}")
         study.factors[factor] = [read(factor, level) for level in levels]
         if len(levels) > len(set(study.factors[factor])):
             raise ParameterError(f"factor {factor} has a repeated level")
-    defaults = {name: ast.literal_eval(each["default"]) for name, each in declared.items()}
+    for name, each in declared.items():
+        study._defaults[name] = ast.literal_eval(each["default"])
     for values in list_cells(study):
-        check_together({**defaults, **values})
+        check_together({**study._defaults, **values})
     kernels = study.kernel if isinstance(study.kernel, dict) else {}
     for factor, by_value in kernels.items():
         values = study.factors.get(factor, [study.parameters.get(factor)])
@@ -328,7 +291,8 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
         DrError: one is not there.
     """
     inputs = {}
-    for values in list_cells(study):
+    for cell in list_cells(study):
+        values = {**study._defaults, **cell}
         for name in INPUTS.keys() & values.keys():
             value = values[name]
             if name == "data_dir":

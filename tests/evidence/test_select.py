@@ -282,6 +282,7 @@ def test_of_runs_by_hand_the_newest_kind_is_taken():
         "another kind of run: keras=3.13",
     ]
     assert sorted(select_runs(runs[runs["epochs"] == 2]).timed["train_s"]) == [2.0]
+    assert len(select_runs(runs, within=["epochs", "driver"], may_differ=["keras"]).timed) == 4
     older = runs[runs["run_id"].str[-1] > "1"].assign(commit=["a", "b"])
     assert len(select_runs(older).timed) == 1  # they know their code by its commit alone
     both = select_runs(runs, allowed=["epochs"])

@@ -298,7 +298,7 @@ def test_ctrl_c_says_how_to_go_on(house):
     wait_for_silence(house)
 
 
-def test_a_scenario_without_its_kernel_is_skipped(house, capsys):
+def test_a_scenario_without_its_kernel_is_skipped(house, capsys, monkeypatch):
     """Its row says how to get it; the run of it that was made keeps its row, disturbed or not.
     Where no scenario has its kernel nothing begins.
     """
@@ -312,8 +312,14 @@ def test_a_scenario_without_its_kernel_is_skipped(house, capsys):
     assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"]
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
     assert "scenarios skipped: 1, no Jupyter kernel dr-none" in capsys.readouterr().out
-    with pytest.raises(DrError, match="no run is possible: no Jupyter kernel pyhton3"):
-        run_study(write_study(house, **levels | {"kernel": "pyhton3"}), house)
+    path = write_study(house, **levels | {"kernel": "pyhton3"}, order="sequential")
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    for command in ("run", "plan"):
+        said = CliRunner().invoke(main, [command, str(path)])
+        assert (
+            said.exit_code == 1
+            and "no run is possible: no Jupyter kernel pyhton3" in said.output
+        )
 
 
 def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
@@ -358,7 +364,7 @@ def test_an_end_in_time_is_no_failure(house):
 
 def test_two_studies_do_not_share_a_folder(house):
     """Other factors would give other runs the same names; more repetitions do not."""
-    factors = {"level": ["a", "b"], "fail_at": [-1, -2]}
+    factors = {"level": ["a", "b"], "fail_at": [98, 99]}
     path = write_study(house, repetitions=1, factors=factors)
     complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
     assert run_quietly(path, house) == []
@@ -507,7 +513,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("dr_lib.runs.cluster.PATIENCE_S", 1.0)
     there = shutil.copytree(house, house / "there")
-    factors = {"level": ["a", "b"], "fail_at": [-1, -2, -3]}  # not in the order of the alphabet
+    factors = {"level": ["a", "b"], "fail_at": [99, 98, 97]}  # not in the order of the alphabet
     asked = {
         "factors": factors,
         "repetitions": 1,
