@@ -134,12 +134,13 @@ sources = [source for evaluated in models for source in evaluated.sources]
 for source in sources:
     if source.encoding == "windows-1252":
         page.note("{} is not UTF-8 and was read as {}.", source.file, source.encoding)
-    if source.respelt:
+for evaluated in models:
+    if evaluated.respelt:
         page.note(
             "{}: {} rows write a patient_id with other capitals, leading zeros or .0 than another "
             "row, and count as the same patient.",
-            source.file,
-            source.respelt,
+            evaluated.name,
+            evaluated.respelt,
         )
 
 # %% [markdown] tags=["en"]

@@ -48,7 +48,6 @@ class Source(NamedTuple):
     rows: int
     sha256: str
     encoding: str  # as it was read, empty of a workbook
-    respelt: int = 0  # rows whose patient another row writes in another way
 
 
 class Predictions(NamedTuple):
@@ -66,6 +65,7 @@ class Predictions(NamedTuple):
     version: str = ""
     dataset: str = ""  # what the photographs are from
     sources: tuple[Source, ...] = ()
+    respelt: int = 0  # rows whose patient another row writes in another way
 
     @property
     def photographs(self) -> frozenset[str]:
@@ -227,6 +227,7 @@ def pool_folds(
         ungradable=_number([fold.ungradable for fold in folds]),
         version=_find_only(table, "model_version"),
         sources=_list_sources(folds),
+        respelt=sum(fold.respelt for fold in folds),
     )
 
 
@@ -277,7 +278,8 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
-        sources=(Source(name, len(table), sha256, encoding, respelt),),
+        sources=(Source(name, len(table), sha256, encoding),),
+        respelt=respelt,
     )
 
 

@@ -81,7 +81,7 @@ def test_a_patient_in_two_spellings_is_one(tmp_path):
     table["patient_id"] = table["patient_id"].mask(table.index % 2 == 1, other)
     (read,) = read_predictions(write(tmp_path, table))
     assert read.table["patient_id"].nunique() == TABLE["patient_id"].nunique()
-    assert read.sources[0].respelt == 120
+    assert read.respelt == 120
     numbers = TABLE.assign(patient_id=TABLE["patient_id"].str[1:].astype(int))
     assert (
         len(read_predictions(write(tmp_path, table), write(tmp_path, numbers, "two.csv"))) == 2
