@@ -19,6 +19,7 @@ from dr_lib.statistics.intervals import NOTHING, UPPER, BadSampleError, Interval
 
 Z = float(stats.norm.ppf(UPPER))
 MIN_PATIENTS = 10  # with and without the condition; with fewer a score has the widest bounds
+FEW_CARRIERS = 5  # patients who carry an error; fewer say little of how often it occurs
 TINY = 1e-14  # a variance that is rounding
 
 
@@ -57,26 +58,25 @@ class Aucs(NamedTuple):
     deviations: np.ndarray  # (tests, patients), the part of each in the error
     patients_with: int  # who have a photograph with the condition
     patients_without: int
+    rarer: float  # effective number of patients of the rarer kind, see `_count_effective`
     independent_pairs: float  # of a photograph with the condition and one without
 
     def bound(self, test: int) -> Interval:
         """Bound the AUC of a test as `auc_interval` does."""
         value = float(self.values[test])
         num_patients = self.deviations.shape[1]
-        rarer = min(self.patients_with, self.patients_without)
         variance = self.covariance[test, test]
-        if rarer < MIN_PATIENTS or not variance > TINY or value in (0, 1):
-            return Interval(
-                value, *bound_mean_exactly(value, self.independent_pairs), num_patients
-            )
+        exact = bound_mean_exactly(value, self.independent_pairs)
+        if self.rarer < MIN_PATIENTS or not variance > TINY or value in (0, 1):
+            return Interval(value, *exact, num_patients)
 
         # Hanley and McNeil 1982: exponential scores, a patient of each kind counting once
         usual = value * (1 - value)
         usual += (self.patients_with - 1) * (value / (2 - value) - value**2)
         usual += (self.patients_without - 1) * (2 * value**2 / (1 + value) - value**2)
         usual /= self.patients_with * self.patients_without
-        low, high = _bound_on_logit(value, variance, self.deviations[test], usual, rarer - 1)
-        return Interval(value, low, high, num_patients)
+        bounds = _bound_on_logit(value, variance, self.deviations[test], usual, self.rarer - 1)
+        return Interval(value, *_intersect(bounds, exact), num_patients)
 
 
 def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: ArrayLike) -> Aucs:
@@ -110,11 +110,11 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
         / kind.sum()
         for kind in (positive, ~positive)
     )
-    shares = [
-        np.bincount(patient[kind], minlength=num_patients) / kind.sum()
-        for kind in (positive, ~positive)
+    counts = [
+        np.bincount(patient[kind], minlength=num_patients) for kind in (positive, ~positive)
     ]
-    patients_with, patients_without = ((share > 0).sum() for share in shares)
+    shares = [count / count.sum() for count in counts]
+    patients_with, patients_without = (np.count_nonzero(count) for count in counts)
     covariance = np.full((len(aucs), len(aucs)), np.nan)
     if min(patients_with, patients_without) > 1:
         covariance = patients_with / (patients_with - 1) * with_it @ with_it.T
@@ -128,6 +128,7 @@ def estimate_aucs(positive: ArrayLike, probabilities: ArrayLike, patient_id: Arr
         deviations=with_it + without,
         patients_with=int(patients_with),
         patients_without=int(patients_without),
+        rarer=min(map(_count_effective, counts)),
         independent_pairs=float(1 / np.sum(shares, axis=0).max()),
     )
 
@@ -176,17 +177,17 @@ def auc_difference(
     moved = np.abs(aucs.placements[1] - aucs.placements[0])
     deviations = aucs.deviations[1] - aucs.deviations[0]
     difference = float(aucs.values[1] - aucs.values[0])
-    rarer = min(aucs.patients_with, aucs.patients_without)
     half = np.nan
     if not moved.any():
         half = 0.0
-    elif rarer >= MIN_PATIENTS:
+    elif aucs.rarer >= MIN_PATIENTS:
         variance = aucs.covariance[0, 0] + aucs.covariance[1, 1] - 2 * aucs.covariance[0, 1]
         usual = max(
             moved[positive].mean() / aucs.patients_with,
             moved[~positive].mean() / aucs.patients_without,
         )
-        half = stats.t.ppf(UPPER, rarer - 1) * np.sqrt(_steady(variance, deviations, usual))
+        half = stats.t.ppf(UPPER, aucs.rarer - 1)
+        half *= np.sqrt(_steady(variance, deviations, usual))
     return Interval(difference, difference - half, difference + half, len(deviations))
 
 
@@ -202,7 +203,8 @@ def average_precision_interval(
     Args and Raises as for `auc_interval`.
 
     Returns:
-        NaN bounds with fewer than MIN_PATIENTS patients of a kind, and for a value of 1.
+        NaN bounds with fewer than MIN_PATIENTS patients of a kind, and where fewer than
+        FEW_CARRIERS have a photograph in the wrong order.
     """
     positive = np.asarray(positive, dtype=bool)
     patient, num_patients = _number_patients(patient_id)
@@ -216,8 +218,12 @@ def average_precision_interval(
     called = np.cumsum(np.bincount(place))
     precision = found / called
     value = float(found_here @ precision / found[-1])
-    rarer = min(len(np.unique(patient[kind])) for kind in (positive, ~positive))
-    if rarer < MIN_PATIENTS or value == 1:
+    is_misplaced = np.where(positive, precision[place] < 1, found[place] < found[-1])
+    num_carriers = len(np.unique(patient[is_misplaced]))
+    rarer = min(
+        _count_effective(np.bincount(patient[kind])) for kind in (positive, ~positive)
+    )
+    if rarer < MIN_PATIENTS or num_carriers < FEW_CARRIERS:
         return Interval(value, np.nan, np.nan, num_patients)
 
     # one more photograph at a threshold moves the precision there and at all lower ones
@@ -230,7 +236,18 @@ def average_precision_interval(
     variance = num_patients / (num_patients - 1) * (deviations**2).sum()
     usual = value * (1 - value) / len(np.unique(patient[positive]))
     low, high = _bound_on_logit(value, variance, deviations, usual, rarer - 1)
-    return Interval(value, low, high, num_patients)
+    auc_low = auc_interval(positive, probability, patient_id).low
+    return Interval(value, max(low, _least_precision(auc_low, positive)), high, num_patients)
+
+
+def _least_precision(auc: float, positive: np.ndarray) -> float:
+    """Compute the least average precision of any score with this AUC.
+
+    Its precision falls most where the false alarms are the same share 1 - AUC at every sensitivity
+    u: then it is the mean of u / (u + k) over u from 0 to 1.
+    """
+    k = (1 - auc) * (~positive).sum() / positive.sum()
+    return float(1 - k * np.log1p(1 / k)) if k else 1.0
 
 
 def brier_interval(
@@ -247,13 +264,15 @@ def brier_interval(
     value = float(error.mean())
     deviations = _add_by_patient((error - value) / len(error), patient, num_patients)
     spread = (deviations**2).sum()
-    if num_patients < MIN_PATIENTS or spread <= TINY:
-        largest_share = np.bincount(patient).max() / len(error)
-        return Interval(value, *bound_mean_exactly(value, 1 / largest_share), num_patients)
+    counts = np.bincount(patient)
+    exact = bound_mean_exactly(value, len(error) / counts.max())
+    effective = _count_effective(counts)
+    if effective < MIN_PATIENTS or spread <= TINY:
+        return Interval(value, *exact, num_patients)
     variance = num_patients / (num_patients - 1) * spread
     usual = value * (1 - value) / num_patients
-    low, high = _bound_on_logit(value, variance, deviations, usual, num_patients - 1)
-    return Interval(value, low, high, num_patients)
+    bounds = _bound_on_logit(value, variance, deviations, usual, effective - 1)
+    return Interval(value, *_intersect(bounds, exact), num_patients)
 
 
 def bound_mean_exactly(value: float, n: float) -> tuple[float, float]:
@@ -357,7 +376,27 @@ def _bound_on_logit(
     variance = _steady(variance, deviations, usual)
     half = stats.t.ppf(UPPER, dof) * np.sqrt(variance) / (value * (1 - value))
     low, high = expit(logit(value) + half * np.array([-1, 1]))
+    carriers = _count_carriers(deviations)
+    if carriers < FEW_CARRIERS:  # errors so rare are Poisson's
+        least = stats.chi2.ppf(1 - UPPER, 2 * carriers) / (2 * carriers)
+        if value > 0.5:
+            high = max(high, 1 - least * (1 - value))
+        else:
+            low = min(low, least * value)
     return float(low), float(high)
+
+
+def _intersect(
+    bounds: tuple[float, float], exact: tuple[float, float]
+) -> tuple[float, float]:
+    """Keep the tighter of two lower and of two upper bounds, of which each pair holds by itself."""
+    return max(bounds[0], exact[0]), min(bounds[1], exact[1])
+
+
+def _count_effective(counts: np.ndarray) -> float:
+    """Count patients as if each had as many photographs: (sum m)^2 / sum m^2 (Kish 1965)."""
+    counts = np.asarray(counts, dtype=float)
+    return float(counts.sum() ** 2 / (counts**2).sum()) if counts.any() else 0.0
 
 
 def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
@@ -366,8 +405,12 @@ def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:
     An estimated variance is worth as many patients as carry it: all, where their deviations are of
     one size, and one, where a single patient's is left.
     """
-    carriers = (deviations**2).sum() ** 2 / (deviations**4).sum()
-    return variance + 2 / (2 + carriers) * max(usual - variance, 0)
+    return variance + 2 / (2 + _count_carriers(deviations)) * max(usual - variance, 0)
+
+
+def _count_carriers(deviations: np.ndarray) -> float:
+    """Count the patients who carry an error as if each had the same part in it."""
+    return float((deviations**2).sum() ** 2 / (deviations**4).sum())
 
 
 def _number_patients(patient_id: ArrayLike) -> tuple[np.ndarray, int]:
