@@ -5,13 +5,16 @@ logarithms have a mean m and a variance v of its own, and its arithmetic mean is
 times of one session share its host, neighbours and temperature, so a run's logarithm is its cell's
 mean, its session's effect and its own noise, fitted by least squares. Where sessions cancel, as in
 the ratio of two cells that one session ran, what is estimated rests on runs; where they do not, as
-in a mean or in the ratio of two machines, on sessions.
+in a mean or in the ratio of two machines, on sessions. A mean of a single session has bounds
+within this session alone, which say nothing of the next one.
 
 Bounds come by the delta method from all that varies, with the degrees of freedom of Satterthwaite
 (1946, Biometrics Bulletin 2). For the mean of one cell they are Cox's (Olsson 2005, J. Stat. Educ.
-13-1), for the ratio of two Welch's, of the logarithms.
+13-1), for the ratio of two Welch's, of the logarithms. Several contrasts are tested together by
+the statistic of Brunner, Dette and Munk (1997, J. Am. Stat. Assoc. 92).
 """
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
@@ -28,8 +31,8 @@ ERROR = 0.03
 STEP = 1e-4  # of a logarithm, for slopes
 ROUNDING = 1e-12
 OUTLIER_ERROR = 0.005  # chance that runs without outliers lose one
-MAX_OUTLIERS = 0.4  # of the runs of a cell
-MIN_RUNS_TOLD = 5  # of a cell: among fewer no outlier can be told
+MAX_OUTLIERS = 0.2  # of the runs of a cell in a session, of which five are the least
+MIN_SESSIONS = 3  # of each machine that is compared with another
 
 
 class Statistic(NamedTuple):
@@ -37,11 +40,12 @@ class Statistic(NamedTuple):
 
     compute: Callable[..., np.ndarray]  # (..., cells) of each side -> (...)
     is_positive: bool = True  # its interval is that of its logarithm
+    is_geometric: bool = False  # of the geometric means of cells
 
     def of_cell(self, k: int) -> "Statistic":
         """The same statistic of one cell per side."""
         return Statistic(
-            lambda *sides: self.compute(*(side[..., [k]] for side in sides)), self.is_positive
+            lambda *sides: self.compute(*(side[..., [k]] for side in sides)), *self[1:]
         )
 
 
@@ -69,34 +73,49 @@ class Estimate(NamedTuple):
     def interval(self, error: float = ERROR) -> Interval:
         """The interval that misses with this probability, half of it on each side.
 
-        Without a repetition of what `n` counts there are no bounds.
+        Without a repetition of what `n` counts there are no bounds, and none where nothing varies:
+        a clock that rounds is not sure.
         """
-        half = widen(self.parts, error)
-        centre = (
-            self.centre if half else self.value
-        )  # what never varied is sure to the last digit
-        ends = np.array([self.value, centre - half, centre + half])
+        half = widen(self.parts, error) or np.nan
+        ends = np.array([self.value, self.centre - half, self.centre + half])
         if self.is_log:
             ends = np.exp(ends)
         return Interval(*map(float, ends), self.n)
+
+
+class Weights(NamedTuple):
+    """What a contrast of cells' logarithms takes of each run, and of each block's sessions."""
+
+    runs: np.ndarray  # (N,)
+    blocks: np.ndarray  # (B,) 0 where sessions cancel
+
+
+class Test(NamedTuple):
+    """A test that contrasts are all zero."""
+
+    f: float
+    p: float
 
 
 class Design:
     """The runs of a comparison, their cells and sessions, and the fitted model.
 
     N runs, K cells over all sides, S sessions. A block is what cells and sessions connect.
+    `is_left_out` marks the outliers among all runs as they were given.
     """
 
     def __init__(
         self,
         *sides: Sequence[ArrayLike],
         sessions: Sequence[Sequence[Sequence[Hashable]]] | None = None,
+        keep_all: bool = False,
     ) -> None:
         """Fit cells and sessions.
 
         Args:
             sides: for each, the runs of its cells; any positive numbers in one unit.
             sessions: of each run; None where what was measured is no matter of a machine.
+            keep_all: outliers, too.
 
         Raises:
             BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
@@ -109,17 +128,17 @@ class Design:
         self.times = np.concatenate(runs)
         self.cell = np.repeat(np.arange(len(runs)), list(map(len, runs)))  # (N,) places
         self.session = np.zeros(len(self.times), dtype=int)  # (N,) places
+        self.is_left_out = np.zeros(len(self.times), dtype=bool)
         of_session = np.empty((len(self.times), 0))
         if sessions is not None:  # no matter of a machine has outliers
             labels = np.concatenate([cell for side in sessions for cell in side])
-            is_outlier = np.concatenate([find_outliers(np.log(times)) for times in runs])
-            # runs of a session that are all far off show how far sessions differ
-            alike = pd.Series(is_outlier).groupby([self.cell, labels])
-            is_level = alike.transform("all") & (alike.transform("size") > 1)
-            is_inlier = ~is_outlier | is_level.to_numpy()
-            self.times = self.times[is_inlier]
-            self.cell = self.cell[is_inlier]
-            self.session, labels = pd.factorize(labels[is_inlier])
+            if not keep_all:
+                logs = pd.Series(np.log(self.times))
+                found = logs.groupby([self.cell, labels]).transform(find_outliers)
+                self.is_left_out = found.to_numpy(dtype=bool)
+            self.times = self.times[~self.is_left_out]
+            self.cell = self.cell[~self.is_left_out]
+            self.session, labels = pd.factorize(labels[~self.is_left_out])
             of_session = np.eye(len(labels))[self.session]
         of_cell = np.eye(len(runs))[self.cell]
 
@@ -141,68 +160,126 @@ class Design:
         self.variance = of_cell.T @ deviations**2 / np.maximum(self.num_runs - 1, 1)
 
         met = factors.T @ factors  # which cells and sessions do
-        _, block = connected_components(met, directed=False)
+        num_blocks, block = connected_components(met, directed=False)
         self.block, self.session_block = np.split(block, [len(self.num_runs)])
         # of the logarithms, in a session as on average
         self.mean, self.effects = np.split(fitted, [len(self.num_runs)])
+        self.num_sessions = np.bincount(self.session_block, minlength=num_blocks)
+        self.between = np.full(num_blocks, np.nan)  # variance between the sessions of a block
         for one in set(self.session_block):
-            level = self.effects[self.session_block == one].mean()
-            self.effects[self.session_block == one] -= level
+            is_here = self.session_block == one
+            level = self.effects[is_here].mean()
+            self.effects[is_here] -= level
             self.effects[np.abs(self.effects) < ROUNDING] = 0.0
             self.mean[self.block == one] += level
+            if self.num_sessions[one] > 1:
+                self.between[one] = self.effects[is_here].var(ddof=1)
 
-    def estimate(self, statistic: Statistic) -> Estimate:
-        """Estimate a statistic of the cells of each side."""
+    def estimate(self, statistic: Statistic, *, within: bool = False) -> Estimate:
+        """Estimate a statistic of the cells of each side.
+
+        Args:
+            statistic: of their means.
+            within: the sessions that were, whatever others would have given.
+        """
         slopes = self._find_slopes(statistic)
-        session_slopes, parts = self._weigh_sessions(slopes)
+        weights = self._weigh(slopes, within=within)
+        is_between = weights.blocks != 0
+        if is_between.sum() > 1 and (self.num_sessions[is_between] < MIN_SESSIONS).any():
+            weights = weights._replace(blocks=np.where(is_between, np.nan, 0.0))
+        variances, dofs = self._list_parts(weights, slopes)
+        n = [*self.num_runs[slopes != 0]]
         variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
         times = self.times
-        if len(self.effects) and not parts:  # sessions cancel
+        if is_between.any():
+            n += [*self.num_sessions[is_between]]
+        elif len(self.effects):  # sessions cancel
             variance, dof = self.noise, self.dof
             times = times / np.exp(self.effects[self.session])
 
-        n = [*self.num_runs[slopes != 0], *(dof + 1 for _, dof in parts)]
-        weights = np.concatenate([slopes, session_slopes]) @ self.inverse  # of the runs
-        if parts:  # without what the spread between sessions holds already
-            weights -= (session_slopes / np.bincount(self.session))[self.session]
-        squares = np.bincount(self.cell, weights**2, len(slopes))
-        is_weighed = squares > ROUNDING * (slopes**2).max()
-        parts += zip(np.where(is_weighed, squares * self.noise, 0.0), self.dof, strict=True)
-        # half of the variance lies between the mean of the logarithms and that of the times
-        parts += zip((slopes * variance) ** 2 / (2 * dof), dof, strict=True)
-
-        means = np.bincount(self.cell, times) / self.num_runs
+        means = self._average(times)
+        centre = self.mean
+        if statistic.is_geometric:
+            means = np.exp(centre)
+        else:  # half of the variance lies between the mean of the logarithms and that of the times
+            centre = centre + variance / 2
+            variances = np.append(variances, (slopes * variance) ** 2 / (2 * dof))
+            dofs = np.append(dofs, dof)
         return Estimate(
             value=float(self._compute(statistic, np.log(means))),
-            centre=float(self._compute(statistic, self.mean + variance / 2)),
-            parts=np.array(parts),
+            centre=float(self._compute(statistic, centre)),
+            parts=np.column_stack([variances, dofs]),
             n=int(min(n)),
             is_log=statistic.is_positive,
         )
 
-    def _weigh_sessions(self, slopes: np.ndarray) -> tuple[np.ndarray, list[tuple]]:
-        """Compute each session's effect on a statistic, and the variance that results.
+    def test(self, contrasts: np.ndarray) -> Test:
+        """Test that contrasts of the cells' mean logarithms are all zero.
 
         Args:
-            slopes: of the statistic, by each cell's log mean.
+            contrasts: (r, K), orthonormal.
 
         Returns:
-            (S,) slopes, and for each block whose sessions do not cancel the variance and its
-            degrees of freedom.
+            NaN where a cell, or a session that matters, is not repeated.
         """
-        session_slopes = np.zeros(len(self.effects))
-        parts = []
-        for block in set(self.session_block):
-            slope = slopes[self.block == block].sum()
-            if abs(slope) > STEP * np.abs(slopes).max():
-                is_here = self.session_block == block
-                num_sessions = is_here.sum()
-                session_slopes[is_here] = slope / num_sessions
-                between = np.nan
-                if num_sessions > 1:
-                    between = self.effects[is_here].var(ddof=1)
-                parts.append((slope**2 * between / num_sessions, num_sessions - 1))
-        return session_slopes, parts
+        weights = [self._weigh(contrast) for contrast in contrasts]
+        runs = np.array([each.runs for each in weights])
+        blocks = np.array([each.blocks for each in weights])
+        is_between = (blocks != 0).any(axis=0)
+        is_few = is_between & (self.num_sessions < MIN_SESSIONS)
+        of_block = np.where(is_between, self.between / np.maximum(self.num_sessions, 1), 0.0)
+        covariance = (runs * self.noise[self.cell]) @ runs.T + (blocks * of_block) @ blocks.T
+        parts = sum(
+            self._list_parts(each, contrast)[0]
+            for each, contrast in zip(weights, contrasts, strict=True)
+        )
+        dofs = self._list_parts(weights[0], contrasts[0])[1]
+        total = np.trace(covariance)
+        if is_few.any() or not total > 0:
+            return Test(np.nan, np.nan)
+        f = ((contrasts @ self.mean) ** 2).sum() / total
+        dof = total**2 / (covariance**2).sum()
+        is_part = parts > 0
+        dof_of_total = total**2 / (parts[is_part] ** 2 / dofs[is_part]).sum()
+        return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)))
+
+    def _weigh(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
+        """Compute what a contrast with these slopes takes of each run, and of each block."""
+        blocks = np.zeros(len(self.num_sessions))
+        np.add.at(blocks, self.block, slopes)
+        is_cancelled = np.abs(blocks) <= STEP * np.abs(slopes).max()
+        blocks = np.where(is_cancelled | (self.num_sessions == 0), 0.0, blocks)
+        # each session of a block counts the same
+        of_session = (blocks / np.maximum(self.num_sessions, 1))[self.session_block]
+        runs = np.concatenate([slopes, of_session]) @ self.inverse
+        if within:
+            blocks = np.zeros_like(blocks)
+        elif blocks.any():  # without what the spread between sessions has already
+            runs -= (of_session / np.bincount(self.session))[self.session]
+        return Weights(runs, blocks)
+
+    def _list_parts(
+        self, weights: Weights, slopes: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """List the variances of a contrast: of the noise of each cell, and of each block's
+        sessions; and their degrees of freedom.
+        """
+        squares = np.bincount(self.cell, weights.runs**2, len(self.num_runs))
+        is_weighed = squares > ROUNDING * (slopes**2).max()
+        of_cells = np.where(is_weighed, squares * self.noise, 0.0)
+        of_block = self.between / np.maximum(self.num_sessions, 1)
+        of_blocks = np.where(weights.blocks == 0, 0.0, weights.blocks**2 * of_block)
+        dofs = np.concatenate([self.dof, self.num_sessions - 1])
+        return np.concatenate([of_cells, of_blocks]), dofs
+
+    def _average(self, times: np.ndarray) -> np.ndarray:
+        """Average the times of each cell: over its sessions, in each over its runs."""
+        shape = (len(self.num_runs), self.session.max() + 1)
+        place = self.cell * shape[1] + self.session
+        counts = np.bincount(place, minlength=math.prod(shape)).reshape(shape)
+        sums = np.bincount(place, times, minlength=math.prod(shape)).reshape(shape)
+        means = np.divide(sums, counts, out=np.zeros(shape), where=counts > 0)
+        return means.sum(axis=1) / (counts > 0).sum(axis=1)
 
     def _find_slopes(self, statistic: Statistic) -> np.ndarray:
         """Differentiate the statistic by the logarithm of each cell's mean: (K,)."""
@@ -248,14 +325,13 @@ def find_outliers(values: ArrayLike, error: float = OUTLIER_ERROR) -> np.ndarray
     """Mark outliers by the generalised ESD test (Rosner 1983, Technometrics 25), on both sides.
 
     Args:
-        values: normal but for the outliers, (n,); fewer than five have none.
+        values: normal but for the outliers, (n,); one in five may be one, so fewer than five have
+            none.
         error: chance that values without outliers have one marked.
     """
     values = np.asarray(values, dtype=float)
     is_left = np.ones(len(values), dtype=bool)
     is_inlier = is_left.copy()
-    if len(values) < MIN_RUNS_TOLD:
-        return ~is_inlier
     for _ in range(int(MAX_OUTLIERS * len(values))):
         left = values[is_left]
         distance = np.where(is_left, np.abs(values - left.mean()), -1.0)

@@ -220,9 +220,7 @@ def average_precision_interval(
     value = float(found_here @ precision / found[-1])
     is_misplaced = np.where(positive, precision[place] < 1, found[place] < found[-1])
     num_carriers = len(np.unique(patient[is_misplaced]))
-    rarer = min(
-        _count_effective(np.bincount(patient[kind])) for kind in (positive, ~positive)
-    )
+    rarer = min(_count_effective(np.bincount(patient[kind])) for kind in (positive, ~positive))
     if rarer < MIN_PATIENTS or num_carriers < FEW_CARRIERS:
         return Interval(value, np.nan, np.nan, num_patients)
 
@@ -386,9 +384,7 @@ def _bound_on_logit(
     return float(low), float(high)
 
 
-def _intersect(
-    bounds: tuple[float, float], exact: tuple[float, float]
-) -> tuple[float, float]:
+def _intersect(bounds: tuple[float, float], exact: tuple[float, float]) -> tuple[float, float]:
     """Keep the tighter of two lower and of two upper bounds, of which each pair holds by itself."""
     return max(bounds[0], exact[0]), min(bounds[1], exact[1])
 

@@ -10,111 +10,125 @@ import bisect
 import itertools
 import math
 from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import linalg, stats
 
-from dr_lib.statistics.intervals import UPPER, BadSampleError, check_times
+from dr_lib.statistics.cells import Design, Statistic
+from dr_lib.statistics.intervals import UPPER, BadSampleError, tabulate
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
 
 
-def allocate_variation(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
+def allocate_variation(
+    runs: pd.DataFrame,
+    factors: Sequence[str],
+    column: str,
+    sessions: pd.Series | None = None,
+) -> pd.DataFrame:
     """Allocate the variation of a column's logarithms to the factors, their interactions and the
     repetitions.
+
+    Cells count equally, however often each was repeated, so the shares add up to one. Each cell
+    keeps its own spread in the tests, which are those of `Design.test`.
 
     Args:
         runs: one row per run, every cell of the design at least once.
         factors: columns; those of one level are left out.
         column: positive numbers, a time say.
+        sessions: of each run, as `select.name_sessions` names them.
 
     Returns:
         A row per term in the order of its number of factors, `residual` last: `term` (factors
-        joined by " x "), `num_factors`, `sum_of_squares` (type II), `dof`, `share` of the total sum
-        of squares, `f` and `p`, by Holm's method for all terms together, NaN where no cell is
-        repeated. The shares add up to one where all cells are repeated equally often.
+        joined by " x "), `num_factors`, `sum_of_squares` (of the cells' means; of the repetitions,
+        the mean variance of the cells, those of one run left out; both times the number of runs),
+        `dof`, `share` of their sum, `f` and `p`, by Holm's method for all terms together, NaN where
+        a cell, or a session that a term rests on, is not repeated.
 
     Raises:
         BadSampleError: a column is missing, a level is, a number is not positive, a cell of the
             design has no run, or no factor has two levels.
     """
-    from statsmodels.formula.api import ols  # takes a second to import
-    from statsmodels.stats.anova import anova_lm
-    from statsmodels.stats.multitest import multipletests
-
-    factors, cells = _read_cells(runs, factors, column)
-    table = pd.DataFrame([(*key, value) for key, values in cells.items() for value in values])
-    names = [f"f{position}" for position in range(len(factors))]
-    table.columns = [*names, "y"]
-    is_repeated = len(table) > len(cells)
-    fitted = ols("y ~ " + " * ".join(f"C({name})" for name in names), table).fit()
-    with np.errstate(divide="ignore", invalid="ignore"):  # F without repetitions
-        found = anova_lm(fitted, typ=2 if is_repeated else 1)
-    found = found.rename(
-        columns={"sum_sq": "sum_of_squares", "df": "dof", "F": "f", "PR(>F)": "p"}
-    )
-    found = found[["sum_of_squares", "dof", "f", "p"]]
-    if not is_repeated:  # every effect is exact, and nothing is left to test it against
-        found = found.assign(f=np.nan, p=np.nan).fillna({"sum_of_squares": 0.0})
-    terms = [
-        [factors[int(part[3:-1])] for part in term.split(":")] if term != "Residual" else []
-        for term in found.index
-    ]
-    found.insert(0, "term", [" x ".join(term) or RESIDUAL for term in terms])
-    found.insert(1, "num_factors", [len(term) for term in terms])
-    total = ((table["y"] - table["y"].mean()) ** 2).sum()
-    is_tested = found["p"].notna()
-    if is_tested.any():
-        found.loc[is_tested, "p"] = multipletests(found.loc[is_tested, "p"], method="holm")[1]
+    design = _fit(runs, factors, column, sessions)
+    num_levels = [len(levels) for levels in design.levels]
+    num_cells = math.prod(num_levels)
+    lines = []
+    for number in range(1, len(num_levels) + 1):
+        for term in itertools.combinations(range(len(num_levels)), number):
+            contrasts = _list_contrasts(num_levels, term)
+            test = design.model.test(contrasts)
+            lines.append(
+                {
+                    "term": " x ".join(design.factors[place] for place in term),
+                    "num_factors": number,
+                    "sum_of_squares": ((contrasts @ design.model.mean) ** 2).sum() / num_cells,
+                    "dof": len(contrasts),
+                    "f": test.f,
+                    "p": test.p,
+                }
+            )
+    num_runs = design.model.num_runs
+    is_repeated = num_runs > 1
+    variance = (design.model.variance * (num_runs - 1) / num_runs)[is_repeated]
+    residual = {"term": RESIDUAL, "num_factors": 0, "f": np.nan, "p": np.nan}
+    residual["sum_of_squares"] = variance.mean() if is_repeated.any() else 0.0
+    residual["dof"] = int(num_runs.sum()) - num_cells
+    found = pd.DataFrame([*lines, residual])
+    # Holm 1979, Scand. J. Stat. 6: the smallest of k times k, the next times k - 1
+    ranked = found["p"].dropna().sort_values()
+    found["p"] = (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1)
+    total = found["sum_of_squares"].sum()
     found.insert(4, "share", found["sum_of_squares"] / total if total else np.nan)
-    return found.reset_index(drop=True)
+    found["sum_of_squares"] *= num_runs.sum()
+    return found
 
 
-def estimate_effects(runs: pd.DataFrame, factors: Sequence[str], column: str) -> pd.DataFrame:
+def estimate_effects(
+    runs: pd.DataFrame,
+    factors: Sequence[str],
+    column: str,
+    sessions: pd.Series | None = None,
+) -> pd.DataFrame:
     """Estimate the factor by which each level of each factor multiplies a time.
 
     The effect is the geometric mean over the level's cells divided by that over all cells; every
-    cell counts the same, however often it was repeated. The interval comes from the spread between
-    repetitions, pooled over the cells (Jain 1991, chapter 22); without repetitions it has no
-    bounds.
+    cell counts the same, however often it was repeated. The interval takes each cell's own spread;
+    that of a machine takes the spread between sessions, of three or more.
 
     Takes and raises what `allocate_variation` does.
 
     Returns:
-        A row per level: `factor`, `level`, `effect` with `effect_low` and `effect_high`, and `n`
-        runs.
+        A row per level: `factor`, `level`, `effect` with `effect_low` and `effect_high`, and `n`,
+        which counts what is independent: runs of the cell that has fewest, or sessions.
     """
-    factors, cells = _read_cells(runs, factors, column)
-    keys = list(cells)
-    counts = np.array([len(values) for values in cells.values()])
-    means = np.array([np.mean(values) for values in cells.values()])
-    variance, dof = pool_variance(cells.values())
+    design = _fit(runs, factors, column, sessions)
+    cells = list(itertools.product(*design.levels))
     lines = []
-    for position, factor in enumerate(factors):
-        for level in _find_levels(runs[factor]):
-            member = np.array([key[position] == level for key in keys])
-            contrast = member / member.sum() - 1 / len(keys)
-            half = np.nan
-            if dof:
-                spread = math.sqrt(variance * (contrast**2 / counts).sum())
-                half = stats.t.ppf(UPPER, dof) * spread
-            bounds = np.exp(contrast @ means + np.array([0, -half, half]))
-            lines.append((factor, level, *bounds, int(counts[member].sum())))
-    names = ["factor", "level", "effect", "effect_low", "effect_high", "n"]
-    return pd.DataFrame(lines, columns=names)
+    for place, factor in enumerate(design.factors):
+        for level in design.levels[place]:
+            member = np.array([cell[place] == level for cell in cells])
+            contrast = member / member.sum() - 1 / len(cells)
+            statistic = Statistic(
+                lambda side, contrast=contrast: np.exp(np.log(side) @ contrast),
+                is_geometric=True,
+            )
+            effect = design.model.estimate(statistic).interval()
+            lines.append({"factor": factor, "level": level, "effect": effect, "n": effect.n})
+    return tabulate(lines)
 
 
-def pool_variance(groups: Collection[np.ndarray]) -> tuple[float, int]:
-    """Pool the variance within groups, (n,) each, with its degrees of freedom; NaN and 0 if no
-    group
-    has two values.
-    """
-    dof = sum(len(group) - 1 for group in groups)
-    if not dof:
-        return np.nan, 0
-    return sum(((group - np.mean(group)) ** 2).sum() for group in groups) / dof, dof
+def _list_contrasts(num_levels: Sequence[int], term: Collection[int]) -> np.ndarray:
+    """List orthonormal contrasts of the cells' means that make up a term: (r, cells)."""
+    contrasts = np.ones((1, 1))
+    for place, number in enumerate(num_levels):
+        of_factor = np.full((1, number), number**-0.5)
+        if place in term:
+            of_factor = linalg.helmert(number)
+        contrasts = np.kron(contrasts, of_factor)
+    return contrasts
 
 
 def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
@@ -125,7 +139,12 @@ def pool_spread(times: Iterable[Sequence[float]]) -> tuple[float, int]:
         scenarios it rests on: those that were repeated.
     """
     logs = [np.log(group) for group in times if len(group) > 1]
-    return math.sqrt(pool_variance(logs)[0]), len(logs)
+    dof = sum(len(group) - 1 for group in logs)
+    if not dof:
+        return math.nan, 0
+    return math.sqrt(sum(((group - group.mean()) ** 2).sum() for group in logs) / dof), len(
+        logs
+    )
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:
@@ -153,10 +172,18 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
     return n
 
 
-def _read_cells(
-    runs: pd.DataFrame, factors: Sequence[str], column: str
-) -> tuple[list[str], dict[tuple, np.ndarray]]:
-    """Read the factors with at least two levels, and the logarithms of each cell."""
+class _Factorial(NamedTuple):
+    """A fitted factorial design, whose cells are in the order of `itertools.product`."""
+
+    factors: list[str]  # with two levels and more
+    levels: list[list]
+    model: Design
+
+
+def _fit(
+    runs: pd.DataFrame, factors: Sequence[str], column: str, sessions: pd.Series | None
+) -> _Factorial:
+    """Fit the cells of the factors with at least two levels."""
     missing = [name for name in (*factors, column) if name not in runs]
     if missing:
         raise BadSampleError(
@@ -170,17 +197,33 @@ def _read_cells(
     factors = [name for name in factors if runs[name].nunique() > 1]
     if not factors:
         raise BadSampleError("no factor has two levels: there is nothing to compare")
-    groups = dict(list(runs.groupby(factors)[column]))
-    designed = itertools.product(*(_find_levels(runs[name]) for name in factors))
-    empty = [
-        ", ".join(map("{}={}".format, factors, key)) for key in designed if key not in groups
-    ]
+    levels = [_find_levels(runs[name]) for name in factors]
+    places = runs.groupby(factors).indices
+    cells = list(itertools.product(*levels))
+    places = {key if isinstance(key, tuple) else (key,): place for key, place in places.items()}
+    empty = [cell for cell in cells if cell not in places]
     if empty:
-        named = "; ".join(empty[:3]) + "; ..." * (len(empty) > 3)
+        named = "; ".join(", ".join(map("{}={}".format, factors, key)) for key in empty[:3])
+        named += "; ..." * (len(empty) > 3)
         raise BadSampleError(
-            f"the design has cells without a run ({named}): run them, or leave out the level"
+            f"the design has cells without a run ({named}), so"
+            f" {' and '.join(_find_confounded(runs, factors))} cannot be told apart: run them, or"
+            " leave out the level"
         )
-    return factors, {key: np.log(check_times(values)) for key, values in groups.items()}
+    times = [runs[column].to_numpy()[places[cell]] for cell in cells]
+    if sessions is not None:
+        sessions = [[sessions.to_numpy()[places[cell]] for cell in cells]]
+    return _Factorial(factors, levels, Design(times, sessions=sessions))
+
+
+def _find_confounded(runs: pd.DataFrame, factors: Sequence[str]) -> list[str]:
+    """Find the fewest factors of which some levels never ran together."""
+    for number in range(2, len(factors) + 1):
+        for some in map(list, itertools.combinations(factors, number)):
+            num_cells = math.prod(runs[name].nunique() for name in some)
+            if len(runs[some].drop_duplicates()) < num_cells:
+                return some
+    return list(factors)
 
 
 def _find_levels(levels: pd.Series) -> list:

@@ -88,6 +88,39 @@ def test_one_session_has_no_bounds_where_it_matters():
     assert unlike.n == 1 and np.isnan(unlike.low)
     shared = estimate(cells.RATIO, [a], [b], sessions=[[[0] * 10]] * 2)
     assert shared == estimate(cells.RATIO, [a], [b])
+    design = cells.Design([a], sessions=[[[0] * 10]])
+    within = design.estimate(cells.AVERAGE, within=True).interval(0.05)
+    assert within == pytest.approx(estimate(cells.AVERAGE, [a])) and within.n == 10
+
+
+def test_two_sessions_of_a_machine_say_too_little_of_another():
+    """Of each machine three sessions are needed, of one machine's mean two."""
+    runs = np.random.default_rng(8).lognormal(0, 0.1, (2, 6))
+    for number, is_bounded in ((2, False), (3, True)):
+        places = [[[place % number + 10 * side for place in range(6)]] for side in (0, 1)]
+        found = estimate(cells.RATIO, runs[:1], runs[1:], sessions=places)
+        assert found.n == number and np.isfinite(found.low) == is_bounded
+        assert np.isfinite(estimate(cells.AVERAGE, runs[:1], sessions=places[:1]).low)
+
+
+def test_no_session_is_left_out_and_one_run_in_five_at_most():
+    """Four slow sessions of ten, and three doubled runs of ten in one session, all count; one
+    of ten does not, and one long session does not turn short ones into outliers.
+    """
+    slow = np.r_[np.linspace(1.29, 1.31, 4), np.linspace(0.99, 1.01, 6)]
+    of_one = np.linspace(0.99, 1.01, 10)
+    for times, sessions, num_left_out in (
+        (slow, range(10), 0),
+        (of_one * np.r_[[2.0] * 3, [1.0] * 7], [0] * 10, 0),
+        (of_one * np.r_[2.0, [1.0] * 9], [0] * 10, 1),
+        (np.r_[of_one, 1.4, 0.7], [0] * 10 + [1, 2], 0),
+        ([1.0, 1.01, 0.99, 2.0], [0] * 4, 0),
+    ):
+        design = cells.Design([times], sessions=[[list(sessions)]])
+        assert design.is_left_out.sum() == num_left_out
+        assert not cells.Design(
+            [times], sessions=[[list(sessions)]], keep_all=True
+        ).is_left_out.any()
 
 
 def test_sessions_that_both_sides_share_are_pairs():
@@ -137,7 +170,7 @@ def test_a_cell_has_a_spread_of_its_own():
 
 def test_outliers_are_those_of_rosner():
     """The example of NIST's handbook (1.3.5.17.3): three of 54 at 5 %. Two doubled times of ten
-    do not hide each other; among four nobody can tell.
+    do not hide each other; among four there is none.
     """
     assert cells.find_outliers(ROSNER, error=0.05).nonzero()[0].tolist() == [51, 52, 53]
     doubled = [1.0, 1.01, 0.99, 1.02, 2.0, 0.98, 1.0, 2.02, 1.01, 0.99]
@@ -146,10 +179,10 @@ def test_outliers_are_those_of_rosner():
 
 
 def test_a_design_without_repetitions_has_no_bounds():
-    """A value, and nothing to say how sure it is; a constant is sure."""
-    found = estimate(cells.RATIO, [[1.0], [2.0]], [[2.0], [4.0]])
-    assert found.value == 0.5 and np.isnan([found.low, found.high]).all()
-    assert estimate(cells.RATIO, [[3.0] * 3], [[2.0] * 3])[:3] == pytest.approx([1.5] * 3)
+    """A value, and nothing to say how sure it is; nor do times that a clock rounded."""
+    for sides in (([[1.0], [2.0]], [[2.0], [4.0]]), ([[3.0] * 3], [[6.0] * 3])):
+        found = estimate(cells.RATIO, *sides)
+        assert found.value == pytest.approx(0.5) and np.isnan([found.low, found.high]).all()
 
 
 @pytest.mark.parametrize("side", [[], [[]], [[1.0, 0.0]], [[1.0, np.inf]]])

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 from statsmodels.formula.api import ols
 
 from dr_lib.statistics.effects import (
@@ -50,26 +51,75 @@ def test_jains_memory_and_cache():
     ]
 
 
-def test_the_logarithms_are_allocated_as_statsmodels_does():
-    """Three factors, unequal repetitions: type II sums of squares, F and p of the saturated
-    model.
+def test_equal_spread_is_tested_as_statsmodels_does():
+    """Three factors, equal repetitions whose cells vary alike: sums of squares and F of the
+    saturated model.
     """
-    rng = np.random.default_rng(3)
     cells = itertools.product("ab", [32, 64], [1, 2, 3])
     runs = make_runs(
-        {cell: rng.lognormal(cell[2], 0.1, 2 + cell[2] % 2) for cell in cells}, ("x", "y", "z")
+        {cell: np.exp([k % 5 + 0.1, k % 5 - 0.1, k % 5]) for k, cell in enumerate(cells)},
+        ("x", "y", "z"),
     )
-    found = allocate_variation(runs, ["x", "y", "z"], "time").set_index("term")
-    fitted = ols("np.log(time) ~ C(x) * C(y) * C(z)", runs).fit()
-    wanted = sm.stats.anova_lm(fitted, typ=2)
+    found = allocate_variation(runs, ["x", "y", "z"], "time")
+    wanted = sm.stats.anova_lm(ols("np.log(time) ~ C(x) * C(y) * C(z)", runs).fit(), typ=2)
     assert found["sum_of_squares"].tolist() == pytest.approx(wanted["sum_sq"].tolist())
     assert found["f"].tolist() == pytest.approx(wanted["F"].tolist(), nan_ok=True)
-    # Holm 1979: the smallest of k times k, the next times k - 1, ...
-    ranked = wanted["PR(>F)"].dropna().sort_values()
-    adjusted = (
-        (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).reindex(wanted.index)
-    )
-    assert found["p"].tolist() == pytest.approx(adjusted.tolist(), nan_ok=True)
+    assert found["dof"].tolist() == wanted["df"].tolist()
+
+
+def test_two_levels_of_unequal_spread_are_tested_as_welch_does():
+    """Two terms of two levels: t and Satterthwaite's degrees of freedom by hand, p by Holm."""
+    rng = np.random.default_rng(3)
+    cells = {
+        (a, b): rng.lognormal(a + 0.1 * b, spread, n)
+        for (a, b), spread, n in zip(
+            itertools.product([0, 1], [0, 1]), (0.3, 0.02, 0.1, 0.02), (3, 5, 2, 4), strict=True
+        )
+    }
+    found = allocate_variation(make_runs(cells, ("a", "b")), ["a", "b"], "time")
+    means = np.array([np.log(times).mean() for times in cells.values()])
+    parts = np.array([np.log(times).var(ddof=1) / len(times) for times in cells.values()])
+    dofs = np.array([len(times) - 1 for times in cells.values()])
+    dof = parts.sum() ** 2 / (parts**2 / dofs).sum()
+    signs = np.array([[-1, -1, 1, 1], [-1, 1, -1, 1], [1, -1, -1, 1]])
+    t = signs @ means / parts.sum() ** 0.5
+    assert found["f"][:3].tolist() == pytest.approx((t**2).tolist())
+    p = np.sort(2 * stats.t.sf(np.abs(t), dof)) * [3, 2, 1]
+    wanted = np.minimum(np.maximum.accumulate(p), 1)
+    assert np.sort(found["p"][:3]).tolist() == pytest.approx(wanted.tolist())
+
+
+def test_cells_count_equally_however_often_they_ran():
+    """6, 1, 1 and 6 runs, one factor doubles the time, one halves it: half of the variation
+    each, and all of it together.
+    """
+    near = np.array([0.99, 1.01] * 3)
+    cells = {("a", 1): near, ("a", 2): [0.5], ("b", 1): [2.0], ("b", 2): near}
+    found = allocate_variation(make_runs(cells, ("x", "y")), ["x", "y"], "time")
+    assert found["share"].sum() == pytest.approx(1)
+    assert found["share"][:2].tolist() == pytest.approx([0.5, 0.5], abs=1e-3)
+    # a cell that ran once has no spread of its own
+    assert found["p"].isna().all()
+
+
+def test_a_machine_counts_sessions():
+    """Two machines of one session each: no bounds and no p for the machine, both for what
+    every session ran; with three sessions each there are some.
+    """
+    rng = np.random.default_rng(4)
+    for num_sessions, is_known in ((1, False), (3, True)):
+        rows = [
+            (machine, net, machine + str(run % num_sessions), rng.lognormal(net, 0.02))
+            for machine, net, run in itertools.product("ab", [1, 2], range(6))
+        ]
+        runs = pd.DataFrame(rows, columns=["machine", "net", "session", "time"])
+        study = (runs, ["machine", "net"], "time", runs["session"])
+        effects = estimate_effects(*study).set_index("factor")
+        p = allocate_variation(*study).set_index("term")["p"]
+        assert effects["effect_low"]["machine"].notna().all() == is_known
+        assert np.isfinite(p["machine"]) == is_known
+        assert set(effects["n"]["machine"]) == {num_sessions}
+        assert effects["effect_low"]["net"].notna().all() and p["net"] < 0.001
 
 
 def test_a_design_without_repetitions_has_shares_and_no_test():
@@ -102,21 +152,31 @@ def test_effects_are_factors_on_the_mean_of_all():
     assert found["effect"]["net"].tolist() == pytest.approx([(2 / 5) ** 0.5, (5 / 2) ** 0.5])
     assert (found["effect_low"] < found["effect"]).all()
     assert (found["effect"] < found["effect_high"]).all()
-    assert found["n"]["size"].tolist() == [4, 8, 4]
+    assert found["n"]["size"].tolist() == [2, 2, 2]  # of the cell that has fewest
 
 
-def test_the_interval_of_an_effect_is_the_linear_models():
-    """Balanced: the half width is that of the contrast in statsmodels' sum coding."""
+def test_the_interval_of_an_effect_is_satterthwaites():
+    """Six cells, of which two vary more and ran less: the contrast's own variance and degrees of
+    freedom, at 3 %.
+    """
     rng = np.random.default_rng(8)
-    runs = make_runs(
-        {(a, b): rng.lognormal(0, 0.2, 4) for a in "xyz" for b in "pq"}, ("a", "b")
+    cells = {
+        (a, b): rng.lognormal(0, 0.2 if a == "x" else 0.02, 2 if a == "x" else 5)
+        for a in "xyz"
+        for b in "pq"
+    }
+    found = estimate_effects(make_runs(cells, ("a", "b")), ["a", "b"], "time").iloc[0]
+    weights = np.array([1 / 3, 1 / 3, -1 / 6, -1 / 6, -1 / 6, -1 / 6])
+    logs = [np.log(times) for times in cells.values()]
+    parts = np.array(
+        [w**2 * x.var(ddof=1) / len(x) for w, x in zip(weights, logs, strict=True)]
     )
-    found = estimate_effects(runs, ["a", "b"], "time").set_index(["factor", "level"])
-    bounds = ols("np.log(time) ~ C(a, Sum) * C(b, Sum)", runs).fit().conf_int()
-    for level in "xy":
-        wanted = np.exp(bounds.loc[f"C(a, Sum)[S.{level}]"]).tolist()
-        effect = found.loc[("a", level), ["effect_low", "effect_high"]]
-        assert effect.tolist() == pytest.approx(wanted)
+    dof = parts.sum() ** 2 / (parts**2 / np.array([len(x) - 1 for x in logs])).sum()
+    half = stats.t.ppf(0.985, dof) * parts.sum() ** 0.5
+    wanted = np.exp(weights @ [x.mean() for x in logs] + np.array([0, -half, half]))
+    assert found[["effect", "effect_low", "effect_high"]].tolist() == pytest.approx(
+        wanted.tolist()
+    )
 
 
 def test_repetitions_for_a_precision():
@@ -159,8 +219,9 @@ def test_bad_samples_are_told(change, factors, told):
 
 
 def test_an_empty_cell_is_named():
-    """A design with a hole has no effects."""
-    with pytest.raises(BadSampleError, match=r"cells without a run \(memory=16, cache=2\)"):
+    """A design with a hole has no effects, and those that it mixes up are named."""
+    named = r"cells without a run \(memory=16, cache=2\), so memory and cache cannot"
+    with pytest.raises(BadSampleError, match=named):
         allocate_variation(
             MEMORY_CACHE.query("memory == 4 or cache == 1"), ["memory", "cache"], "time"
         )
