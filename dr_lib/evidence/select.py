@@ -46,6 +46,7 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
 }
 MIN_RUNS = 3  # fewer decide nothing
+TIMES = ("train_s", "steady_epoch_s")
 # a row per request has its own
 REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
@@ -68,6 +69,7 @@ class Selection(NamedTuple):
     # columns whose levels stand side by side: the study's own factors, and what is allowed
     factors: list[str] = []
     others: str = ""  # kinds of runs by hand that are left out, and how many of each
+    faults: tuple[str, ...] = ()  # sentences on rows that are copies, or hold impossible times
 
 
 def select_runs(
@@ -100,10 +102,12 @@ def select_runs(
     unknown = ", ".join(sorted(set(exclude) - set(EXCLUSIONS)))
     if unknown:
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
-    is_finished = runs.get("status", pd.Series(dtype=str)) == "ok"
-    finished = _name_environments(runs[is_finished])
+    faults = _find_faults(runs)
+    is_finished = (runs.get("status", pd.Series(dtype=str)) == "ok") & (faults == "")
+    finished = _name_environments(runs.assign(preliminary=_find_preliminary(runs))[is_finished])
     failed = runs[~is_finished]
-    excluded = [failed.assign(reason=failed.get("error", ""))]
+    reasons = faults[~is_finished].where(faults[~is_finished] != "", failed.get("error", ""))
+    excluded = [failed.assign(reason=reasons)]
     levels = _write_levels(finished, within)
     factors = _find_factors(levels, may_differ, allowed)
     within = [name for name in [*within, *factors] if name in finished]
@@ -139,7 +143,32 @@ def select_runs(
         excluded.reindex(columns=["run_id", "reason"]),
         factors,
         others,
+        tuple(dict.fromkeys(faults[faults != ""])),
     )
+
+
+def _find_faults(runs: pd.DataFrame) -> pd.Series:
+    """Say what is wrong with each row: it is a copy, or holds an impossible time; else empty."""
+    files = runs.get("file", runs.get("run_id", pd.Series("", runs.index))).astype(str)
+    faults = pd.Series("", runs.index)
+    for name in [name for name in TIMES if name in runs]:
+        numbers = pd.to_numeric(runs[name], errors="coerce")
+        values = numbers.map("{:g}".format)
+        is_bad = (numbers <= 0) & (runs["status"] == "ok")
+        faults = faults.mask(is_bad, files + f": {name} is " + values + ", which is no time")
+    if "copy_of" in runs:
+        copies = runs["copy_of"].fillna("")
+        words = files + " is a copy of " + copies + ", and one run counts once"
+        faults = faults.mask(copies != "", words)
+    return faults
+
+
+def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
+    """Mark the rows of studies that lack repetitions which their study file plans."""
+    if not {"planned", "study", "scenario"} <= set(runs):
+        return pd.Series(False, runs.index)
+    made = runs.groupby(["study", "scenario"])["run_id"].transform("nunique")
+    return (made < runs["planned"]).groupby(runs["study"]).transform("any")
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:

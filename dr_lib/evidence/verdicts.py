@@ -39,10 +39,22 @@ from dr_lib.statistics.cells import (
     Design,
     Statistic,
     divide_deviations,
+    find_outliers,
 )
 from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
 
-VERDICTS = ("holds", "does not hold", "undecided", "not comparable", "not measured")
+PRELIMINARY = "preliminary"
+VERDICTS = (
+    "holds",
+    "does not hold",
+    PRELIMINARY,
+    "undecided",
+    "not comparable",
+    "not measured",
+)
+# looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
+LOOKS = (1, 3, 8, 18)
+WRONG_OVER_LOOKS = (2.6, 5.2, 10.3, 15.6)
 STATISTICS = {
     "mean": AVERAGE,
     "sum": SUM,
@@ -53,6 +65,8 @@ STATISTICS = {
     "difference": DIFFERENCE,
     "ratio_of_sums": RATIO_OF_SUMS,
 }
+# ends of the names of columns in which equal numbers come from a clock that rounds
+CLOCKED = ("_s", "_ms", "_usd")
 DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
 
 
@@ -76,6 +90,7 @@ class Verdict(NamedTuple):
     num_parts: int = 0
     num_missing: int = 0  # cells of the claim's design that were not run
     num_disturbed: int = 0  # of the rows that it rests on
+    num_left_out: int = 0  # outliers among its runs
     versions: str = ""  # of those rows, with the paper's where they differ
 
 
@@ -101,6 +116,7 @@ class Part(NamedTuple):
     ours: Interval
     together: Interval  # wider: right in 95 of 100 studies for all parts at once
     is_partial: bool = False  # of a machine that made a part of the design
+    num_left_out: int = 0  # outliers among its runs
 
 
 def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
@@ -132,7 +148,7 @@ def _judge_all(paper: str, timed: pd.DataFrame, factors: Sequence[str] = ()) -> 
         row = {name: getattr(claim, name) for name in shown}
         rows.append(row | verdict._asdict())
     judged = tabulate(rows)
-    order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
+    order = judged["verdict"].map(VERDICTS.index).clip(lower=3)
     return judged.loc[order.sort_values(kind="stable").index]
 
 
@@ -212,7 +228,12 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
     if cells.rows and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates:
         try:
             num_missing = _count_missing(claim, cells, sides.rows)
-            found = decide(claim, measure(claim, cells), num_missing=num_missing)
+            parts = measure(claim, cells)
+            found = decide(claim, parts, num_missing=num_missing)
+            if num_left_out := max(part.num_left_out for part in parts):
+                over_all = measure(claim, cells, keep_all=True)
+                over_all = decide(claim, over_all, num_missing=num_missing)
+                found = _weigh_outliers(found, over_all, num_left_out)
         except BadSampleError as error:
             found = found._replace(reason=str(error))
 
@@ -231,6 +252,8 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         places = "; ".join(sorted(set(used["environment"])))
         reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
         found = found._replace(verdict="not comparable", reason=reason)
+    if found.verdict in VERDICTS[:2]:
+        found = _weigh_plan(found, used)
     if sides.num_unknown:
         words = f"{sides.num_unknown} further rows have no detected instance type"
         found = found._replace(reason=f"{found.reason}; {words}")
@@ -318,9 +341,9 @@ def match_cells(
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
 
 
-def measure(claim: Claim, cells: Cells) -> list[Part]:
+def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]:
     """Measure the claim's statistic in its unit, over all cells or in each, for each of its
-    columns.
+    columns; with `keep_all` outliers count, too.
 
     What is said of machines is said of each: each is measured alone, unless the claim adds them up.
     What is counted, and always came out the same, needs no interval.
@@ -351,12 +374,15 @@ def measure(claim: Claim, cells: Cells) -> list[Part]:
             ours = divide_deviations(*(_average_sessions(column, side) for side in sides))
             parts.append(Part(name, ours, ours))
         else:
-            design = _fit_design(claim, column, sides)
+            design = _fit_design(claim, column, sides, keep_all=keep_all)
             for part, statistic in _list_statistics(claim, name, rows).items():
                 found = design.estimate(statistic)
                 ours = _scale(claim, found.interval())
                 together = _scale(claim, found.interval(ERROR / num_parts))
-                parts.append(Part(part, ours, together, is_partial and not claim.every_cell))
+                part_is_partial = is_partial and not claim.every_cell
+                parts.append(
+                    Part(part, ours, together, part_is_partial, int(design.is_left_out.sum()))
+                )
     return parts
 
 
@@ -371,14 +397,19 @@ def _read_scores(claim: Claim, cells: Cells) -> list[Part]:
     return parts
 
 
-def _fit_design(claim: Claim, column: str, sides: Sequence[Sequence[pd.DataFrame]]) -> Design:
+def _fit_design(
+    claim: Claim, column: str, sides: Sequence[Sequence[pd.DataFrame]], *, keep_all: bool
+) -> Design:
     """Fit the cells of each side and their sessions."""
     runs = [[cell[column] for cell in side] for side in sides]
     sessions = [[cell["session"] for cell in side] for side in sides]
+    is_exact = not column.endswith(CLOCKED)
     if claim.statistic == "bill":  # one number, of however many runs and sessions
         bills = np.unique(np.concatenate(runs[0]))
-        return Design([bills], sessions=[[bills]])
-    return Design(*runs, sessions=None if claim.by_seed else sessions)
+        return Design([bills], sessions=[[bills]], is_exact=is_exact)
+    if claim.by_seed:
+        sessions = None
+    return Design(*runs, sessions=sessions, keep_all=keep_all, is_exact=is_exact)
 
 
 def _list_statistics(claim: Claim, name: str, keys: Collection[tuple]) -> dict[str, Statistic]:
@@ -443,6 +474,32 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     )
 
 
+def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:
+    """Say that repetitions are still to come, or that they were added after a look."""
+    plan = used.reindex(columns=["preliminary", "planned", "looks"])
+    if plan["preliminary"].eq(True).any():
+        reason = f"{found.reason}; so far {found.verdict}, {plan['planned'].max():.0f} repetitions"
+        return found._replace(verdict=PRELIMINARY, reason=f"{reason} are planned")
+    looks = plan["looks"].max()
+    if looks > 1:
+        wrong = np.interp(np.log(looks), np.log(LOOKS), WRONG_OVER_LOOKS)
+        reason = f"{found.reason}; repetitions were added {looks - 1:.0f} times: over as many looks"
+        return found._replace(reason=f"{reason} about {wrong:.0f} % of such verdicts are wrong")
+    return found
+
+
+def _weigh_outliers(found: Verdict, over_all: Verdict, num_left_out: int) -> Verdict:
+    """Say what all runs give; what they contradict is undecided."""
+    if {found.verdict, over_all.verdict} == set(VERDICTS[:2]):
+        found = found._replace(verdict="undecided")
+    value, low, high, _ = over_all.ours
+    return found._replace(
+        reason=f"{found.reason}; without {num_left_out} outliers, with them {value:.4g}"
+        f" [{low:.4g}, {high:.4g}]: {over_all.verdict}",
+        num_left_out=num_left_out,
+    )
+
+
 def _count_needed(ours: Interval, low: float, high: float) -> int:
     """Estimate how many runs or sessions would move the interval off the bounds; its width
     falls with
@@ -472,7 +529,8 @@ def _average_sessions(column: str, side: Sequence[pd.DataFrame]) -> np.ndarray:
     """Average each session."""
     runs = pd.Series(np.concatenate([cell[column] for cell in side]))
     sessions = np.concatenate([cell["session"] for cell in side])
-    return runs.groupby(sessions).mean().to_numpy()
+    is_outlier = np.log(runs).groupby(sessions).transform(find_outliers).astype(bool)
+    return runs[~is_outlier].groupby(sessions[~is_outlier]).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:

@@ -205,7 +205,7 @@ class Page:
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
-        if judged["verdict"].isin(VERDICTS[:3]).any():
+        if judged["verdict"].isin(VERDICTS[:4]).any():
             display(Markdown(rule))
         self.claims(judged)
         return judged
@@ -222,7 +222,7 @@ class Page:
         say = self.say
         table = self._keep(self._tabulate(judged), name)
         headers = [say(self._headers[column]) for column in SHOWN]
-        is_judged = judged["verdict"].isin(VERDICTS[:3]).to_numpy()
+        is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
         shown = table[is_judged].reindex(columns=headers)
         if len(shown):
             display(HTML(shown.to_html(index=False, border=0)))

@@ -45,7 +45,11 @@ def keep_for(folder: Path, study: Study) -> None:
     """Reserve a folder for a study, after `check_folder`."""
     with lock(folder / "study.lock", wait_s=math.inf):  # machines that share the disk
         check_folder(folder, study)
-        write_json(folder / "study.json", study.model_dump(include=set(FIXED)))
+        path = folder / "study.json"
+        planned = json.loads(path.read_bytes()).get("repetitions", []) if path.exists() else []
+        if planned[-1:] != [study.repetitions]:
+            planned = [*planned, study.repetitions]
+        write_json(path, {**study.model_dump(include=set(FIXED)), "repetitions": planned})
 
 
 def check_folder(folder: Path, study: Study) -> None:

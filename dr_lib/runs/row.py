@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # a column's value by its name
 STATUSES = ("ok", "failed", "skipped")
+# besides its times: by these a run is known, whatever its file, its study or itself is called
+IDENTITY = (
+    "started_at boot session seed notebook platform instance_type cpu accelerator"
+    " num_accelerators framework dataset network model mode image_size batch_size epochs"
+).split()
 # notebooks that are 10_train today, and its task in them
 RENAMED = {"10_train_referable": "referable", "20_train_grades": "grades"}
 # the schema, each with its meaning [unit]: what rows have in common; a notebook's parameters, its
@@ -207,6 +212,10 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
 def read_runs(*folders: Path) -> pd.DataFrame:
     """Read the rows below the folders as one table, one row per run, in order of their start.
 
+    Columns are added: `file`; `copy_of`, the file of a row of the same run, whose every time is the
+    same, else empty; `planned`, the repetitions of the study file, and `looks`, how often they were
+    extended plus one, where the study's folder says so.
+
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
     """
@@ -220,20 +229,49 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             raise RowError(f"{folder}: no such folder")
     names = ", ".join(map(str, folders))
     rows = {}
-    paths = {}
+    by_name = {}
+    by_start = {}
+    by_identity = {}
     for path in list_rows(*folders):
         row = read_row(path)
-        run = (row["study"], row["run_id"])
-        first = paths.setdefault(run, path)
-        if rows.setdefault(run, row) != row:
+        first, same = by_name.setdefault((row["study"], row["run_id"]), (path, row))
+        if first != path and same == row:
+            continue
+        times = [row[name] for name in sorted(row) if name.endswith("_s")]
+        if first == path:
+            start = (row["run_id"], row["started_at"], row.get("boot"))
+            first, same = by_start.setdefault(start, (path, times))
+            same = row if same == times else same
+        if same != row:
             fault = (
                 f"run {row['run_id']} is twice, in {first} and {path}, with different content"
             )
             advice = "machines of the same kind need study files with different names"
             raise RowError(f"{fault}: remove one; {advice}")
+        identity = str([times, *map(row.get, IDENTITY), row["status"]])
+        original = by_identity.setdefault(identity, path)
+        planned, looks = _read_plan(path.parents[1] / "study.json")
+        rows[path] = {
+            **row,
+            "file": _name_file(path),
+            "copy_of": "" if original == path else _name_file(original),
+            "planned": planned,
+            "looks": looks,
+        }
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
+
+
+def _name_file(path: Path) -> str:
+    """Name a row's file from the folder of its study on."""
+    return "/".join(path.parts[-3:])
+
+
+def _read_plan(path: Path) -> tuple[float, float]:
+    """Read how many repetitions a study plans, and how often that was set; NaN if unknown."""
+    planned = json.loads(path.read_bytes()).get("repetitions") if path.is_file() else None
+    return (planned[-1], len(planned)) if planned else (math.nan, math.nan)
 
 
 class Seconds(NamedTuple):

@@ -69,14 +69,17 @@ class Estimate(NamedTuple):
     # runs of the cell that has fewest, or sessions where their effects do not cancel and are fewer
     n: int
     is_log: bool
+    is_exact: bool
 
     def interval(self, error: float = ERROR) -> Interval:
         """The interval that misses with this probability, half of it on each side.
 
-        Without a repetition of what `n` counts there are no bounds, and none where nothing varies:
-        a clock that rounds is not sure.
+        Without a repetition of what `n` counts there are no bounds, and none where equal times
+        come from a clock that rounds.
         """
-        half = widen(self.parts, error) or np.nan
+        half = widen(self.parts, error)
+        if not half and not self.is_exact:
+            half = np.nan
         ends = np.array([self.value, self.centre - half, self.centre + half])
         if self.is_log:
             ends = np.exp(ends)
@@ -109,6 +112,7 @@ class Design:
         *sides: Sequence[ArrayLike],
         sessions: Sequence[Sequence[Sequence[Hashable]]] | None = None,
         keep_all: bool = False,
+        is_exact: bool = False,
     ) -> None:
         """Fit cells and sessions.
 
@@ -116,11 +120,13 @@ class Design:
             sides: for each, the runs of its cells; any positive numbers in one unit.
             sessions: of each run; None where what was measured is no matter of a machine.
             keep_all: outliers, too.
+            is_exact: equal numbers are sure, as prices are and times are not.
 
         Raises:
             BadSampleError: a side has no cell, a cell has no run, or a number is not positive and
                 finite.
         """
+        self.is_exact = is_exact
         self.ends = np.cumsum([len(side) for side in sides])[:-1]  # of each side's cells
         runs = [check_times(cell) for side in sides for cell in side]
         if not all(map(len, sides)) or not all(map(len, runs)):
@@ -211,6 +217,7 @@ class Design:
             parts=np.column_stack([variances, dofs]),
             n=int(min(n)),
             is_log=statistic.is_positive,
+            is_exact=self.is_exact,
         )
 
     def test(self, contrasts: np.ndarray) -> Test:

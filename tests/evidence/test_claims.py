@@ -337,7 +337,8 @@ def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_pat
     """
     for number in range(3):
         write_row(
-            tmp_path / "mine", copy_row("10", study="mine", run_id=f"r{number}", disturbed=True)
+            tmp_path / "mine",
+            copy_row("10", study="mine", run_id=f"r{number}", seed=number, disturbed=True),
         )
     said = CliRunner().invoke(main, ["claims", str(tmp_path / "mine")]).output
     assert re.search(r"^A\d+ +not comparable .* -, 3 disturbed ", said, re.MULTILINE), said
