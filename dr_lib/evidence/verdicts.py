@@ -478,12 +478,16 @@ def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:
     """Say that repetitions are still to come, or that they were added after a look."""
     plan = used.reindex(columns=["preliminary", "planned", "looks"])
     if plan["preliminary"].eq(True).any():
-        reason = f"{found.reason}; so far {found.verdict}, {plan['planned'].max():.0f} repetitions"
+        reason = (
+            f"{found.reason}; so far {found.verdict}, {plan['planned'].max():.0f} repetitions"
+        )
         return found._replace(verdict=PRELIMINARY, reason=f"{reason} are planned")
     looks = plan["looks"].max()
     if looks > 1:
         wrong = np.interp(np.log(looks), np.log(LOOKS), WRONG_OVER_LOOKS)
-        reason = f"{found.reason}; repetitions were added {looks - 1:.0f} times: over as many looks"
+        reason = (
+            f"{found.reason}; repetitions were added {looks - 1:.0f} times: over as many looks"
+        )
         return found._replace(reason=f"{reason} about {wrong:.0f} % of such verdicts are wrong")
     return found
 

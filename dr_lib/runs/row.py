@@ -22,7 +22,7 @@ Row = dict[str, Any]  # a column's value by its name
 STATUSES = ("ok", "failed", "skipped")
 # besides its times: by these a run is known, whatever its file, its study or itself is called
 IDENTITY = (
-    "started_at boot session seed notebook platform instance_type cpu accelerator"
+    "started_at boot session deployment seed notebook platform instance_type cpu accelerator"
     " num_accelerators framework dataset network model mode image_size batch_size epochs"
 ).split()
 # notebooks that are 10_train today, and its task in them

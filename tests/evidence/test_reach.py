@@ -216,7 +216,7 @@ def test_plan_says_why_rows_judge_no_claim(tmp_path):
     path = tmp_path / study.name
     path.write_text(study.read_text())
     for k, version in enumerate(["2.14.0", "2.15.0"]):
-        row = copy_row("30", tensorflow=version, study=path.stem, run_id=f"r{k}")
+        row = copy_row("30", tensorflow=version, study=path.stem, run_id=f"r{k}", seed=k)
         write_row(path.with_suffix(""), row)
     ran = CliRunner().invoke(main, ["plan", str(path)])
     assert ran.exit_code == 0, ran.output
