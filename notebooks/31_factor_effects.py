@@ -200,12 +200,12 @@ from dr_lib.statistics.intervals import BadSampleError
 
 effects = variation = pd.DataFrame()
 try:
-    effects = estimate_effects(timed, varied, "steady_epoch_s")
+    effects = estimate_effects(timed, varied, "steady_epoch_s", timed["session"])
     effects["disturbed"] = [
         timed.loc[timed[row.factor] == row.level, "disturbed"].sum()
         for row in effects.itertuples()
     ]
-    variation = allocate_variation(timed, varied, "steady_epoch_s")
+    variation = allocate_variation(timed, varied, "steady_epoch_s", timed["session"])
 except BadSampleError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:

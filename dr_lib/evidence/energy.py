@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from dr_lib.statistics.intervals import mean_interval, tabulate
+from dr_lib.evidence.select import measure
+from dr_lib.statistics.intervals import tabulate
 
 J_PER_KWH = 3.6e6
 WHOLE = 0.95  # of the time of a run has to be monitored: the energy of a part is not the run's
@@ -67,6 +68,6 @@ def summarise_energy(
     measured = measure_energy(runs, g_per_kwh=g_per_kwh).dropna(subset=["energy_j"])
     rows = []
     for key, kind in measured.groupby(list(keys), sort=False, dropna=False):
-        means = {name: mean_interval(kind[name].dropna()) for name in MEANS}
+        means = {name: measure(name, kind) for name in MEANS}
         rows.append({**dict(zip(keys, key, strict=True)), "n": len(kind), **means})
     return tabulate(rows).dropna(axis=1, how="all")

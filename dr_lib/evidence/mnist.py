@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.statistics.intervals import Interval, ratio_interval, tabulate
+from dr_lib.evidence.select import measure
+from dr_lib.statistics.intervals import Interval, tabulate
 
 IMPLEMENTATIONS = {  # in the order of the legends
     "keras_tensorflow": "Keras / TensorFlow",
@@ -66,7 +67,7 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
         the table), `replica`, `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the
         test images). Empty without such rows.
     """
-    of_run = [*LINE, "line", "host", "steady_epoch_s", "run"]
+    of_run = [*LINE, "line", "host", "session", "steady_epoch_s", "run"]
     columns = [*of_run, "replica", "epoch", "train_s", "accuracy"]
     if not {*LINE, *PER_REPLICA} <= set(timed):
         return pd.DataFrame(columns=columns)
@@ -168,7 +169,7 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
     ):
         alike = keras[(keras["host"] == host) & (keras["batch_size"] == batch_size)]
         for reference, theirs in alike.groupby("line", sort=False):
-            ratio = ratio_interval(theirs["steady_epoch_s"], ours["steady_epoch_s"])
+            ratio = measure("steady_epoch_s", theirs, ours)
             rows.append(
                 {
                     "line": line,

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.statistics.cells import AVERAGE, RATIO, Design
+from dr_lib.statistics.intervals import NOTHING, Measured
 
 # what a run did: rows that are pooled have to agree in it
 WORK = (
@@ -47,6 +49,7 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
 }
 MIN_RUNS = 3  # fewer decide nothing
 TIMES = ("train_s", "steady_epoch_s")
+WITHIN = "within this session"  # not of the next one
 # a row per request has its own
 REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
@@ -118,7 +121,9 @@ def select_runs(
     others = "; ".join(f"{kind} ({n})" for kind, n in kinds[kinds != ""].value_counts().items())
     is_other = kinds != ""
     excluded.append(finished[is_other].assign(reason="another kind of run: " + kinds[is_other]))
-    finished = finished[~is_other].assign(place=finished["environment"])
+    finished = finished[~is_other].assign(
+        place=finished["environment"], session=name_sessions(finished)
+    )
     for name in factors:
         column = finished[name].astype(object)
         finished[name] = column.where(column.notna(), ABSENT.get(name, ""))
@@ -171,6 +176,34 @@ def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
     return (made < runs["planned"]).groupby(runs["study"]).transform("any")
 
 
+def measure(column: str, *sides: pd.DataFrame) -> Measured:
+    """Estimate the mean of a time over runs of one kind, or the ratio of two kinds' means.
+
+    It rests on sessions, as verdicts do, and leaves out the same outliers. Runs of a single session
+    have bounds WITHIN it; a ratio of machines needs three sessions of each.
+
+    Args:
+        column: positive numbers; rows without one do not count.
+        sides: timed rows of a `Selection`, of one kind or of two.
+    """
+    sides = [side.dropna(subset=[column]) for side in sides if column in side]
+    if not sides or not all(map(len, sides)):
+        return Measured(*NOTHING)
+    statistic = RATIO if len(sides) > 1 else AVERAGE
+    times = [[side[column]] for side in sides]
+    sessions = [[side["session"]] for side in sides]
+    is_one = pd.concat([side["session"] for side in sides]).nunique() == 1
+    design = Design(*times, sessions=sessions)
+    found = Measured(*design.estimate(statistic, within=is_one).interval())
+    if is_one and found.n > 1:
+        found = found._replace(scope=WITHIN)
+    if num_left_out := int(design.is_left_out.sum()):
+        over_all = Design(*times, sessions=sessions, keep_all=True).estimate(statistic)
+        value = over_all.interval().value
+        found = found._replace(num_left_out=num_left_out, over_all=value)
+    return found
+
+
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:
     """List the columns in which the user lets rows differ.
 
@@ -216,11 +249,11 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
     service's session.
 
     A server elsewhere has a machine of its own for each deployment. Rows that tell neither are of
-    one session for each `environment`.
+    one session for each `machine`.
     """
     told = rows.reindex(columns=["session", "boot", "endpoint"]).astype(object).fillna("")
     name = told["session"].astype(str) + "/" + told["boot"].astype(str)
-    name = name.mask(name == "/", rows["environment"])
+    name = name.mask(name == "/", rows["machine"])
     return name.mask(told["endpoint"] == "remote", name_deployments(rows))
 
 

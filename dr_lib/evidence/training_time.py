@@ -8,14 +8,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import MIN_RUNS, Selection
+from dr_lib.evidence.select import MIN_RUNS, Selection, measure
 from dr_lib.statistics.equivalence import repetitions_for_equivalence
 from dr_lib.statistics.intervals import (
     NOTHING,
     Interval,
     difference_interval,
     mean_interval,
-    ratio_interval,
     tabulate,
 )
 
@@ -48,19 +47,19 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
 
     Returns:
         A row per `environment` and level of each factor, with their `place`, those without a time
-        first, then the slowest: `n` runs, `disturbed` ones among them, and, where not all are
-        timed, how many are; for train_s and steady_epoch_s [s] the mean under that name with the
-        bounds of its 95 % interval in _low and _high, and its deviation in _sd; `train_s_ratio` to
-        the fastest environment at the same levels and `train_s_level_ratio` to the fastest levels
-        in the same environment, with bounds; each metric that the rows have with bounds: of the
-        mean over the runs, or of a single run its own, over patients. Empty where no run has
-        finished.
+        first, then the slowest: `n` runs in so many `sessions`, `disturbed` ones among them, and,
+        where not all are timed, how many are; for train_s and steady_epoch_s [s] the mean under
+        that name with the bounds of its 95 % interval in _low and _high, and its deviation in _sd;
+        `train_s_ratio` to the fastest environment at the same levels and `train_s_level_ratio` to
+        the fastest levels in the same environment, with bounds; each metric that the rows have with
+        bounds: of the mean over the runs, or of a single run its own, over patients. Empty where no
+        run has finished.
     """
     if finished.empty or "train_s" not in finished:
         return pd.DataFrame()
     keys = ["environment", *factors]
     groups = dict(list(finished.groupby(keys)))
-    trained = {key: _read(rows[rows["timed"]], "train_s") for key, rows in groups.items()}
+    trained = {key: rows[rows["timed"]] for key, rows in groups.items()}
     num_environments = finished["environment"].nunique()
 
     lines = []
@@ -69,13 +68,13 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
         line = dict(zip(keys, key, strict=True))
         line["place"] = rows["place"].iloc[0]
         line["n"] = len(rows)
+        line["sessions"] = rows["session"].nunique()
         line["disturbed"] = int(rows["disturbed"].sum())
         if not finished["timed"].all():
             line["timed"] = len(timed)
         for name in TIMES:
-            times = _read(timed, name)
-            line[name] = mean_interval(times)
-            line[f"{name}_sd"] = times.std()
+            line[name] = measure(name, timed)
+            line[f"{name}_sd"] = _read(timed, name).std()
         if num_environments > 1:
             peers = [other for other in groups if other[1:] == key[1:]]
             line["train_s_ratio"] = _divide_by_fastest(trained, key, peers)
@@ -92,12 +91,12 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
 
 
 def _divide_by_fastest(
-    trained: Mapping[tuple, pd.Series], key: tuple, peers: Sequence[tuple]
+    trained: Mapping[tuple, pd.DataFrame], key: tuple, peers: Sequence[tuple]
 ) -> Interval:
     """Divide a group's mean time by that of the fastest of its peers; exactly 1 for that one."""
-    means = {peer: trained[peer].mean() for peer in peers if len(trained[peer])}
-    fastest = min(means, key=means.get, default=None)
-    ratio = ratio_interval(trained[key], trained.get(fastest, []))
+    means = {peer: measure("train_s", trained[peer]).value for peer in peers}
+    fastest = min(means, key=lambda peer: (math.isnan(means[peer]), means[peer]))
+    ratio = measure("train_s", trained[key], trained[fastest])
     return Interval(1.0, np.nan, np.nan, ratio.n) if key == fastest else ratio
 
 
@@ -155,9 +154,7 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
                 "n_timed": len(of_mode),
             }
             for time, times_as_fast in TIMES.items():
-                ratio = ratio_interval(
-                    _read(timed[timed["mode"] == "paper"], time), _read(of_mode, time)
-                )
+                ratio = measure(time, timed[timed["mode"] == "paper"], of_mode)
                 if mode == "paper":  # one, whatever its spread
                     ratio = ratio._replace(low=np.nan, high=np.nan)
                 line[times_as_fast] = ratio
@@ -217,21 +214,20 @@ def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.Data
         fewest = rows["num_machines"].min()
         if rows["num_machines"].max() == fewest:
             continue
-        first = rows.loc[rows["num_machines"] == fewest, "steady_epoch_s"]
+        first = rows[rows["num_machines"] == fewest]
         for number, some in rows.groupby("num_machines"):
-            ratio = ratio_interval(first, some["steady_epoch_s"])
+            ratio = measure("steady_epoch_s", first, some)
             if number == fewest:
                 ratio = Interval(1.0, 1.0, 1.0, ratio.n)
             share = fewest / number
             line = dict(zip(kinds, kind, strict=True))
             line["num_machines"] = int(number)
             line["n"] = len(some)
-            line["steady_epoch_s"] = mean_interval(some["steady_epoch_s"])
+            line["steady_epoch_s"] = measure("steady_epoch_s", some)
             line["speedup"] = ratio
             line["efficiency"] = Interval(*(share * bound for bound in ratio[:3]), ratio.n)
-            costs = _read(some, "cost_per_epoch_usd")
-            if (costs > 0).any():
-                line["cost_per_epoch_usd"] = mean_interval(costs)
+            if (_read(some, "cost_per_epoch_usd") > 0).any():
+                line["cost_per_epoch_usd"] = measure("cost_per_epoch_usd", some)
             lines.append(line)
     table = tabulate(lines)
     agreed = [name for name in kinds[:-1] if lines and table[name].nunique(dropna=False) == 1]

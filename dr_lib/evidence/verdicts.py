@@ -26,7 +26,6 @@ from dr_lib.evidence.select import (
     VERSIONS,
     Selection,
     list_runs,
-    name_sessions,
 )
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.statistics.cells import (
@@ -156,8 +155,8 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
-        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, `session` as
-        `name_sessions` has it, and `percent_train`, the rounded share of the photographs that are
+        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and
+        `percent_train`, the rounded share of the photographs that are
         on the side of training.
     """
     rows = add_accuracy_columns(list_runs(timed))
@@ -166,7 +165,6 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     rows = rows[alone].copy()
     for name, value in DEFAULTS.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
-    rows["session"] = name_sessions(rows)
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
     )
@@ -496,7 +494,7 @@ def _weigh_outliers(found: Verdict, over_all: Verdict, num_left_out: int) -> Ver
     """Say what all runs give; what they contradict is undecided."""
     if {found.verdict, over_all.verdict} == set(VERDICTS[:2]):
         found = found._replace(verdict="undecided")
-    value, low, high, _ = over_all.ours
+    value, low, high = over_all.ours[:3]
     return found._replace(
         reason=f"{found.reason}; without {num_left_out} outliers, with them {value:.4g}"
         f" [{low:.4g}, {high:.4g}]: {over_all.verdict}",

@@ -18,7 +18,7 @@ from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.markdown import escape
-from dr_lib.numbers import COMMAS, write_decimals, write_interval, write_number, write_span
+from dr_lib.numbers import COMMAS, write_decimals, write_number, write_span
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
@@ -41,6 +41,8 @@ FORMS = {  # of columns whose digits the column settles
     "validation_specificity": "{:.3f}",
 }
 SAID = ("point", "probabilities", "error")  # columns whose words the figures have too
+# of the names of columns that say more of another one
+ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 
 
@@ -123,8 +125,17 @@ class Page:
         return write_number(value, self.lang, form)
 
     def interval(self, row: pd.Series, column: str) -> str:
-        """Format a value of a row and its bounds as text."""
-        return write_span(row, column, self.lang)
+        """Format a value of a row and its bounds as text, with what they rest on if it is less
+        than all.
+        """
+        text = write_span(row, column, self.lang)
+        notes = []
+        if isinstance(scope := row.get(f"{column}_scope"), str):
+            notes.append(self.say(scope))
+        if (number := row.get(f"{column}_left_out", 0)) > 0:
+            words = self.say("without {} outliers, {} with them")
+            notes.append(words.format(f"{number:.0f}", self.number(row[f"{column}_over_all"])))
+        return f"{text} {'; '.join(notes)}".strip()
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """Count, in a sentence, the claims of a paper that hold, do not hold, and cannot be
@@ -315,8 +326,8 @@ class Page:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
         for column in table:
-            base, _, bound = column.rpartition("_")
-            if bound in ("low", "high") and base in table:
+            base = next((column.removesuffix(end) for end in ENDS if column.endswith(end)), "")
+            if base in table:
                 continue
             if column in self._headers:
                 header = self.say(self._headers[column])
@@ -325,8 +336,7 @@ class Page:
             else:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
             if f"{column}_low" in table:
-                triples = table[[column, f"{column}_low", f"{column}_high"]].astype(float)
-                shown[header] = [write_interval(*t, self.lang) for t in triples.to_numpy()]
+                shown[header] = [self.interval(row, column) for _, row in table.iterrows()]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)

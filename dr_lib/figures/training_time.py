@@ -6,9 +6,10 @@ from matplotlib.figure import Figure
 
 from dr_lib.evidence.claims import list_printed
 from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.select import measure
 from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.style import ACCELERATOR_COLOURS, choose_words
-from dr_lib.statistics.intervals import Interval, mean_interval
+from dr_lib.statistics.intervals import Interval
 
 UNITS = {"s": 1, "min": 60, "h": 3600}
 
@@ -30,7 +31,7 @@ def plot_training_time(
             seconds = rows["train_s"]
             mean = Mean(
                 f"{place}\nn = {len(rows)}",
-                mean_interval(seconds),
+                measure("train_s", rows),
                 seconds.std(),
                 _find_colour(rows["accelerator"].iloc[0]),
                 seconds,

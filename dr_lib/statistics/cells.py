@@ -63,8 +63,8 @@ DIFFERENCE = Statistic(lambda a, b: (a - b).mean(axis=-1), is_positive=False)
 class Estimate(NamedTuple):
     """An estimate of a statistic."""
 
-    value: float  # of the means as measured; it and `centre` are logarithms where `is_log`
-    centre: float  # of the interval
+    value: float  # of the means as measured
+    centre: float  # of the interval, a logarithm where `is_log`
     parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
     # runs of the cell that has fewest, or sessions where their effects do not cancel and are fewer
     n: int
@@ -78,12 +78,13 @@ class Estimate(NamedTuple):
         come from a clock that rounds.
         """
         half = widen(self.parts, error)
-        if not half and not self.is_exact:
-            half = np.nan
-        ends = np.array([self.value, self.centre - half, self.centre + half])
+        if not half:
+            end = self.value if self.is_exact else np.nan
+            return Interval(self.value, end, end, self.n)
+        ends = self.centre + half * np.array([-1, 1])
         if self.is_log:
             ends = np.exp(ends)
-        return Interval(*map(float, ends), self.n)
+        return Interval(self.value, *map(float, ends), self.n)
 
 
 class Weights(NamedTuple):
@@ -212,7 +213,7 @@ class Design:
             variances = np.append(variances, (slopes * variance) ** 2 / (2 * dof))
             dofs = np.append(dofs, dof)
         return Estimate(
-            value=float(self._compute(statistic, np.log(means))),
+            value=float(statistic.compute(*np.split(means, self.ends))),
             centre=float(self._compute(statistic, centre)),
             parts=np.column_stack([variances, dofs]),
             n=int(min(n)),

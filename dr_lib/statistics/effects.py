@@ -17,7 +17,7 @@ import pandas as pd
 from scipy import linalg, stats
 
 from dr_lib.statistics.cells import Design, Statistic
-from dr_lib.statistics.intervals import UPPER, BadSampleError, tabulate
+from dr_lib.statistics.intervals import UPPER, BadSampleError, Measured, tabulate
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
@@ -105,6 +105,8 @@ def estimate_effects(
         which counts what is independent: runs of the cell that has fewest, or sessions.
     """
     design = _fit(runs, factors, column, sessions)
+    num_left_out = int(design.model.is_left_out.sum())
+    everything = _fit(runs, factors, column, sessions, keep_all=True).model
     cells = list(itertools.product(*design.levels))
     lines = []
     for place, factor in enumerate(design.factors):
@@ -115,7 +117,10 @@ def estimate_effects(
                 lambda side, contrast=contrast: np.exp(np.log(side) @ contrast),
                 is_geometric=True,
             )
-            effect = design.model.estimate(statistic).interval()
+            effect = Measured(*design.model.estimate(statistic).interval())
+            if num_left_out:
+                over_all = everything.estimate(statistic).interval().value
+                effect = effect._replace(num_left_out=num_left_out, over_all=over_all)
             lines.append({"factor": factor, "level": level, "effect": effect, "n": effect.n})
     return tabulate(lines)
 
@@ -181,7 +186,12 @@ class _Factorial(NamedTuple):
 
 
 def _fit(
-    runs: pd.DataFrame, factors: Sequence[str], column: str, sessions: pd.Series | None
+    runs: pd.DataFrame,
+    factors: Sequence[str],
+    column: str,
+    sessions: pd.Series | None,
+    *,
+    keep_all: bool = False,
 ) -> _Factorial:
     """Fit the cells of the factors with at least two levels."""
     missing = [name for name in (*factors, column) if name not in runs]
@@ -213,7 +223,7 @@ def _fit(
     times = [runs[column].to_numpy()[places[cell]] for cell in cells]
     if sessions is not None:
         sessions = [[sessions.to_numpy()[places[cell]] for cell in cells]]
-    return _Factorial(factors, levels, Design(times, sessions=sessions))
+    return _Factorial(factors, levels, Design(times, sessions=sessions, keep_all=keep_all))
 
 
 def _find_confounded(runs: pd.DataFrame, factors: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ What disturbs a run multiplies its time (a slower clock, a busy neighbour), so t
 their logarithms (Jain 1991, chapters 13 and 21); the bounds come back in the unit of the times.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -39,6 +40,30 @@ class Interval(NamedTuple):
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
 
+class Measured(NamedTuple):
+    """An interval of measured times, and what it rests on."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    scope: str = ""  # what it is true of, where that is less than it seems
+    num_left_out: int = 0  # outliers that it rests without
+    over_all: float = math.nan  # the value with them
+
+    def columns(self, name: str) -> dict[str, float | str]:
+        """Write columns as `Interval` does, and `name`_scope, `name`_left_out and `name`_over_all
+        if there is any.
+        """
+        columns: dict[str, float | str] = Interval(*self[:4]).columns(name)
+        if self.scope:
+            columns[f"{name}_scope"] = self.scope
+        if self.num_left_out:
+            columns[f"{name}_left_out"] = self.num_left_out
+            columns[f"{name}_over_all"] = self.over_all
+        return columns
+
+
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
 
@@ -48,7 +73,11 @@ def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for row in rows:
         line = {}
         for name, value in row.items():
-            line.update(value.columns(name) if isinstance(value, Interval) else {name: value})
+            line.update(
+                value.columns(name)
+                if isinstance(value, (Interval, Measured))
+                else {name: value}
+            )
         lines.append(line)
     return pd.DataFrame(lines)
 

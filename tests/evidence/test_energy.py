@@ -42,7 +42,7 @@ def test_a_prediction_has_its_share_of_the_load():
     rows = [
         copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)
     ]
-    energy = summarise_energy(pd.DataFrame(rows), ["format"])
+    energy = summarise_energy(pd.DataFrame(rows).assign(session="one boot"), ["format"])
     assert energy["joules_per_prediction"].tolist() == pytest.approx([3.0])
     assert energy["n"].tolist() == [2] and energy["joules_per_prediction_low"][0] < 3
 
@@ -57,7 +57,9 @@ def test_what_nobody_counted_is_not_measured(changes):
     """
     rows = [copy_row("10", **changes), copy_row("10", **COUNTED, **T4X2)]
     assert summarise_energy(pd.DataFrame(rows[:1]), ["accelerator"]).empty
-    assert summarise_energy(pd.DataFrame(rows), ["accelerator"])["n"].tolist() == [1]
+    assert summarise_energy(pd.DataFrame(rows).assign(session="one boot"), ["accelerator"])[
+        "n"
+    ].tolist() == [1]
 
 
 def test_a_row_of_before_there_was_a_meter_is_not_measured():

@@ -197,7 +197,7 @@ def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
             {},
             {},
         ]
-    ).assign(environment="local, CPU")
+    ).assign(machine="local, CPU")
     names = name_sessions(rows).tolist()
     assert len(set(names)) == 6 and names[1] == names[2] and names[6] == names[7]
 

@@ -14,7 +14,7 @@ from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import EXCLUSIONS
+from dr_lib.evidence.select import EXCLUSIONS, WITHIN
 from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval
@@ -44,7 +44,13 @@ def find_sentences() -> set[str]:
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
     sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
-    sentences |= {*evaluation.ERRORS, *EXCLUSIONS.values(), "sensitivity", "specificity"}
+    sentences |= {
+        *evaluation.ERRORS,
+        *EXCLUSIONS.values(),
+        WITHIN,
+        "sensitivity",
+        "specificity",
+    }
     for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (

@@ -71,9 +71,9 @@ def test_a_mean_carries_spread_runs_and_n():
     points = [line for line in ax.lines if line.get_markersize() == 5.5]
     assert [x for line in points for x in line.get_xdata()] == [1140, 1200, 1260]
     interval = next(line for line in ax.lines if line.get_linewidth() == 2.5)
-    # Student's, of two degrees of freedom, on the logarithms
+    # Student's at 3 %, of two degrees of freedom, on the logarithms
     logs = np.log([1140, 1200, 1260])
-    reach = 4.302653 * logs.std(ddof=1) / 3**0.5
+    reach = 5.642778 * logs.std(ddof=1) / 3**0.5
     assert np.log(interval.get_xdata()) == pytest.approx(
         [logs.mean() - reach, logs.mean() + reach], abs=0.002
     )
@@ -104,7 +104,11 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
     """Decimals have commas; all text lies inside the picture, and no two numbers touch."""
     figure = plot(
         pd.concat(
-            [make_runs([3060.0, 3120], T4), make_runs([1980.5], TPU), make_runs([9999.0], CPU)]
+            [
+                make_runs([3060.0, 3090, 3120], T4),
+                make_runs([1980.5], TPU),
+                make_runs([9999.0], CPU),
+            ]
         ),
         "pt",
     )

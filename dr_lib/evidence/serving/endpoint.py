@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import name_deployments, select_runs
+from dr_lib.evidence.select import measure, name_deployments, select_runs
 from dr_lib.evidence.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
-from dr_lib.statistics.intervals import Interval, mean_interval, tabulate
+from dr_lib.statistics.intervals import Interval, tabulate
 
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
@@ -45,6 +45,7 @@ class Held(NamedTuple):
     study: str
     run_id: str
     held_per_s: float  # the largest rate below the smallest one missed; 0 where none was held
+    missed_per_s: float  # the smallest rate missed; infinite where none was
 
 
 def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
@@ -71,7 +72,7 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
         is_held = tried["is_answered"] & (tried["p99_ms"] <= p99_ms)
         missed = min(tried.index[~is_held], default=math.inf)
         held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
-        tests.append(Held(*key, held))
+        tests.append(Held(*key, held, missed))
     return runs.merge(pd.DataFrame(tests), on=["study", "run_id"])
 
 
@@ -118,10 +119,7 @@ def list_endpoints(
     keys = ["instance", *(name for name in KINDS if name in tests)]
     endpoints = []
     for key, rows in tests.groupby(keys, sort=False, dropna=False):
-        held = rows.groupby("deployment_name")["held_per_s"].mean()
-        rate = Interval(0.0, math.nan, math.nan, len(held))
-        if (held > 0).all():
-            rate = mean_interval(held)
+        rate = _bound_rate(rows)
         endpoints.append(
             {
                 **dict(zip(keys, key, strict=True)),
@@ -136,6 +134,23 @@ def list_endpoints(
     if not table["rate_per_s"].any():
         raise DrError(f"no endpoint sustained a rate with 99 % within {p99_ms:g} ms")
     return table
+
+
+def _bound_rate(rows: pd.DataFrame) -> Interval:
+    """Bound the mean rate that deployments can do: each lies between the rates held and missed."""
+    columns = ["held_per_s", "missed_per_s"]
+    rates = rows.groupby(["deployment_name", "session"])[columns].mean().reset_index()
+    if not (rates["held_per_s"] > 0).all():
+        return Interval(0.0, math.nan, math.nan, len(rates))
+    held = Interval(*measure("held_per_s", rates)[:4])
+    if len(rates) == 1:
+        return held
+    missed = rates["missed_per_s"].max()
+    if np.isfinite(missed):
+        above = [held.high, measure("missed_per_s", rates).high]
+        missed = np.nanmax([missed, *above])
+    low = rates["held_per_s"].min() if math.isnan(held.low) else held.low
+    return held._replace(low=low, high=float(missed))
 
 
 def price_endpoints(

@@ -8,10 +8,10 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import Selection, list_runs, select_runs
+from dr_lib.evidence.select import Selection, list_runs, measure, select_runs
 from dr_lib.evidence.serving.costs import usd_per_million
 from dr_lib.runs.row import list_rows, read_row
-from dr_lib.statistics.intervals import mean_interval, tabulate
+from dr_lib.statistics.intervals import tabulate
 
 # columns of every table of requests
 NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")
@@ -121,8 +121,7 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
         times = {}
         for name in (name for name in TIMES if name in rows):
             ms = rows.loc[rows[name] > 0, name]  # who sends arrays decodes nothing
-            means = deployments.loc[deployments[name] > 0, name]
-            times[name] = mean_interval(means)
+            times[name] = measure(name, deployments[deployments[name] > 0])
             times[f"{name}_sd"] = ms.std()
             times[f"{name}_median"] = ms.median()
         summaries.append(

@@ -116,18 +116,18 @@ def test_endpoints_of_one_name_are_told_apart(tmp_path):
 
 
 def test_intervals_come_from_the_deployments(tmp_path):
-    """8, 10 and 12.5 a second: mean 10.17, by Cox's interval of their logarithms 5.83 to 18.03:
-    7 machines, 4 to 12.
+    """8, 10 and 12.5 a second: mean 10.17, by Cox's interval of their logarithms at 3 %, 5.18 to
+    20.30: 7 machines, 4 to 14.
     """
     for k, rate in enumerate((8, 10, 12.5)):
         load_endpoint(tmp_path, f"r{k}", {rate: 50, 16: 900}, repetition=k)
     (row,) = price(tmp_path, requests_per_day=2e6).to_dict("records")
     assert row["n"] == 3 and [
         row[f"rate_per_s{b}"] for b in ("", "_low", "_high")
-    ] == pytest.approx([10.17, 5.83, 18.03], abs=0.005)
-    assert [row[f"num_machines{b}"] for b in ("", "_low", "_high")] == [7, 4, 12]
+    ] == pytest.approx([10.17, 5.18, 20.30], abs=0.005)
+    assert [row[f"num_machines{b}"] for b in ("", "_low", "_high")] == [7, 4, 14]
     assert [row[f"usd_per_month{b}"] for b in ("", "_low", "_high")] == pytest.approx(
-        [889.14, 508.08, 1524.24]
+        [889.14, 508.08, 1778.28]
     )
 
 
@@ -140,6 +140,19 @@ def test_a_rate_is_held_by_99_of_100_and_by_every_answer(tmp_path):
     load_endpoint(tmp_path, "failed", {1: 20, 2: 20, 4: None, 8: 20})
     rates = find_rates(read_runs(tmp_path), tmp_path, p99_ms=300).set_index("run_id")
     assert rates["held_per_s"].to_dict() == {"late": 1, "failed": 2}
+
+
+def test_the_step_of_the_search_is_in_the_interval(tmp_path):
+    """Three that all held 22.6 and missed 24.7 a second: the rate lies between, at 69.44 a second
+    3 to 4 machines.
+    """
+    for k in range(3):
+        load_endpoint(tmp_path, f"r{k}", {22.6: 50, 24.7: 900}, repetition=k)
+    (row,) = price(tmp_path, requests_per_day=2e6).to_dict("records")
+    assert [row[f"rate_per_s{b}"] for b in ("", "_low", "_high")] == pytest.approx(
+        [22.6, 22.6, 24.7]
+    )
+    assert [row[f"num_machines{b}"] for b in ("", "_low", "_high")] == [4, 3, 4]
 
 
 def test_the_cheapest_keeps_its_accuracy(tmp_path):
@@ -256,7 +269,7 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     command = ["price", str(tmp_path), "--requests-per-day", "20000", "--p99-ms", "300"]
     *table, said = CliRunner().invoke(main, command).output.splitlines()
     assert len(table) == 2 and "rate held [1/s]" in table[0] and "rate_per_s" not in table[0]
-    assert "10.2 [5.8, 18.0]" in table[1]
+    assert "10.2 [5.2, 20.3]" in table[1]
     assert "For 20,000 requests a day, 99 % within 300 ms" in said
     assert "127 USD a month, 209 USD a million" in said
     (tmp_path / "own.csv").write_text(
