@@ -154,8 +154,8 @@ sentences = [say("No training has been timed yet.")]
 if len(environments):
     fastest = environments.iloc[-1]
 if finished["timed"].any():
-    train_s = page.interval(fastest, "train_s")
-    sentences = [say("One training takes {} s on {}.").format(train_s, fastest["place"])]
+    train_s = page.interval(fastest, "train_s", "s")
+    sentences = [say("One training takes {} on {}.").format(train_s, fastest["place"])]
 elif len(finished):
     is_finished = selection.excluded["run_id"].isin(finished["run_id"])
     reasons = map(say, selection.excluded["reason"][is_finished].unique())
@@ -188,8 +188,8 @@ page.findings(sentences)
 # ## Limits
 #
 # Runs of one session (one boot of the machine) share its host, its neighbours and its temperature.
-# Comparisons of two machines therefore count sessions, and are undecided with fewer than three of
-# each. The intervals in the tables count runs, and understate the spread between sessions.
+# A comparison of two machines therefore counts sessions, and has no interval with fewer than three
+# of each. An interval *within this session* does not say how the next session will differ.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper names neither its network nor its number of photographs, so only the ratios of its times
@@ -201,9 +201,8 @@ page.findings(sentences)
 # ## Limites
 #
 # Execuções de uma mesma sessão (um boot da máquina) dividem o hospedeiro, seus vizinhos e sua
-# temperatura. Por isso as comparações entre duas máquinas contam sessões e ficam inconclusivas com
-# menos de três de cada. Os intervalos das tabelas contam execuções e subestimam a variação entre
-# sessões.
+# temperatura. Por isso a comparação entre duas máquinas conta sessões e não tem intervalo com menos
+# de três de cada. Um intervalo *dentro desta sessão* não diz quanto a próxima sessão vai diferir.
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não informa a rede nem o número de retinografias; por isso, só as razões entre os seus

@@ -184,14 +184,17 @@ page.energy(timed, keys, g_per_kwh)
 #
 # Times are analysed on the log scale, because disturbances multiply a run's time. The allocation of
 # variation shows how much each factor explains, alone and with others (Jain 1991, chapter 22); the
-# rest is due to repetitions.
+# rest is due to repetitions. Cells count equally. Each keeps its own spread in intervals and tests,
+# and the effect of a machine rests on its sessions, three or more.
 
 # %% [markdown] tags=["pt"]
 # ## 5. Analisar
 #
 # Os tempos são analisados na escala logarítmica, pois as perturbações multiplicam o tempo de uma
 # execução. A alocação da variação mostra quanto cada fator explica, sozinho e com outros (Jain
-# 1991, capítulo 22); o resto se deve às repetições.
+# 1991, capítulo 22); o resto se deve às repetições. As células contam igualmente. Cada uma mantém
+# sua própria dispersão nos intervalos e testes, e o efeito de uma máquina se apoia em suas sessões,
+# três ou mais.
 
 # %% tags=["report"]
 from dr_lib.figures.style import name_term
@@ -225,7 +228,7 @@ else:
     page.table(
         variation.drop(columns="num_factors"),
         "variation",
-        "Allocation of variation; F test against the repetitions, p by Holm's method.",
+        "Allocation of variation; test of Brunner, Dette and Munk, p by Holm's method.",
     )
 
 # %% tags=["report"]

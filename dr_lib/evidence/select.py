@@ -5,6 +5,7 @@ differ.
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
@@ -50,6 +51,8 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
 MIN_RUNS = 3  # fewer decide nothing
 TIMES = ("train_s", "steady_epoch_s")
 WITHIN = "within this session"  # not of the next one
+FEW_SESSIONS = "no interval: too few sessions"
+EQUAL = "no interval: all times are equal"
 # a row per request has its own
 REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
@@ -195,7 +198,9 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
     is_one = pd.concat([side["session"] for side in sides]).nunique() == 1
     design = Design(*times, sessions=sessions)
     found = Measured(*design.estimate(statistic, within=is_one).interval())
-    if is_one and found.n > 1:
+    if np.isnan(found.low) and len(pd.concat(sides)) > len(sides):
+        found = found._replace(scope=FEW_SESSIONS if found.n < MIN_RUNS else EQUAL)
+    elif is_one and found.n > 1:
         found = found._replace(scope=WITHIN)
     if num_left_out := int(design.is_left_out.sum()):
         over_all = Design(*times, sessions=sessions, keep_all=True).estimate(statistic)

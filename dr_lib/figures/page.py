@@ -124,18 +124,18 @@ class Page:
         """Format a number as text."""
         return write_number(value, self.lang, form)
 
-    def interval(self, row: pd.Series, column: str) -> str:
+    def interval(self, row: pd.Series, column: str, unit: str = "") -> str:
         """Format a value of a row and its bounds as text, with what they rest on if it is less
         than all.
         """
-        text = write_span(row, column, self.lang)
+        text = f"{write_span(row, column, self.lang)} {unit}".strip()
         notes = []
         if isinstance(scope := row.get(f"{column}_scope"), str):
             notes.append(self.say(scope))
         if (number := row.get(f"{column}_left_out", 0)) > 0:
             words = self.say("without {} outliers, {} with them")
             notes.append(words.format(f"{number:.0f}", self.number(row[f"{column}_over_all"])))
-        return f"{text} {'; '.join(notes)}".strip()
+        return f"{text} ({'; '.join(notes)})" if notes else text
 
     def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
         """Count, in a sentence, the claims of a paper that hold, do not hold, and cannot be
