@@ -2,16 +2,35 @@
 and a kernel.
 """
 
+import atexit
+import io
 import os
 import shutil
+import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from jupyter_client import KernelManager
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+@cache
+def find_studies() -> Path:
+    """A folder with the study files as they are committed: no test reads one that a user edited."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    archive = ["git", "-C", str(ROOT), "archive", "HEAD", "papermill_runs"]
+    committed = subprocess.run(archive, capture_output=True).stdout
+    if not committed:  # no clone
+        return ROOT / "papermill_runs"
+    with tarfile.open(fileobj=io.BytesIO(committed)) as tar:
+        tar.extractall(folder, filter="data")
+    return folder / "papermill_runs"
 
 
 def pytest_configure(config: pytest.Config) -> None:

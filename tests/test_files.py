@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from dr_lib.files import is_empty, lock, replace, write_json, write_text
+from dr_lib.__main__ import main
+from dr_lib.errors import DrError
+from dr_lib.files import expand_home, is_empty, lock, replace, write_json, write_text
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLD = """import sys, time
@@ -20,6 +23,44 @@ held = lock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
 """
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("~", "/users/ana"),
+        ("~/p.csv", "/users/ana/p.csv"),
+        ("$HOME/p", "/users/ana/p"),
+        ("${HOME}/p", "/users/ana/p"),
+        ("~/a,~/b", "/users/ana/a,/users/ana/b"),
+        ('"~/a,b", ~/c', '"/users/ana/a,b", /users/ana/c'),
+        ("$SCRATCH/p", "/scratch/p"),
+        ("a/~/b", "a/~/b"),
+        ("a~b", "a~b"),
+        ("cost$", "cost$"),
+        ("~$notes.docx", "~$notes.docx"),
+        ("", ""),
+    ],
+)
+def test_the_home_directory_is_written_out(monkeypatch, text, path):
+    """As a shell does it where there are no quotes; in several paths, too."""
+    monkeypatch.setenv("HOME", "/users/ana")
+    monkeypatch.setenv("SCRATCH", "/scratch")
+    assert expand_home(text) == path
+
+
+def test_no_folder_is_named_as_a_variable(tmp_path, monkeypatch):
+    """One that is not set is an error; an option behind an equals sign means the home."""
+    monkeypatch.delenv("NOWHERE", raising=False)
+    with pytest.raises(DrError, match="the variable .NOWHERE is not set: write the whole path"):
+        expand_home("$NOWHERE/p.csv")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "ana"))
+    said = CliRunner().invoke(main, ["report", "--out=$NOWHERE/x", "rows"])
+    assert said.exit_code == 1 and "$NOWHERE is not set" in said.output
+    said = CliRunner().invoke(main, ["claims", "~/rows"])
+    assert said.output == f"Error: {tmp_path}/ana/rows: no such folder\n"
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path):

@@ -14,10 +14,11 @@ from papermill.cli import papermill as papermill_command
 from dr_lib.__main__ import main
 from dr_lib.runs.row import SCHEMA
 from dr_lib.serving.__main__ import _read_options
+from tests.conftest import find_studies
 from tests.test_readme import PAGES, read_commands
 
 ROOT = Path(__file__).resolve().parents[1]
-STUDIES = sorted(ROOT.glob("papermill_runs/*.yaml"))
+STUDIES = sorted(find_studies().glob("*.yaml"))
 TEXTS = [*PAGES, ROOT / "papermill_runs" / "README.md"]
 TARGETS = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][

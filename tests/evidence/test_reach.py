@@ -25,6 +25,7 @@ from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row
 from dr_lib.runs.study import PlannedRun, load_study, plan_runs
 from dr_lib.training.config import TrainingConfig
+from tests.conftest import find_studies
 from tests.evidence.predictions import draw_abroad, draw_predictions
 from tests.evidence.real_rows import (
     COLAB_CPU,
@@ -132,7 +133,7 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
 
 def write_study(folder: Path, paper: str) -> None:
     """The rows of a study's runs, and their requests."""
-    study = load_study(ROOT / "papermill_runs" / f"{folder.name}.yaml", ROOT)
+    study = load_study(find_studies() / f"{folder.name}.yaml", ROOT)
     assert study.notebook in PAPERS[paper].notebooks
     rng = np.random.default_rng(0)
     runs = itertools.product(MACHINES[folder.name], plan_runs(study, "here"))
@@ -150,7 +151,7 @@ def write_study(folder: Path, paper: str) -> None:
 def judge_ensemble(folder: Path) -> pd.DataFrame:
     """The verdicts on the networks of paper E's study, tried at home and on Messidor-2."""
     (name,) = PAPERS["E"].studies
-    study = load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT)
+    study = load_study(find_studies() / f"{name}.yaml", ROOT)
     paths = []
     for run in plan_runs(study, "here"):
         parameters = read_parameters(study.notebook, run)
@@ -204,7 +205,7 @@ def test_a_claim_is_judged_by_the_rows_of_its_studies(verdicts, claim):
 )
 def test_plan_says_what_a_study_is_too_small_for(study, said):
     """Where the paper's own number of runs cannot settle what it says."""
-    path = ROOT / "papermill_runs" / f"{study}.yaml"
+    path = find_studies() / f"{study}.yaml"
     lines = CliRunner().invoke(main, ["plan", str(path)]).output.splitlines()
     found = [line for line in lines if line.startswith("claim")]
     assert [line.removesuffix(" to be decided") for line in found] == said
@@ -212,7 +213,7 @@ def test_plan_says_what_a_study_is_too_small_for(study, said):
 
 def test_plan_says_why_rows_judge_no_claim(tmp_path):
     """Rows of two versions of TensorFlow are not pooled, and the rest of the plan stands."""
-    study = ROOT / "papermill_runs" / "scenarios_cpu.yaml"
+    study = find_studies() / "scenarios_cpu.yaml"
     path = tmp_path / study.name
     path.write_text(study.read_text())
     for k, version in enumerate(["2.14.0", "2.15.0"]):

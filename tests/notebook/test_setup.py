@@ -158,3 +158,27 @@ def test_a_runtime_gets_what_it_lacks_and_keeps_what_it_has(tmp_path):
     )
     assert run(python, imports).stdout.strip() == "2.1.3"
     assert run(python, CALL, COLAB_RELEASE_TAG="r").stdout.strip() == ""
+
+
+def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch):
+    """A folder is looked for in the root first, then beside the notebook, as data_dir; a word is
+    none, and what is nowhere stays for the error. Elsewhere the working directory stays.
+    """
+    for name in ("data/prepared", "notebooks/mine", "notebooks/data/prepared"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "notebooks")
+    for given, found in {
+        "data/prepared": "data/prepared",
+        "mine": str(tmp_path / "notebooks" / "mine"),
+        "sample": "sample",
+        "none": "none",
+    }.items():
+        monkeypatch.chdir(tmp_path / "notebooks")
+        parameters = setup._find_inputs({"data_dir": given, "results": "r"}, tmp_path)
+        assert parameters == {"data_dir": found, "results": "r"}
+        assert Path.cwd() == tmp_path
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    root = tmp_path / "notebooks"
+    assert setup._find_inputs({"data_dir": "mine"}, root) == {"data_dir": str(root / "mine")}
+    assert Path.cwd() == tmp_path / "elsewhere"
