@@ -26,6 +26,7 @@ from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
+from dr_lib.runs.backlog import ALIKE
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs
@@ -565,3 +566,17 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
         run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
     with pytest.raises(DrError, match="no Dask scheduler answers"):
         run_on_cluster(path, house, "tcp://127.0.0.1:9", max_hours=1)
+
+
+@pytest.mark.slow
+def test_a_failure_that_every_run_would_repeat_ends_the_hand_out(house):
+    """A worker's first refusal is the last run that any worker gets."""
+    distributed = pytest.importorskip("distributed")
+    there = shutil.copytree(house, house / "there")
+    path = write_study(house, repetitions=4, parameters={"trouble": "refused"})
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, dashboard_address=None
+    ) as cluster:
+        errors = run_on_cluster(path, house, cluster.scheduler_address, worker_root=there)
+    assert len(list_begun(there)) == 1 and errors[1:] == [ALIKE]
+    assert "DrError: no such weights" in errors[0]
