@@ -31,9 +31,21 @@ def bind_to_parent(command: list[str]) -> list[str]:
 
 
 def read_last_words(text: str, default: str = "no message") -> str:
-    """Return the last line that a process printed, which says what went wrong, or the default."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else default
+    """Return the line by which a process says what went wrong, or the default: a library's fatal
+    error, or the last line that is no warning and no stack.
+    """
+    import re
+
+    before, dump, _ = text.partition(
+        "Fatal Python error"
+    )  # behind it stand the threads' stacks
+    lines = [line.strip() for line in before.splitlines()]
+    aside = r"$|[IW]\d{4} |WARNING: All log messages|\d+\.\d\ds - |\*\*\*|@ +0x"
+    lines = [line for line in lines if not re.match(aside, line)]
+    if not lines and dump:
+        lines = text[len(before) :].splitlines()[:1]
+    fatal = [line for line in lines if re.match(r"F\d{4} ", line)]
+    return [default, *lines, *fatal][-1]
 
 
 if __name__ == "__main__":

@@ -21,13 +21,12 @@ from nbclient.exceptions import DeadKernelError
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cpus import read_text
+from dr_lib.processes import read_last_words
 
 TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
 # of version 2, of version 1, of the whole machine
 OOM_COUNTERS = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control")
 OOM_COUNTERS += ("proc/vmstat",)
-# lines that say no cause: notes and warnings, of the debugger too, and a stack
-ASIDE = re.compile(r"[IW]\d{4} |WARNING: All log messages|\d+\.\d\ds - |\*\*\*|@ +0x")
 
 
 class Kernel(AsyncKernelManager):
@@ -38,12 +37,11 @@ class Kernel(AsyncKernelManager):
     @property
     def kernel_spec(self) -> KernelSpec:
         """How the kernel is started: python3 by this interpreter, whatever kernel.json says."""
-        spec = super().kernel_spec
-        if self.kernel_name == NATIVE_KERNEL_NAME and not _is_this_python(spec.argv[0]):
-            from ipykernel.kernelspec import get_kernel_dict
+        if self.kernel_name != NATIVE_KERNEL_NAME:
+            return super().kernel_spec
+        from ipykernel.kernelspec import get_kernel_dict  # IPython: as long as all else here
 
-            return KernelSpec(**get_kernel_dict())
-        return spec
+        return KernelSpec(**get_kernel_dict())
 
     async def start_kernel(self, **options: Any) -> None:
         """Start it; its output and that of its children goes to the log."""
@@ -72,9 +70,9 @@ class Kernel(AsyncKernelManager):
             return f"{name} died (SIGKILL): {reason}"
         time.sleep(0.5)  # `without_output` may have something to say
         self.log_file.seek(self._begin)
-        words = find_last_words(self.log_file.read().decode(errors="replace"))
+        printed = self.log_file.read().decode(errors="replace")
         how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-        return f"{name} died ({how}): {words or 'it printed nothing'}"
+        return f"{name} died ({how}): {read_last_words(printed, 'it printed nothing')}"
 
 
 def execute_notebook(
@@ -132,21 +130,6 @@ def execute_notebook(
             ) from error
 
 
-def find_last_words(text: str) -> str:
-    """Find the line by which a process that died says why: a library's fatal error, or its last
-    line; empty if it printed none.
-    """
-    before, dump, _ = text.partition(
-        "Fatal Python error"
-    )  # behind it stand the threads' stacks
-    lines = [line.strip() for line in before.splitlines()]
-    lines = [line for line in lines if line and not ASIDE.match(line)]
-    if not lines and dump:
-        return text[len(before) :].splitlines()[0]
-    fatal = [line for line in lines if re.match(r"F\d{4} ", line)]
-    return [*lines, *fatal][-1] if lines else ""
-
-
 def count_oom_kills(root: Path = Path("/")) -> int:
     """Count the processes that were ended for want of memory, in this container if it counts."""
     for name in OOM_COUNTERS:
@@ -154,13 +137,6 @@ def count_oom_kills(root: Path = Path("/")) -> int:
         if found:
             return int(found[1])
     return 0
-
-
-def _is_this_python(program: str) -> bool:
-    """Whether a kernel's program is this interpreter, to which Jupyter resolves its bare names."""
-    own = Path(sys.executable)
-    path = own.parent / program  # program, where that is absolute
-    return path.parent == own.parent and path.resolve() == own.resolve()
 
 
 def main(notebook: str, output: str, log: str, kernel_name: str, parameters: str) -> None:

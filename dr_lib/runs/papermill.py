@@ -101,7 +101,8 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     errors = [output for output in outputs if output.output_type == "error"]
     if errors:
         return f"{errors[-1].ename}: {errors[-1].evalue}".split("\n")[0]
-    reason = read_last_words(log.read_text(errors="replace"))
+    # what the kernel printed stands before it
+    reason = read_last_words(log.read_text(errors="replace").strip().rpartition("\n")[2])
     return f"papermill ended with {returncode}: {reason}" if returncode < 0 else reason
 
 

@@ -326,7 +326,7 @@ def test_a_scenario_without_its_kernel_is_skipped(house, capsys, monkeypatch):
 def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
     """papermill killed between two bytes: the error comes from its log."""
     (tmp_path / "out.ipynb").write_text('{"cells": [')
-    (tmp_path / "log").write_text("Executing\nKilled\n")
+    (tmp_path / "log").write_text("Executing\nF1125 fatal\nKilled\n")
     assert (
         find_error(tmp_path / "out.ipynb", tmp_path / "log", -9)
         == "papermill ended with -9: Killed"

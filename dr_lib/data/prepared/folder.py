@@ -104,11 +104,8 @@ def describe_data(
     shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
     labels = read_table(data_dir, "labels.csv", files)
     names = {
-        "labels_sha256": [
-            _hash_labels(labels),
-            manifest.get("labels_sha256") or files["labels.csv"],
-        ],
-        "split_sha256": _list_split_hashes(data_dir, split, manifest),
+        "labels_sha256": [_hash_labels(labels), files["labels.csv"]],
+        "split_sha256": _list_split_hashes(Path(data_dir) / split),
     }
     return {
         "data_kind": manifest["data_kind"],
@@ -125,10 +122,9 @@ def describe_data(
 
 def find_split(data_dir: Path, split_sha256: str) -> str:
     """Find the split table with that SHA-256 in a prepared folder; split.csv if there is none."""
-    manifest = read_manifest(data_dir)
     for path in sorted(Path(data_dir).glob("*.csv")):
         with suppress(ShardError, KeyError):  # it is no split table
-            if split_sha256 in _list_split_hashes(data_dir, path.name, manifest):
+            if split_sha256 in _list_split_hashes(path):
                 return path.name
     return "split.csv"
 
@@ -139,13 +135,9 @@ def _hash_labels(labels: pd.DataFrame) -> str:
     return _hash_table(labels[["image_id", "grade", "referable"]].assign(patient=first))
 
 
-def _list_split_hashes(data_dir: Path, split: str, manifest: dict) -> list[str]:
+def _list_split_hashes(path: Path) -> list[str]:
     """Hash what divides in a split table; the SHA-256 of the file, in earlier versions, follows."""
-    path = Path(data_dir) / split
-    # of a folder that an earlier version shared without some columns
-    shared = manifest.get("split_sha256", {}).get(split)
-    sides = parse_table(path)[["image_id", "split"]]
-    return [_hash_table(sides), shared or hash_file(path)]
+    return [_hash_table(parse_table(path)[["image_id", "split"]]), hash_file(path)]
 
 
 def _hash_table(table: pd.DataFrame) -> str:

@@ -140,7 +140,7 @@ def load_network(path: Path) -> "keras.Model":
     except Exception as error:  # Keras raises whatever its archive and its layers meet
         fault = f"{path} is not a Keras model that this library can read: {error}"
         version = _read_version(path)
-        if _count(version) > _count(keras.__version__):
+        if version not in ("", keras.__version__):
             advice = write_install(f"keras=={version}")
             fault = f"{path} was written by Keras {version}, which Keras {keras.__version__}"
             fault += f" cannot read: {advice}"
@@ -154,17 +154,12 @@ def load_network(path: Path) -> "keras.Model":
 
 
 def _read_version(path: Path) -> str:
-    """Read which Keras wrote a .keras file; 0 if that cannot be read."""
+    """Read which Keras wrote a .keras file; empty if that cannot be read."""
     try:
         with zipfile.ZipFile(path) as archive:
             return json.loads(archive.read("metadata.json"))["keras_version"]
     except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return "0"
-
-
-def _count(version: str) -> list[int]:
-    """The numbers of a version, which compare as versions do."""
-    return [int(number) for number in re.findall(r"\d+", version)]
+        return ""
 
 
 @contextlib.contextmanager
