@@ -154,6 +154,7 @@ trained = train_once(
     report=run.show_progress,
     seconds_left=run.seconds_left,
     monitor=Monitor(samples, num_gpus=plan.num_gpus),
+    fail=run.fail,
 )
 timing = trained.timing
 row = trained.row

@@ -160,6 +160,7 @@ print(*(f"{name} {version}" for name, version in model.versions().items()), sep=
 # %%
 import time
 
+from dr_lib.errors import DrError
 from dr_lib.runs.monitor import Monitor, summarise
 
 epoch_s = []
@@ -186,7 +187,11 @@ cpu_before = time.process_time()
 samples = run.folder / "samples.csv"
 with Monitor(samples, period_s=sample_s, num_gpus=int(device == "gpu")) as monitor:
     start = time.monotonic()
-    model.fit(batches, epochs, note)
+    try:
+        model.fit(batches, epochs, note)
+    except DrError as error:  # it diverged
+        run.fail(str(error))
+        raise
     train_s = time.monotonic() - start
 cpu_s = time.process_time() - cpu_before
 shown_s = ", ".join(f"{seconds:.2f}" for seconds in epoch_s)

@@ -200,6 +200,7 @@ def train(name, batch, run):
 # lists of lists hold each replica's time and accuracy after each epoch.
 
 # %%
+from dr_lib.errors import DrError
 from dr_lib.evidence.mnist import summarise_trainings
 from dr_lib.runs.monitor import Monitor, summarise
 
@@ -220,8 +221,12 @@ for name, batch in trainings:
     is_keras = name in KERAS
     setup_s = run.seconds()
     samples = run.folder / "samples.csv"
-    with Monitor(samples):
-        table = train(name, batch, run)
+    try:
+        with Monitor(samples):
+            table = train(name, batch, run)
+    except DrError as error:  # it diverged
+        run.fail(str(error))
+        raise
     path = run.finish(
         framework="keras" if is_keras else "cuda",
         accelerator=library.device if library.kind == "gpu" and not is_keras else "cpu",

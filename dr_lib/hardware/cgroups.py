@@ -5,7 +5,6 @@ Foreign kernels use them too: this file needs Python 3.9 and psutil.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -30,15 +29,16 @@ class Memory(NamedTuple):
 def read_quotas(root: Path = ROOT) -> Iterator[Quota]:
     """Yield the CPU quotas of this process's groups, its own first."""
     for top, group in _list_groups("cpu", root):
-        text = read_text(group / "cpu.max")  # such as 50000 100000, or max 100000
+        limit = read_text(group / "cpu.max")  # such as 50000 100000, or max 100000
         used_s = _read_numbers(group / "cpu.stat").get("usage_usec", 0) / 1e6
-        if not text:
-            files = (group / f"cpu.cfs_{name}_us" for name in ("quota", "period"))
-            text = " ".join(map(read_text, files))
-            separate = top.with_name("cpuacct") / group.relative_to(top)
-            usage = [read_text(folder / "cpuacct.usage") for folder in (group, separate)]
-            used_s = float(next(filter(None, usage), 0)) / 1e9
-        words = text.split()
+        if not limit:
+            limit = read_text(group / "cpu.cfs_quota_us") + read_text(
+                group / "cpu.cfs_period_us"
+            )
+            folder = top.with_name("cpuacct") / group.relative_to(top)
+            usage = read_text(group / "cpuacct.usage") or read_text(folder / "cpuacct.usage")
+            used_s = float(usage or 0) / 1e9
+        words = limit.split()
         if len(words) == 2 and words[0].isdigit():  # neither max nor -1: no limit
             yield Quota(int(words[0]) / int(words[1]), used_s)
 
@@ -51,23 +51,22 @@ def read_memory(root: Path = ROOT) -> Memory:
     total = machine.total
     available = machine.available
     for _, group in _list_groups("memory", root):
-        held = _read_numbers(group / "memory.stat")
-        # version 1 also knows the limits of the groups around a container
-        limits = [held.get("hierarchical_memory_limit", math.inf)]
-        usage = ""
-        for limit, use in (
-            ("memory.max", "memory.current"),
-            ("memory.high", "memory.current"),  # above it a group is slowed down until it swaps
-            ("memory.limit_in_bytes", "memory.usage_in_bytes"),
-        ):
-            limits += [int(word) for word in read_text(group / limit).split() if word.isdigit()]
-            usage = usage or read_text(group / use)
+        numbers = _read_numbers(group / "memory.stat")
+        # above memory.high a group is slowed down; version 1 knows the limits around a container
+        limits = ["memory.max", "memory.high", "memory.limit_in_bytes"]
+        limits = [read_text(group / name).strip() for name in limits]
+        limits.append(str(numbers.get("hierarchical_memory_limit", "")))
+        limit = min([int(text) for text in limits if text.isdigit()], default=machine.total)
+        if limit >= machine.total:
+            continue
+        usage = read_text(group / "memory.current") or read_text(
+            group / "memory.usage_in_bytes"
+        )
         # pages of files are given up when memory is needed
-        files = held.get("total_inactive_file", held.get("inactive_file", 0))
-        used = max(0, int(usage or 0) - files)
-        total = min(total, *limits)
-        available = max(0, min(available, *(limit - used for limit in limits)))
-    return Memory(int(total), int(available))
+        files = numbers.get("total_inactive_file", numbers.get("inactive_file", 0))
+        total = min(total, limit)
+        available = max(0, min(available, limit - max(0, int(usage or 0) - files)))
+    return Memory(total, available)
 
 
 def read_text(path: Path) -> str:

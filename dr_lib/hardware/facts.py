@@ -146,8 +146,10 @@ def list_gpus() -> list[list[str]]:
     command = [tool, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        fault = f"it printed {_first_line(ran)!r}" if ran.returncode else ""
         listed = ran.stdout
+        printed = (listed + ran.stderr).strip().splitlines() or ["nothing"]
+        is_list = ran.returncode == 0 and "," in listed
+        fault = "" if is_list else f"it printed {printed[0]!r}"
     except FileNotFoundError:
         fault = "it is not installed"
     except (OSError, subprocess.SubprocessError) as error:
@@ -169,14 +171,6 @@ def list_gpus() -> list[list[str]]:
     if visible is None and slices:
         return slices[:1]
     return _take_visible([gpu[:5] for gpu in gpus], visible)
-
-
-def _first_line(ran: subprocess.CompletedProcess) -> str:
-    """Return the first line that a tool printed, which says what is wrong."""
-    lines = [
-        line.strip() for line in f"{ran.stdout}\n{ran.stderr}".splitlines() if line.strip()
-    ]
-    return lines[0] if lines else f"nothing, and ended with {ran.returncode}"
 
 
 def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:

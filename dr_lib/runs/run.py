@@ -219,6 +219,11 @@ class Run:
         }
         return write_row(self.study_dir, row)
 
+    def fail(self, error: str) -> Path:
+        """Write the row of a run that cannot succeed; the same parameters are then another run."""
+        row = {**self.identity, "status": "failed", "error": error, "wall_s": self.seconds()}
+        return write_row(self.study_dir, row)
+
     def _price_training(self, measured: dict[str, Any]) -> dict[str, Any]:
         """Price the training alone; not for a resumed run, whose last process timed only a part."""
         if not self._price:

@@ -11,6 +11,7 @@ from dr_lib.data.prepared.batches import Batches, Mirrored
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.errors import DrError
 from dr_lib.training.checkpoint import assign_variables
+from dr_lib.training.models import Ranks
 from dr_lib.training.recorder import Recorder
 
 OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
@@ -60,19 +61,19 @@ def compile_model(
     optimizer: str = "rmsprop",
     learning_rate: float = 1e-3,
     loss: str | Callable = "binary_crossentropy",
-    auc: keras.metrics.Metric | None = None,
+    capacity: int = 1000,
     jit: bool = False,
     steps_per_execution: int = 1,
 ) -> None:
     """Compile in the scope of the device; `train` finds the best epoch by the metric named auc.
 
-    What has a name of `TrainingConfig` or `Plan` means the same. By default the model has one
-    sigmoid output.
+    What has a name of `TrainingConfig` or `Plan` means the same; `capacity` is of `models.Ranks`.
+    By default the model has one sigmoid output.
     """
     model.compile(
         optimizer=OPTIMIZERS[optimizer](learning_rate),
         loss=loss,
-        weighted_metrics=[auc or keras.metrics.AUC(num_thresholds=1000, name="auc")],
+        weighted_metrics=[Ranks(capacity)],
         jit_compile=jit,
         steps_per_execution=steps_per_execution,
     )
@@ -92,7 +93,8 @@ def train(
     """Train, time, and give the model its best weights; call it in the scope of the device.
 
     The best epoch is that with the best AUC on the validation split, or without one the last (but
-    see `keep_best`). Writes `history.csv` and `checkpoint.npz` to the recorder's folder. Where a
+    see `keep_best`). Where the recorder finds a `fault` the training ends early, with the best
+    epoch before it. Writes `history.csv` and `checkpoint.npz` to the recorder's folder. Where a
     checkpoint lies there, the training goes on from it and ends as if it had never been killed, to
     the bit where the device adds in a fixed order.
 
@@ -138,13 +140,14 @@ def train(
                 callbacks=[begins, recorder.plateau, recorder],
                 verbose=0,
             )
-    if len(recorder.history) < epochs:
+    if len(recorder.history) < epochs and not recorder.fault:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(
             f"the time limit is reached, {done}: run it again with the same parameters to "
             "resume"
         )
-    assign_variables(model, {"model": recorder.best_variables})
+    if recorder.best_variables:
+        assign_variables(model, {"model": recorder.best_variables})
     return Timing(
         train_s=recorder.ended - recorder.start,
         first_step_s=recorder.first_step_s,

@@ -22,6 +22,7 @@ from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.training.fit import predict
+from dr_lib.training.metrics import NUM_FOLDS
 from dr_lib.training.models import split_network
 
 
@@ -120,7 +121,9 @@ def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, floa
         patient_id,
         scoring="r2",
     )
-    predicted = cross_val_predict(line, features, grade, groups=patient_id, cv=GroupKFold(5))
+    predicted = cross_val_predict(
+        line, features, grade, groups=patient_id, cv=GroupKFold(NUM_FOLDS)
+    )
     odds = LogisticRegression(C=np.inf).fit(predicted[:, None], referable)
     kernel, bias = read_line(line)
     slope = odds.coef_[0, 0]
@@ -147,8 +150,22 @@ def fit_by_patient(
     """Standardise (n, features) and fit a linear model to the (n,) target.
 
     Its penalty is the one of those given that has the best score in five folds by patient.
+
+    Raises:
+        DrError: no fold could be scored.
     """
     steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
-    folds = StratifiedGroupKFold(5, shuffle=True, random_state=0)
+    folds = StratifiedGroupKFold(NUM_FOLDS, shuffle=True, random_state=0)
     search = GridSearchCV(steps, penalties, scoring=scoring, cv=folds)
-    return search.fit(features, target, groups=patient_id).best_estimator_
+    try:
+        search.fit(features, target, groups=patient_id)
+        found = search.cv_results_["mean_test_score"]
+        why = "" if np.isfinite(found).any() else "no fold has both classes in each part"
+    except ValueError as error:  # too few of each grade
+        why = str(error)
+    if why:
+        raise DrError(
+            f"{len(set(patient_id))} patients are too few to choose a penalty in {NUM_FOLDS} folds"
+            f" ({why}): use recipe full"
+        )
+    return search.best_estimator_

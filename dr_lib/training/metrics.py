@@ -11,20 +11,36 @@ from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import Interval
 
+NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
 
-def check_sides(splits: Mapping[str, Photographs]) -> None:
+def check_sides(splits: Mapping[str, Photographs], recipe: str) -> None:
     """Refuse a split that nothing can be trained on or scored with; validation may be empty.
 
+    Recipe upper chooses its penalty in five folds of patients, each of which has to have both
+    classes; recipe few regresses the grade there.
+
     Raises:
-        DrError: a side is empty or has only one class.
+        DrError: a side has too few patients of a class.
     """
     for name, side in splits.items():
-        is_needed = name != "validation" or len(side.referable)
-        if is_needed and len(np.unique(side.referable)) != 2:
+        if name == "validation" and not len(side.referable):
+            continue
+        referable = set(side.patient_id[side.referable == 1])
+        others = set(side.patient_id[side.referable == 0])
+        is_fitted = name == "train" and recipe != "full"
+        needed = NUM_FOLDS if is_fitted and recipe == "upper" else 1
+        found = f"{len(referable)} patients with referable eyes and {len(others)} with others"
+        if min(len(referable), len(others)) < needed:
+            what = f"recipe {recipe}" if is_fitted else "it"
             raise DrError(
-                f"the {name} split has no referable eyes, or no others: both are needed"
+                f"the {name} split has {found}: {what} needs {needed} of each, or more"
+            )
+        if is_fitted and len(referable | others) < NUM_FOLDS:
+            raise DrError(
+                f"the {name} split has {len(referable | others)} patients: recipe {recipe} needs"
+                f" {NUM_FOLDS} or more"
             )
 
 

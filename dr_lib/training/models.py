@@ -16,6 +16,7 @@ import h5py
 import keras
 import numpy as np
 from keras import layers, ops
+from sklearn.metrics import roc_auc_score
 from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
@@ -179,18 +180,52 @@ def build_model(
     return keras.Model(inputs, head(x), name=f"{model}_{image_size}")
 
 
-class ReferableAUC(keras.metrics.AUC):
-    """AUC of referable disease: whether the grade is 2 or worse, against the sum of those
-    grades' probabilities.
+class Ranks(keras.metrics.Metric):
+    """The probabilities of an epoch, whose ranks give the exact AUC of referable disease.
+
+    What Keras sees as its value is only their number: to rank them at each step would take long.
     """
 
+    def __init__(self, capacity: int, name: str = "auc"):
+        """Make room for so many probabilities of a side, with the copies that fill its last
+        batch.
+        """
+        super().__init__(name=name)
+        # probability, and 1 or, for referable, 2; 0 where there is none
+        self.pairs = self.add_variable((capacity, 2), "zeros", name="pairs")
+        self.number = self.add_variable((), "zeros", dtype="int32", name="number")
+
     def update_state(self, y_true, y_pred, sample_weight=None):
-        """Take (batch,) grades and (batch, 5) probabilities."""
-        referable = ops.cast(ops.reshape(y_true, (-1, 1)) >= REFERABLE_FROM, "float32")
-        probability = ops.clip(
-            ops.sum(y_pred[:, REFERABLE_FROM:], axis=-1, keepdims=True), 0, 1
-        )
-        return super().update_state(referable, probability, sample_weight)
+        """Take (batch,) 0 or 1 and (batch, 1) probabilities, or grades and (batch, 5)."""
+        truth = ops.reshape(y_true, (-1,))
+        if y_pred.shape[-1] > 1:
+            truth = truth >= REFERABLE_FROM
+            y_pred = ops.sum(y_pred[:, REFERABLE_FROM:], axis=-1)
+        kind = 1 + ops.cast(truth, "float32")
+        if sample_weight is not None:
+            kind *= ops.cast(ops.reshape(sample_weight, (-1,)) > 0, "float32")
+        pairs = ops.stack([ops.reshape(y_pred, (-1,)), kind], axis=-1)
+        rows = self.number + ops.arange(ops.shape(pairs)[0], dtype="int32")
+        known = ops.convert_to_tensor(self.pairs)  # JAX takes no variable
+        self.pairs.assign(ops.scatter_update(known, rows[:, None], pairs))
+        self.number.assign_add(ops.shape(pairs)[0])
+
+    def result(self):
+        """Return the number of probabilities."""
+        return ops.convert_to_tensor(self.number)
+
+    def score(self) -> float:
+        """Compute the AUC so far, on the host; NaN with one class or a probability that is none."""
+        parts = [self.pairs.value]
+        if keras.backend.backend() == "tensorflow":  # each replica has those of its part
+            import tensorflow as tf
+
+            parts = tf.distribute.get_strategy().experimental_local_results(*parts)
+        pairs = np.concatenate([ops.convert_to_numpy(part) for part in parts])
+        probability, kind = pairs[pairs[:, 1] > 0].T
+        if len(np.unique(kind)) < 2 or not np.isfinite(probability).all():
+            return float("nan")
+        return float(roc_auc_score(kind == 2, probability))
 
 
 def weigh_grades(grade: np.ndarray) -> np.ndarray:

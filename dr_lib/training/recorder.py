@@ -20,7 +20,9 @@ from dr_lib.training.checkpoint import (
     read_weights,
     write_checkpoint,
 )
+from dr_lib.training.frameworks.base import find_fault, find_limit
 from dr_lib.training.frameworks.keras_backend import wait_for
+from dr_lib.training.models import Ranks
 
 # of the time, at most, goes into checkpoints between the first epoch's and the last
 CHECKPOINT_FRACTION = 0.05
@@ -73,7 +75,10 @@ class Recorder(keras.callbacks.Callback):
         self.monitor = ""  # the metric of the best epoch, empty to keep the last
         self.history: list[dict[str, float]] = []
         self.sessions = [dict(session or {})]
+        self.scores: dict[str, float] = {}  # AUC of this epoch, in training and validation
+        self.fault = ""  # why the training cannot succeed
         self.best = float("nan")
+        self.best_epoch = 0  # from 1
         self.best_variables = []
         self.plateau_state: dict[str, float] = {}
         self.epoch_s: list[float] = []
@@ -112,6 +117,7 @@ class Recorder(keras.callbacks.Callback):
         assign_variables(model, arrays)
         self.history = progress["history"]
         self.best = progress["best"]
+        self.best_epoch = progress.get("best_epoch", 0)
         self.plateau_state = progress["plateau_state"]
         self.sessions = [*progress["sessions"], *self.sessions]
 
@@ -143,17 +149,36 @@ class Recorder(keras.callbacks.Callback):
         """Note the end of an epoch's steps, before its validation."""
         self._end_training()
 
+    def on_test_end(self, logs=None):
+        """Score the validation, before Keras forgets it."""
+        self.scores["val_auc"] = self._score()
+
     def on_epoch_end(self, epoch, logs=None):
-        """Record a finished epoch; save if it is time to; stop if the time limit is reached."""
+        """Record a finished epoch; save if it is time to; stop if the time limit is reached or the
+        training has diverged.
+        """
         self._end_training()
-        self.history.append({name: float(value) for name, value in (logs or {}).items()})
+        logs = {**(logs or {}), **self.scores}
+        self.history.append({name: float(value) for name, value in logs.items()})
         table = pd.DataFrame(self.history).rename_axis("epoch")
         files.write_text(self.out_dir / "history.csv", table.to_csv())
-        reached = self.history[-1].get(self.monitor, float("nan"))
-        if not self.monitor or np.isnan(self.best) or reached > self.best:
-            self.best = reached
-            self.best_variables = read_weights(self.model)
+        # a loss in validation that is not finite comes of weights that are not
+        losses = [line["loss"] + 0 * line.get("val_loss", 0.0) for line in self.history]
+        self.fault = find_fault(losses)
+        if self.fault:
+            self.model.stop_training = True
+            return
         is_last = epoch + 1 == self.params["epochs"]
+        reached = self.history[-1].get(self.monitor, float("nan"))
+        is_better = is_last or losses[-1] <= find_limit(
+            losses
+        )  # the last one, but not of a fault
+        if self.monitor:
+            is_better = np.isnan(self.best) or reached > self.best
+        if is_better:
+            self.best = reached
+            self.best_epoch = epoch + 1
+            self.best_variables = read_weights(self.model)
         longest = max([time.monotonic() - self.ended, *self.epoch_s[1:]])
         no_time = False
         if self.seconds_left is not None and not is_last:
@@ -175,6 +200,12 @@ class Recorder(keras.callbacks.Callback):
         wait_for(self.model)
         if len(self.training_s) == len(self.epoch_s):  # the first call in this epoch
             self.training_s.append(time.monotonic() - self.ended)
+            self.scores = {"auc": self._score()}
+
+    def _score(self) -> float:
+        groups = (getattr(metric, "metrics", ()) for metric in self.model.metrics)
+        (ranks,) = (metric for group in groups for metric in group if isinstance(metric, Ranks))
+        return ranks.score()
 
     def _save(self, now: float) -> None:
         progress = {
@@ -185,6 +216,7 @@ class Recorder(keras.callbacks.Callback):
             "sessions": self.sessions,
             "history": self.history,
             "best": self.best,
+            "best_epoch": self.best_epoch,
         }
         arrays = {**read_variables(self.model), "best": self.best_variables}
         write_checkpoint(self.path, progress, arrays)

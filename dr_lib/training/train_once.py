@@ -13,6 +13,7 @@ import numpy as np
 
 from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
+from dr_lib.errors import DrError
 from dr_lib.hardware import Device, Plan, activate, machines, probe
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
@@ -69,6 +70,7 @@ def train_once(
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
     monitor: AbstractContextManager = nullcontext(),  # noqa: B008
+    fail: Callable[[str], Any] = lambda fault: None,
 ) -> Trained:
     """Set up a training run, train, and score the best weights on the test split.
 
@@ -88,6 +90,7 @@ def train_once(
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: this and seconds_left as in `Recorder`.
         monitor: entered just before the timed part and left behind it.
+        fail: called with the reason where the training diverges.
 
     Raises:
         HardwareError: the devices of the plan are not there.
@@ -109,7 +112,7 @@ def train_once(
         splits = {
             name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
         }
-    metrics.check_sides(splits)
+    metrics.check_sides(splits, config.recipe)
     setup = set_up(config, device, splits)
 
     import keras
@@ -149,7 +152,13 @@ def train_once(
                 keep_best=config.keep_best,
             )
         network = setup.network
-        models.save_model(network, out_dir / BEST)
+        if recorder.best_variables:
+            models.save_model(network, out_dir / BEST)
+        if fault := recorder.fault:
+            if recorder.best_variables:
+                fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
+            fail(fault)
+            raise DrError(fault)
         if plan.num_machines > 1:
             machines.leave(plan.num_machines)
             keras.distribution.set_distribution(None)
@@ -235,13 +244,11 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             synchronised=device.synchronised,
         )
         loss = "binary_crossentropy"
-        auc = keras.metrics.AUC(num_thresholds=1000, name="auc")
         if is_grades:
             weights = np.ones(5)
             if config.weigh_grades:
                 weights = models.weigh_grades(targets["train"])
             loss = models.weighted_loss(weights)
-            auc = models.ReferableAUC(1000, name="auc")
         model = network
         if config.parts.last_frozen:
             model, inputs, targets = frozen.freeze(
@@ -259,7 +266,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             optimizer=config.optimizer,
             learning_rate=config.schedule.learning_rate,
             loss=loss,
-            auc=auc,
+            capacity=batch_size + max(map(len, targets.values())),
             jit=plan.jit,
             steps_per_execution=plan.steps_per_execution,
         )

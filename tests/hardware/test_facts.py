@@ -93,7 +93,8 @@ def test_only_visible_gpus_count(nvidia_smi, monkeypatch, names, gpus):
     [
         ("echo 'NVML: Driver/library version mismatch'; echo 570.86; exit 18", "mismatch'"),
         ("echo 'No devices were found' >&2; exit 6", "'No devices were found'"),
-        ("exit 9", "nothing, and ended with 9"),
+        ("echo 'No devices were found'", "'No devices were found'"),
+        ("exit 9", "'nothing'"),
     ],
 )
 def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(

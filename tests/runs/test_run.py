@@ -251,6 +251,14 @@ def test_a_run_that_stood_still_is_disturbed(tmp_path, monkeypatch, still_s, is_
     assert json.loads(path.read_text())["disturbed"] == is_disturbed
 
 
+def test_a_run_that_cannot_succeed_is_failed_and_over(tmp_path):
+    """Its row has the reason; the same parameters are then another run, from the start."""
+    run = Run(tmp_path, "n", PARAMETERS)
+    row = json.loads(run.fail("the loss is nan in epoch 3").read_text())
+    assert (row["status"], row["error"]) == ("failed", "the loss is nan in epoch 3")
+    assert Run(tmp_path, "n", PARAMETERS).folder != run.folder
+
+
 def test_a_run_is_priced_by_its_training(tmp_path):
     """An hour on F4s_v2 costs 0.169 USD, the formula takes the training alone; a server has a
     price and no cost.

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
 
 from dr_lib import hardware
 
@@ -111,10 +112,9 @@ def train(
 
     with trained.device.scope():
         loaded = keras.models.load_model(folder / BEST)
-        kept = keras.metrics.AUC(num_thresholds=1000)
         validation = trained.splits["validation"]
-        kept.update_state(validation.referable, predict(loaded, validation.images, 8)[:, 0])
-    result = trained.row | {"kept_auc": float(kept.result())}
+        probability = predict(loaded, validation.images, 8)[:, 0]
+    result = trained.row | {"kept_auc": roc_auc_score(validation.referable, probability)}
     if trained.device.rank:
         return
     with np.load(folder / "checkpoint.npz") as file:

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.checkpoint import read_checkpoint
@@ -43,9 +44,8 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     save_model(model, tmp_path / "best.keras")
     saved = keras.models.load_model(tmp_path / "best.keras")
     for kept in (model, saved):
-        auc = keras.metrics.AUC(num_thresholds=1000)
-        auc.update_state(labels[32:], predict(kept, images[32:], 8)[:, 0])
-        assert float(auc.result()) == pytest.approx(history["val_auc"].max(), abs=1e-6)
+        auc = roc_auc_score(labels[32:], predict(kept, images[32:], 8)[:, 0])
+        assert auc == pytest.approx(history["val_auc"].max(), abs=1e-6)
     assert list(history["epoch"]) == list(range(6))
     assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
 
@@ -67,6 +67,61 @@ def test_without_validation_the_last_epoch_is_kept_or_the_best_in_training(
     assert is_last == (not keep_best or best == 2)
     kept = [keras.ops.convert_to_numpy(variable) for variable in model.variables]
     assert all((a == b).all() for a, b in zip(arrays["best"], kept, strict=True))
+
+
+class Diverging(Batches):
+    """Batches whose targets are no numbers, or far off, from the fourth epoch on."""
+
+    def __init__(self, *data, target: float, since: int = 3):
+        """Take the target, and the first epoch that has it, from 0."""
+        self.target = target
+        self.since = since
+        super().__init__(*data, 8, shuffle_seed=1)
+
+    def start_epoch(self, epoch):  # noqa: D102
+        super().start_epoch(epoch)
+        if epoch >= self.since:
+            self.targets = np.full_like(self.targets, self.target)
+
+
+@pytest.mark.parametrize("with_validation", [True, False])
+@pytest.mark.parametrize(
+    ("target", "since", "reason", "num_epochs"),
+    [
+        (np.nan, 3, "the loss is nan in epoch 4", 4),
+        (np.nan, 0, "the loss is nan in epoch 1", 1),
+        # no probability comes near
+        (100.0, 3, "the loss of epochs 4 to 6 is above ten times that of the first, 0.", 6),
+    ],
+)
+def test_a_training_that_diverges_ends_at_once(
+    photographs, tmp_path, target, since, reason, num_epochs, with_validation
+):
+    """The best epoch before it is kept, and so is the last checkpoint, from which the same comes
+    again.
+    """
+    images, labels = (array[:16] for array in photographs)
+    validation = Batches(images, labels, 8) if with_validation else None
+    how = {"loss": "mean_squared_error"}
+    for _ in range(2):
+        model = build(**how)
+        first = model.get_weights()
+        batches = Diverging(images, labels, target=target, since=since)
+        recorder = Recorder(tmp_path)
+        train(model, batches, validation, recorder, epochs=50)
+        assert recorder.fault.startswith(reason) and len(recorder.history) == num_epochs
+    if not since:
+        assert not recorder.best_variables
+        return
+    assert recorder.best_epoch == 3 if not with_validation else recorder.best_epoch > 0
+    kept = model.get_weights()
+    assert all(np.isfinite(array).all() for array in kept)
+    assert any((a != b).any() for a, b in zip(kept, first, strict=True))
+    again = build(**how)
+    steady = Batches(images, labels, 8, shuffle_seed=1)
+    epochs = recorder.best_epoch
+    train(again, steady, None, Recorder(tmp_path / "again"), epochs=epochs)
+    assert all((a == b).all() for a, b in zip(kept, again.get_weights(), strict=True))
 
 
 class Sleepy(Batches):

@@ -12,7 +12,7 @@ from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.training.fit import compile_model, train
-from dr_lib.training.frozen import fit_grades, freeze
+from dr_lib.training.frozen import fit_by_patient, fit_grades, freeze
 from dr_lib.training.models import build_model, split_network
 from dr_lib.training.recorder import Recorder
 
@@ -145,6 +145,24 @@ def test_a_layer_that_cannot_be_the_last_is_refused():
     with pytest.raises(DrError, match="'block2b_expand_conv': part of the network bypasses it"):
         split_network(network, "block2b_expand_conv")
     split_network(network, "block2b_add")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("number", [20, 3], ids=["one patient is referable", "few photographs"])
+def test_no_penalty_is_chosen_that_no_fold_could_judge(number):
+    """All its scores are NaN, or nothing can be divided into five."""
+    rng = np.random.default_rng(0)
+    patients = np.arange(number)
+    with pytest.raises(
+        DrError, match=f"{number} patients are too few to choose a penalty in 5"
+    ):
+        fit_by_patient(
+            LogisticRegression(),
+            {"model__C": [1.0]},
+            rng.random((number, 3)),
+            patients == 0,
+            patients,
+        )
 
 
 def test_refuses_to_cache_more_than_fits(splits):

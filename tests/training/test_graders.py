@@ -6,7 +6,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.errors import DrError
-from dr_lib.training.models import ReferableAUC, build_model, save_model
+from dr_lib.training.models import Ranks, build_model, save_model
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,28 @@ def test_the_metric_is_the_auc_of_referable_disease():
     rng = np.random.default_rng(1)
     grade = rng.integers(0, 5, 400)
     probabilities = rng.dirichlet(np.ones(5), 400).astype("float32")
-    metric = ReferableAUC(num_thresholds=1000, name="auc")
-    metric.update_state(grade, probabilities)
+    metric = Ranks(500)
+    for rows in np.split(np.arange(400), 4):
+        metric.update_state(grade[rows], probabilities[rows])
     wanted = roc_auc_score(grade >= 2, probabilities[:, 2:].sum(axis=1))
-    assert float(metric.result()) == pytest.approx(wanted, abs=2e-3)
+    assert metric.score() == pytest.approx(wanted, abs=1e-6) and int(metric.result()) == 400
+
+
+def test_the_metric_is_exact_for_small_probabilities_and_passes_over_copies():
+    """Where few eyes are referable all probabilities are small; a last batch is filled up with
+    copies that weigh nothing. With one class, or NaN, there is no AUC.
+    """
+    rng = np.random.default_rng(1)
+    referable = np.arange(400) % 20 == 0
+    probability = (rng.random(400) * (1 + referable) / 1e4).astype("float32")
+    metric = Ranks(500)
+    metric.update_state(referable.astype("float32"), probability[:, None])
+    metric.update_state(np.ones(8, "float32"), np.zeros((8, 1), "float32"), np.zeros(8))
+    assert metric.score() == roc_auc_score(referable, probability)
+    metric.update_state(np.ones(1, "float32"), np.full((1, 1), np.nan, "float32"))
+    assert np.isnan(metric.score())
+    metric.reset_state()
+    assert np.isnan(metric.score())
 
 
 def test_refuses_an_unknown_name():

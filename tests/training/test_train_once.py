@@ -1,7 +1,9 @@
 """One training from photographs to its row: what the row says is what happened."""
 
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -9,9 +11,10 @@ import papermill
 import pytest
 
 from dr_lib import hardware
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
 from dr_lib.evidence import select
-from dr_lib.training import resident
+from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.train_once import Setup, set_up, train_once
@@ -138,11 +141,61 @@ def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path,
     plan = config.plan(hardware.probe(), 17)
     for number in (0, 4):
         splits[side].referable = whole[whole == 1][:number]
+        splits[side].patient_id = np.arange(number).astype(str)
         if (side, number) == ("validation", 0):
             continue
-        with pytest.raises(DrError, match=f"the {side} split has no referable"):
+        found = f"the {side} split has {number} patients with referable eyes and 0 with others"
+        with pytest.raises(DrError, match=f"{found}: it needs 1 of each"):
             train_once(config, plan, tmp_path, splits=splits)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "referable", "others", "needs"),
+    [
+        (
+            "upper",
+            4,
+            9,
+            "4 patients with referable eyes and 9 with others: recipe upper needs 5",
+        ),
+        ("upper", 5, 5, ""),
+        ("few", 2, 3, "has 4 patients: recipe few needs 5 or more"),
+        ("few", 1, 5, ""),
+        ("full", 1, 1, ""),
+    ],
+)
+def test_a_recipe_says_how_many_patients_it_needs(recipe, referable, others, needs):
+    """Two eyes each; one patient, who has an eye of each class, counts in both."""
+    patients = np.repeat(np.arange(referable + others - 1), 2)
+    truth = np.repeat(np.arange(referable + others - 1) < referable, 2).astype("float32")
+    truth[1] = 0
+    sides = draw_splits(17)
+    sides["train"] = SimpleNamespace(referable=truth, patient_id=patients)
+    with pytest.raises(DrError, match=needs) if needs else nullcontext():
+        metrics.check_sides(sides, recipe)
+
+
+def test_a_training_that_diverges_is_failed_and_keeps_its_best_epoch(tmp_path, monkeypatch):
+    """The reason goes to the row, and no score is given."""
+    start_epoch = Batches.start_epoch
+
+    def spoil(batches, epoch):
+        start_epoch(batches, epoch)
+        if epoch == 2:
+            batches.targets = batches.targets * np.nan
+
+    monkeypatch.setattr(Batches, "start_epoch", spoil)
+    faults = []
+    config = TrainingConfig("", **HERE | {"epochs": 9})
+    plan = config.plan(hardware.probe(), 17)
+    with pytest.raises(
+        DrError, match=r"^the loss is nan in epoch 3: lower .*, [12], is kept in"
+    ):
+        train_once(config, plan, tmp_path, splits=draw_splits(17), fail=faults.append)
+    assert len(faults) == 1 and faults[0].endswith("best.keras")
+    kept = keras.models.load_model(tmp_path / "best.keras")
+    assert all(np.isfinite(array).all() for array in kept.get_weights())
 
 
 def test_grades_are_weighed_on_request():

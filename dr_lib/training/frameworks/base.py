@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Network(ABC):
     packages: tuple[str, ...]  # the last is what computes
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
-        """Train and time each epoch; a loss that is not finite ends the training.
+        """Train and time each epoch; a fault of `find_fault` ends the training with a DrError.
 
         Args:
             batches: the same in every epoch but for their order.
@@ -47,11 +47,14 @@ class Network(ABC):
                 the end of its work on the device; what the function takes itself is in no epoch.
                 The first epoch includes what the framework compiles.
         """
+        losses = []
         for epoch in range(epochs):
             start = time.perf_counter()
             loss = self._train_epoch(batches.epoch(epoch))
             seconds = time.perf_counter() - start
-            check_loss(loss, epoch, epochs)
+            losses.append(loss)
+            if fault := find_fault(losses):
+                raise DrError(fault)
             on_epoch_end(epoch, loss, seconds)
 
     def forward(self, images: np.ndarray) -> np.ndarray:
@@ -74,12 +77,25 @@ class Network(ABC):
         """Compute logits of a few images, float32."""
 
 
-def check_loss(loss: float, epoch: int, epochs: int) -> None:
-    """Refuse a loss that is not finite."""
-    if not math.isfinite(loss):
-        raise DrError(
-            f"the loss is {loss} after epoch {epoch + 1} of {epochs}: lower the learning rate"
-        )
+def find_fault(losses: Sequence[float]) -> str:
+    """Explain why a training with these losses of its epochs so far cannot succeed; empty if it
+    may.
+
+    Its last loss is not finite, or its last three are above the limit.
+    """
+    number = len(losses)
+    if not math.isfinite(losses[-1]):
+        return f"the loss is {losses[-1]} in epoch {number}: lower the learning rate"
+    if number > 3 and min(losses[-3:]) > find_limit(losses):
+        last = f"epochs {number - 2} to {number}"
+        first = f"ten times that of the first, {losses[0]:.3g}"
+        return f"the loss of {last} is above {first}: lower the learning rate"
+    return ""
+
+
+def find_limit(losses: Sequence[float]) -> float:
+    """Compute ten times the first loss; at least 1, for a head that is fitted may begin near 0."""
+    return max(10 * losses[0], 1.0)
 
 
 def read_versions(*packages: str) -> dict[str, str]:

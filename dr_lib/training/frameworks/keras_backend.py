@@ -8,7 +8,8 @@ from typing import Any
 
 import keras
 
-from dr_lib.training.frameworks.base import FrameworkError, OnEpochEnd, check_loss
+from dr_lib.errors import DrError
+from dr_lib.training.frameworks.base import FrameworkError, OnEpochEnd, find_fault
 
 
 def choose_device(backend: str, accelerator: str) -> None:
@@ -64,10 +65,12 @@ def fit_timed(
     def end(epoch: int, logs: dict | None) -> None:
         wait_for(model)
         seconds = time.perf_counter() - start
-        loss = float(logs["loss"])
-        check_loss(loss, epoch, epochs)
-        on_epoch_end(epoch, loss, seconds)
+        losses.append(float(logs["loss"]))
+        if fault := find_fault(losses):
+            raise DrError(fault)
+        on_epoch_end(epoch, losses[-1], seconds)
 
+    losses: list[float] = []
     timer = keras.callbacks.LambdaCallback(on_epoch_begin=begin, on_epoch_end=end)
     start = time.perf_counter()
     model.fit(

@@ -9,7 +9,7 @@ import pytest
 from dr_lib.errors import DrError
 from dr_lib.training.frameworks import factory
 from dr_lib.training.frameworks.architecture import build_layers, draw_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network
+from dr_lib.training.frameworks.base import FrameworkError, Network, find_fault
 from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
@@ -137,9 +137,31 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     """The message names the epoch; the function is not called for it."""
     told = []
     model = loop or open_network("tensorflow", LAYERS, WEIGHTS, learning_rate=1e20)
-    with pytest.raises(DrError, match="after epoch 1 of 3"):
+    with pytest.raises(DrError, match="the loss is .* in epoch 1: lower"):
         model.fit(batches, 3, lambda *epoch: told.append(epoch))
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("losses", "says"),
+    [
+        ([0.7, 0.6], ""),
+        ([0.7, float("inf")], "the loss is inf in epoch 2"),
+        ([0.7, 7.1, 8.0], ""),  # they may come back
+        ([0.7, 7.1, 8.0, 7.0], ""),  # ten times, and not above
+        (
+            [0.7, 7.1, 8.0, 7.2],
+            "the loss of epochs 2 to 4 is above ten times that of the first, 0.7",
+        ),
+        ([0.7, 0.1, 7.1, 7.1, 7.1], "the loss of epochs 3 to 5"),
+        ([1e-6, 0.5, 0.6, 0.7], ""),  # a head that was fitted; guessing costs 0.69
+        ([1e-6, 1.5, 1.6, 1.7], "the loss of epochs 2 to 4"),
+    ],
+)
+def test_what_cannot_succeed_is_told_from_what_may(losses, says):
+    """By the rule: not finite, or three epochs in a row above ten times the first, and above 1."""
+    fault = find_fault(losses)
+    assert fault.startswith(says) if says else not fault
 
 
 def test_says_what_computes():
