@@ -323,7 +323,7 @@ def test_11_without_rows_shows_the_paper_alone(clone, kernel):
     [
         ({"data_dir": "nowhere"}, "nowhere has no manifest.json"),
         ({"accelerator": "gpu"}, "this machine has no GPU"),
-        ({"model": "resnet"}, "choose from"),
+        ({"model": "resnet"}, "choose small_cnn"),
     ],
 )
 def test_10_stops_with_what_to_do(clone, kernel, small_sample, parameters, message):

@@ -16,6 +16,7 @@ from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
 from dr_lib.runs.remote import colab, far_side, kaggle, pack, session
 from dr_lib.runs.study import load_study, plan_runs
+from tests.conftest import find_studies
 from tests.runs.conftest import ROOT, write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
@@ -132,7 +133,7 @@ def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
     """Not even its name is packed, whether it is there or not."""
     (house / "upload").mkdir()
     path = write_study(house, parameters={"split": split})
-    with pytest.raises(DrError, match="split '.*own.csv' is outside the repository"):
+    with pytest.raises(DrError, match="split table '.*own.csv' in sample"):
         pack.pack_up(path, load_study(path, house), house, house / "upload")
     assert not list((house / "upload").iterdir())
 
@@ -148,7 +149,8 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     """A folder of photographs is refused, and so is a path that the far side could not have."""
     for folder in ("prepared", "photographs"):
         (house / folder).mkdir()
-    (house / "prepared" / "manifest.json").touch()
+    for name in ("manifest.json", "split.csv"):
+        (house / "prepared" / name).touch()
     path = write_study(house, parameters={"data_dir": str(make(house))})
     with pytest.raises(DrError, match=said):
         pack.pack_up(path, load_study(path, house), house, house)
@@ -160,7 +162,7 @@ def test_the_study_says_which_runs_use_the_processor():
     """
     runs = {}
     for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
-        planned = plan_runs(load_study(ROOT / "papermill_runs" / f"{name}.yaml", ROOT), "any")
+        planned = plan_runs(load_study(find_studies() / f"{name}.yaml", ROOT), "any")
         runs[name] = [
             run.parameters for run in planned if session._is_to_use_cpu(run.parameters)
         ]
