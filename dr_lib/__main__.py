@@ -605,8 +605,8 @@ def claims(
 
     from dr_lib.evidence.claims import count_claims
     from dr_lib.evidence.rows import choose_rows
-    from dr_lib.evidence.select import UnlikeRunsError, list_columns
-    from dr_lib.evidence.verdicts import count_by_chance
+    from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_faults
+    from dr_lib.evidence.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
@@ -617,7 +617,7 @@ def claims(
         return
     runs = choose_rows(read_runs(*folders), only)
     tables = []
-    notes = []
+    notes = list_faults(runs)
     allowed = list_columns(allow, runs)
     for name in PAPERS:
         try:
@@ -634,6 +634,10 @@ def claims(
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
         ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
+        if row.num_left_out:
+            ours += f", without {row.num_left_out} outliers (with them {row.over_all:.4g})"
+        if row.verdict == PRELIMINARY or row.looks > 1:
+            notes.append(f"{row.id}: {row.reason}")
         if row.verdict != "not measured":
             cells.append([row.id, row.verdict, row.published, ours, row.words])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -678,6 +682,7 @@ def price(
     accuracy_within: float | None,
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
+    from dr_lib.evidence.select import list_faults
     from dr_lib.evidence.serving.endpoint import (
         list_endpoints,
         price_endpoints,
@@ -688,7 +693,10 @@ def price(
     from dr_lib.runs.prices import PRICES_VARIABLE, read_own_prices
     from dr_lib.runs.row import read_runs
 
-    endpoints = list_endpoints(read_runs(*folders), *folders, p99_ms=p99_ms)
+    runs = read_runs(*folders)
+    for fault in list_faults(runs):
+        click.echo(fault)
+    endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms)
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,

@@ -75,7 +75,6 @@ class Selection(NamedTuple):
     # columns whose levels stand side by side: the study's own factors, and what is allowed
     factors: list[str] = []
     others: str = ""  # kinds of runs by hand that are left out, and how many of each
-    faults: tuple[str, ...] = ()  # sentences on rows that are copies, or hold impossible times
 
 
 def select_runs(
@@ -151,8 +150,13 @@ def select_runs(
         excluded.reindex(columns=["run_id", "reason"]),
         factors,
         others,
-        tuple(dict.fromkeys(faults[faults != ""])),
     )
+
+
+def list_faults(runs: pd.DataFrame) -> list[str]:
+    """List the rows that do not count because they are copies, or hold impossible times."""
+    faults = [fault for fault in _find_faults(runs).unique() if fault]
+    return faults[:5] + [f"and {len(faults) - 5} rows more"] * (len(faults) > 5)
 
 
 def _find_faults(runs: pd.DataFrame) -> pd.Series:

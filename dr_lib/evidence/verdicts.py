@@ -90,6 +90,8 @@ class Verdict(NamedTuple):
     num_missing: int = 0  # cells of the claim's design that were not run
     num_disturbed: int = 0  # of the rows that it rests on
     num_left_out: int = 0  # outliers among its runs
+    over_all: float = math.nan  # the value with them
+    looks: int = 1  # the study's repetitions were set so often
     versions: str = ""  # of those rows, with the paper's where they differ
 
 
@@ -484,9 +486,10 @@ def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:
     if looks > 1:
         wrong = np.interp(np.log(looks), np.log(LOOKS), WRONG_OVER_LOOKS)
         reason = (
-            f"{found.reason}; repetitions were added {looks - 1:.0f} times: over as many looks"
+            f"{found.reason}; repetitions were added {looks - 1:.0f} times: over so many looks"
+            f" about {wrong:.0f} % of verdicts at the bound are wrong"
         )
-        return found._replace(reason=f"{reason} about {wrong:.0f} % of such verdicts are wrong")
+        return found._replace(reason=reason, looks=int(looks))
     return found
 
 
@@ -499,6 +502,7 @@ def _weigh_outliers(found: Verdict, over_all: Verdict, num_left_out: int) -> Ver
         reason=f"{found.reason}; without {num_left_out} outliers, with them {value:.4g}"
         f" [{low:.4g}, {high:.4g}]: {over_all.verdict}",
         num_left_out=num_left_out,
+        over_all=value,
     )
 
 

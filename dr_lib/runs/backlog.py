@@ -13,13 +13,13 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import PriceError, find_price, price_seconds
-from dr_lib.runs.row import Row, count_paid, read_left, read_seconds
+from dr_lib.runs.row import Row, count_paid, identify, read_left, read_seconds
 from dr_lib.runs.study import PlannedRun, Study
 
 NO_ROW: Row = {"status": ""}
@@ -207,7 +207,7 @@ class Backlog:
             precision: half width of a 95 % interval, relative to the mean.
         """
         # SciPy: a second to import
-        from dr_lib.statistics.effects import pool_spread, repetitions_for_precision
+        from dr_lib.statistics.effects import measure_spread, repetitions_for_precision
 
         rows = {run.run_id: self.row(run) for run in self.runs}
         skipped = {run.scenario for run in self.runs if rows[run.run_id]["status"] == "skipped"}
@@ -230,16 +230,43 @@ class Backlog:
                 paid_s += run.num_machines * run_s
             usd = price_seconds(self._usd_per_hour, paid_s)
             cost = "" if math.isnan(usd) else f", {usd:.2f} USD"
-            lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest")
+            begun = {run.scenario for run in completed}
+            unknown = {run.scenario for run in left} - begun
+            source = f"; {len(unknown)} scenarios have not run and are taken to last as long as"
+            source = f"{source} the others" if unknown else ""
+            lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest{source}")
 
-        repeated: dict[str, list[float]] = {}
+        times: dict[str, dict[str, list[float]]] = {}
+        by_identity: dict[str, str] = {}
         for run in completed:
             row = rows[run.run_id]
+            original = by_identity.setdefault(identify(row), run.name)
+            if original != run.name:
+                lines.append(f"{run.name} is a copy of {original}, and one run counts once")
+                continue
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
-            repeated.setdefault(run.scenario, []).append(epoch_s)
-        cv, num_scenarios = pool_spread(repeated.values())
-        if cv > 0:
-            needed = repetitions_for_precision(cv, precision)
-            varied = f"repetitions vary by {cv:.1%} (scenarios: {num_scenarios})"
-            lines.append(f"{varied}: a mean within {precision:.0%} needs {needed} of each")
+            of_scenario = times.setdefault(run.scenario, {})
+            of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
+        few = []
+        for scenario, sessions in times.items():
+            kind = "runs"
+            repeated = [epoch_s for epochs in sessions.values() for epoch_s in epochs]
+            if len(sessions) > 1:  # each counts once
+                kind = "sessions"
+                repeated = [mean(epochs) for epochs in sessions.values()]
+            spread = measure_spread(repeated)
+            if spread.n < 3 or not spread.cv:
+                few.append(scenario)
+                continue
+            needed = repetitions_for_precision(spread.cv, precision)
+            at_most = repetitions_for_precision(spread.upper, precision)
+            lines.append(
+                f"{scenario}: {kind} vary by {spread.cv:.1%} (n = {spread.n}): a mean within"
+                f" {precision:.0%} needs {needed} of them, {at_most} if they vary by"
+                f" {spread.upper:.1%}, the upper 80 % bound"
+            )
+        if few:
+            lines.append(
+                f"{', '.join(sorted(few))}: too few to plan, three runs or sessions are needed"
+            )
         return "\n".join(lines)

@@ -237,7 +237,7 @@ def read_runs(*folders: Path) -> pd.DataFrame:
         first, same = by_name.setdefault((row["study"], row["run_id"]), (path, row))
         if first != path and same == row:
             continue
-        times = [row[name] for name in sorted(row) if name.endswith("_s")]
+        times = list_times(row)
         if first == path:
             start = (row["run_id"], row["started_at"], row.get("boot"))
             first, same = by_start.setdefault(start, (path, times))
@@ -248,8 +248,7 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             )
             advice = "machines of the same kind need study files with different names"
             raise RowError(f"{fault}: remove one; {advice}")
-        identity = str([times, *map(row.get, IDENTITY), row["status"]])
-        original = by_identity.setdefault(identity, path)
+        original = by_identity.setdefault(identify(row), path)
         planned, looks = _read_plan(path.parents[1] / "study.json")
         rows[path] = {
             **row,
@@ -261,6 +260,16 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
     return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
+
+
+def identify(row: Row) -> str:
+    """Identify a run by its start, machine, work and every time, whatever it is called."""
+    return str([list_times(row), *map(row.get, IDENTITY), row["status"]])
+
+
+def list_times(row: Row) -> list:
+    """List all times of a row."""
+    return [row[name] for name in sorted(row) if name.endswith("_s")]
 
 
 def _name_file(path: Path) -> str:

@@ -1,5 +1,6 @@
 """The verdicts on copies of rows that the notebooks wrote."""
 
+import json
 import re
 
 import numpy as np
@@ -11,17 +12,18 @@ from scipy import stats
 from dr_lib.__main__ import main
 from dr_lib.evidence import verdicts
 from dr_lib.evidence.claims import read_claims
-from dr_lib.evidence.select import PLAN, WORK, select_runs
+from dr_lib.evidence.select import PLAN, WORK, list_faults, select_runs
 from dr_lib.evidence.verdicts import (
     count_by_chance,
     judge_claims,
     list_judged_rows,
 )
-from dr_lib.runs.row import write_row
+from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.real_rows import (
     CPU,
     F4S,
     NC4AS,
+    PAPER_A,
     PAPER_C,
     T4X2,
     TPU,
@@ -460,3 +462,82 @@ def test_a_mean_over_levels_of_a_study_decides_nothing():
     assert (
         found[1].reason == "a mean over several levels of learning_rate: choose one with only"
     )
+
+
+# ---- what a verdict rests on
+
+
+def write_training(folder, times, *, sessions=1, **columns) -> None:
+    """Rows of two T4 and of a TPU, which takes 64 % of their time, by study file in `folder`."""
+    for place, hardware in (("gpu", T4X2), ("tpu", TPU)):
+        for k, s in enumerate(times):
+            about = {"seed": k, "boot": f"{place} {k % sessions}", "study": folder.name}
+            train_s = s if place == "gpu" else 0.64 * s * (1 + 0.001 * (k % 3))
+            row = {"run_id": f"{place}-{k}", "train_s": train_s, "scenario": place}
+            write_row(folder, copy_row("10", **PAPER_A | hardware | about | row | columns))
+
+
+@pytest.mark.parametrize(
+    ("repetitions", "verdict", "said"),
+    [
+        ([6], "holds", ""),
+        ([9], "preliminary", "so far holds, 9 repetitions are planned"),
+        ([3, 4, 6], "holds", "repetitions were added 2 times: over so many looks about 5 %"),
+    ],
+)
+def test_a_verdict_waits_for_the_repetitions_of_the_study(tmp_path, repetitions, verdict, said):
+    """Three sessions of two runs a side, of which the study's file wants 6, 9, or at last 6."""
+    folder = tmp_path / "mine"
+    write_training(folder, 3000 * np.array([1, 1.01, 0.99, 1.001, 1.011, 0.991]), sessions=3)
+    (folder / "study.json").write_text(json.dumps({"repetitions": repetitions}))
+    runs = read_runs(folder)
+    found = judge(claim("A6"), runs)
+    assert found.verdict == verdict, found.reason
+    assert said in found.reason
+    assert CliRunner().invoke(main, ["claims", str(folder)]).output.count(said) == 1 or not said
+
+
+def test_one_run_counts_once_whatever_it_is_called(tmp_path):
+    """A folder copied and renamed, and a run under another name: two runs a side stay two."""
+    times = [3000.0, 3030.0]
+    for name in ("mine", "again"):
+        write_training(tmp_path / name, times, sessions=2)
+    row = copy_row("10", **PAPER_A | T4X2 | {"seed": 0, "boot": "gpu 0", "study": "mine"})
+    row |= {"run_id": "other", "train_s": 3000.0, "scenario": "gpu"}
+    write_row(tmp_path / "mine", row)
+    found = judge(claim("A6"), read_runs(tmp_path))
+    assert (found.verdict, found.n) == ("undecided", 2)
+    said = CliRunner().invoke(main, ["claims", str(tmp_path)]).output
+    assert "mine/rows/other.json is a copy of again/rows/gpu-0.json" in said
+    moved = row | {"study": "third", "train_s": 2999.0, "run_id": "gpu-0"}
+    write_row(tmp_path / "third", moved)
+    with pytest.raises(RowError, match="run gpu-0 is twice, in .*again.* and .*third"):
+        read_runs(tmp_path)
+
+
+def test_a_time_that_is_none_is_named_and_the_other_rows_judge(tmp_path):
+    """0 s and -5 s are no times: their files are named, and six runs a side are left."""
+    write_training(tmp_path / "mine", 3000 * np.linspace(0.99, 1.01, 6), sessions=3)
+    write_training(tmp_path / "bad", [1e-9, 5.0], started_at="2026-11-24T10:00:00+00:00")
+    for path in (tmp_path / "bad" / "rows").glob("*.json"):
+        row = json.loads(path.read_text())
+        path.write_text(json.dumps(row | {"train_s": 0 if row["seed"] else -5, "seed": 99}))
+    runs = read_runs(tmp_path)
+    found = judge(claim("A6"), runs)
+    assert (found.verdict, found.n) == ("holds", 3), found.reason
+    assert "bad/rows/gpu-0.json: train_s is -5, which is no time" in list_faults(runs)
+
+
+def test_what_is_left_out_is_said_and_all_runs_are_beside_it(tmp_path):
+    """One doubled run of ten in each of three sessions of the T4 is left out; with them the
+    saving is 41.5 %.
+    """
+    times = np.tile(3000 * np.linspace(0.995, 1.005, 10), 3)
+    write_training(tmp_path / "mine", times[np.arange(30) // 3], sessions=3)
+    for k in range(3):
+        path = tmp_path / "mine" / "rows" / f"gpu-{k}.json"
+        row = json.loads(path.read_text())
+        path.write_text(json.dumps(row | {"train_s": 2 * row["train_s"]}))
+    found = judge(claim("A6"), read_runs(tmp_path))
+    assert found.num_left_out == 3 and found.over_all == pytest.approx(100 - 64 / 1.1, abs=0.3)
+    assert "without 3 outliers, with them 41." in found.reason

@@ -39,6 +39,7 @@ def make_rows(
                 "wall_s": 1.0,
                 "process_s": process_s,
                 "steady_epoch_s": process_s,
+                "seed": len(rows),
             }
     return rows
 
@@ -50,7 +51,10 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
     rows = make_rows({("x", 1): [600.0], ("y", 1): [1200.0], ("x", 2): [1800.0]})
     assert describe(rows).splitlines() == [
         "8 runs: 3 completed, 5 to do",
-        "about 100 min, 0.28 USD for the rest",  # at 0.169 USD an hour
+        # at 0.169 USD an hour
+        "about 100 min, 0.28 USD for the rest; 1 scenarios have not run and are taken to last as"
+        " long as the others",
+        "C1, C2, C3: too few to plan, three runs or sessions are needed",
     ]
 
 
@@ -87,10 +91,31 @@ def test_nothing_is_promised_before_anything_has_run():
     assert "about 70 min" in describe(rows)
 
 
-def test_the_spread_of_repetitions_asks_for_more_of_them():
-    """Two runs with logarithms 0.1 apart: a deviation of 0.1 / sqrt(2)."""
-    rows = make_rows({("x", 1): [10.0, 10.0 * math.exp(0.1)]})
-    assert "vary by 7.1% (scenarios: 1)" in describe(rows)
+def test_each_scenario_is_planned_by_its_own_spread():
+    """Three runs 1 % apart, and a copy of one, need 3 (or 6 at the upper 80 % bound: 1 % times
+    the root of 2 over 0.446); two sessions, of whatever many runs, are too few.
+    """
+    study = STUDY.model_copy(update={"repetitions": 4})
+    runs = plan_runs(study, "here")
+    rows = {}
+    for name, row in {
+        "C1-r00": {"steady_epoch_s": 10.0, "seed": 0},
+        "C1-r01": {"steady_epoch_s": 10.0 * math.exp(0.01), "seed": 1},
+        "C1-r02": {"steady_epoch_s": 10.0 * math.exp(-0.01), "seed": 2},
+        "C1-r03": {"steady_epoch_s": 10.0, "seed": 0},
+        "C2-r00": {"steady_epoch_s": 1.0, "boot": "a"},
+        "C2-r01": {"steady_epoch_s": 1.1, "boot": "a"},
+        "C2-r02": {"steady_epoch_s": 1.3, "boot": "b"},
+    }.items():
+        run = next(run for run in runs if run.name == name)
+        rows[run.run_id] = {"status": "ok", "wall_s": 1.0, "process_s": 1.0, **row}
+    lines = Backlog(study, Path("study"), runs, runs, rows).describe(Path("s.yaml"), 0.05)
+    assert "C1-r03 is a copy of C1-r00, and one run counts once" in lines
+    assert (
+        "C1: runs vary by 1.0% (n = 3): a mean within 5% needs 3 of them, 4 if they vary by 2.1%"
+        in lines
+    )
+    assert "C2: too few to plan" in lines
 
 
 def test_the_rest_is_priced_by_the_instance():
