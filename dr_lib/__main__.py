@@ -1,7 +1,6 @@
 """The command line, python -m dr_lib COMMAND; --help lists the commands."""
 
 import errno
-import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.files import expand_home
-from dr_lib.parameters import ParameterError, check_digits
+from dr_lib.parameters import ParameterError, read_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,18 +35,15 @@ PATH = HomePath(path_type=Path)
 
 
 class Amount(click.FloatRange):
-    """A number option that refuses text such as 20.000, which may mean 20 or 20,000."""
+    """A number option, which is read as a parameter is: 20.000 may mean 20 or 20,000."""
 
-    def convert(self, value: str | float, *where: object) -> float:
+    def convert(self, value: str | float, parameter: click.Parameter, *where: object) -> float:
         """Convert the text of an option to a number."""
         try:
-            check_digits(str(value))
+            number = read_value(parameter.name, "float", str(value))
         except ParameterError as error:
-            self.fail(str(error), *where)
-        number = super().convert(value, *where)
-        if not math.isfinite(number):
-            self.fail(f"{value} is no amount", *where)
-        return number
+            self.fail(str(error), parameter, *where)
+        return super().convert(number, parameter, *where)
 
 
 ADVICE = {  # on what a disk refuses

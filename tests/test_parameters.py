@@ -196,6 +196,20 @@ def test_a_number_of_two_countries_is_asked_about(tmp_path, text, message):
 
 
 @pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8:30", "max_hours is '8:30', no number: write 8.5"),
+        ("0,5", "max_hours is '0,5', with a decimal comma: write 0.5"),
+        ("inf", "max_hours is 'inf': give a number"),
+    ],
+)
+def test_an_option_is_read_as_a_parameter_is(text, message):
+    """With the same advice."""
+    said = CliRunner().invoke(main, ["run", "papermill_runs/demo.yaml", "--max-hours", text])
+    assert said.exit_code == 2 and said.output.rstrip().endswith(message)
+
+
+@pytest.mark.parametrize(
     "text", ["20000", "20.5", "0.125", "0,125", "1.0000", "1e3", "2026.11"]
 )
 def test_other_numbers_are_read_as_they_are(text):
