@@ -31,6 +31,22 @@ def write_number(value: float, lang: str = "en", form: str = "") -> str:
     return text.translate(COMMAS) if lang == "pt" else text
 
 
+def write_probability(value: float, lang: str = "en", decimals: int | None = None) -> str:
+    """Format a probability, or a threshold of it, so that 0 and 1 are these alone.
+
+    With decimals, < 0.001 and > 0.999 beyond the last; without, three digits, and 1.89e-13 of what
+    is tiny.
+    """
+    if decimals is None:
+        return write_number(value, lang, "{:.3g}" if 0 < value < ROUNDING else "")
+    form = f"{{:z,.{decimals}f}}"
+    end = round(value, decimals)
+    if end in (0, 1) and abs(value - end) > ROUNDING:
+        beyond = write_number(abs(end - 10**-decimals), lang, form)
+        return f"> {beyond}" if end else f"< {beyond}"
+    return write_number(value, lang, form)
+
+
 def write_decimals(text: str, lang: str) -> str:
     """Give a text that holds only numbers, such as 0.01-0.48, the language's decimal sign."""
     return text.replace(".", ",") if lang == "pt" and not any(map(str.isalpha, text)) else text
@@ -58,10 +74,8 @@ def write_interval(value: float, low: float, high: float, lang: str = "en") -> s
     form = "" if decimals is None else f"{{:z,.{decimals}f}}"
     if not form:
         text = "∞" if value == np.inf else write_number(value, lang)
-    elif high <= 1 and round(value, decimals) == 1 and value < 1 - ROUNDING:
-        text = f"> {write_number(1 - 10**-decimals, lang, form)}"
-    elif low >= 0 and round(value, decimals) == 0 and value > ROUNDING:
-        text = f"< {write_number(10**-decimals, lang, form)}"
+    elif high <= 1 if value > 0.5 else low >= 0:
+        text = write_probability(value, lang, decimals)
     else:
         text = write_number(value, lang, form)
     lower = write_number(low, lang, form)

@@ -17,7 +17,7 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import EQUAL, EXCLUSIONS, FEW_SESSIONS, WITHIN
 from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures import page, scenarios, style
-from dr_lib.numbers import write_interval
+from dr_lib.numbers import write_interval, write_probability
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
@@ -127,6 +127,28 @@ def test_a_bound_says_what_it_is(numbers, text):
     are no interval.
     """
     assert write_interval(*numbers, "en") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "decimals", "text"),
+    [
+        (1.885e-13, None, "1,89e-13"),
+        (5e-300, None, "5e-300"),
+        (0.0000645, None, "0,0000645"),
+        (0.99996, None, "0,99996"),
+        (0.0, None, "0"),
+        (0.18851, None, "0,189"),
+        (0.9996, 3, "> 0,999"),
+        (0.0004, 3, "< 0,001"),
+        (1.0, 3, "1,000"),
+        (0.0, 3, "0,000"),
+        (0.8, 3, "0,800"),
+        (np.nan, 3, "–"),
+    ],
+)
+def test_a_probability_is_0_or_1_if_it_is_that(value, decimals, text):
+    """A threshold of 0 would refer everybody."""
+    assert write_probability(value, "pt", decimals) == text
 
 
 def test_a_dollar_in_a_name_begins_no_formula():
