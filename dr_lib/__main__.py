@@ -552,9 +552,19 @@ def evaluate(
     Further files are compared with the first, or hold the same models' predictions on other data
     sets (external validation).
     """
+    from dr_lib.data.labels.privacy import place_private
     from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
+    from dr_lib.files import find_listed
     from dr_lib.notebook.report import run_analysis
 
+    choice = dict(parameters)
+    if prepared := choice.get("private"):
+        choice["private"] = str(Path(prepared).absolute())
+        out = place_private(out, Path(prepared))
+    if any(out.glob("[!.]*")) and out / "checklist.csv" not in find_listed(out):
+        raise DrError(
+            f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
+        )
     # report errors before the notebook starts
     if folds:
         pool_folds(predictions, sheet=sheet, columns=columns)
@@ -566,7 +576,7 @@ def evaluate(
         "sheet": sheet,
         "columns": join_paths(columns),
         "lang": lang,
-        **dict(parameters),
+        **choice,
     }
     page = run_analysis(ROOT / "notebooks" / "12_evaluate.ipynb", out, ROOT, **choice)
     click.echo(

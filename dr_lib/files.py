@@ -5,6 +5,7 @@ Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -24,6 +25,7 @@ except ImportError:  # Windows: nobody is kept out
 
 # files that Windows and macOS add, in small letters
 ADDED = (".ds_store", ".localized", "desktop.ini", "icon\r", "thumbs.db", "__macosx")
+LISTING = "report.sha256"  # of the files that a report wrote, as sha256sum writes and checks it
 
 
 def is_foreign(name: str) -> bool:
@@ -94,6 +96,39 @@ def write_text(path: Path, content: str) -> None:
 def write_json(path: Path, content: Any) -> None:
     """Write JSON in one step; a value that JSON cannot hold raises before the disk is touched."""
     write_text(path, json.dumps(content, indent=1))
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_listed(path: Path, content: bytes) -> None:
+    """Write a file, and add it to the LISTING of its folder, which `find_listed` reads."""
+    path.write_bytes(content)
+    with path.with_name(LISTING).open("a", encoding="utf-8") as listing:
+        listing.write(f"{hash_file(path)}  {path.name}\n")
+
+
+def find_listed(folder: Path) -> list[Path]:
+    """Find what an earlier report wrote in a folder, which a new one replaces: its LISTING last.
+
+    Raises:
+        DrError: a file was changed since.
+    """
+    listing = folder / LISTING
+    lines = listing.read_text(encoding="utf-8").splitlines() if listing.exists() else []
+    found = []
+    for digest, name in (line.split("  ", 1) for line in lines):
+        path = folder / Path(name).name
+        if path.exists():
+            found.append(path)
+            if hash_file(path) != digest:
+                raise DrError(
+                    f"{path} was changed after a report wrote it: move it, or give another folder"
+                )
+    return [*found, listing] if lines else []
 
 
 def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:

@@ -26,10 +26,10 @@ sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
 thresholds: str = ""  # two thresholds frozen elsewhere, separated by a comma
 # report
-prevalence: str = "0.05,0.2"  # shares of referable photographs to compute predictive values for
+prevalence: str = "0.05,0.2"  # shares of referable photographs elsewhere, with commas between
 subgroups: str = ""  # further columns of the predictions that define groups, with commas
 num_errors: int = 10  # number of worst errors of each kind to list
-private: str = ""  # prepared folder whose photographs and pseudonyms to show, empty for none
+private: str = ""  # prepared folder whose photographs to show, in its private folder, or none
 lang: str = "en"  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
@@ -92,6 +92,13 @@ else:
     models = read_predictions(*paths, sheet=sheet, columns=chosen)
 models = average_sets(models) if ensemble else models
 model = models[0]
+if private:
+    from dr_lib.data.labels.privacy import place_private
+    from dr_lib.data.prepared.folder import Prepared
+
+    prepared = Prepared(Path(root, private))
+    out = out and str(place_private(Path(out), prepared.path))
+    print(f"this report shows patients; its files: {out or 'none'}")
 page = Page(out, lang)
 say = page.say
 names = "; ".join(dict.fromkeys(m.name for m in models))
@@ -121,6 +128,9 @@ page.heading("How well does the model refer?", [names, counts], notice)
 # variação entre pacientes; as demais métricas usam fórmulas ou um bootstrap de pacientes.
 
 # %% tags=["report"]
+import pandas as pd
+
+from dr_lib.data.labels.schema import OWN, fold_name
 from dr_lib.figures import evaluation as figures
 
 flow = evaluation.count_flow(model)
@@ -128,12 +138,12 @@ shown = flow if private else evaluation.hide_flow(flow)
 page.figure(
     figures.plot_flow(shown, lang), "flow", "From the photographs offered to those evaluated."
 )
-if out:
-    shown.to_csv(Path(out) / "flow.csv", index=False)
+page.write("flow.csv", shown.to_csv(index=False).encode())
 sources = [source for evaluated in models for source in evaluated.sources]
 for source in sources:
     if source.encoding == "windows-1252":
         page.note("{} is not UTF-8 and was read as {}.", source.file, source.encoding)
+named = split_paths(subgroups)
 for evaluated in models:
     if evaluated.respelt:
         page.note(
@@ -142,6 +152,21 @@ for evaluated in models:
             evaluated.name,
             evaluated.respelt,
         )
+    others = [name.removeprefix(OWN) for name in evaluated.table if name.startswith(OWN)]
+    if unused := set(others) - set(map(fold_name, named)):
+        page.note(
+            "Columns of {} that this report does not use: {}. Each photograph counts once.",
+            evaluated.name,
+            ", ".join(sorted(unused)),
+        )
+if "grade" in model.test and model.test["grade"].min() > 0:
+    page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
+if below := evaluation.count_below(model):
+    page.note(
+        "{} photographs are referable with a grade below 2, as by macular oedema: the column "
+        "referable is the label.",
+        below if private else evaluation.hide_few(pd.Series([below]))[0],
+    )
 
 # %% [markdown] tags=["en"]
 # ## Discrimination
@@ -226,13 +251,13 @@ if "chosen_on" in own:
 
 # %% [markdown] tags=["en"]
 # A patient is referred if any photograph reaches the threshold, and has the disease if any eye is
-# referable: the worse eye counts, or the only one. FN are patients with the disease who would be
-# sent home.
+# referable: the worse eye at any visit counts, or the only one. FN are patients with the disease
+# who would be sent home.
 
 # %% [markdown] tags=["pt"]
 # Uma pessoa é encaminhada se uma das retinografias atinge o limiar, e tem a doença se um dos olhos
-# é encaminhável: conta o pior olho, ou o único. FN são pacientes com a doença que seriam
-# mandados para casa.
+# é encaminhável: conta o pior olho de qualquer visita, ou o único. FN são pacientes com a doença
+# que seriam mandados para casa.
 
 # %% tags=["report"]
 if len(own) and not private and evaluation.hides_test(flow):
@@ -309,20 +334,31 @@ if num_clipped:
 #
 # A threshold of 10 % means that missing a referable eye is nine times as bad as a needless
 # referral. At each threshold, the model's net benefit must exceed that of referring everybody and
-# that of referring nobody.
+# that of referring nobody. Net benefit depends on how many photographs are referable; the curves at
+# another prevalence take sensitivity and specificity to be the same there.
 
 # %% [markdown] tags=["pt"]
 # ## É útil?
 #
 # Um limiar de 10 % significa que não encaminhar um olho encaminhável é nove vezes pior que um
 # encaminhamento desnecessário. Em cada limiar, o benefício líquido do modelo deve superar o de
-# encaminhar todos e o de não encaminhar ninguém.
+# encaminhar todos e o de não encaminhar ninguém. Ele depende de quantas retinografias são
+# encaminháveis; as curvas em outra prevalência supõem a mesma sensibilidade e especificidade.
 
 # %% tags=["report"]
-decisions = evaluation.weigh_decisions(model)
+figure = figures.plot_decisions(evaluation.weigh_decisions(model), lang)
 page.figure(
-    figures.plot_decisions(decisions, lang), "decision_curve", "Net benefit by threshold."
+    figure,
+    "decision_curve",
+    "Net benefit by threshold at the prevalence of the test split, {}.",
+    page.number(summary["prevalence"].iloc[0]),
 )
+for share in shares:
+    figure = figures.plot_decisions(evaluation.weigh_decisions(model, share), lang)
+    name = f"decision_curve_{share:g}"
+    page.figure(
+        figure, name, "Net benefit by threshold at a prevalence of {}.", page.number(share)
+    )
 
 # %% [markdown] tags=["en"]
 # ## Behind the scores
@@ -348,14 +384,17 @@ if len(model.graded):
         )
 
 # %% tags=["report"]
-groups = evaluation.split_subgroups(model, own, split_paths(subgroups))
+groups = evaluation.split_subgroups(model, own, named)
 groups = groups if private else evaluation.hide_subgroups(groups)
 words = (
     "Subgroups at high sensitivity; scored if they have at least 10 patients with and 10 "
     "without disease."
 )
 page.table(groups, "subgroups", words)
-if groups.empty:
+crowded = evaluation.find_crowded(model)
+for name, count in crowded.items():
+    page.note("{} has {} values: no subgroups.", name, count)
+if groups.empty and crowded.empty:
     page.note(
         "No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions."
     )
@@ -401,11 +440,8 @@ if len(own):
 if private and len(own):
     from IPython.display import Markdown, display
 
-    from dr_lib.data.prepared.folder import Prepared
-
     notice = say("This report shows photographs of patients: keep it private.")
     display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
-    prepared = Prepared(Path(root, private))
     known = prepared.photographs.query("image_id in @errors.image_id")
     crops = dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
     page.figure(
@@ -460,7 +496,6 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 
 # %% tags=["report"]
 from dr_lib.evidence import checklist
-from dr_lib.files import write_text
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 facts = checklist.state_facts(checklist.Evaluated(model, *tables))
@@ -474,9 +509,8 @@ page.table(
     "checklist_filled",
     "Guideline items that this run fills in.",
 )
-if out:
-    items.to_csv(Path(out) / "checklist.csv", index=False)
-    write_text(Path(out) / "MODEL_CARD.md", checklist.write_card(facts))
+page.write("checklist.csv", items.to_csv(index=False).encode())
+page.write("MODEL_CARD.md", checklist.write_card(facts).encode())
 
 # %% [markdown] tags=["en"]
 # ## From photographs to patients
@@ -511,8 +545,6 @@ if private and len(own):
 # %% tags=["report"]
 from datetime import UTC, datetime
 
-import pandas as pd
-
 import dr_lib
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.hardware.facts import read_version
@@ -526,8 +558,7 @@ page.findings([f"{made_by}."])
 page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
 page.table(methods, "methods", "How each interval is computed.")
-if out:
-    write_text(Path(out) / "README.md", checklist.write_readme(sources, made_by))
+page.write("README.md", checklist.write_readme(sources, made_by).encode())
 
 # %% [markdown]
 # ## What this shows
@@ -544,7 +575,15 @@ for _, row in measured.iterrows():
         )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
-if summary.iloc[0]["auc_high"] < 0.5:
+for m in filter(evaluation.seems_confidence, models):
+    words = say(
+        "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
+        "the probability of the predicted class, instead of referable disease?"
+    )
+    is_healthy = m.test["referable"] == 0
+    lowest = page.number(m.test["probability_referable"].min())
+    sentences.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
+if summary.iloc[0]["auc_high"] < 0.5 and not evaluation.seems_confidence(model):
     sentences.append(
         say(
             "The AUC is below 0.5: check whether the labels or the probability columns are "

@@ -13,7 +13,17 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
-from dr_lib.files import expand_home, is_empty, lock, replace, write_json, write_text
+from dr_lib.files import (
+    LISTING,
+    expand_home,
+    find_listed,
+    is_empty,
+    lock,
+    replace,
+    write_json,
+    write_listed,
+    write_text,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 HOLD = """import sys, time
@@ -138,3 +148,19 @@ def test_a_share_that_refuses_what_is_held_keeps_others_out(tmp_path, monkeypatc
 
     monkeypatch.setattr("dr_lib.files.fcntl.flock", refuse)
     assert lock(tmp_path / "lock") is None and lock(tmp_path / "other") is not None
+
+
+def test_what_a_report_listed_is_found_and_nothing_else(tmp_path):
+    """Coreutils check the listing; a user's own file is none of it, a changed one is refused."""
+    assert find_listed(tmp_path) == [] == find_listed(tmp_path / "nowhere")
+    for name in ("a.csv", "b  c.png", "gone.tex"):
+        write_listed(tmp_path / name, name.encode())
+    subprocess.run(["sha256sum", "--check", "--quiet", LISTING], cwd=tmp_path, check=True)
+    (tmp_path / "gone.tex").unlink()
+    (tmp_path / "mine.txt").write_text("")
+    with (tmp_path / LISTING).open("a") as listing:
+        listing.write("0  ../elsewhere.csv\n")
+    assert [path.name for path in find_listed(tmp_path)] == ["a.csv", "b  c.png", LISTING]
+    (tmp_path / "a.csv").write_text("filled in by its author")
+    with pytest.raises(DrError, match="a.csv was changed after a report wrote it: move it, or"):
+        find_listed(tmp_path)

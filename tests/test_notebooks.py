@@ -520,7 +520,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)
     assert num_pictures(
         evaluated
-    ) == 7 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
+    ) == 9 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
 
 
 @pytest.mark.slow
@@ -574,7 +574,7 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
     assert (
         "No operating point: there are no validation rows" in texts(notebook)
-        and num_pictures(notebook) == 6
+        and num_pictures(notebook) == 8
     )
 
 

@@ -13,10 +13,17 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import FEW, find_worse_eyes, hide_few, hide_flow, hides_test
+from dr_lib.evidence.evaluation import (
+    FEW,
+    count_below,
+    find_worse_eyes,
+    hide_few,
+    hide_flow,
+    hides_test,
+)
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
-from dr_lib.numbers import write_number, write_span
+from dr_lib.numbers import write_probability, write_span
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
@@ -94,7 +101,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         ungradable.append(f"counted as referred in a second row {number}")
         crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
         frozen = [
-            f"{p.point} {write_number(p.threshold)} ({p.source})" for p in points.itertuples()
+            f"{p.point} {write_probability(p.threshold)} ({p.source})"
+            for p in points.itertuples()
         ]
         thresholds = "; ".join(frozen)
         if "chosen_on" in points:
@@ -108,6 +116,8 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     if "grade" in test and test["grade"].notna().all():
         grades = worse.loc[worse["referable"] == 1, "grade"].astype(int).value_counts()
         outcome = "referable: grade 2 or worse"
+        if count_below(predictions):
+            outcome += ", or marked as referable"
         severity = f"patients by worst grade {_list_counts(hide_few(grades.sort_index()))}"
     if len(calibrated) > 1:
         slopes = [f"slope {write_span(row, 'slope')}" for _, row in calibrated.iterrows()]

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from dr_lib.data.labels.schema import fold_name
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import SUBGROUPS, Predictions
 from dr_lib.statistics.bootstrap import (
@@ -184,7 +185,8 @@ def _choose(validation: pd.DataFrame, sensitivity: float, specificity: float) ->
     y, p, patient = _unpack(validation)
     if y.all() or not y.any():
         raise DrError(
-            "the validation split has only one class: no operating point can be chosen on it"
+            "the validation split has only one class: no operating point can be chosen on it; "
+            "leave out its rows, or give two thresholds"
         )
     chosen = sorted(
         [
@@ -262,7 +264,7 @@ def measure_points(
     Args:
         predictions: whose test split it is.
         points: of `choose_points`.
-        by_patient: patients are counted, at each visit, by the worse eye, where there is one eye by
+        by_patient: patients are counted, by the worse eye at any visit, where there is one eye by
             that: who has an eye that is called is referred, who has an eye that is referable has
             the disease.
 
@@ -283,10 +285,30 @@ def measure_points(
 
 
 def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
-    """Make one row per patient, or per visit if known: the highest label and probability."""
-    keys = [name for name in ("patient_id", "visit") if name in table]
+    """Make one row per patient, of all visits: the highest label and probability."""
     worst = ("fold", "grade", "referable", "probability_referable")
-    return table.groupby(keys, as_index=False)[[name for name in worst if name in table]].max()
+    by_patient = table.groupby("patient_id", as_index=False)
+    return by_patient[[name for name in worst if name in table]].max()
+
+
+def count_below(predictions: Predictions) -> int:
+    """Count the test photographs that are referable below the grade from which all are."""
+    test = predictions.test
+    return (
+        len(test.query(f"grade < {REFERABLE_FROM} and referable == 1"))
+        if "grade" in test
+        else 0
+    )
+
+
+def seems_confidence(predictions: Predictions) -> bool:
+    """Whether the test probabilities may be those of the predicted class, whichever it is.
+
+    Of two to five classes none of these is below 0.2, and photographs that are not referable have
+    high ones too.
+    """
+    y, p, _ = _unpack(predictions.test)
+    return bool(np.ptp(p) > 0 and p.min() >= 1 / len(GRADES) and np.median(p[~y]) > 0.5)
 
 
 def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str) -> np.ndarray:
@@ -396,11 +418,16 @@ def recalibrate(predictions: Predictions) -> np.ndarray | None:
     return p
 
 
-def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
+def weigh_decisions(predictions: Predictions, prevalence: float | None = None) -> pd.DataFrame:
     """Compute the decision curve (Vickers and Elkin 2006): the gain over referring all or none.
 
     Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
     threshold.
+
+    Args:
+        predictions: whose test split it is.
+        prevalence: share of referable photographs that the curve is for, if not that of the test
+            split; sensitivity and specificity are taken to be the same there.
 
     Returns:
         A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, that of the `recalibrated`
@@ -410,35 +437,43 @@ def weigh_decisions(predictions: Predictions) -> pd.DataFrame:
     y, p, patient = _unpack(predictions.test)
     odds = THRESHOLDS / (1 - THRESHOLDS)
     whose = np.unique(patient, return_inverse=True)[1]
-    counts = np.bincount(whose)
 
-    def weigh(probability: np.ndarray) -> Score:
-        """Return the net benefit as a function of patients' weights."""
-        by_patient = np.empty((len(counts), len(odds)))
-        for place, (threshold, at) in enumerate(zip(THRESHOLDS, odds, strict=True)):
-            benefits = (probability >= threshold) * np.where(y, 1, -at)
-            by_patient[:, place] = np.bincount(whose, benefits)
-        return lambda weights: ((weights @ by_patient).T / (weights @ counts)).T
+    sick, well = (np.bincount(whose, kind)[:, np.newaxis] for kind in (y, ~y))
 
-    benefit = weigh(p)
-    recalibrated = recalibrate(predictions)
-    share = score_shares(np.bincount(whose, y) / counts, counts)
+    def refer(called: np.ndarray) -> Score:
+        """Return the net benefit of referrals, (k, n), as a function of patients' weights."""
+        hits, alarms = (
+            np.stack([np.bincount(whose, row & kind) for row in called], axis=1)
+            for kind in (y, ~y)
+        )
 
-    def refer_all(weights: np.ndarray) -> np.ndarray:
-        referable = share(weights)[..., np.newaxis]
-        return referable - (1 - referable) * odds
+        def benefit(weights: np.ndarray) -> np.ndarray:
+            with_it = weights @ sick
+            without = weights @ well
+            share = with_it / (with_it + without) if prevalence is None else prevalence
+            found = weights @ hits / np.maximum(with_it, 1)
+            alarmed = weights @ alarms / np.maximum(without, 1)
+            return share * found - (1 - share) * alarmed * odds
+
+        return benefit
 
     def gain(weights: np.ndarray) -> np.ndarray:
-        return benefit(weights) - np.maximum(refer_all(weights), 0)
+        return by_model(weights) - np.maximum(refer_all(weights), 0)
 
-    once = np.ones(len(counts))
+    once = np.ones(len(sick))
+    levels = THRESHOLDS[:, np.newaxis]
+    recalibrated = recalibrate(predictions)
+    if recalibrated is not None:
+        recalibrated = refer(recalibrated >= levels)(once)
+    by_model = refer(p >= levels)
+    refer_all = refer(np.ones((1, len(y)), dtype=bool))
     curve = {
         "threshold": THRESHOLDS,
-        "net_benefit": benefit(once),
-        "recalibrated": None if recalibrated is None else weigh(recalibrated)(once),
+        "net_benefit": by_model(once),
+        "recalibrated": recalibrated,
         "refer_all": refer_all(once),
     }
-    gained = bootstrap_patients(gain, np.arange(len(counts)))
+    gained = bootstrap_patients(gain, np.arange(len(once)))
     return pd.DataFrame(curve | gained.columns("gain"))
 
 
@@ -447,6 +482,13 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
     names = ["grade", "predicted_grade"]
     grades = [pd.Categorical(predictions.graded[name], range(5)) for name in names]
     return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
+
+
+def find_crowded(predictions: Predictions) -> pd.Series:
+    """Count the values of those of SUBGROUPS that are none: they have more than MAX_LEVELS."""
+    names = [name for name in SUBGROUPS if name != "age"]
+    counts = predictions.test.filter(names).replace("", np.nan).nunique()
+    return counts[counts > MAX_LEVELS]
 
 
 def split_subgroups(
@@ -458,22 +500,26 @@ def split_subgroups(
         A row per `factor` and `level`: `num_patients`, `num_diseased` of them with a referable eye,
         `num_images`, `auc` and, where there are operating points, `sensitivity` and `specificity`
         at the one of high sensitivity. Without scores where fewer than MIN_PATIENTS patients have
-        the disease or have an eye without it.
+        the disease or have an eye without it. None of those in `find_crowded`.
 
     Raises:
         DrError: a further column is not there, or has more levels than MAX_LEVELS.
     """
     test = predictions.test
-    names = [fold_name(name) for name in further]
-    for name in names:
-        if name not in test or test[name].nunique() > MAX_LEVELS:
+    crowded = find_crowded(predictions)
+    columns = [name for name in SUBGROUPS if name in test and name not in crowded]
+    for name in map(fold_name, further):
+        column = name if name in EVALUATED else OWN + name
+        if column not in test or test[column].nunique() > MAX_LEVELS:
             raise DrError(
                 f"subgroups: {name} is not a column with 2 to {MAX_LEVELS} groups in the "
                 "predictions"
             )
+        columns.append(column)
     rows = []
-    for factor in [name for name in dict.fromkeys([*SUBGROUPS, *names]) if name in test]:
-        levels = band_ages(test[factor]) if factor == "age" else test[factor].astype(str)
+    for column in dict.fromkeys(columns):
+        factor = column.removeprefix(OWN)
+        levels = band_ages(test[column]) if factor == "age" else test[column].astype(str)
         for level, part in test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             auc = sensitivity = specificity = None

@@ -1,7 +1,6 @@
 """Read predictions.csv from any source, and refuse what would make an evaluation wrong."""
 
 import csv
-import hashlib
 import io
 import itertools
 import re
@@ -19,13 +18,16 @@ from dr_lib.data.labels.reader import (
     choose_sheet,
     name_rows,
     read_numbers,
+    read_same,
     read_sheets,
     take_columns,
 )
 from dr_lib.data.labels.schema import (
+    EVALUATED,
     EXCLUDED,
     OF_GRADES,
     OF_REFERABLE,
+    OWN,
     REJECTED,
     SCALE,
     SIDES,
@@ -34,6 +36,7 @@ from dr_lib.data.labels.schema import (
     unite_spellings,
 )
 from dr_lib.errors import DrError
+from dr_lib.files import hash_file
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
@@ -94,7 +97,8 @@ def read_predictions(
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
     subgroups. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
-    case, with or without accents.
+    case, with or without accents. Any other column has OWN before its name. Where `grade` and
+    `referable` are both given, a lower grade may be referable, as by macular oedema.
 
     Args:
         paths: CSV or XLSX files, each of one model on one data set.
@@ -124,12 +128,7 @@ def read_predictions(
     versions = Counter(predictions.version for predictions in found if predictions.version)
     for other in itertools.chain(*sets[1:]):
         if versions[other.version] < 2:
-            unlike = first.photographs ^ other.photographs
-            raise DrError(
-                f"{other.name} and {first.name} have different test photographs "
-                f"({len(unlike)} are in only one): compare models on the same patients, or "
-                "give each model's files for other data sets the same model_version"
-            )
+            raise DrError(_explain_unlike(other, first))
     for version in versions:
         _check_external([p for p in found if p.version == version])
     for same in sets:
@@ -231,6 +230,27 @@ def pool_folds(
     )
 
 
+def _explain_unlike(other: Predictions, first: Predictions) -> str:
+    """Explain why two models cannot be compared: their image ids or their photographs differ."""
+    theirs, mine = (
+        dict(zip(read_same("image_id", ids), ids, strict=True))
+        for ids in (other.test["image_id"], first.test["image_id"])
+    )
+    alike = theirs.keys() & mine.keys()
+    names = f"{other.name} and {first.name} have different"
+    if alike and other.photographs.isdisjoint(first.photographs):
+        one = min(alike)
+        return (
+            f"{names} image ids, such as {theirs[one]} and {mine[one]}, which agree but for "
+            "folder, suffix, case or leading zeros: write image_id alike in both files"
+        )
+    unlike = first.photographs ^ other.photographs
+    return (
+        f"{names} test photographs ({len(unlike)} are in only one): compare models on the same "
+        "patients, or give each model's files for other data sets the same model_version"
+    )
+
+
 def _list_sources(found: Sequence[Predictions]) -> tuple[Source, ...]:
     return tuple(source for predictions in found for source in predictions.sources)
 
@@ -242,6 +262,7 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns)
+    table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
     patient = unite_spellings(table["patient_id"])
     respelt = int((patient != table["patient_id"]).sum())
     table["patient_id"] = patient
@@ -250,11 +271,16 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         is_bad = (table[column] != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
         _refuse(name, is_bad, _describe(table[column][is_bad], words))
+        if column.startswith("probability"):
+            # 0 or 1 by rounding, as a sum of three of six decimals
+            numbers = numbers.mask(numbers.between(-1e-5, 1 + 1e-5), numbers.clip(0, 1))
         table[column] = numbers
     table = _add_columns(table)
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
+            if column == "grade" and table[column].dropna().isin(range(1, 6)).all():
+                words = "0 to 4; of grades from 1 to 5 subtract 1"
             _refuse(name, is_bad, _describe(table[column][is_bad], words))
     _check_rows(name, table)
     is_test = table["split"] == "test"
@@ -267,7 +293,6 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         raise DrError(
             f"{name}: all {len(test)} test photographs are {kind}: both classes are needed"
         )
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     return Predictions(
         _find_only(table, "model") or path.stem,
         table,
@@ -278,7 +303,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         version=_find_only(table, "model_version"),
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
-        sources=(Source(name, len(table), sha256, encoding),),
+        sources=(Source(name, len(table), hash_file(path), encoding),),
         respelt=respelt,
     )
 
@@ -435,10 +460,8 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     side = table["split"]
     refuse(table["image_id"] == "", "image_id is empty")
     refuse((patient == "") & (side != REJECTED), "patient_id is empty, or means unknown")
-    refuse(
-        table["image_id"].duplicated(keep=False),
-        "a photograph is listed more than once: remove augmented copies and padding",
-    )
+    is_copy = table["image_id"].duplicated(keep=False)
+    refuse(is_copy, _explain_copies(table[is_copy]))
     is_synthetic = table.get("data_kind", side) == "synthetic"
     refuse(
         is_synthetic & ~is_synthetic.all(),
@@ -446,20 +469,33 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     )
     grade = table.get("grade", pd.Series(np.nan, table.index))
     refuse(
-        grade.notna() & ((grade >= REFERABLE_FROM) != (table["referable"] == 1)),
-        "grade and referable contradict each other: grades 2 to 4 are referable",
+        (grade >= REFERABLE_FROM) & (table["referable"] == 0),
+        "grade and referable contradict each other: grades 2 to 4 are referable; correct one of "
+        "the two, or leave out the column grade",
     )
     five = table.reindex(columns=OF_GRADES)
     given = five.assign(p=p)
+    total = five.sum(axis=1, min_count=1)
+    advice = "of logits give the sigmoid (of five the softmax)"
+    if given.min(axis=None) < 0:
+        advice += ", and leave a missing one empty"
+    elif given.max(axis=None) > 20:  # logits of which none is negative are hardly so large
+        advice = "divide percentages by 100"
+    else:
+        advice = f"divide percentages by 100, {advice}"
     refuse(
-        ((given < 0) | (given > 1)).any(axis=1),
-        "a probability is outside 0 to 1: divide percentages by 100",
+        ((given < 0) | (given > 1)).any(axis=1), f"a probability is outside 0 to 1: {advice}"
     )
     refuse(five.isna().sum(axis=1).between(1, 4), "one of the five probabilities is missing")
-    total = five.sum(axis=1, min_count=1)
-    refuse((total - 1).abs() > ROUNDING, "the five probabilities do not add up to 1")
     refuse(
-        (five[OF_GRADES[REFERABLE_FROM:]].sum(axis=1, min_count=1) - p).abs() > ROUNDING,
+        (total - 1).abs() > ROUNDING,
+        "the five probabilities do not add up to 1: of logits give the softmax, of cumulative "
+        "probabilities the differences, of rounded ones more decimals",
+    )
+    summed = five[OF_GRADES[REFERABLE_FROM:]].sum(axis=1, min_count=1)
+    is_wider = ((grade < REFERABLE_FROM) & (table["referable"] == 1)).any()
+    refuse(
+        (summed - p > ROUNDING) | ((p - summed > ROUNDING) & ~is_wider),
         "probability_referable is not the sum of probability_2 to probability_4",
     )
     is_asked = side.isin(["validation", "test"]) & _is_gradable(table)
@@ -468,8 +504,9 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
         "no probability: give one, or say why not in the column reason",
     )
     refuse(
-        p.notna() & table["referable"].isna(),
-        "a probability without a label: give grade or referable, or remove the row",
+        is_asked & p.notna() & table["referable"].isna(),
+        "a probability without a label: give grade or referable, or gradable 0 where the "
+        "photograph cannot be graded",
     )
     refuse(
         (side == "train") & p.notna(),
@@ -477,22 +514,47 @@ def _check_rows(name: str, table: pd.DataFrame) -> None:
     )
     used = table[side.isin(SIDES)]
     leak = "is in two splits: training data leak into the evaluation"
-    for column, whose in (("patient_id", "a patient"), ("group", GROUP)):
-        if column in used:
-            named = used[used[column] != ""]
-            is_crossing = _count_in(named, named[column], "split") > 1
-            refuse(is_crossing, f"{whose} {leak}")
+    refuse(_count_in(used, "patient_id", "split") > 1, f"a patient {leak}")
+    if "group" in used:
+        named = used[used["group"] != ""]
+        refuse(
+            _count_in(named, "group", "split") > 1,
+            f"a group of patients who share a picture {leak}; if the column means something else "
+            f"({named['group'].nunique()} values of {named['patient_id'].nunique()} patients), "
+            "rename it",
+        )
     if "eye" in used:
         eyes = used[(used["eye"] != "") & used["referable"].notna()]
-        keys = [eyes[name] for name in ("patient_id", "eye", "visit") if name in eyes]
-        label = "grade" if "grade" in eyes else "referable"
+        keys = [name for name in ("patient_id", "eye", "visit") if name in eyes]
+        labels = [name for name in ("grade", "referable") if name in eyes]
         refuse(
-            _count_in(eyes, keys, label) > 1,
+            _count_in(eyes, keys, labels).gt(1).any(axis=1),
             "an eye of a patient has two labels: name the visits in a column visit, or keep one",
         )
 
 
-def _count_in(table: pd.DataFrame, keys, column: str) -> pd.Series:
+def _explain_copies(copies: pd.DataFrame) -> str:
+    """Explain several rows of one photograph by the columns in which they differ."""
+    differs = copies.groupby("image_id").nunique().gt(1).any()
+    for name in ("patient_id", "eye", "visit"):
+        if differs.get(name, False):
+            return f"photographs share an image_id, one for each {name}: give each its own"
+    kinds = differs.index[differs & ~differs.index.isin(NUMBERS)]
+    # more than 20 are numbers or names
+    kinds = [name.removeprefix(OWN) for name in kinds if copies[name].nunique() <= 20]
+    if kinds == ["split"]:
+        return "a photograph is in two splits: training data leak into the evaluation"
+    if kinds:
+        words = " and ".join(name for name in kinds if name != "split")
+        pooled = " and add --folds" if words == "fold" else ""
+        return (
+            f"a photograph is listed once for each {words}: write a file for each{pooled}, or "
+            "keep one row per photograph"
+        )
+    return "a photograph is listed more than once: remove augmented copies and padding"
+
+
+def _count_in(table: pd.DataFrame, keys, column):
     """Count the distinct values of a column in each group, by row."""
     return table.groupby(keys)[column].transform("nunique")
 
@@ -501,7 +563,6 @@ def _is_gradable(table: pd.DataFrame) -> pd.Series:
     return table.get("gradable", pd.Series(1, table.index)) != 0
 
 
-GROUP = "a group of patients who share a picture"
 ALLOWED = {  # the values of a column where it is not empty, and their words
     "split": (SPLITS, f"one of {', '.join(SPLITS)}"),
     "data_kind": (("synthetic", "photographs", ""), "synthetic or photographs"),

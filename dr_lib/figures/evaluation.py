@@ -22,7 +22,7 @@ from dr_lib.figures.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.numbers import write_number
+from dr_lib.numbers import write_number, write_probability
 
 MAX_POINTS = 1000  # more photographs are drawn as their density alone
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
@@ -234,9 +234,18 @@ def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     figure, (ax,) = open_panels(1, width=3.6, heights=4.2)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
+    rounded = shares.map(
+        lambda share: (
+            "< 1"
+            if 0 < share < 0.005
+            else "> 99"
+            if 0.995 < share < 1
+            else f"{100 * share:.0f}"
+        )
+    )
     sns.heatmap(
         shares,
-        annot=counts.astype(str) + "\n" + (100 * shares).round().astype(int).astype(str) + " %",
+        annot=counts.astype(str) + "\n" + rounded + " %",
         fmt="",
         cmap="Blues",
         vmin=0,
@@ -330,7 +339,7 @@ def plot_photographs(
     for ax, row in zip(axes, shown.itertuples(), strict=False):
         grade = getattr(row, "grade", np.nan)
         grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
-        number = write_number(row.probability_referable, lang, "{:.2f}")
+        number = write_probability(row.probability_referable, lang)
         title = f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}"
         ax.imshow(crops[row.image_id])
         ax.set_title(title, fontsize="x-small")

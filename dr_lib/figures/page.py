@@ -17,8 +17,9 @@ from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
+from dr_lib.files import find_listed, write_listed
 from dr_lib.markdown import escape
-from dr_lib.numbers import COMMAS, write_decimals, write_number, write_span
+from dr_lib.numbers import COMMAS, write_decimals, write_number, write_probability, write_span
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
@@ -34,12 +35,9 @@ COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
-FORMS = {  # of columns whose digits the column settles
-    "p": "{:.3f}",
-    "share": "{:.3f}",
-    "validation_sensitivity": "{:.3f}",
-    "validation_specificity": "{:.3f}",
-}
+# columns of probabilities, with three decimals, and as they are
+SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
+EXACT = ("threshold", "predicted", "probability_referable")
 SAID = ("point", "probabilities", "error")  # columns whose words the figures have too
 # of the names of columns that say more of another one
 ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
@@ -59,17 +57,27 @@ class Page:
 
         Args:
             out: folder for the PNG and PDF of each figure and the CSV and LaTeX of each table;
-                empty for none.
+                empty for none. What an earlier page listed there is deleted.
             lang: en, or pt with decimal commas.
+
+        Raises:
+            DrError: a file that an earlier page listed there was changed.
         """
         self.say = choose_words(lang)
         self.lang = lang
         self._out = Path(out) if out else None
         if self._out:
             self._out.mkdir(parents=True, exist_ok=True)
+            for path in find_listed(self._out):
+                path.unlink()
         self._counts = {"Figure": 0, "Table": 0}
         self._headers = read_headers()
         self._notice = ""
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, and list it, if there is a folder for files."""
+        if self._out:
+            write_listed(self._out / name, content)
 
     def title(self, words: str, paper: str, selection: Selection) -> None:
         """Show the question, the paper, the study, the machines and the number of runs."""
@@ -159,12 +167,11 @@ class Page:
         """
         if self._notice and is_ours:
             figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
-        drawn = BytesIO()
-        figure.savefig(drawn, format="png", dpi=150)
-        if self._out:
-            file = self._out / re.sub(r"[^\w.-]", "_", name)  # it may hold a network's name
-            file.with_name(f"{file.name}.png").write_bytes(drawn.getvalue())
-            figure.savefig(file.with_name(f"{file.name}.pdf"), dpi=150)
+        name = re.sub(r"[^\w.-]", "_", name)  # it may hold a network's name
+        for suffix in ("pdf", "png"):
+            drawn = BytesIO()
+            figure.savefig(drawn, format=suffix, dpi=150)
+            self.write(f"{name}.{suffix}", drawn.getvalue())
         # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an
         # alternative text
         text = self.say(caption).format(*values)
@@ -345,12 +352,11 @@ class Page:
     def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
         """Format the table for reading and LaTeX, and write it unformatted as CSV."""
         shown = self.format(table, name, own)
-        if self._out:
-            table.to_csv(self._out / f"{name}.csv", index=False)
-            is_wide = [shown[header].str.len().max() > WIDE for header in shown]
-            widths = ["p{0.4\\linewidth}" if wide else "l" for wide in is_wide]
-            latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
-            (self._out / f"{name}.tex").write_text(latex, encoding="utf-8")
+        self.write(f"{name}.csv", table.to_csv(index=False).encode())
+        is_wide = [shown[header].str.len().max() > WIDE for header in shown]
+        widths = ["p{0.4\\linewidth}" if wide else "l" for wide in is_wide]
+        latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
+        self.write(f"{name}.tex", latex.encode())
         return shown
 
     def _write_cell(self, column: str, value: object) -> str:
@@ -361,7 +367,9 @@ class Page:
         if isinstance(value, (float, np.floating)):
             if column in ("p", "share") and value < 0.001:
                 return f"< {self.number(0.001)}"
-            return self.number(value, FORMS.get(column, ""))
+            if column in (*SHARES, *EXACT):
+                return write_probability(value, self.lang, 3 if column in SHARES else None)
+            return self.number(value)
         if value is None:
             return "–"
         text = str(value)

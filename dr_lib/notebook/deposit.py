@@ -1,6 +1,5 @@
 """Make a folder to deposit with a paper: a report, its rows, and checksums of all files."""
 
-import hashlib
 import re
 import shlex
 import shutil
@@ -11,7 +10,7 @@ from typing import Any
 import yaml
 
 from dr_lib.errors import DrError
-from dr_lib.files import is_empty, write_bytes, write_json, write_text
+from dr_lib.files import hash_file, is_empty, write_bytes, write_json, write_text
 from dr_lib.markdown import escape
 from dr_lib.notebook.report import write_report
 from dr_lib.runs.papermill import redact_paths
@@ -67,8 +66,7 @@ def write_deposit(folders: Sequence[Path], out: Path, root: Path, **choice: Any)
         write_text(out / "README.md", readme)
         sums = ""
         for path in sorted(path for path in out.rglob("*") if path.is_file()):
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-            sums += f"{digest}  {path.relative_to(out).as_posix()}\n"
+            sums += f"{hash_file(path)}  {path.relative_to(out).as_posix()}\n"
         write_text(out / "SHA256SUMS", sums)
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)  # it was new or empty

@@ -12,7 +12,7 @@ import nbformat
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
 from dr_lib.evidence.predictions import join_paths
-from dr_lib.files import write_text
+from dr_lib.files import LISTING, find_listed, write_listed, write_text
 from dr_lib.parameters import read_value
 from dr_lib.runs.row import read_runs
 from dr_lib.runs.study import find_file, read_keys
@@ -94,7 +94,7 @@ def run_analysis(
 ) -> Path:
     """Run an analysis notebook and write `report.html` with its figures and tables.
 
-    A notebook that stops writes nothing.
+    They replace those of an earlier report. A notebook that stops writes and deletes nothing.
 
     Args:
         path: of the notebook.
@@ -115,6 +115,7 @@ def run_analysis(
         name: read_value(name, known[name]["inferred_type_name"], value, known)
         for name, value in parameters.items()
     }
+    find_listed(out)  # raises before the notebook starts
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)
     try:
@@ -133,8 +134,11 @@ def run_analysis(
             )
             lang = parameters.get("lang", "en")
             page = render(notebook, lang, parameters.get("published", True))
-            write_text(written / "report.html", page)
-            for file in written.iterdir():
+            write_listed(written / "report.html", page.encode())
+            for file in find_listed(out):
+                file.unlink()
+            # the list first, so that a kill leaves nothing that is not listed
+            for file in sorted(written.iterdir(), key=lambda file: file.name != LISTING):
                 file.replace(out / file.name)
     except (papermill.PapermillExecutionError, DrError) as error:
         if is_new:

@@ -278,6 +278,21 @@ def test_the_decision_curve_is_that_of_dcurves():
     ] == pytest.approx(0.166667, abs=1e-6)
 
 
+def test_a_decision_curve_at_another_prevalence(model, points):
+    """By hand: sens x pi - (1 - spec) x (1 - pi) x odds; at that of the test split, as without."""
+    y = model.test["referable"] == 1
+    called = model.test["probability_referable"] >= 0.5
+    net = called[y].mean() * 0.08 - called[~y].mean() * 0.92
+    curve = evaluation.weigh_decisions(model, 0.08).iloc[-1]
+    assert (curve["threshold"], curve["refer_all"]) == (0.5, pytest.approx(0.08 - 0.92))
+    assert curve["net_benefit"] == curve["gain"] == pytest.approx(net)
+    assert curve["gain_low"] < curve["gain"] < curve["gain_high"]
+    own = evaluation.weigh_decisions(model)
+    same = evaluation.weigh_decisions(model, y.mean())
+    for name in ("net_benefit", "refer_all", "recalibrated", "gain"):
+        assert same[name].tolist() == pytest.approx(own[name].tolist())
+
+
 def test_a_patient_is_referred_by_the_worse_eye(model, points):
     """By hand: A has a missed and a found eye, B a false alarm, C one missed eye, D is two healthy
     eyes, E an ungradable referable one beside a healthy one; grades 3 and 4 apart.
@@ -301,9 +316,10 @@ def test_a_patient_is_referred_by_the_worse_eye(model, points):
     assert usual["sensitivity_low"] == pytest.approx(0.0945, abs=1e-4)
     eyes = evaluation.measure_points(few, at).iloc[0]
     assert (eyes["tp"], eyes["fn"], eyes["sensitivity_severe"]) == (1, 2, 0)
-    # at two visits it is two referrals
+    # two visits are one patient
     twice = few._replace(test=test.assign(visit=[1, 2, 1, 1, 1, 1, 1, 1]))
-    assert evaluation.measure_points(twice, at, by_patient=True)["fn"][0] == 2
+    again = evaluation.measure_points(twice, at, by_patient=True)
+    assert again[["tp", "fn", "fp", "tn"]].to_numpy().tolist() == counts
 
 
 def test_few_patients_are_no_number():
@@ -318,20 +334,60 @@ def test_few_patients_are_no_number():
         assert any(0 < count < 5 for count in counts) or shown == [*map(str, counts)]
 
 
-def test_few_patients_of_a_subgroup_are_hidden(model, points):
-    """In every count of it; columns of the user's own are groups, if they are few."""
-    site = np.where(model.test["patient_id"].isin(model.test["patient_id"][:4]), "b", "a")
-    own = model._replace(test=model.test.assign(site_1=site, name=model.test["image_id"]))
-    groups = evaluation.split_subgroups(own, points, ["Site 1"]).query("factor == 'site_1'")
+def test_few_patients_of_a_subgroup_are_hidden(tmp_path):
+    """In every count of it; columns of the user's own are groups, if they are few. A number, or a
+    name, for each photograph is none.
+    """
+    table = draw_predictions(300)
+    rare = table.loc[table["split"] == "test", "patient_id"].unique()[:2]
+    table["Site 1"] = np.where(table["patient_id"].isin(rare), "b", "a")
+    table = table.assign(name=table["image_id"], quality=table.index / 600, predicted_grade="a")
+    (own,) = read_predictions(write(tmp_path, table))
+    at = evaluation.choose_points(own, **ASKED)
+    groups = evaluation.split_subgroups(own, at, ["Site 1"])
+    assert evaluation.find_crowded(own).to_dict() == {"quality": 240}
+    assert set(groups["factor"]) == {"camera", "eye", "age", "site_1"}
+    groups = groups.query("factor == 'site_1'")
     assert groups["num_patients"].tolist() == [118, 2]
     hidden = evaluation.hide_subgroups(groups)
     assert hidden["num_patients"].tolist() == ["≥ 5", "< 5"]
     assert hidden["num_images"].tolist() == ["–", "–"] and hidden["auc"].equals(groups["auc"])
-    for column in ("name", "nowhere"):
+    for column in ("name", "nowhere", "quality"):
         with pytest.raises(
             DrError, match=f"subgroups: {column} is not a column with 2 to 20 groups"
         ):
-            evaluation.split_subgroups(own, points, [column])
+            evaluation.split_subgroups(own, at, [column])
+
+
+@pytest.mark.parametrize(
+    ("probability", "is_doubted"),
+    [
+        (lambda five: five.max(axis=1), True),  # of the predicted of five classes
+        (lambda five: (five.iloc[:, 2:].sum(axis=1) - 0.5).abs() + 0.5, True),  # of two
+        (lambda five: five.iloc[:, 2:].sum(axis=1), False),
+        (lambda five: 0.2 + five.iloc[:, 2:].sum(axis=1) / 2, False),  # unsure, and right
+        (lambda five: 0.9, False),  # all alike
+    ],
+)
+def test_the_probability_of_the_predicted_class_is_doubted(model, probability, is_doubted):
+    """It is high where the class is sure, referable or not."""
+    five = model.test[[f"probability_{grade}" for grade in range(5)]]
+    test = model.test.assign(probability_referable=probability(five))
+    assert evaluation.seems_confidence(model._replace(test=test)) == is_doubted
+
+
+def test_referable_below_grade_2_is_the_label_and_counted(tmp_path):
+    """As by macular oedema: the AUC is that of the label, of scikit-learn."""
+    table = draw_predictions()
+    is_wet = (table["grade"] == 1) & (table.index % 3 == 0)
+    table["referable"] = ((table["grade"] >= 2) | is_wet).astype(int)
+    (read,) = read_predictions(write(tmp_path, table))
+    test = table[table["split"] == "test"]
+    assert evaluation.count_below(read) == (is_wet & (table["split"] == "test")).sum() > 0
+    p = test[["probability_2", "probability_3", "probability_4"]].sum(axis=1).clip(upper=1)
+    expected = roc_auc_score(test["referable"], p)
+    assert evaluation.summarise(read)["auc"][0] == pytest.approx(expected)
+    assert "or marked as referable" in checklist.state_facts(evaluate(read))["outcome"]
 
 
 def test_shares_are_read_as_people_write_them():

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.evidence import evaluation
 from dr_lib.evidence.evaluation import choose_points, count_flow, measure_points, recalibrate
 from dr_lib.evidence.predictions import (
     average_sets,
@@ -35,6 +36,7 @@ def lines(table: pd.DataFrame, split: str) -> list[int]:
 
 
 TABLE = draw_predictions()
+GRADES = [f"probability_{grade}" for grade in range(5)]
 TEST, VALIDATION, TRAIN = (lines(TABLE, split) for split in ("test", "validation", "train"))
 
 
@@ -170,6 +172,44 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             "is not the sum of probability_2 to probability_4",
         ),
         (
+            lambda t: t.assign(**(np.log(t[GRADES] + 1e-9).to_dict("series"))),
+            r"1: of logits give the sigmoid \(of five the softmax\), and leave a missing",
+        ),
+        (
+            lambda t: t.assign(**(8 * t[GRADES]).to_dict("series")),
+            "1: divide percentages by 100, of logits give the sigmoid",
+        ),
+        (lambda t: t.assign(**(100 * t[GRADES]).to_dict("series")), "percentages by 100$"),
+        (
+            lambda t: t.assign(**(t[GRADES] * 0 + 0.5).to_dict("series")),
+            "add up to 1: of logits give the softmax, of cumulative probabilities the diff",
+        ),
+        (lambda t: t.assign(grade=t["grade"] + 1), "4; of grades from 1 to 5 subtract 1$"),
+        (
+            lambda t: t.assign(group=np.where(t["patient_id"] < "p050", "arm 1", "arm 2")),
+            r"the column means something else \(2 values of 120 patients\), rename it$",
+        ),
+        (
+            lambda t: pd.concat([t.assign(model="A", kind=t.index), t.assign(model="B")]),
+            "listed once for each model: write a file for each, or keep one row per photograph$",
+        ),
+        (
+            lambda t: pd.concat([t.assign(tta=k, reader=r) for k in "01" for r in "ab"]),
+            "listed once for each tta and reader: write a file for each, or keep one",
+        ),
+        (
+            lambda t: pd.concat([t.assign(Fold=k) for k in range(3)]),
+            "listed once for each fold: write a file for each and add --folds, or keep",
+        ),
+        (
+            lambda t: t.assign(image_id=t["eye"] + ".jpg"),
+            "photographs share an image_id, one for each patient_id: give each its own$",
+        ),
+        (
+            lambda t: pd.concat([t, t.iloc[[VALIDATION[0] - 2]].assign(split="test")]),
+            "a photograph is in two splits: training data leak",
+        ),
+        (
             lambda t: t.rename(columns={"camera": "grade"}),
             r"mine.csv, row 2: grade is in two columns that disagree, grade \(column 5\) and grade "
             r"\(column 6\): choose one, such as --column grade=6$",
@@ -214,6 +254,85 @@ def test_what_would_make_an_evaluation_false_is_refused(tmp_path, change_table, 
     with pytest.raises(DrError, match=message) as error:
         read_predictions(write(tmp_path, change_table(TABLE)))
     assert "\n" not in str(error.value)
+
+
+OWN_NAMES = (
+    "fold predicted_grade line index row y p n threshold weight point level factor auc side"
+    " grade_other probability_5 prediction confidence"
+)
+
+
+def test_a_column_of_the_file_s_own_meets_none_of_ours(tmp_path):
+    """Whatever it is called and holds, tables are as without it, alone and in a comparison."""
+    own = TABLE.assign(**dict.fromkeys(OWN_NAMES.split(), TABLE.index % 3))
+    other = write(tmp_path, draw_predictions(noise=2.0), "other")
+    pairs = [read_predictions(write(tmp_path, table), other) for table in (own, TABLE)]
+    tables = []
+    for models in pairs:
+        points = [choose_points(m, sensitivity=0.9, specificity=0.9) for m in models]
+        tables.append(
+            [
+                points[0],
+                measure_points(models[0], points[0], by_patient=True),
+                evaluation.list_errors(models[0], points[0], 5),
+                evaluation.compare_models(models, points),
+                evaluation.summarise(models[0]),
+            ]
+        )
+    for mine, without in zip(*tables, strict=True):
+        pd.testing.assert_frame_equal(mine, without, check_exact=True)
+
+
+def test_the_ungradable_need_no_grade(tmp_path):
+    """A model answers for them and for excluded ones, too: neither counts, the flow has both."""
+    table = TABLE.astype({"grade": object}).assign(gradable="yes")
+    rows = [row - 2 for row in TEST[:3]]
+    table.loc[rows, ["grade", "gradable"]] = ["", "no"]
+    table.loc[VALIDATION[0] - 2, ["grade", "split"]] = ["", "excluded"]
+    (read,) = read_predictions(write(tmp_path, table))
+    flow = count_flow(read).set_index("stage")["num_images"]
+    assert (flow["ungradable"], flow["evaluated"]) == (3, len(TEST) - 3)
+    assert len(read.ungradable) == 0 and flow["excluded"] == 1
+
+
+def test_a_probability_beyond_1_by_rounding_is_1(tmp_path):
+    """A sum of single precision, or of six decimals; what is further off is refused above."""
+    p = np.where(TABLE.index % 2, 1.0000012, -1e-9)
+    table = TABLE.drop(columns=GRADES).assign(probability_referable=p)
+    (read,) = read_predictions(write(tmp_path, table[table["split"] != "train"]))
+    assert set(read.test["probability_referable"]) == {0.0, 1.0}
+
+
+def test_oedema_may_raise_a_probability_above_the_sum_of_three(tmp_path):
+    """If some photographs are referable below grade 2; a lower one is refused all the same."""
+    table = TABLE[TABLE["split"] != "train"]
+    p = table[GRADES[2:]].sum(axis=1)
+    table = table.assign(referable=(table["grade"] >= 1).astype(int))
+    higher = (p + table["probability_1"] / 2).clip(upper=1)
+    read_predictions(write(tmp_path, table.assign(probability_referable=higher)))
+    with pytest.raises(DrError, match="is not the sum"):
+        read_predictions(write(tmp_path, table.assign(probability_referable=p / 2)))
+
+
+@pytest.mark.parametrize(
+    ("rename", "message"),
+    [
+        (
+            lambda i: f"/data/{i}.jpg",
+            r"/data/(i\d+).jpg and \1, which agree but for folder, suf",
+        ),
+        (
+            lambda i: rf"C:\data\{i.upper()}.PNG",
+            r"data.I(\d+).PNG and i\1, which agree but",
+        ),
+        (lambda i: f"x{i}", "have different test photographs .192 are in only one"),
+    ],
+)
+def test_why_two_files_are_not_of_the_same_photographs(tmp_path, rename, message):
+    """One id of each is shown where they agree but for folder, suffix or case."""
+    other = TABLE.assign(image_id=TABLE["image_id"].map(rename))
+    with pytest.raises(DrError, match=message):
+        read_predictions(write(tmp_path, TABLE, "a"), write(tmp_path, other, "b"))
 
 
 @pytest.mark.parametrize(

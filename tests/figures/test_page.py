@@ -142,6 +142,7 @@ def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
         "one.pdf",
         "two.png",
         "two.pdf",
+        "report.sha256",
     }
     assert b64decode(shown[0]["image/png"])[:4] == b"\x89PNG" and shown[3].startswith(
         "**Figure 2.**"

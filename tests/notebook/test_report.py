@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
 from dr_lib.notebook.report import render, write_report
@@ -302,6 +303,43 @@ def test_test_rows_alone_with_one_unanswered_are_evaluated(tmp_path):
     flow = pd.read_csv(tmp_path / "out" / "flow.csv").set_index("stage")
     assert (
         flow.loc["test", "num_images"] == "–" and flow.loc["ungradable", "num_images"] == "< 5"
+    )
+
+
+@pytest.mark.slow
+def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, small_sample):
+    """A private one is written beside the prepared folder; a second one into the same folder leaves
+    the user's own files, which a first one does not mix with.
+    """
+    photographs = Prepared(small_sample).photographs.assign(probability_referable=0.5)
+    photographs.loc[::3, "probability_referable"] = 0.7
+    photographs["split"] = np.array(["test", "validation"])[photographs.index % 5 // 4]
+    photographs["patient_id"] = photographs["image_id"]
+    columns = ["image_id", "patient_id", "split", "grade", "probability_referable"]
+    first = write(tmp_path, photographs[columns], "first")
+    out = tmp_path / "out"
+    asked = ["evaluate", str(first), "--out", str(out)]
+
+    said = CliRunner().invoke(main, [*asked, "-p", "private", str(small_sample)])
+    private = small_sample.with_name(f"{small_sample.name}.private") / "evaluation"
+    assert said.exit_code == 0, said.output
+    assert f"wrote {private / 'report.html'}" in said.output and not out.exists()
+    assert (private / "errors.png").is_file() and (private / "referrals.csv").is_file()
+
+    said = CliRunner().invoke(main, asked)
+    assert said.exit_code == 0, said.output
+    assert (out / "points.csv").is_file() and not (out / "referrals.csv").exists()
+    (out / "notes.txt").write_text("mine")
+    second = write(tmp_path, photographs.query("split == 'test'")[columns], "second")
+    asked[1] = str(second)
+    said = CliRunner().invoke(main, asked)
+    assert said.exit_code == 0, said.output
+    left = {path.stem for path in out.iterdir()}
+    assert not left & {"points", "accuracy", "patients", "errors", "abstention"}
+    assert {"notes", "summary", "report", "README"} <= left
+    (out / "report.sha256").unlink()
+    assert (
+        "holds files that no evaluation listed there" in CliRunner().invoke(main, asked).output
     )
 
 

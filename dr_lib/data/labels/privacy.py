@@ -58,6 +58,23 @@ def is_private(folder: Path) -> bool:
     return (folder / SALT).is_file()
 
 
+def place_private(out: Path, prepared: Path) -> Path:
+    """Choose where a report that shows patients is written: `out` if it is inside a private folder,
+    else the folder `evaluation` in the one beside the prepared folder.
+
+    Raises:
+        DrError: there is no private folder beside it.
+    """
+    private = prepared.absolute().with_name(f"{prepared.name}.private")
+    if any(map(is_private, out.absolute().parents)):
+        return out
+    if not is_private(private):
+        raise DrError(
+            f"there is no private folder {private}: choose an --out inside that of {prepared}"
+        )
+    return private / "evaluation"
+
+
 def check_apart(private: Path, out: Path) -> None:
     """Refuse a prepared folder inside a private one and vice versa: only the former may be shared.
 

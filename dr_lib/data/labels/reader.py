@@ -161,7 +161,7 @@ def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
     for place, name in enumerate(names):
         first = places.setdefault(name, place)
         if name and first < place:
-            differs = _read_same(name, table[first]) != _read_same(name, table[place])
+            differs = read_same(name, table[first]) != read_same(name, table[place])
             if differs.any():
                 both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
                 raise DrError(
@@ -187,7 +187,7 @@ def name_rows(file: str, rows: Sequence[int], limit: int | None = 5) -> str:
     return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
-def _read_same(name: str, cells: pd.Series) -> pd.Series:
+def read_same(name: str, cells: pd.Series) -> pd.Series:
     """Read cells so that two ways of writing a thing are equal; of a photograph, with its path."""
     folded = read_words(name, cells).map(fold_id)
     is_image = name in ("image", "image_id")

@@ -22,6 +22,20 @@ FACTS = ("camera", "age", "sex", "quality", "visit")
 KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
 OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
+# all that an evaluation reads; any other column is the file's own, under a name of its own: no
+# folded name has a space
+EVALUATED = (
+    *KNOWN,
+    *FACTS,
+    *OF_GRADES,
+    OF_REFERABLE,
+    "gradable",
+    "visit",
+    "data_kind",
+    "dataset",
+)
+EVALUATED += ("model", "model_version")
+OWN = "own "
 COLUMNS = {  # what people call them, folded
     "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
     # of several the first counts, and numbers are before names

@@ -35,7 +35,7 @@ from dr_lib.data.labels.schema import (
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
-from dr_lib.files import is_foreign, write_text
+from dr_lib.files import hash_file, is_foreign, write_text
 
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
@@ -76,12 +76,6 @@ def read_manifest(data_dir: Path) -> dict:
             f"{what}: copy it again, or delete the folder and prepare it again"
         ) from error
     return manifest
-
-
-def hash_file(path: Path) -> str:
-    """SHA-256 of a file."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def describe_data(

@@ -16,7 +16,8 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from dr_lib.data.labels.privacy import open_private
+from dr_lib.data.labels.privacy import open_private, place_private
+from dr_lib.errors import DrError
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "Zulmira Quaresma"
@@ -235,3 +236,24 @@ def test_notebook_01_tells_no_name(clinic, tmp_path):
     for written in ("prepared", "executed"):
         for name, content in list_contents(tmp_path / written):
             assert find_secrets(content, thumbnail) == [], name
+
+
+def test_a_report_that_shows_patients_is_placed_in_a_private_folder(tmp_path):
+    """The one beside the prepared folder, or any other that the caller chose; without one it is
+    refused.
+    """
+    prepared = tmp_path / "prepared"
+    with pytest.raises(
+        DrError, match=r"no private folder .*prepared\.private: choose an --out"
+    ):
+        place_private(tmp_path / "out", prepared)
+    own = tmp_path / "safe"
+    for private in (own, tmp_path / "prepared.private"):
+        with open_private(private):
+            pass
+    for out, placed in (
+        (tmp_path / "out", tmp_path / "prepared.private" / "evaluation"),
+        (tmp_path / "prepared.private", tmp_path / "prepared.private" / "evaluation"),
+        (own / "mine", own / "mine"),
+    ):
+        assert place_private(out, prepared) == placed
