@@ -2,7 +2,9 @@
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.schema import fold_id, is_unknown
 from dr_lib.data.labels.tables import read_labels
@@ -208,6 +210,20 @@ def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
             call()
         said.append(str(error.value).replace("image_id", "image"))
     assert said[0] == said[1] and "\n" not in said[0]
+
+
+def test_two_commands_choose_alike(tmp_path):
+    """By one option each, for a sheet and for a column."""
+    (tmp_path / "a.jpg").touch()
+    path = tmp_path / "t.xlsx"
+    TABLE.to_excel(path, sheet_name="2026", index=False)
+    prepare = ["prepare", "--images", str(tmp_path), "--labels", str(path)]
+    for command in (prepare, ["evaluate", str(path)]):
+        command += ["--out", str(tmp_path / "out")]
+        said = CliRunner().invoke(main, [*command, "--sheet", "2025"]).output
+        assert said == "Error: t.xlsx has no sheet 2025: it has 2026\n"
+        said = CliRunner().invoke(main, [*command, "--column", "grade=Grau"]).output
+        assert "for grade=Grau: it has image, grade, notes" in said
 
 
 @pytest.mark.parametrize(
