@@ -307,7 +307,12 @@ def test_only_a_prediction_is_an_answer(serve, answer):
             {},
             "no prediction as JSON in the answer: Sign in",
         ),
-        (502, gzip.compress(b"<h1>Bad"), {"Content-Encoding": "gzip"}, "status 502: Bad$"),
+        (
+            502,
+            gzip.compress(b"<h1>Bad", mtime=0),
+            {"Content-Encoding": "gzip"},
+            "status 502: Bad$",
+        ),
         (500, {"error": "\33[2Jred"}, {}, r"status 500: \[2Jred"),  # no command to the terminal
     ],
 )
