@@ -117,7 +117,8 @@ page.heading("How well does the model refer?", [names, counts], notice)
 # This section counts the photographs that were offered, those that could not be used, and those
 # evaluated; reasons are quoted from the file. Fellow eyes are alike, so every interval below (95 %)
 # is computed over patients. AUC, average precision and Brier score use closed forms on the logit
-# scale with the spread between patients; other scores use closed forms or a bootstrap of patients.
+# scale with the spread between patients; other scores use closed forms, a jackknife or a bootstrap
+# of patients.
 
 # %% [markdown] tags=["pt"]
 # ## Pacientes e retinografias
@@ -125,7 +126,8 @@ page.heading("How well does the model refer?", [names, counts], notice)
 # Esta seção conta as retinografias disponíveis, as que não puderam ser usadas e as avaliadas; os
 # motivos são citados do arquivo. Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é
 # calculado por paciente. AUC, precisão média e escore de Brier usam fórmulas na escala logit com a
-# variação entre pacientes; as demais métricas usam fórmulas ou um bootstrap de pacientes.
+# variação entre pacientes; as demais métricas usam fórmulas, um jackknife ou um bootstrap de
+# pacientes.
 
 # %% tags=["report"]
 import pandas as pd
@@ -207,8 +209,8 @@ few = ""
 rarer_patients = summary["rarer_patients"].iloc[0]
 if rarer_patients < evaluation.MIN_PATIENTS:
     few = say(
-        "Too few patients: {} with referable photographs or with others. The bounds of the "
-        "AUC are therefore those that hold for any score."
+        "Too few patients: effectively {} with referable photographs or with others. The bounds of "
+        "the AUC are therefore those that hold for any score."
     ).format(rarer_patients)
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note(
@@ -334,31 +336,37 @@ if num_clipped:
 #
 # A threshold of 10 % means that missing a referable eye is nine times as bad as a needless
 # referral. At each threshold, the model's net benefit must exceed that of referring everybody and
-# that of referring nobody. Net benefit depends on how many photographs are referable; the curves at
-# another prevalence take sensitivity and specificity to be the same there.
+# that of referring nobody: it is useful where both gains, with their bands, are above 0. A gain has
+# no band where the model refers all photographs, as the strategy does, or none. Net benefit depends
+# on how many photographs are referable; the curves at another prevalence take sensitivity and
+# specificity to be the same there.
 
 # %% [markdown] tags=["pt"]
 # ## É útil?
 #
 # Um limiar de 10 % significa que não encaminhar um olho encaminhável é nove vezes pior que um
 # encaminhamento desnecessário. Em cada limiar, o benefício líquido do modelo deve superar o de
-# encaminhar todos e o de não encaminhar ninguém. Ele depende de quantas retinografias são
-# encaminháveis; as curvas em outra prevalência supõem a mesma sensibilidade e especificidade.
+# encaminhar todos e o de não encaminhar ninguém: ele é útil onde os dois ganhos, com suas faixas,
+# estão acima de 0. Um ganho não tem faixa onde o modelo encaminha todas as retinografias, como a
+# estratégia, ou nenhuma. O benefício líquido depende de quantas são encaminháveis; as curvas em
+# outra prevalência supõem a mesma sensibilidade e especificidade.
 
 # %% tags=["report"]
-figure = figures.plot_decisions(evaluation.weigh_decisions(model), lang)
-page.figure(
-    figure,
-    "decision_curve",
-    "Net benefit by threshold at the prevalence of the test split, {}.",
-    page.number(summary["prevalence"].iloc[0]),
-)
-for share in shares:
-    figure = figures.plot_decisions(evaluation.weigh_decisions(model, share), lang)
-    name = f"decision_curve_{share:g}"
+for share in (None, *shares):
+    decisions = evaluation.weigh_decisions(model, share)
+    name = "decision_curve" if share is None else f"decision_curve_{share:g}"
     page.figure(
-        figure, name, "Net benefit by threshold at a prevalence of {}.", page.number(share)
+        figures.plot_decisions(decisions, lang),
+        name,
+        "Net benefit by threshold at a prevalence of {}, that of the test split; right, the "
+        "model's gains over referring all and over referring none."
+        if share is None
+        else "Net benefit by threshold at a prevalence of {}; right, the model's gains over "
+        "referring all and over referring none.",
+        page.number(summary["prevalence"].iloc[0] if share is None else share),
     )
+    if out:
+        decisions.to_csv(Path(out) / f"{name}.csv", index=False)
 
 # %% [markdown] tags=["en"]
 # ## Behind the scores
@@ -451,6 +459,8 @@ if private and len(own):
     )
 
 # %% tags=["report"]
+from dr_lib.statistics.clustered import MIN_GRADED
+
 compared = evaluation.compare_models(models, points)
 if len(compared):
     page.section("Comparison")
@@ -458,6 +468,14 @@ if len(compared):
         compared,
         "comparison",
         "Differences from the first model, on the same patients [95 % interval].",
+    )
+    page.note(
+        "A difference has an interval from {} patients with the disease (sensitivity), from {} "
+        "without it (specificity), and from {} patients of whom two are graded differently "
+        "(kappa).",
+        evaluation.MIN_PATIENTS,
+        evaluation.MIN_PATIENTS,
+        MIN_GRADED,
     )
 
 # %% tags=["report"]
@@ -602,6 +620,11 @@ for _, row in patients.iterrows():
 if len(model.graded):
     words = say("Its grades agree with a quadratic weighted kappa of {}.")
     sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))
+    if summary["kappa_low"].isna().iloc[0]:
+        words = say(
+            "This kappa has no interval: that takes {} patients, of whom two are graded wrongly."
+        )
+        sentences.append(words.format(MIN_GRADED))
 elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
 for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")

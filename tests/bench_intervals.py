@@ -24,7 +24,6 @@ from scipy.stats import norm, rankdata
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dr_lib.serving.export.gate import measure_changes
-from dr_lib.statistics.bootstrap import score_kappa
 from dr_lib.statistics.clustered import (
     MIN_PATIENTS,
     auc_difference,
@@ -32,6 +31,7 @@ from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,
     estimate_aucs,
+    kappa_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -221,8 +221,10 @@ class Answers(NamedTuple):
     def lose(self, what: str) -> float:
         """What conversion cost of kappa or AUC."""
         if what == "kappa":
-            once = np.ones(len(self.grade))
-            was, now = (float(score_kappa(self.grade, each)(once)) for each in self.called)
+            was, now = (
+                kappa_interval(self.grade, each, patient_id=self.patient).value
+                for each in self.called
+            )
         else:
             was, now = estimate_aucs(self.grade >= 2, self.scores, self.patient).values
         return was - now

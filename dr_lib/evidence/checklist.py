@@ -42,7 +42,14 @@ METHODS = {  # of the intervals, 95 %, over patients
         " quantile; where few patients carry the variance of the AUC, drawn towards that of Hanley"
         f" and McNeil (1982); below {MIN_PATIENTS} patients of a class Hoeffding's (1963)"
     ),
-    "kappa (quadratic weights), differences, net benefit, curves": (
+    "kappa (quadratic weights) and its difference": (
+        "jackknife over patients, t quantile (a single kappa on Fisher's scale)"
+    ),
+    "differences of sensitivity and specificity, gains of the decision curve": (
+        "Tango's score interval (1998), with the effective number of photographs; where that is"
+        " estimated, t quantile"
+    ),
+    "ROC curve, calibration curve": (
         f"percentile bootstrap of {MAX_DRAWS:,} draws of patients (seed 0); beyond"
         f" {MAX_WEIGHTS // MAX_DRAWS:,} photographs, of {MAX_WEIGHTS:,} divided by their number"
     ),

@@ -16,13 +16,7 @@ from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import SUBGROUPS, Predictions
-from dr_lib.statistics.bootstrap import (
-    Score,
-    bootstrap_patients,
-    score_kappa,
-    score_roc,
-    score_shares,
-)
+from dr_lib.statistics.bootstrap import bootstrap_patients, score_roc
 from dr_lib.statistics.calibration import (
     fit_recalibration,
     fit_slope,
@@ -37,6 +31,9 @@ from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,
     choose_threshold,
+    difference_interval,
+    estimate_aucs,
+    kappa_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -105,9 +102,8 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
 
     Returns:
         `model`, `num_images`, `num_patients`, `num_referable`, `rarer_patients` (with or
-        without the disease), `prevalence`, `auc`, `average_precision`, `brier`; with grades `kappa`
-        (quadratic weights) and `grade_accuracy`. Bounds of kappa are NaN where all draws of
-        patients have the same, as of a perfect model.
+        without the disease, counted as if each had as many photographs), `prevalence`, `auc`,
+        `average_precision`, `brier`; with grades `kappa` (quadratic weights) and `grade_accuracy`.
     """
     test = predictions.test
     y, p, patient = _unpack(test)
@@ -116,16 +112,17 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
     if len(graded):
         grade = graded["grade"]
         predicted = graded["predicted_grade"]
-        kappa = bootstrap_patients(score_kappa(grade, predicted), graded["patient_id"])
+        kappa = kappa_interval(grade, predicted, patient_id=graded["patient_id"])
         accuracy = proportion_interval(grade == predicted, graded["patient_id"])
+    aucs = estimate_aucs(y, p, patient)
     summary = {
         "model": predictions.name,
         "num_images": len(test),
         "num_patients": test["patient_id"].nunique(),
         "num_referable": int(y.sum()),
-        "rarer_patients": min(len(np.unique(patient[kind])) for kind in (y, ~y)),
+        "rarer_patients": int(aucs.rarer),
         "prevalence": proportion_interval(y, patient),
-        "auc": auc_interval(y, p, patient),
+        "auc": aucs.bound(0),
         "average_precision": average_precision_interval(y, p, patient),
         "brier": brier_interval(y, p, patient),
         "kappa": kappa,
@@ -419,7 +416,7 @@ def recalibrate(predictions: Predictions) -> np.ndarray | None:
 
 
 def weigh_decisions(predictions: Predictions, prevalence: float | None = None) -> pd.DataFrame:
-    """Compute the decision curve (Vickers and Elkin 2006): the gain over referring all or none.
+    """Compute the decision curve (Vickers and Elkin 2006): the gain over referring all and none.
 
     Net benefit is the share of true referrals less that of false ones, weighed by the odds of the
     threshold.
@@ -432,49 +429,42 @@ def weigh_decisions(predictions: Predictions, prevalence: float | None = None) -
     Returns:
         A row per threshold of THRESHOLDS: `threshold`, `net_benefit`, that of the `recalibrated`
         probabilities where there are any, `refer_all` (referring none is 0), and with bounds
-        `gain`, the model's net benefit less that of the better of the two, in the same draws.
+        `gain_over_all` and `gain_over_none`, how much more the model's is. Without bounds where the
+        model decides alike for every photograph.
     """
     y, p, patient = _unpack(predictions.test)
-    odds = THRESHOLDS / (1 - THRESHOLDS)
     whose = np.unique(patient, return_inverse=True)[1]
-
-    sick, well = (np.bincount(whose, kind)[:, np.newaxis] for kind in (y, ~y))
-
-    def refer(called: np.ndarray) -> Score:
-        """Return the net benefit of referrals, (k, n), as a function of patients' weights."""
-        hits, alarms = (
-            np.stack([np.bincount(whose, row & kind) for row in called], axis=1)
-            for kind in (y, ~y)
-        )
-
-        def benefit(weights: np.ndarray) -> np.ndarray:
-            with_it = weights @ sick
-            without = weights @ well
-            share = with_it / (with_it + without) if prevalence is None else prevalence
-            found = weights @ hits / np.maximum(with_it, 1)
-            alarmed = weights @ alarms / np.maximum(without, 1)
-            return share * found - (1 - share) * alarmed * odds
-
-        return benefit
-
-    def gain(weights: np.ndarray) -> np.ndarray:
-        return by_model(weights) - np.maximum(refer_all(weights), 0)
-
-    once = np.ones(len(sick))
-    levels = THRESHOLDS[:, np.newaxis]
+    share = y.mean() if prevalence is None else prevalence
+    weight = np.where(y, share / y.mean(), (1 - share) / (1 - y.mean()))
     recalibrated = recalibrate(predictions)
-    if recalibrated is not None:
-        recalibrated = refer(recalibrated >= levels)(once)
-    by_model = refer(p >= levels)
-    refer_all = refer(np.ones((1, len(y)), dtype=bool))
-    curve = {
-        "threshold": THRESHOLDS,
-        "net_benefit": by_model(once),
-        "recalibrated": recalibrated,
-        "refer_all": refer_all(once),
-    }
-    gained = bootstrap_patients(gain, np.arange(len(once)))
-    return pd.DataFrame(curve | gained.columns("gain"))
+    rows = []
+    for threshold in THRESHOLDS:
+        odds = threshold / (1 - threshold)
+        called = p >= threshold
+        if prevalence is None:
+            over_all = difference_interval(~called & ~y, ~called & y, whose, odds)
+            loss = difference_interval(called & ~y, called & y, whose, odds)
+            over_none = Interval(-loss.value, -loss.high, -loss.low, loss.n)
+        else:  # Zou and Donner 2008, of two independent shares
+            parts = np.array([each[:3] for each in _score_calls(called, y, whose)])
+            parts *= [[share], [odds * (1 - share)]]
+            reach = np.hypot(*(parts - parts[:, :1])) * [0, -1, 1]
+            both = parts[:, 0].sum() + reach
+            over_all = Interval(*(both - share), len(y))
+            over_none = Interval(*(both - odds * (1 - share)), len(y))
+        benefit = np.where(y, 1, -odds) * weight  # of each photograph, if it is referred
+        row = {
+            "threshold": threshold,
+            "net_benefit": over_none.value,
+            "recalibrated": np.nan,
+            "refer_all": benefit.mean(),
+            "gain_over_all": _unbind(over_all, called.all()),
+            "gain_over_none": _unbind(over_none, not called.any()),
+        }
+        if recalibrated is not None:
+            row["recalibrated"] = (benefit * (recalibrated >= threshold)).mean()
+        rows.append(row)
+    return _tabulate(rows)
 
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
@@ -671,7 +661,7 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
 def compare_models(
     models: Sequence[Predictions], points: Sequence[pd.DataFrame]
 ) -> pd.DataFrame:
-    """Compare each further model with the first, on the same patients in the same draws.
+    """Compare each further model with the first, on the same patients.
 
     Args:
         models: of `read_predictions`, the reference first; those of other test photographs are
@@ -679,17 +669,13 @@ def compare_models(
         points: of each, its own.
 
     Returns:
-        A row per further `model`: `reference`, and the differences `delta_auc`, at each one's
-        own point of high sensitivity `delta_sensitivity` and
-        `delta_specificity`, and with grades `delta_kappa`.
+        A row per further `model`: `reference`, `num_patients`, `num_diseased` of them, and the
+        differences `delta_auc`, at each one's own point of high sensitivity `delta_sensitivity`
+        and `delta_specificity`, and with grades `delta_kappa`.
     """
     reference = models[0]
     ours = reference.test.set_index("image_id")
     y, p, patient = _unpack(ours)
-
-    def subtract(a: Score, b: Score, whose: np.ndarray = patient) -> Interval:
-        return bootstrap_patients(lambda weights: a(weights) - b(weights), whose)
-
     rows = []
     for other, theirs_at in zip(models[1:], points[1:], strict=True):
         if set(other.test["image_id"]) != set(ours.index):
@@ -698,23 +684,29 @@ def compare_models(
         q = _unpack(theirs).p
         sensitivity = specificity = kappa = None
         if len(theirs_at) and len(points[0]):
-            called = [
-                score >= find_thresholds(ours, at, at["point"].iloc[0])
-                for score, at in ((q, theirs_at), (p, points[0]))
+            is_right = [
+                (score >= find_thresholds(ours, at, at["point"].iloc[0])) == y
+                for score, at in ((p, points[0]), (q, theirs_at))
             ]
-            sensitivity = subtract(*(score_shares(c & y, y) for c in called))
-            specificity = subtract(*(score_shares(~c & ~y, ~y) for c in called))
-        graded = [m.graded.set_index("image_id") for m in (other, reference)]
+            is_same = np.array_equal(p, q) and np.array_equal(*is_right)
+            differences = []
+            for kind in (y, ~y):
+                lost, gained = (is_right[k][kind] & ~is_right[1 - k][kind] for k in (0, 1))
+                difference = difference_interval(gained, lost, patient[kind])
+                is_bare = is_same or difference.n < MIN_PATIENTS
+                differences.append(_unbind(difference, is_bare))
+            sensitivity, specificity = differences
+        graded = [m.graded.set_index("image_id") for m in (reference, other)]
         both = graded[0].index.intersection(graded[1].index)
         if len(both):
-            true = graded[1].loc[both]
-            scores = [
-                score_kappa(true["grade"], g.loc[both, "predicted_grade"]) for g in graded
-            ]
-            kappa = subtract(*scores, true["patient_id"])
+            true = graded[0].loc[both]
+            predicted = [g.loc[both, "predicted_grade"] for g in graded]
+            kappa = kappa_interval(true["grade"], *predicted, patient_id=true["patient_id"])
         row = {
             "model": other.name,
             "reference": reference.name,
+            "num_patients": len(np.unique(patient)),
+            "num_diseased": len(np.unique(patient[y])),
             "delta_auc": auc_difference(y, [p, q], patient),
             "delta_sensitivity": sensitivity,
             "delta_specificity": specificity,
@@ -748,6 +740,11 @@ def read_shares(name: str, text: str) -> list[float]:
         raise DrError(
             f"{name} {text}: give numbers with decimal points, such as 0.05,0.2"
         ) from error
+
+
+def _unbind(interval: Interval, is_bare: bool = True) -> Interval:
+    """Take the bounds away, if that is to be."""
+    return interval._replace(low=np.nan, high=np.nan) if is_bare else interval
 
 
 def _check_share(name: str, share: float) -> None:
@@ -829,6 +826,6 @@ def _tabulate(rows: Iterable[Mapping]) -> pd.DataFrame:
             if isinstance(value, Interval) and np.isclose(
                 value.low, value.high, rtol=1e-9, atol=0
             ):
-                line[name] = value._replace(low=np.nan, high=np.nan)
+                line[name] = _unbind(value)
         lines.append(line)
     return tabulate(lines)

@@ -159,7 +159,7 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
 
 
 def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the decision curve, and its gain over referring everybody or nobody.
+    """Draw the decision curve, and its gains over referring everybody and over referring nobody.
 
     The table is that of `weigh_decisions`.
     """
@@ -175,10 +175,16 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
     left.set(ylabel=say("net benefit"))
     left.legend(framealpha=1, edgecolor="white")
-    right.fill_between(threshold, curve["gain_low"], curve["gain_high"], alpha=0.2, lw=0)
-    right.plot(threshold, curve["gain"], color=OURS)
+    for name, style, colour, words in (
+        ("gain_over_all", "--", LINES[1], say("over refer all")),
+        ("gain_over_none", "-", OURS, say("over refer none")),
+    ):
+        bounds = curve[f"{name}_low"], curve[f"{name}_high"]
+        right.fill_between(threshold, *bounds, alpha=0.2, lw=0, color=colour)
+        right.plot(threshold, curve[name], style, color=colour, label=words)
     right.axhline(0, ls=":", color=THEIRS)
-    right.set(ylabel=say("gain over the better of the two"))
+    right.set(ylabel=say("gain of the model"))
+    right.legend(framealpha=1, edgecolor="white")
     for ax in (left, right):
         ax.set(xlabel=say("threshold probability"))
         use_commas(ax, lang)

@@ -1,7 +1,7 @@
 """Uncertainty of numbers, and effects of an experiment's factors.
 
-bootstrap    resamples patients: bounds of kappa, ROC bands and paired differences
-clustered    AUC, average precision, Brier, proportions where a patient has several photographs
+bootstrap    resamples patients: bands of curves
+clustered    AUC, Brier, kappa, shares, differences where a patient has several photographs
 calibration  whether probabilities are what they say
 intervals    intervals of means, their ratios and differences
 effects      allocation of variation, effects with intervals, repetitions needed

@@ -1,5 +1,4 @@
-"""Resample whole patients: intervals for scores of photographs, and for differences between two
-scores of them.
+"""Resample whole patients: intervals for scores of photographs.
 
 The photographs of a patient are alike, so patients are drawn with replacement, not photographs
 (Efron and Tibshirani 1993, chapter 8). A draw is a weight for each photograph: how often its
@@ -31,9 +30,7 @@ def bootstrap_patients(
     """Estimate a score, with the bounds of the percentile bootstrap over patients.
 
     Args:
-        score: of weighted photographs. A paired difference is one too: a function that scores two
-            predictions with the same weights and subtracts. It may give several numbers for each
-            draw, (draws, ...).
+        score: of weighted photographs. It may give several numbers for each draw, (draws, ...).
         patient_id: (n,) whose photograph it is.
         seed: of the draws; the same seed draws the same patients, whatever the score.
         resamples: number of draws, at most; no more than MAX_WEIGHTS photographs are drawn in all.
@@ -82,43 +79,6 @@ def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLik
         return np.array(
             [np.interp(false_alarms, x, y) for x, y in zip(alarms, found, strict=True)]
         )
-
-    return score
-
-
-def score_shares(part: ArrayLike, whole: ArrayLike = True) -> Score:
-    """Return the share of photographs that are in a part of a whole, as a function of weights.
-
-    Args:
-        part: (n,) or (n, k) truth values, or numbers whose mean is meant.
-        whole: (n,) truth values; by default all photographs.
-    """
-    whole = np.array(np.broadcast_to(whole, len(part)), dtype=float)
-    part = (np.asarray(part, dtype=float).T * whole).T
-    return lambda weights: _divide((weights @ part).T, weights @ whole).T
-
-
-def score_kappa(grade: ArrayLike, predicted: ArrayLike) -> Score:
-    """Return Cohen's kappa with quadratic weights (Cohen 1968) as a function of photograph weights.
-
-    The mean squared disagreement over that of independent graders, both from sums of the grades and
-    of their products.
-
-    Args:
-        grade: (n,) whole numbers.
-        predicted: (n,) whole numbers.
-    """
-    grade = np.asarray(grade, dtype=float)
-    predicted = np.asarray(predicted, dtype=float)
-    terms = np.stack(
-        [np.ones_like(grade), grade, predicted, grade**2 + predicted**2, grade * predicted],
-        axis=1,
-    )
-
-    def score(weights: np.ndarray) -> np.ndarray:
-        n, sum_grade, sum_predicted, squares, products = (weights @ terms).T
-        by_chance = n * squares - 2 * sum_grade * sum_predicted
-        return 1 - _divide(n * (squares - 2 * products), by_chance)
 
     return score
 

@@ -1,5 +1,5 @@
 """Accuracy of a test on photographs clustered by patient: AUC, average precision, Brier score,
-    proportions, likelihood ratios.
+    proportions and their differences, kappa, likelihood ratios.
 
 Closed forms. The eyes of a patient are alike, so the spread is that between
 patients.
@@ -19,8 +19,10 @@ from dr_lib.statistics.intervals import NOTHING, UPPER, BadSampleError, Interval
 
 Z = float(stats.norm.ppf(UPPER))
 MIN_PATIENTS = 10  # with and without the condition; with fewer a score has the widest bounds
+MIN_GRADED = 15  # patients of a kappa with bounds
 FEW_CARRIERS = 5  # patients who carry an error; fewer say little of how often it occurs
 TINY = 1e-14  # a variance that is rounding
+NEAR = 1e-9  # a difference of shares that is rounding
 
 
 def choose_threshold(
@@ -312,18 +314,106 @@ def proportion_interval(success: ArrayLike, patient_id: ArrayLike) -> Interval:
     if not n:
         return Interval(np.nan, np.nan, np.nan, 0)
     share = success.mean()
-    spread = (np.bincount(patient, success - share) ** 2).sum()
-    if spread > 1e-12 and 1 < num_patients < n:
-        variance = num_patients / (num_patients - 1) * spread / n**2
-        effective = min(n, share * (1 - share) / variance)
-    else:
-        effective = num_patients
+    effective = _count_independent(success, patient, num_patients)
     low, high = proportion_confint(share * effective, effective, method="wilson")
     low = min(low, share)
     high = max(high, share)  # at 0 and 1 rounding puts a bound 1e-16 on the wrong side
     return Interval(
         float(share), float(low if share else 0), float(high if share < 1 else 1), num_patients
     )
+
+
+def difference_interval(
+    gained: ArrayLike, lost: ArrayLike, patient_id: ArrayLike, weight: float = 1.0
+) -> Interval:
+    """Estimate weight * share(gained) - share(lost) of the same photographs, with score bounds.
+
+    Of two tests, `gained` are the photographs that the second alone gets right, `lost` those that
+    the first alone does. With weight 1 and one photograph a patient the interval is Tango's (1998,
+    Stat. Med. 17): the differences that a score test does not reject. Photographs count by their
+    effective number, as in `proportion_interval`; where that is estimated, the quantile is t's.
+
+    Args:
+        gained: (n,) truth values.
+        lost: (n,) truth values, false where `gained` is true.
+        patient_id: (n,) whose photograph it is.
+        weight: of a photograph gained, above 0.
+
+    Returns:
+        `n` counts patients. NaN without a photograph.
+    """
+    gained = np.asarray(gained, dtype=float)
+    lost = np.asarray(lost, dtype=float)
+    patient, num_patients = _number_patients(patient_id)
+    if not num_patients:
+        return NOTHING
+    values = weight * gained - lost
+    value = float(values.mean())
+    n = _count_independent(values, patient, num_patients)
+    counts = np.bincount(patient)
+    quantile = Z
+    if counts.max() > 1:
+        quantile = stats.t.ppf(UPPER, max(1, _count_effective(counts) - 1))
+    share_gained = gained.mean()
+    share_lost = lost.mean()
+
+    def excess(difference: float) -> float:
+        # the likeliest share lost, if this is the difference, solves a x^2 + b x = c
+        rest = 1 - difference / weight
+        a = 1 + 1 / weight
+        b = a * difference * (1 - share_gained) - rest * (share_gained + share_lost)
+        c = share_lost * difference * rest
+        lost_then = (np.sqrt(max(b**2 + 4 * a * c, 0)) - b) / (2 * a)
+        lost_then = max(lost_then, -difference, 0)
+        variance = weight * (lost_then + difference) + lost_then - difference**2
+        return n * (value - difference) ** 2 - quantile**2 * variance
+
+    low = brentq(excess, -1, value - NEAR) if value - NEAR > -1 else -1.0
+    high = brentq(excess, value + NEAR, weight) if value + NEAR < weight else weight
+    return Interval(value, low, high, num_patients)
+
+
+def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLike) -> Interval:
+    """Estimate Cohen's kappa with quadratic weights (1968), or the difference of the second
+    predictions' kappa from the first's.
+
+    The mean squared disagreement over that of independent graders, both from sums of the grades and
+    of their products. The bounds are those of a jackknife over patients, with t quantile: of one
+    kappa on Fisher's scale, artanh, of a difference on the plain one.
+
+    Args:
+        grade: (n,) whole numbers.
+        predicted: (n,) whole numbers, of one or of two graders.
+        patient_id: (n,) whose photograph it is.
+
+    Returns:
+        `n` counts patients. NaN bounds with fewer than MIN_GRADED patients, and where fewer than
+        two of them have a disagreement, with the grade or between the two graders.
+    """
+    grade = np.asarray(grade, dtype=float)
+    graders = np.asarray(predicted, dtype=float)
+    patient, num_patients = _number_patients(patient_id)
+    kappas = []
+    for called in graders:
+        terms = [np.ones_like(grade), grade, called, grade**2 + called**2, grade * called]
+        sums = _add_by_patient(np.stack(terms), patient, num_patients)
+        # of all patients, then without each of them
+        left = sums.sum(axis=1, keepdims=True) - np.insert(sums, 0, 0, axis=1)
+        n, of_grade, of_called, squares, products = left
+        by_chance = n * squares - 2 * of_grade * of_called
+        with np.errstate(invalid="ignore"):  # NaN of one grade alone
+            kappas.append(1 - n * (squares - 2 * products) / by_chance)
+    is_difference = len(graders) == 2
+    kappa = kappas[1] - kappas[0] if is_difference else kappas[0]
+    is_unlike = graders[0] != (graders[1] if is_difference else grade)
+    if num_patients < MIN_GRADED or len(np.unique(patient[is_unlike])) < 2:
+        return Interval(float(kappa[0]), np.nan, np.nan, num_patients)
+    with np.errstate(divide="ignore", invalid="ignore"):  # of -1
+        scores = kappa if is_difference else np.arctanh(kappa)
+        half = stats.t.ppf(UPPER, num_patients - 1) * np.sqrt(num_patients - 1)
+        bounds = scores[0] + half * scores[1:].std() * np.array([-1, 1])
+    low, high = bounds if is_difference else np.tanh(bounds)
+    return Interval(float(kappa[0]), float(low), float(high), num_patients)
 
 
 def likelihood_ratios(
@@ -393,6 +483,16 @@ def _count_effective(counts: np.ndarray) -> float:
     """Count patients as if each had as many photographs: (sum m)^2 / sum m^2 (Kish 1965)."""
     counts = np.asarray(counts, dtype=float)
     return float(counts.sum() ** 2 / (counts**2).sum()) if counts.any() else 0.0
+
+
+def _count_independent(values: np.ndarray, patient: np.ndarray, num_patients: int) -> float:
+    """Count photographs as if independent: n over the design effect of the values, at most n."""
+    n = len(values)
+    spread = (np.bincount(patient, values - values.mean()) ** 2).sum()
+    if spread <= 1e-12 or not 1 < num_patients < n:
+        return num_patients
+    variance = num_patients / (num_patients - 1) * spread / n**2
+    return min(n, values.var() / variance)
 
 
 def _steady(variance: float, deviations: np.ndarray, usual: float) -> float:

@@ -2,9 +2,17 @@
 other sources.
 """
 
+import itertools
+
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score, brier_score_loss, roc_auc_score
+from scipy.stats import t
+from sklearn.metrics import (
+    average_precision_score,
+    brier_score_loss,
+    cohen_kappa_score,
+    roc_auc_score,
+)
 from statsmodels.stats.proportion import proportion_confint
 
 from dr_lib.statistics.clustered import (
@@ -14,7 +22,9 @@ from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,
     choose_threshold,
+    difference_interval,
     estimate_aucs,
+    kappa_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -255,3 +265,79 @@ def test_thresholds_reach_what_is_asked_for_and_no_more():
     assert choose_threshold(POSITIVE, PROBABILITY, sensitivity=0.9) == 0.3
     assert choose_threshold(POSITIVE, PROBABILITY, specificity=0.7) == 0.55
     assert choose_threshold(POSITIVE, PROBABILITY, specificity=0.8) == 0.6
+
+
+@pytest.mark.parametrize(
+    ("gained", "lost", "n", "low", "high"),
+    [
+        (1, 7, 21, -0.517, -0.026),  # airways, in Fagerland et al. 2014 (Stat. Med. 33)
+        (0, 0, 50, -0.0713, 0.0713),  # z^2 / (n + z^2)
+        (50, 0, 50, 0.8573, 1),
+    ],
+)
+def test_a_paired_difference_has_the_bounds_of_tango(gained, lost, n, low, high):
+    """With one photograph a patient."""
+    which = np.arange(n)
+    found = difference_interval(which < gained, which >= n - lost, which)
+    assert found[:3] == pytest.approx(((gained - lost) / n, low, high), abs=6e-4)
+    for first, second in itertools.combinations(
+        range(9), 2
+    ):  # 0 is outside as McNemar's test is
+        low = difference_interval(which < second, which >= n - first, which).low
+        assert (low > 0) == ((second - first) ** 2 / (first + second) > 1.96**2)
+
+
+def test_a_difference_counts_patients():
+    """Eyes that are alike say no more than one; weighted, the bounds are on the weighted scale."""
+    gained = np.arange(400) < 60
+    lost = np.arange(400) >= 380
+    once = difference_interval(gained, lost, range(400))
+    twice = difference_interval(gained.repeat(2), lost.repeat(2), np.arange(800) // 2)
+    assert twice == pytest.approx(once, abs=2e-3)
+    # half the weight, by hand: mean 0.025, and the spread of values 0.5, 0 and -1
+    half = difference_interval(gained, lost, range(400), 0.5)
+    error = np.std(0.5 * gained - lost) / 20
+    assert half[:3] == pytest.approx(
+        (0.025, 0.025 - 1.96 * error, 0.025 + 1.96 * error), abs=0.003
+    )
+    assert np.isnan(difference_interval([], [], [])[:3]).all()
+
+
+def test_kappa_is_that_of_scikit_learn_with_a_jackknife_over_patients():
+    """Of 20 patients with two eyes, each left out in a loop; of one, and of a difference."""
+    rng = np.random.default_rng(0)
+    grade = rng.integers(0, 5, 40)
+    first, second = (np.clip(grade + rng.integers(-1, 2, 40), 0, 4) for _ in range(2))
+    patient = np.arange(40) // 2
+
+    def score(called, left=slice(None)):
+        return cohen_kappa_score(grade[left], called[left], weights="quadratic")
+
+    def reach(values):
+        return t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.sum((values - np.mean(values)) ** 2))
+
+    left = [patient != k for k in range(20)]
+    one = np.arctanh([score(first, rest) for rest in left])
+    middle = np.arctanh(score(first))
+    wanted = (score(first), *np.tanh(middle + reach(one) * np.array([-1, 1])), 20)
+    assert kappa_interval(grade, first, patient_id=patient) == pytest.approx(wanted)
+    half = reach(np.array([score(second, rest) - score(first, rest) for rest in left]))
+    change = score(second) - score(first)
+    found = kappa_interval(grade, first, second, patient_id=patient)
+    assert found == pytest.approx((change, change - half, change + half, 20))
+
+
+@pytest.mark.parametrize(
+    ("patients", "wrong", "has_bounds"),
+    [(14, 5, False), (15, 2, True), (15, 1, False), (15, 0, False), (15, 15, True)],
+)
+def test_a_kappa_of_few_patients_or_errors_has_no_bounds(patients, wrong, has_bounds):
+    """Two eyes each; the errors are in one eye."""
+    grade = np.arange(patients).repeat(2) % 5
+    eye = np.arange(2 * patients)
+    called = np.where((eye % 2 == 0) & (eye < 2 * wrong), (grade + 1) % 5, grade)
+    found = kappa_interval(grade, called, patient_id=eye // 2)
+    assert np.isfinite([found.low, found.high]).all() == has_bounds
+    assert (wrong == 0) == (found.value == 1)
+    alone = kappa_interval(0 * grade, 0 * grade, patient_id=eye // 2)
+    assert np.isnan(alone[:3]).all()

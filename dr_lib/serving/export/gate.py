@@ -7,8 +7,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.errors import DrError
-from dr_lib.statistics.bootstrap import bootstrap_patients, score_kappa
-from dr_lib.statistics.clustered import auc_interval, estimate_aucs
+from dr_lib.statistics.clustered import auc_interval, estimate_aucs, kappa_interval
 from dr_lib.statistics.equivalence import bound_changes, patients_for_non_inferiority
 from dr_lib.statistics.intervals import NOTHING, Interval
 
@@ -83,7 +82,7 @@ def compare(
     changes = Changes(NOTHING, NOTHING, 0, 0)
     if is_referable.any() and not is_referable.all():
         auc_before = auc_interval(is_referable, referable[0], patient_id)
-        kappa_before = bootstrap_patients(score_kappa(grade, called[0]), patient_id)
+        kappa_before = kappa_interval(grade, called[0], patient_id=patient_id)
         changes = measure_changes(
             grade,
             patient_id,
