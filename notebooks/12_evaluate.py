@@ -163,11 +163,12 @@ for evaluated in models:
         )
 if "grade" in model.test and model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
-if below := evaluation.count_below(model):
+below = pd.Series([evaluation.count_below(table) for table in (model.table, model.test)])
+if below[0]:
     page.note(
-        "{} photographs are referable with a grade below 2, as by macular oedema: the column "
-        "referable is the label.",
-        below if private else evaluation.hide_few(pd.Series([below]))[0],
+        "{} photographs, {} of the test split, are referable with a grade below 2, as by macular "
+        "oedema: the column referable is the label.",
+        *(below if private else evaluation.hide_few(below)),
     )
 
 # %% [markdown] tags=["en"]

@@ -123,7 +123,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
     if "grade" in test and test["grade"].notna().all():
         grades = worse.loc[worse["referable"] == 1, "grade"].astype(int).value_counts()
         outcome = "referable: grade 2 or worse"
-        if count_below(predictions):
+        if count_below(test):
             outcome += ", or marked as referable"
         severity = f"patients by worst grade {_list_counts(hide_few(grades.sort_index()))}"
     if len(calibrated) > 1:

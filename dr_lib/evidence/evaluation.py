@@ -288,14 +288,10 @@ def find_worse_eyes(table: pd.DataFrame) -> pd.DataFrame:
     return by_patient[[name for name in worst if name in table]].max()
 
 
-def count_below(predictions: Predictions) -> int:
-    """Count the test photographs that are referable below the grade from which all are."""
-    test = predictions.test
-    return (
-        len(test.query(f"grade < {REFERABLE_FROM} and referable == 1"))
-        if "grade" in test
-        else 0
-    )
+def count_below(table: pd.DataFrame) -> int:
+    """Count the photographs that are referable below the grade from which all are."""
+    is_below = f"grade < {REFERABLE_FROM} and referable == 1"
+    return len(table.query(is_below)) if "grade" in table else 0
 
 
 def seems_confidence(predictions: Predictions) -> bool:

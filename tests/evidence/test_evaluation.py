@@ -392,7 +392,7 @@ def test_referable_below_grade_2_is_the_label_and_counted(tmp_path):
     table["referable"] = ((table["grade"] >= 2) | is_wet).astype(int)
     (read,) = read_predictions(write(tmp_path, table))
     test = table[table["split"] == "test"]
-    assert evaluation.count_below(read) == (is_wet & (table["split"] == "test")).sum() > 0
+    assert evaluation.count_below(read.test) == (is_wet & (table["split"] == "test")).sum() > 0
     p = test[["probability_2", "probability_3", "probability_4"]].sum(axis=1).clip(upper=1)
     expected = roc_auc_score(test["referable"], p)
     assert evaluation.summarise(read)["auc"][0] == pytest.approx(expected)
