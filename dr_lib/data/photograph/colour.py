@@ -2,7 +2,6 @@
 
 import io
 from functools import lru_cache
-from typing import Any
 
 import cv2
 import numpy as np
@@ -13,8 +12,7 @@ DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras give to a sample
 MAX_OUTLIERS = 0.05
 WHITE = 250  # of 256 steps: the white of the file, as of a white background
 MAX_BETWEEN = 0.001  # share of all samples between a depth and that white
-# grey levels by which a profile may differ from sRGB's and still be one of its variants
-SAME = 2
+SAME = 2  # grey levels by which variants of sRGB differ
 
 
 def find_depth(samples: np.ndarray, stated: int = 0) -> tuple[int, bool]:
@@ -63,38 +61,21 @@ def to_srgb(image: np.ndarray, profile: bytes) -> np.ndarray:
     """Convert colours from an ICC profile to sRGB.
 
     Args:
-        image: (height, width, 3) uint8 RGB; it comes back as it is where the profile is sRGB's own,
-            damaged, or none of a screen or of grey, as that of a printer's inks.
+        image: (height, width, 3) uint8 RGB; it comes back as it is where the profile is one of
+            sRGB's own variants, is damaged, or is for grey or for a printer's inks.
         profile: the profile's file.
     """
-    transform, mode = _open_profile(profile)
-    is_grey = (image == image[..., :1]).all()
-    if transform is None or mode == "L" and not is_grey:
+    try:
+        transform = _open_profile(profile)
+    except (ImageCms.PyCMSError, OSError):
         return image
-    picture = Image.fromarray(image if mode == "RGB" else image[..., 1])
-    return np.asarray(ImageCms.applyTransform(picture, transform))
+    converted = np.asarray(ImageCms.applyTransform(Image.fromarray(image), transform))
+    return image if cv2.absdiff(converted, image).max() <= SAME else converted
 
 
 @lru_cache(maxsize=4)
-def _open_profile(profile: bytes) -> tuple[Any, str]:
-    """Build the conversion, None where nothing is to be converted; and the mode of its input."""
-    try:
-        opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
-        mode = {"RGB": "RGB", "GRAY": "L"}[opened.profile.xcolor_space.strip()]
-        transform = ImageCms.buildTransform(
-            opened,
-            ImageCms.createProfile("sRGB"),
-            mode,
-            "RGB",
-            ImageCms.Intent.RELATIVE_COLORIMETRIC,
-        )
-    except (ImageCms.PyCMSError, KeyError, OSError, TypeError, ValueError):
-        return None, ""
-    levels = np.arange(0, 256, 15, dtype=np.uint8)
-    lattice = np.stack(np.meshgrid(levels, levels, levels), axis=-1).reshape(1, -1, 3)
-    if mode == "L":
-        lattice = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, -1, 3)
-    picture = Image.fromarray(lattice if mode == "RGB" else lattice[..., 1])
-    converted = np.asarray(ImageCms.applyTransform(picture, transform))
-    is_same = cv2.absdiff(converted, lattice).max() <= SAME
-    return (None if is_same else transform), mode
+def _open_profile(profile: bytes) -> ImageCms.ImageCmsTransform:
+    opened = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+    srgb = ImageCms.createProfile("sRGB")
+    intent = ImageCms.Intent.RELATIVE_COLORIMETRIC
+    return ImageCms.buildTransform(opened, srgb, "RGB", "RGB", intent)

@@ -89,7 +89,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     reduction = _choose_reduction(longer if is_likely_cut else shorter, size)
     while True:
         image, is_doubtful = decode(picture, reduction)
-        if picture.format == "jpeg":
+        # of a whole file grey rows are its own, as where a processed picture has a grey background
+        if picture.format == "jpeg" and (truncated or is_doubtful):
             num_rows = count_rows_decoded(image, reduction)
             truncated |= num_rows < len(image)
             image = image[:num_rows]
@@ -120,11 +121,10 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     if picture.profile:
         crop = to_srgb(crop, picture.profile)
     crop = cv2.copyTo(crop, mask_circle(size).view(np.uint8))
-    if picture.bits > 8:
-        is_doubtful |= bool(np.percentile(crop, 99) < MIN_DEEP)
+    is_black = picture.bits > 8 and np.percentile(crop, 99) < MIN_DEEP
     circle = _find_circle(picture, fov, reduction)
     flags = {
-        "doubtful": is_doubtful,
+        "doubtful": is_black or is_doubtful and not truncated,
         "enlarged": 2 * circle.radius < size,
         "truncated": truncated,
     }

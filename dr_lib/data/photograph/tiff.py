@@ -15,6 +15,7 @@ from dr_lib.data.photograph.decode import (
     MAX_MEMORY,
     MAX_PARTS,
     MAX_PROFILE,
+    ORIENTATION_TAG,
     Picture,
     hide_transparent,
 )
@@ -34,7 +35,6 @@ NUM_COLOURS = {WHITE_IS_ZERO: 1, BLACK_IS_ZERO: 1, RGB: 3, PALETTE: 1, CMYK: 4, 
 PACKED = {1, 2, 3, 4, 5, 8, 32773, 32946, 34925, 50000}
 PICTURES = {7, 33005, 34712, 50001}
 ALPHAS = (1, 2)  # of ExtraSamples: transparency, its colours multiplied by it or not
-ORIENTATION_TAG = 274
 MAX_SAMPLE_TAGS = (281, 341)
 PROFILE_TAG = 34675
 
@@ -47,24 +47,23 @@ def read_tiff(encoded: bytes) -> Picture:
     """
     logging.getLogger("tifffile").setLevel(logging.CRITICAL)
     page = tifffile.TiffFile(io.BytesIO(encoded)).pages.first
-    if page.is_reduced:
-        raise UnreadableImageError(
-            "the TIFF begins with a thumbnail: export the photograph alone"
-        )
-    if page.imagedepth > 1:
-        raise UnreadableImageError("the TIFF is a volume: export one picture")
-    if page.photometric not in NUM_COLOURS:
-        raise UnreadableImageError(
-            f"the TIFF stores its colours as {_name(page.photometric)}: export it as RGB"
-        )
-    if page.compression not in PACKED | PICTURES:
-        raise UnreadableImageError(
-            f"the TIFF is compressed as {_name(page.compression)}: export it with LZW"
-        )
-    if page.dtype is None or page.dtype.kind not in "bu" or page.dtype.itemsize > 2:
-        raise UnreadableImageError(
-            f"the samples have type {page.dtype}: export the picture with 8 or 16 bits"
-        )
+    kind = page.dtype.kind if page.dtype else ""
+    refused = {
+        "begins with a thumbnail: export the photograph alone": page.is_reduced,
+        "is a volume: export one picture": page.imagedepth > 1,
+        f"stores its colours as {_name(page.photometric)}: export it as RGB": (
+            page.photometric not in NUM_COLOURS
+        ),
+        f"is compressed as {_name(page.compression)}: export it with LZW": (
+            page.compression not in PACKED | PICTURES
+        ),
+        f"has samples of type {page.dtype}: export it with 8 or 16 bits": (
+            kind not in ("b", "u") or page.dtype.itemsize > 2
+        ),
+    }
+    for reason, holds in refused.items():
+        if holds:
+            raise UnreadableImageError(f"the TIFF {reason}")
     sizes = page.databytecounts
     is_whole = sizes and all(sizes) and all(page.dataoffsets) and all(page.shape)
     num_bytes = page.samplesperpixel * page.dtype.itemsize  # of a pixel
@@ -155,12 +154,12 @@ def _find_stated(page: tifffile.TiffPage) -> int:
 def _check_parts(picture: Picture) -> None:
     """Refuse parts that claim more pixels than the header gives them."""
     page = picture.page
+    size = (page.imagewidth, page.imagelength)
+    if page.is_tiled:
+        size = (page.tilewidth, page.tilelength)
     for start, length in zip(page.dataoffsets, page.databytecounts, strict=True):
         with Image.open(io.BytesIO(picture.encoded[start : start + length])) as part:
-            largest = (page.imagewidth, page.imagelength)
-            if page.is_tiled:
-                largest = (page.tilewidth, page.tilelength)
-            if part.width > largest[0] or part.height > largest[1]:
+            if part.width > size[0] or part.height > size[1]:
                 raise UnreadableImageError("the TIFF has a damaged header")
 
 

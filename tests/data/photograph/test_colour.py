@@ -4,13 +4,12 @@ import zlib
 
 import numpy as np
 import pytest
-from PIL import Image, ImageCms
+from PIL import ImageCms
 
 from dr_lib.data.photograph.crop import crop_fundus
 from tests.data.photograph.pictures import draw_fov, to_file, write_tiff
 
 IMAGE = draw_fov(640, 480, 331.0, 236.0, 190.0)
-GREY = np.asarray(Image.fromarray(IMAGE).convert("L"))
 
 
 def write_profile(primaries: list[list[float]], gamma: float, space: bytes = b"RGB ") -> bytes:
@@ -82,14 +81,6 @@ def test_what_is_srgb_or_no_profile_changes_nothing(kind, profile):
     expected = crop_fundus(WRITERS[kind](b""))
     crop = crop_fundus(WRITERS[kind](profile))
     assert crop.status == "ok" and (crop.image == expected.image).all()
-
-
-def test_a_grey_profile_is_applied_to_grey():
-    """Linear light, in a JPEG in grey, is seen through the curve of IEC 61966-2-1."""
-    plain = crop_fundus(to_file(GREY, ".jpg", quality=95)).image[100:200, 100:200]
-    crop = crop_fundus(to_file(GREY, ".jpg", quality=95, icc_profile=LINEAR)).image
-    curve = 255 * (1.055 * (plain / 255) ** (1 / 2.4) - 0.055)
-    assert np.abs(crop[100:200, 100:200] - curve).max() <= 1.5
 
 
 def test_a_profile_of_many_bytes_takes_no_memory():

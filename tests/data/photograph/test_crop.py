@@ -149,6 +149,14 @@ def test_a_tiny_fov_is_refused(squash):
     assert crop_fundus(to_file(draw_fov(64, 60, 31.5, 29.5, 25.0, squash=squash))).image.any()
 
 
+def test_grey_around_a_processed_picture_is_no_missing_part():
+    """A picture on the grey of 128 that its processing left is found: the file is whole."""
+    image = draw_fov()
+    image[np.hypot(*(np.indices(image.shape[:2]).T - (240, 320)).T) > 199] = 128
+    crop = crop_fundus(to_file(image, ".jpg", quality=95))
+    assert crop.status == "ok" and error(crop.circle, 320, 240, 199.5) < 0.01
+
+
 def test_an_unknown_method_is_refused():
     """The methods there are stand in the message."""
     with pytest.raises(ValueError, match="robust, voets"):

@@ -99,9 +99,9 @@ def test_a_pyramid_shows_its_largest_picture():
 @pytest.mark.parametrize(
     ("stored", "options", "reason"),
     [
-        (IMAGE.astype(np.float32), {}, "samples have type float32"),
-        (DEEP.astype(np.int16), {}, "samples have type int16"),
-        (DEEP.astype(np.uint32), {}, "samples have type uint32"),
+        (IMAGE.astype(np.float32), {}, "samples of type float32"),
+        (DEEP.astype(np.int16), {}, "samples of type int16"),
+        (DEEP.astype(np.uint32), {}, "samples of type uint32"),
         (IMAGE, {"photometric": "cielab"}, "stores its colours as CIELAB"),
         (IMAGE, {"compression": "lerc"}, "is compressed as LERC"),
         (IMAGE, {"subfiletype": 1}, "begins with a thumbnail"),

@@ -175,6 +175,7 @@ REFUSED = {
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", "application/json"),
     "UTF-16": (400, '{"image": "ÿ"}'.encode("utf-16"), "application/json"),
     "black": (422, draw_black(), "image/jpeg"),
+    "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg"),
     "too long a side": (400, pack_png(40_000, 10, 10), "image/png"),
 }
 
