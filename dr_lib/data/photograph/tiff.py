@@ -142,8 +142,9 @@ def _find_stated(page: tifffile.TiffPage) -> int:
     """Find how many bits of a sample carry light, where the file says it."""
     if page.photometric == PALETTE:
         return 8
-    if page.bitspersample != 16:
-        return page.bitspersample
+    bits = page.bitspersample
+    if bits != 16:  # where red, green and blue have different ones, tifffile scales them
+        return bits if isinstance(bits, int) else 8
     for tag in MAX_SAMPLE_TAGS:
         largest = np.max(page.tags.valueof(tag, 0))
         if 255 <= largest < 65535:
