@@ -78,8 +78,8 @@ def read_tiff(encoded: bytes) -> Picture:
     profile = page.tags.valueof(PROFILE_TAG, b"")
     return Picture(
         encoded,
-        page.imagewidth,
-        page.imagelength,
+        int(page.imagewidth),  # damaged it may be several
+        int(page.imagelength),
         "tiff",
         orientation if orientation in range(1, 9) else 1,
         bits=8 * page.dtype.itemsize,
