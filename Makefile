@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -89,9 +89,11 @@ bench: .venv/more ## measured comparisons
 	$(BIN)/python tests/bench_runtimes.py 2>/dev/null
 	$(BIN)/python tests/bench_server.py 2>/dev/null
 	$(BIN)/python tests/bench_cuda.py 2>/dev/null
-	$(BIN)/python tests/bench_verdicts.py 2>/dev/null
-	$(BIN)/python tests/bench_intervals.py 2>/dev/null
 	$(BIN)/python tests/bench_remote.py 2>/dev/null
+
+# make rates FULL=1 takes a night, without it 20 minutes on 2 cores
+rates: .venv/ready ## how often intervals and verdicts are wrong in simulations: FULL=1
+	$(BIN)/python -W ignore tests/rates.py $(if $(FULL),--full)
 
 gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
 	$(BIN)/python -m tests.gallery

@@ -152,7 +152,6 @@ def test_a_page_names_nothing_that_is_gone(page, names):
         for option in parameter.opts
     }
     options |= {"--debug", "--help", "--help-notebook", "--port", "--ntasks-per-node"}
-    options |= {"--parts"}  # of tests/bench_intervals.py
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):
         for path in re.findall(r"(?:dr_lib|docs|notebooks|tests)/[\w./-]+", span):

@@ -53,7 +53,7 @@ VERDICTS = (
 )
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
-WRONG_OVER_LOOKS = (2.6, 5.2, 10.3, 15.6)
+WRONG_OVER_LOOKS = (3.0, 6.5, 11.0, 15.6)
 STATISTICS = {
     "mean": AVERAGE,
     "sum": SUM,
@@ -535,7 +535,7 @@ def _average_sessions(column: str, side: Sequence[pd.DataFrame]) -> np.ndarray:
     """Average each session."""
     runs = pd.Series(np.concatenate([cell[column] for cell in side]))
     sessions = np.concatenate([cell["session"] for cell in side])
-    is_outlier = np.log(runs).groupby(sessions).transform(find_outliers).astype(bool)
+    is_outlier = find_outliers(np.log(runs), sessions)
     return runs[~is_outlier].groupby(sessions[~is_outlier]).mean().to_numpy()
 
 

@@ -31,7 +31,7 @@ ERROR = 0.03
 STEP = 1e-4  # of a logarithm, for slopes
 ROUNDING = 1e-12
 OUTLIER_ERROR = 0.005  # chance that runs without outliers lose one
-MAX_OUTLIERS = 0.2  # of the runs of a cell in a session, of which five are the least
+MAX_OUTLIERS = 0.2  # of the runs of a cell, in sessions of five of them or more
 MIN_SESSIONS = 3  # of each machine that is compared with another
 
 
@@ -140,9 +140,10 @@ class Design:
         if sessions is not None:  # no matter of a machine has outliers
             labels = np.concatenate([cell for side in sessions for cell in side])
             if not keep_all:
-                logs = pd.Series(np.log(self.times))
-                found = logs.groupby([self.cell, labels]).transform(find_outliers)
-                self.is_left_out = found.to_numpy(dtype=bool)
+                for k in range(len(runs)):
+                    is_here = self.cell == k
+                    logs = np.log(self.times[is_here])
+                    self.is_left_out[is_here] = find_outliers(logs, labels[is_here])
             self.times = self.times[~self.is_left_out]
             self.cell = self.cell[~self.is_left_out]
             self.session, labels = pd.factorize(labels[~self.is_left_out])
@@ -329,25 +330,36 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
-def find_outliers(values: ArrayLike, error: float = OUTLIER_ERROR) -> np.ndarray:
-    """Mark outliers by the generalised ESD test (Rosner 1983, Technometrics 25), on both sides.
+def find_outliers(
+    values: ArrayLike, sessions: ArrayLike, error: float = OUTLIER_ERROR
+) -> np.ndarray:
+    """Mark outliers among the runs of a cell by the generalised ESD test (Rosner 1983,
+    Technometrics 25), on both sides.
+
+    It takes all runs together, each less its session's median, so no session is an outlier. Of
+    sessions of five runs or more, one run in five may be one.
 
     Args:
-        values: normal but for the outliers, (n,); one in five may be one, so fewer than five have
-            none.
+        values: normal within a session but for the outliers, (n,).
+        sessions: of each value.
         error: chance that values without outliers have one marked.
     """
-    values = np.asarray(values, dtype=float)
-    is_left = np.ones(len(values), dtype=bool)
-    is_inlier = is_left.copy()
-    for _ in range(int(MAX_OUTLIERS * len(values))):
-        left = values[is_left]
-        distance = np.where(is_left, np.abs(values - left.mean()), -1.0)
+    values = pd.Series(np.asarray(values, dtype=float))
+    of_session = values.groupby(np.asarray(sessions))
+    is_many = (of_session.transform("size") * MAX_OUTLIERS >= 1).to_numpy()
+    deviations = (values - of_session.transform("median")).to_numpy()
+    num_sessions = len(np.unique(np.asarray(sessions)[is_many]))
+    is_left = is_many.copy()
+    is_inlier = is_many.copy()
+    for _ in range(int(MAX_OUTLIERS * is_many.sum())):
+        left = deviations[is_left]
+        distance = np.where(is_left, np.abs(deviations - left.mean()), -1.0)
         n = len(left)
-        t = stats.t.ppf(1 - error / (2 * n), n - 2)
-        limit = (n - 1) * t / np.sqrt((n - 2 + t**2) * n)
-        is_beyond = distance.max() > limit * left.std(ddof=1)
+        dof = n - num_sessions
+        t = stats.t.ppf(1 - error / (2 * n), dof - 1)
+        limit = t * np.sqrt((1 - 1 / n) * dof / (dof - 1 + t**2))
+        is_beyond = distance.max() > limit * left.std() * np.sqrt(n / dof)
         is_left[distance.argmax()] = False
         if is_beyond:
             is_inlier = is_left.copy()
-    return ~is_inlier
+    return is_many & ~is_inlier

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from scipy import linalg, stats
 
-from dr_lib.statistics.cells import Design, Statistic
-from dr_lib.statistics.intervals import UPPER, BadSampleError, Measured, tabulate
+from dr_lib.statistics.cells import ERROR, Design, Statistic
+from dr_lib.statistics.intervals import BadSampleError, Measured, tabulate
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 MAX_RUNS = 1_000_000_000  # what needs more is no experiment
@@ -155,8 +155,8 @@ def measure_spread(times: Sequence[float]) -> Spread:
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:
-    """Find the number of runs whose mean has, in 80 % of studies, a 95 % interval of at most this
-    half width.
+    """Find the number of runs whose mean has, in 80 % of studies, an interval of at most this
+    half width, with the nominal ERROR of reports.
 
     A study's own deviation is by chance above or below cv, so the usual formula gives a width that
     half of the studies miss (Kupper and Hafner 1989, Am. Stat. 43).
@@ -173,7 +173,7 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
         raise BadSampleError(f"cv {cv} and half_width {half_width} must be positive and finite")
 
     def is_enough(n: int) -> bool:
-        largest = half_width * math.sqrt(n) / stats.t.ppf(UPPER, n - 1)
+        largest = half_width * math.sqrt(n) / stats.t.ppf(1 - ERROR / 2, n - 1)
         return stats.chi2.cdf((n - 1) * (largest / cv) ** 2, n - 1) >= ASSURANCE
 
     n = 2 + bisect.bisect_left(range(2, MAX_RUNS), True, key=is_enough)

@@ -104,15 +104,18 @@ def test_two_sessions_of_a_machine_say_too_little_of_another():
 
 
 def test_no_session_is_left_out_and_one_run_in_five_at_most():
-    """Four slow sessions of ten, and three doubled runs of ten in one session, all count; one
-    of ten does not, and one long session does not turn short ones into outliers.
+    """Four slow sessions of ten, and three doubled runs of ten in all, count; one of ten does
+    not, nor three of twenty, and one long session does not turn short ones into outliers.
     """
     slow = np.r_[np.linspace(1.29, 1.31, 4), np.linspace(0.99, 1.01, 6)]
     of_one = np.linspace(0.99, 1.01, 10)
+    three = of_one * np.r_[[2.0] * 3, [1.0] * 7]
     for times, sessions, num_left_out in (
         (slow, range(10), 0),
-        (of_one * np.r_[[2.0] * 3, [1.0] * 7], [0] * 10, 0),
+        (three, [0] * 10, 0),
         (of_one * np.r_[2.0, [1.0] * 9], [0] * 10, 1),
+        (np.r_[three, of_one * 1.1], [0] * 10 + [1] * 10, 3),
+        (np.r_[three, three * 1.1], [0] * 10 + [1] * 10, 0),
         (np.r_[of_one, 1.4, 0.7], [0] * 10 + [1, 2], 0),
         ([1.0, 1.01, 0.99, 2.0], [0] * 4, 0),
     ):
@@ -172,10 +175,11 @@ def test_outliers_are_those_of_rosner():
     """The example of NIST's handbook (1.3.5.17.3): three of 54 at 5 %. Two doubled times of ten
     do not hide each other; among four there is none.
     """
-    assert cells.find_outliers(ROSNER, error=0.05).nonzero()[0].tolist() == [51, 52, 53]
+    found = cells.find_outliers(ROSNER, [0] * 54, error=0.05)
+    assert found.nonzero()[0].tolist() == [51, 52, 53]
     doubled = [1.0, 1.01, 0.99, 1.02, 2.0, 0.98, 1.0, 2.02, 1.01, 0.99]
-    assert cells.find_outliers(np.log(doubled)).nonzero()[0].tolist() == [4, 7]
-    assert not cells.find_outliers([1.0, 1.0, 2.0, 1.01]).any()
+    assert cells.find_outliers(np.log(doubled), [0] * 10).nonzero()[0].tolist() == [4, 7]
+    assert not cells.find_outliers([1.0, 1.0, 2.0, 1.01], [0] * 4).any()
 
 
 def test_a_design_without_repetitions_has_no_bounds():

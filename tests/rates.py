@@ -1,0 +1,1199 @@
+"""Simulate how often intervals, verdicts, shares and plans are wrong, and what they still decide.
+
+A line is one design: how rows or patients are simulated, and the rates of what comes out. A line
+fails where the 99 % lower bound (Clopper and Pearson 1934, Biometrika 26) of an error is above
+what is required of it. PARTS lists the lines. Results go to docs/measured/rates.md.
+
+    python tests/rates.py [--full] [--only TEXT]
+"""
+
+import argparse
+import functools
+import itertools
+import multiprocessing
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from scipy.optimize import brentq
+from scipy.stats import norm, rankdata
+from threadpoolctl import threadpool_limits
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from dr_lib.code import read_commit, shorten_commit
+from dr_lib.evidence.claims import Claim
+from dr_lib.evidence.select import measure as measure_runs
+from dr_lib.evidence.training_time import AUC_MARGIN
+from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
+from dr_lib.serving.export.gate import measure_changes
+from dr_lib.statistics.bootstrap import score_kappa
+from dr_lib.statistics.cells import AVERAGE, Design
+from dr_lib.statistics.clustered import (
+    MIN_PATIENTS,
+    auc_difference,
+    auc_interval,
+    average_precision_interval,
+    brier_interval,
+    estimate_aucs,
+    likelihood_ratios,
+    proportion_interval,
+)
+from dr_lib.statistics.effects import (
+    allocate_variation,
+    estimate_effects,
+    repetitions_for_precision,
+)
+from dr_lib.statistics.intervals import Interval, difference_interval
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "measured" / "rates.md"
+CONFIDENCE = 0.99  # of each bound of a rate
+SHORT = 200  # studies of a line
+FULL = 2000
+FULL_OF_MANY = 500  # where a study is judged by many cells, or refitted at each look
+
+
+class Rate(NamedTuple):
+    """How many studies came out so, and the largest share that is allowed."""
+
+    count: int
+    studies: int
+    limit: float | None = None  # None for what is only shown
+
+    def bounds(self) -> tuple[float, float]:
+        """The lower and the upper 99 % bound of the share."""
+        if not self.studies:
+            return 0.0, 1.0
+        test = stats.binomtest(self.count, self.studies)
+        low, high = test.proportion_ci(2 * CONFIDENCE - 1, method="exact")
+        return float(low), float(high)
+
+    def fails(self) -> bool:
+        """Whether the share is above its limit beyond chance."""
+        return self.limit is not None and self.bounds()[0] > self.limit
+
+    def __str__(self) -> str:
+        """The share and its bounds in per cent, with the limit."""
+        if not self.studies:
+            return "no study"
+        numbers = [100 * number for number in (self.count / self.studies, *self.bounds())]
+        text = "{:.1f} [{:.1f}, {:.1f}]".format(*numbers)
+        if self.limit is None:
+            return text
+        text += f" {'>' if self.fails() else '≤'} {100 * self.limit:.3g}"
+        return f"**{text}**" if self.fails() else text
+
+
+Rows = dict[str, dict[str, Rate]]  # of a line's results: a name each, and its rates by name
+
+
+class Line(NamedTuple):
+    """A design that is simulated."""
+
+    name: str
+    simulate: Callable[[np.random.Generator, int], Rows]
+    short: int = SHORT  # studies; 0 where only the full set has it
+    full: int = FULL
+
+
+class Part(NamedTuple):
+    """Lines whose rates have the same names."""
+
+    title: str
+    text: str
+    list_lines: Callable[[], list[Line]]
+
+
+def count_true(marks: Sequence[bool], limit: float | None = None) -> Rate:
+    """The rate of a mark over studies."""
+    return Rate(int(np.sum(marks)), len(marks), limit)
+
+
+def count_misses(
+    intervals: Sequence[Interval], truth, *, miss: float | None, side: float | None = None
+) -> dict[str, Rate]:
+    """How often intervals miss the truth, and lie wholly above and below it; without bounds they do
+    not.
+
+    Args:
+        truth: one, or one for each study.
+        miss: the largest share that is allowed.
+        side: the same, of each side.
+    """
+    ends = np.array([each[1:3] for each in intervals]).reshape(-1, 2)
+    above = ends[:, 0] > np.asarray(truth) + 1e-9
+    below = ends[:, 1] < np.asarray(truth) - 1e-9
+    return {
+        "truth outside": count_true(above | below, miss),
+        "wholly above": count_true(above, side),
+        "wholly below": count_true(below, side),
+        "no interval": count_true(np.isnan(ends).any(axis=1)),
+    }
+
+
+# --- verdicts
+
+
+JUST = 1e-3  # relative distance of the truth from the bound
+MANY = 10  # cells: fewer studies are simulated
+SLOWER = 1.3
+FALSE = 0.03  # of verdicts of a kind
+INSIDE = 0.1  # the same, where it is asked how often a true claim is confirmed
+
+
+class Situation(NamedTuple):
+    """How runs are drawn, and what is judged by them."""
+
+    name: str
+    statistic: str = "mean"
+    variation: float | tuple[float, float] = 0.02  # coefficient, of both sides or of each
+    num_cells: int = 1
+    every_cell: bool = False  # the first cell's truth is at the bound, the others' far inside
+    others: float | None = None  # coefficient of variation of the other cells
+    sessions: int | None = None  # of each side; None for one for each run
+    lengths: tuple[int, ...] = ()  # runs of each session, where they differ
+    num_slow: int = 0  # sessions that take 1.3 times as long
+    power: float | None = None  # required share of "holds", 10 % inside the bound
+    is_shared: bool = False  # both sides ran in the same sessions
+    between: float = 0.0  # coefficient of variation between sessions
+    doubled: float = 0.0  # share of the runs that a neighbour doubles
+    scale: float = 2.0  # of the first side
+
+    def list_variations(self, side: int) -> list[float]:
+        """The coefficient of variation of each cell of a side."""
+        pair = np.broadcast_to(self.variation, 2)
+        others = pair[side] if self.others is None else self.others
+        return [pair[side], *[others] * (self.num_cells - 1)]
+
+    def list_bases(self) -> np.ndarray:
+        """The mean time of each cell of the last side."""
+        return np.geomspace(1, 1 if self.every_cell else 15, self.num_cells)
+
+    def count_sides(self) -> int:
+        """How many sides the statistic has."""
+        return 1 if self.statistic == "mean" else 2
+
+
+def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Generator) -> Cells:
+    """Runs of every cell, n each.
+
+    Args:
+        truths: the ratio of each cell, or its mean where there is one side.
+    """
+    sides = []
+    effects = {}
+    for side in range(situation.count_sides()):
+        is_first = side == 0
+        labels = np.arange(n) % (situation.sessions or n)
+        if situation.lengths:
+            labels = np.repeat(np.arange(len(situation.lengths)), situation.lengths)
+        place = 0 if situation.is_shared else side
+        if place not in effects:
+            sigma = np.sqrt(np.log1p(situation.between**2))
+            effects[place] = rng.lognormal(-(sigma**2) / 2, sigma, n)
+            slow = np.where(np.arange(n) < situation.num_slow, SLOWER, 1.0)
+            effects[place] *= slow / slow.mean()
+        cells = []
+        for base, truth, variation in zip(
+            situation.list_bases(),
+            truths,
+            situation.list_variations(side),
+            strict=True,
+        ):
+            sigma = np.sqrt(np.log1p(variation**2))
+            mean = base * truth if is_first else base
+            times = mean * rng.lognormal(-(sigma**2) / 2, sigma, n) * effects[place][labels]
+            times[rng.random(n) < situation.doubled] *= 2
+            cells.append({"t": times, "session": labels + 1000 * place})
+        sides.append(cells)
+    return Cells([], {(k,): list(both) for k, both in enumerate(zip(*sides, strict=True))})
+
+
+def make_claim(situation: Situation, relation: str, distance: float) -> Claim:
+    """A claim whose bound the truth is so far inside of, or outside where negative."""
+    bases = situation.list_bases()
+    truth = situation.scale
+    if situation.statistic == "mean":
+        truth *= bases.mean()
+    elif situation.statistic == "difference":
+        truth = (truth - 1) * bases.mean()
+    elif situation.statistic == "sd_ratio":
+        first, second = (situation.list_variations(side)[0] for side in (0, 1))
+        truth *= first / second
+    sign = 1 if relation == ">=" else -1
+    return Claim(
+        id="A1",
+        words=situation.name,
+        words_pt=situation.name,
+        column="t",
+        statistic=situation.statistic,
+        numerator={"t": "*"},
+        denominator={"t": "*"} if situation.count_sides() == 2 else {},
+        every_cell=situation.every_cell,
+        cells=situation.num_cells,
+        relation=relation,
+        value=truth * (1 - sign * distance),
+    )
+
+
+def judge(claims: Sequence[Claim], cells: Cells) -> list[str]:
+    """The verdicts of claims that differ in their bound alone, as `verdicts.judge` gives them."""
+    parts = measure(claims[0], cells)
+    verdicts = [decide(claim, parts).verdict for claim in claims]
+    if any(part.num_left_out for part in parts):
+        parts = measure(claims[0], cells, keep_all=True)
+        for k, claim in enumerate(claims):
+            if {verdicts[k], decide(claim, parts).verdict} == {"holds", "does not hold"}:
+                verdicts[k] = "undecided"
+    return verdicts
+
+
+def simulate_verdicts(
+    rng: np.random.Generator, studies: int, situation: Situation, n: int
+) -> Rows:
+    """Verdicts just outside a bound, just inside and well inside; of "at least" and "at most" the
+    larger share.
+    """
+    found = []
+    for relation in (">=", "<="):
+        truths = np.full(situation.num_cells, situation.scale)
+        if situation.every_cell:
+            truths[1:] *= 2 if relation == ">=" else 0.5
+        claims = [make_claim(situation, relation, d) for d in (-JUST, JUST, INSIDE)]
+        verdicts = []
+        for _ in range(studies):
+            cells = draw(situation, n, truths, rng)
+            verdicts.append(judge(claims, cells))
+        wanted = ["holds", "does not hold", "holds"]
+        found.append((np.array(verdicts) == wanted).sum(axis=0))
+    false, denied, _ = np.max(found, axis=0)
+    inside = np.min(found, axis=0)[2]
+    not_held = None if situation.power is None else 1 - situation.power
+    return {
+        f"{situation.name}; {n}": {
+            'false "holds"': Rate(int(false), studies, FALSE),
+            'false "does not hold"': Rate(int(denied), studies, FALSE),
+            '10 % inside: not "holds"': Rate(studies - int(inside), studies, not_held),
+        }
+    }
+
+
+NUMBERS = (3, 5, 10)
+SITUATIONS = {  # and the numbers of runs of a cell
+    **{
+        Situation(f"{name}, cv {100 * cv:.0f} %", statistic, cv, cells, every_cell): NUMBERS
+        for cv in (0.02, 0.1, 0.3)
+        for name, statistic, cells, every_cell in (
+            ("mean of a cell", "mean", 1, False),
+            ("mean of 3 cells", "mean", 3, False),
+            ("ratio of a cell", "ratio", 1, False),
+            ("ratio in every one of 3 cells", "ratio", 3, True),
+            ("difference of a cell", "difference", 1, False),
+            ("ratio of sums of 3 cells", "ratio_of_sums", 3, False),
+            ("ratio of deviations", "sd_ratio", 1, False),
+        )
+    },
+    Situation(
+        "24 cells in one session, one of cv 30 % on its bound, the others 2 %",
+        "ratio",
+        0.3,
+        24,
+        True,
+        others=0.02,
+        sessions=1,
+        is_shared=True,
+    ): (3, 5),
+    Situation(
+        "24 cells in one session, cv 5 %",
+        "ratio",
+        0.05,
+        24,
+        True,
+        sessions=1,
+        is_shared=True,
+    ): NUMBERS,
+    Situation(
+        "ratio of two machines, one session each, 10 % between sessions",
+        "ratio",
+        sessions=1,
+        between=0.1,
+    ): (3, 10),
+    Situation(
+        "ratio of two machines, 3 sessions each, 10 % between sessions",
+        "ratio",
+        sessions=3,
+        between=0.1,
+    ): (3, 6, 12),
+    Situation(
+        "ratio of two machines, 10 sessions each, 10 % between sessions",
+        "ratio",
+        sessions=10,
+        between=0.1,
+    ): (10, 30),
+    Situation(
+        "ratio on one machine, 3 sessions that both sides share, 10 % between them",
+        "ratio",
+        sessions=3,
+        is_shared=True,
+        between=0.1,
+    ): (3, 6, 12),
+    **{
+        Situation(
+            f"{name} cells, n sessions, cv 5 % within and between them",
+            statistic,
+            0.05,
+            num_cells,
+            True,
+            is_shared=is_shared,
+            between=0.05,
+        ): NUMBERS
+        for name, statistic, num_cells, is_shared in (
+            ("C3: difference in every one of 12", "difference", 12, True),
+            ("C4, C5: ratio in every one of 12", "ratio", 12, True),
+            ("C6: ratio of two machines in every one of 24", "ratio", 24, False),
+            ("C12: mean in every one of 16", "mean", 16, False),
+        )
+    },
+    Situation(
+        "mean of a cell, 3 sessions, one run in ten doubled",
+        doubled=0.1,
+        sessions=3,
+        power=0.8,
+    ): (30,),
+    Situation("mean of a cell, 3 sessions, one run in ten doubled", doubled=0.1, sessions=3): (
+        15,
+        60,
+    ),
+    Situation(
+        "ratio, 3 sessions of each side, one run in ten doubled",
+        "ratio",
+        doubled=0.1,
+        sessions=3,
+    ): (30,),
+    Situation("mean of a cell, four of ten sessions of one run 30 % slow", num_slow=4): (10,),
+    Situation(
+        "mean of a cell, sessions of 20, 1, 1 and 1 runs, 10 % between them",
+        lengths=(20, 1, 1, 1),
+        between=0.1,
+    ): (23,),
+    Situation("ratio, cv 30 % against 5 %", "ratio", (0.3, 0.05)): (*NUMBERS, 50, 200),
+    Situation("ratio, cv 5 % against 30 %", "ratio", (0.05, 0.3)): (*NUMBERS, 50, 200),
+}
+
+
+def list_verdicts() -> list[Line]:
+    """A line for each situation and number of runs."""
+    lines = []
+    for situation, numbers in SITUATIONS.items():
+        is_large = situation.num_cells >= MANY
+        for n in numbers:
+            simulate = partial(simulate_verdicts, situation=situation, n=n)
+            studies = (SHORT // 4, FULL_OF_MANY) if is_large else (SHORT, FULL)
+            lines.append(Line(f"{situation.name}; {n}", simulate, *studies))
+    return lines
+
+
+def simulate_modes(rng: np.random.Generator, studies: int, deviation=0.01, n=10) -> Rows:
+    """A training mode whose mean AUC is the margin below the paper's must not count."""
+    draws = [
+        (rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n))
+        for _ in range(studies)
+    ]
+    found = [difference_interval(*pair, level=0.9) for pair in draws]
+    counts = [-AUC_MARGIN < each.low and each.high < AUC_MARGIN for each in found]
+    return {"a mode that loses the margin of AUC": {"counts": count_true(counts, 0.05)}}
+
+
+def simulate_looks(rng: np.random.Generator, studies: int) -> Rows:
+    """The truth is on the bound, and a session is added until the claim is decided."""
+    situation = Situation("", variation=0.1)
+    claim = make_claim(situation, ">=", 0.0)
+    truths = np.array([situation.scale])
+    last = LOOKS[-1] + 2
+    decided = np.full(studies, last + 1)
+    for study in range(studies):
+        runs = draw(situation, last, truths, rng).rows[(0,)][0]
+        for n in range(3, last + 1):
+            cells = Cells([], {(0,): [{name: values[:n] for name, values in runs.items()}]})
+            if judge([claim], cells) != ["undecided"]:
+                decided[study] = n
+                break
+    rows = {}
+    for num_looks, percent in zip(LOOKS, WRONG_OVER_LOOKS, strict=True):
+        wrong = count_true(decided <= num_looks + 2, percent / 100)
+        rows[f"{num_looks + 2} sessions"] = {"wrong verdict": wrong}
+    return rows
+
+
+# --- reports of runs
+
+
+def make_machine(
+    rng: np.random.Generator, num_sessions: int, n: int, first: int = 0, between: float = 0.1
+) -> tuple[pd.DataFrame, np.ndarray]:
+    """Runs of a machine in sessions, and the mean of each session."""
+    effects = rng.lognormal(
+        -np.log1p(between**2) / 2, np.log1p(between**2) ** 0.5, num_sessions
+    )
+    sessions = np.repeat(np.arange(num_sessions), n)
+    times = effects[sessions] * rng.lognormal(0, 0.02, len(sessions))
+    return pd.DataFrame({"t": times, "session": sessions + first}), effects
+
+
+def simulate_machines(rng: np.random.Generator, studies: int, sessions: int, n: int) -> Rows:
+    """Two machines that are alike: their ratio is 1, and no effect differs from it."""
+    ratios = []
+    is_found = []
+    for _ in range(studies):
+        sides = [make_machine(rng, sessions, n, first)[0] for first in (0, 100)]
+        ratios.append(measure_runs("t", *sides))
+        both = pd.concat(sides, keys=["a", "b"], names=["machine"]).reset_index("machine")
+        found = allocate_variation(both, ["machine"], "t", both["session"])
+        is_found.append(bool((found["p"] < 0.05).any()))
+    rates = count_misses(ratios, 1.0, miss=0.05)
+    if sessions < 3:
+        rates["an interval below three sessions"] = count_true(
+            [not np.isnan(each.low) for each in ratios], 0.0
+        )
+    rates["p below 0.05"] = count_true(is_found, 0.06)
+    return {f"ratio of two machines alike, {sessions} sessions each of {n} runs": rates}
+
+
+def simulate_within(rng: np.random.Generator, studies: int, n: int) -> Rows:
+    """The mean of one session, and the interval within it."""
+    found = [make_machine(rng, 1, n) for _ in range(studies)]
+    truths = [effects[0] * np.exp(0.02**2 / 2) for _, effects in found]
+    intervals = [measure_runs("t", runs) for runs, _ in found]
+    return {f"mean within one session of {n} runs": count_misses(intervals, truths, miss=0.05)}
+
+
+def list_machines() -> list[Line]:
+    """Two machines of one session and of three each; a mean of one session."""
+    lines = []
+    for sessions, n in ((1, 3), (1, 10), (3, 1), (3, 5), (5, 3), (10, 1)):
+        simulate = partial(simulate_machines, sessions=sessions, n=n)
+        lines.append(Line(f"two machines alike, {sessions} sessions of {n}", simulate))
+    for n in (3, 5, 10):
+        lines.append(Line(f"within one session, {n}", partial(simulate_within, n=n)))
+    return lines
+
+
+# --- effects of factors
+
+CELLS = list(itertools.product("mpt", [32, 64], [1, 2]))
+FACTORS = ["f", "s", "n"]
+ONE = ("m", 32, 1)
+DESIGNS = {  # coefficient of variation and runs of each cell
+    "cv 5 %, 3 runs": lambda cell: (0.05, 3),
+    "cv 5 %, 5 runs": lambda cell: (0.05, 5),
+    "cv 5 %, 2 runs": lambda cell: (0.05, 2),
+    "a level 30 %, others 2 %, 3 runs": lambda cell: (0.3 if cell[0] == "m" else 0.02, 3),
+    "a level 30 %, others 2 %, 5 runs": lambda cell: (0.3 if cell[0] == "m" else 0.02, 5),
+    "a cell 30 %, others 2 %, 3 runs": lambda cell: (0.3 if cell == ONE else 0.02, 3),
+    "a cell 30 %, others 2 %, 5 runs": lambda cell: (0.3 if cell == ONE else 0.02, 5),
+    "a level 20 %, 2 runs; others 2 %, 5 runs": lambda cell: (
+        (0.2, 2) if cell[0] == "m" else (0.02, 5)
+    ),
+    "a level 2 %, 2 runs; others 20 %, 5 runs": lambda cell: (
+        (0.02, 2) if cell[0] == "m" else (0.2, 5)
+    ),
+    "a cell 20 %, 2 runs; others 2 %, 5 runs": lambda cell: (
+        (0.2, 2) if cell == ONE else (0.02, 5)
+    ),
+}
+
+
+def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Rows:
+    """12 cells without any effect: the worst level's interval, and any p below 0.05."""
+    is_outside = []
+    is_found = []
+    for _ in range(studies):
+        rows = []
+        for cell in CELLS:
+            cv, n = DESIGNS[design](cell)
+            rows += [(*cell, t) for t in rng.lognormal(0, np.log1p(cv**2) ** 0.5, n)]
+        runs = pd.DataFrame(rows, columns=[*FACTORS, "t"])
+        effects = estimate_effects(runs, FACTORS, "t")
+        is_outside.append((effects["effect_low"] > 1) | (effects["effect_high"] < 1))
+        is_found.append(bool((allocate_variation(runs, FACTORS, "t")["p"] < 0.05).any()))
+    worst = int(np.sum(is_outside, axis=0).max())
+    return {
+        design: {
+            "truth outside, worst level": Rate(worst, studies, 0.07),
+            "any p below 0.05": count_true(is_found, 0.06),
+        }
+    }
+
+
+def simulate_power(rng: np.random.Generator, studies: int, n: int, deviation=0.05) -> Rows:
+    """An effect of four standard errors where spreads are equal, beside the pooled test of F."""
+    half = 2 * deviation * 2 / np.sqrt(len(CELLS) * n)
+    signs = np.array([1 if cell[1] == 64 else -1 for cell in CELLS])
+    is_ours = []
+    is_pooled = []
+    for _ in range(studies):
+        logs = rng.normal(half * signs[:, None], deviation, (len(CELLS), n))
+        rows = [(*c, np.exp(y)) for c, ys in zip(CELLS, logs, strict=True) for y in ys]
+        found = allocate_variation(pd.DataFrame(rows, columns=[*FACTORS, "t"]), FACTORS, "t")
+        is_ours.append(bool(found.set_index("term").loc["s", "p"] < 0.05))
+        is_pooled.append(find_pooled_p(logs)["s"] < 0.05)
+    lost = max(0, sum(is_pooled) - sum(is_ours))
+    return {
+        f"an effect of four standard errors, {n} runs": {
+            "not found": count_true(~np.array(is_ours)),
+            "not found by the pooled test": count_true(~np.array(is_pooled)),
+            "lost of those that it finds": Rate(lost, sum(is_pooled), 0.15),
+        }
+    }
+
+
+def find_pooled_p(logs: np.ndarray) -> dict[str, float]:
+    """p of each term by the classical F of equal spreads, by Holm's method: logs are (12, n)."""
+    n = logs.shape[1]
+    means = logs.mean(axis=1).reshape(3, 2, 2)
+    error = logs.var(axis=1, ddof=1).mean()
+    found = {}
+    for number in (1, 2, 3):
+        for term in itertools.combinations(range(3), number):
+            part = means
+            for axis in range(3):
+                average = part.mean(axis=axis, keepdims=True)
+                part = part - average if axis in term else np.broadcast_to(average, part.shape)
+            dof = np.prod([means.shape[axis] - 1 for axis in term])
+            f = n * (part**2).sum() / dof / error
+            name = " x ".join(FACTORS[axis] for axis in term)
+            found[name] = stats.f.sf(f, dof, len(logs) * (n - 1))
+    ranked = pd.Series(found).sort_values()
+    return (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).to_dict()
+
+
+def list_effects() -> list[Line]:
+    """A line for each design."""
+    return [Line(name, partial(simulate_effects, design=name)) for name in DESIGNS]
+
+
+def list_powers() -> list[Line]:
+    """Three and five runs of a cell."""
+    return [Line(f"power, {n}", partial(simulate_power, n=n)) for n in (3, 5)]
+
+
+# --- plans
+
+
+def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width: float) -> Rows:
+    """Studies of as many sessions as the plan says, whose interval is that of reports."""
+    n = repetitions_for_precision(cv, half_width)
+    sigma = np.log1p(cv**2) ** 0.5
+    is_wider = []
+    for _ in range(studies):
+        design = Design([rng.lognormal(0, sigma, n)], sessions=[[np.arange(n)]])
+        found = design.estimate(AVERAGE).interval()
+        is_wider.append(found.high - found.low > 2 * half_width * found.value)
+    name = f"cv {100 * cv:.0f} %, half width {100 * half_width:.0f} %, {n} runs"
+    return {name: {"wider than planned": count_true(is_wider, 0.2)}}
+
+
+def list_plans() -> list[Line]:
+    """Spreads and widths."""
+    return [
+        Line(f"plan {cv} {half}", partial(simulate_plan, cv=cv, half_width=half))
+        for cv, half in ((0.02, 0.02), (0.05, 0.05), (0.1, 0.05), (0.1, 0.1), (0.3, 0.1))
+    ]
+
+
+# --- intervals over patients
+
+SHAPES: dict[
+    str, Callable
+] = {  # score of normal noise, of ill eyes, for a distance between them
+    "binormal": lambda noise, ill, distance: noise + distance * ill,
+    "ties": lambda noise, ill, distance: np.round((noise + distance * ill) / 0.75),
+    "wider ill": lambda noise, ill, distance: np.where(ill, 1.8 * noise + distance, noise),
+    "skewed down": lambda noise, ill, distance: distance * ill - np.exp(noise),
+    "skewed up": lambda noise, ill, distance: distance * ill + np.exp(noise),
+}
+COHORTS = [(20, 0.5), (60, 0.2), (60, 0.5), (200, 0.05), (200, 0.2), (2000, 0.05), (2000, 0.5)]
+COHORTS_OF_SHORT = [(20, 0.5), (60, 0.2), (200, 0.2)]
+AUCS = (0.7, 0.9, 0.95, 0.98)
+ALIKE = 0.7  # correlation of fellow eyes
+MISS = 0.07  # allowed
+ABOVE = 0.035
+GRADE_BOUNDS = (0, 0.35, 1.05, 1.75)  # of severity
+POPULATIONS = {"half without": 0.0, "three quarters without": -0.8}  # shift of severity
+MARGIN = 0.02
+
+
+class Eyes(NamedTuple):
+    """Two eyes of each patient in turn."""
+
+    ill: np.ndarray
+    score: np.ndarray
+    patient: np.ndarray
+
+
+def draw_pairs(rng: np.random.Generator, num_patients: int, alike: float) -> np.ndarray:
+    """(2 * patients,) normal numbers, those of a patient correlated."""
+    shared = rng.normal(size=(num_patients, 1))
+    own = rng.normal(size=(num_patients, 2))
+    return (alike**0.5 * shared + (1 - alike) ** 0.5 * own).ravel()
+
+
+def draw_eyes(
+    rng: np.random.Generator,
+    num_patients: int,
+    prevalence: float,
+    shape: str,
+    distance: float,
+    alike: float,
+) -> Eyes:
+    """A study of one test."""
+    ill = draw_pairs(rng, num_patients, alike) < norm.ppf(prevalence)
+    score = SHAPES[shape](draw_pairs(rng, num_patients, alike), ill, distance)
+    return Eyes(ill, score, np.arange(2 * num_patients) // 2)
+
+
+def count_auc(ill: np.ndarray, score: np.ndarray) -> float:
+    """The share of pairs in order."""
+    num_ill = ill.sum()
+    ranks = rankdata(score)[ill].sum() - num_ill * (num_ill + 1) / 2
+    return float(ranks / (num_ill * (len(ill) - num_ill)))
+
+
+@functools.cache
+def find_distance(shape: str, auc: float) -> tuple[float, float]:
+    """The distance at which a score of that shape has an AUC, and the AUC of 400,000 eyes there."""
+    noise = np.random.default_rng(1).normal(size=400_000)
+    ill = np.arange(len(noise)) % 2 == 0
+
+    def excess(distance: float) -> float:
+        return count_auc(ill, SHAPES[shape](noise, ill, distance)) - auc
+
+    distance = brentq(excess, 0.01, 20, xtol=1e-3)
+    return distance, auc + excess(distance)
+
+
+def has_both(ill: np.ndarray) -> bool:
+    """Whether there are photographs with and without the condition."""
+    return bool(ill.any() and not ill.all())
+
+
+def simulate_auc(
+    rng: np.random.Generator,
+    studies: int,
+    shape: str,
+    auc: float,
+    cohort: tuple[int, float],
+    alike: float,
+) -> Rows:
+    """The AUC of studies with ten patients of each kind or more, and of those with fewer."""
+    distance, truth = find_distance(shape, auc)
+    found = {"": [], ", too few of a kind": []}
+    for _ in range(studies):
+        eyes = draw_eyes(rng, *cohort, shape, distance, alike)
+        kinds = [set(eyes.patient[k]) for k in (eyes.ill, ~eyes.ill)]
+        if has_both(eyes.ill):
+            few = ", too few of a kind" * (min(map(len, kinds)) < MIN_PATIENTS)
+            found[few].append(auc_interval(*eyes))
+    fellows = "alike" if alike else "independent"
+    name = f"{shape}, AUC {auc}, {cohort[0]} patients, {cohort[1]:.0%} ill, eyes {fellows}"
+    name = name.replace("% ill", " % ill")
+    return {
+        name + few: count_misses(intervals, truth, miss=MISS, side=ABOVE)
+        for few, intervals in found.items()
+        if len(intervals) >= studies / 4
+    }
+
+
+def list_aucs() -> list[Line]:
+    """A line per shape, AUC, cohort and likeness of fellow eyes."""
+    lines = []
+    for shape, auc, cohort, alike in itertools.product(SHAPES, AUCS, COHORTS, (0.0, ALIKE)):
+        is_short = alike and cohort in COHORTS_OF_SHORT
+        simulate = partial(simulate_auc, shape=shape, auc=auc, cohort=cohort, alike=alike)
+        full = FULL if cohort[0] < 1000 else FULL_OF_MANY
+        lines.append(
+            Line(f"{shape} {auc} {cohort} {alike}", simulate, SHORT * bool(is_short), full)
+        )
+    return lines
+
+
+@functools.cache
+def find_other_truths(shape: str, auc: float) -> tuple[float, float, float]:
+    """Distance, average precision and Brier score of 200,000 patients, three in ten ill."""
+    distance, _ = find_distance(shape, auc)
+    eyes = draw_eyes(np.random.default_rng(3), 200_000, 0.3, shape, distance, 0.0)
+    precision = average_precision_interval(*eyes).value
+    return distance, precision, score_brier(eyes, distance).value
+
+
+def score_brier(eyes: Eyes, distance: float) -> Interval:
+    """The Brier score of probabilities as a normal score gives them."""
+    log_odds = distance * eyes.score - distance**2 / 2 + np.log(0.3 / 0.7)
+    return brier_interval(
+        eyes.ill, 1 / (1 + np.exp(-np.clip(log_odds, -700, 700))), eyes.patient
+    )
+
+
+def simulate_edge(
+    rng: np.random.Generator, studies: int, shape: str, auc: float, num_patients: int
+) -> Rows:
+    """AUC, average precision and Brier score of a test that is nearly perfect."""
+    auc_truth = find_distance(shape, auc)[1]
+    distance, precision, brier = find_other_truths(shape, auc)
+    found = {"AUC": [], "average precision": [], "Brier score": []}
+    for _ in range(studies):
+        eyes = draw_eyes(rng, num_patients, 0.3, shape, distance, ALIKE)
+        if has_both(eyes.ill):
+            found["AUC"].append(auc_interval(*eyes))
+            found["average precision"].append(average_precision_interval(*eyes))
+            found["Brier score"].append(score_brier(eyes, distance))
+    truths = [auc_truth, precision, brier]
+    rows = {
+        name: count_misses(intervals, truth, miss=0.06, side=0.04)
+        for (name, intervals), truth in zip(found.items(), truths, strict=True)
+    }
+    imperfect = [each for each in found["AUC"] if each.value < 1]
+    rows["AUC, where it is below 1"] = count_misses(imperfect, auc_truth, miss=None)
+    bounded = [each for each in found["average precision"] if not np.isnan(each.low)]
+    rows["average precision, where it has bounds"] = count_misses(bounded, precision, miss=None)
+    return {f"{shape}, AUC {auc}, {num_patients} patients: {k}": v for k, v in rows.items()}
+
+
+def list_edges() -> list[Line]:
+    """A line per shape, AUC and number of patients."""
+    return [
+        Line(
+            f"edge {shape} {auc} {n}",
+            partial(simulate_edge, shape=shape, auc=auc, num_patients=n),
+            SHORT * (shape == "binormal"),
+        )
+        for shape in SHAPES
+        for auc in (0.98, 0.99, 0.998, 0.999)
+        for n in (20, 60, 120, 300)
+    ]
+
+
+def draw_counts(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
+    """How many photographs each patient has."""
+    if kind == "geometric":
+        return rng.geometric(0.3, n)
+    if kind == "log-normal":
+        return np.maximum(1, np.round(rng.lognormal(0.7, 1.0, n))).astype(int)
+    counts = np.full(n, 2)
+    if kind == "one has a fifth":
+        counts[0] = int(0.25 * 2 * (n - 1))
+    else:  # two have 18 % each
+        counts[:2] = int(0.18 * 2 * (n - 2) / 0.64)
+    return counts
+
+
+def simulate_uneven(
+    rng: np.random.Generator,
+    studies: int,
+    kind: str,
+    is_same: bool,
+    auc: float,
+    num_patients: int,
+) -> Rows:
+    """The AUC where nobody has more than a fifth of the photographs."""
+    distance, truth = find_distance("binormal", auc)
+    found = []
+    for _ in range(studies):
+        counts = draw_counts(rng, kind, num_patients)
+        patient = np.repeat(np.arange(num_patients), counts)
+        shared = rng.normal(size=(2, num_patients))[:, patient]
+        own = rng.normal(size=(2, len(patient)))
+        mixed = ALIKE**0.5 * shared + (1 - ALIKE) ** 0.5 * own
+        ill = (shared[0] if is_same else mixed[0]) < norm.ppf(0.4)
+        if counts.max() <= 0.2001 * counts.sum() and has_both(ill):
+            found.append(auc_interval(ill, mixed[1] + distance * ill, patient))
+    of_patient = "one diagnosis a patient" if is_same else "a diagnosis a photograph"
+    name = f"photographs a patient: {kind}; {of_patient}, AUC {auc}, {num_patients} patients"
+    return {name: count_misses(found, truth, miss=MISS)}
+
+
+def list_uneven() -> list[Line]:
+    """A line per distribution of photographs, diagnosis, AUC and number of patients."""
+    kinds = ("one has a fifth", "geometric", "two have 18 % each", "log-normal")
+    return [
+        Line(
+            f"uneven {kind} {is_same} {auc} {n}",
+            partial(simulate_uneven, kind=kind, is_same=is_same, auc=auc, num_patients=n),
+        )
+        for kind, is_same, auc, n in itertools.product(
+            kinds, (True, False), (0.7, 0.9), (30, 60, 120)
+        )
+    ]
+
+
+def estimate_others(eyes: Eyes, other: np.ndarray, distance: float) -> dict[str, Interval]:
+    """Intervals of what else is said of a test; probabilities are those of a normal score."""
+    ill, score, patient = eyes
+    log_odds = (
+        norm.logpdf(score, distance) - norm.logpdf(score) + np.log(np.mean(ill) / 2 / 0.5)
+    )
+    called = score > distance / 2
+    sensitivity = proportion_interval(called[ill], patient[ill])
+    specificity = proportion_interval(~called[~ill], patient[~ill])
+    plus, minus = likelihood_ratios(sensitivity, specificity)
+    return {
+        "average precision": average_precision_interval(*eyes),
+        "Brier score": brier_interval(ill, 1 / (1 + np.exp(-log_odds)), patient),
+        "difference of AUC": auc_difference(ill, [score, other], patient),
+        "sensitivity": sensitivity,
+        "specificity": specificity,
+        "positive predictive value": proportion_interval(ill[called], patient[called]),
+        "LR+": plus,
+        "LR-": minus,
+    }
+
+
+def draw_two(
+    rng: np.random.Generator,
+    num_patients: int,
+    prevalence: float,
+    shape: str,
+    distances: tuple[float, float],
+) -> tuple[Eyes, np.ndarray, float]:
+    """A study of two tests whose noise is alike, as `estimate_others` takes it."""
+    ill = draw_pairs(rng, num_patients, ALIKE) < norm.ppf(prevalence)
+    noise = draw_pairs(rng, num_patients, ALIKE)
+    second = 0.9 * noise + 0.19**0.5 * draw_pairs(rng, num_patients, ALIKE)
+    eyes = Eyes(ill, SHAPES[shape](noise, ill, distances[0]), np.arange(2 * num_patients) // 2)
+    return eyes, SHAPES[shape](second, ill, distances[1]), distances[0]
+
+
+@functools.cache
+def find_truths(
+    shape: str, distances: tuple[float, float], prevalence: float
+) -> dict[str, float]:
+    """What `estimate_others` estimates, of 300,000 patients."""
+    study = draw_two(np.random.default_rng(4), 300_000, prevalence, shape, distances)
+    return {name: each.value for name, each in estimate_others(*study).items()}
+
+
+def simulate_others(
+    rng: np.random.Generator,
+    studies: int,
+    shape: str,
+    aucs: tuple[float, float],
+    cohort: tuple[int, float],
+) -> Rows:
+    """Scores other than the AUC of studies with ten patients of each kind."""
+    distances = tuple(find_distance(shape, auc)[0] for auc in aucs)
+    truths = find_truths(shape, distances, cohort[1])
+    found = {name: [] for name in truths}
+    for _ in range(studies):
+        study = draw_two(rng, *cohort, shape, distances)
+        ill, _, patient = study[0]
+        if min(len(set(patient[k])) for k in (ill, ~ill)) >= MIN_PATIENTS:
+            for name, each in estimate_others(*study).items():
+                found[name].append(each)
+    return {
+        f"{name}: {shape}, AUC {aucs[0]} and {aucs[1]}, {cohort[0]} patients": count_misses(
+            intervals, truths[name], miss=MISS, side=ABOVE
+        )
+        for name, intervals in found.items()
+    }
+
+
+def list_others() -> list[Line]:
+    """A line per shape, AUCs and cohort; the second test has another AUC or not."""
+    lines = []
+    for shape in ("binormal", "wider ill"):
+        for aucs in ((0.85, 0.85), (0.9, 0.95), (0.97, 0.97), (0.97, 0.99)):
+            for cohort in ((30, 0.5), (60, 0.2), (200, 0.2), (600, 0.2)):
+                simulate = partial(simulate_others, shape=shape, aucs=aucs, cohort=cohort)
+                is_short = shape == "binormal" and cohort == (200, 0.2)
+                lines.append(Line(f"{shape} {aucs} {cohort}", simulate, SHORT * is_short))
+    return lines
+
+
+# --- the accuracy gate of exports
+
+
+class Answers(NamedTuple):
+    """Grades of eyes by people, by a network and by its conversion, and their scores."""
+
+    grade: np.ndarray
+    patient: np.ndarray
+    scores: tuple[np.ndarray, np.ndarray]
+    called: tuple[np.ndarray, np.ndarray]
+
+    def lose(self, what: str) -> float:
+        """What conversion cost of kappa or AUC."""
+        if what == "kappa":
+            once = np.ones(len(self.grade))
+            was, now = (float(score_kappa(self.grade, each)(once)) for each in self.called)
+        else:
+            was, now = estimate_aucs(self.grade >= 2, self.scores, self.patient).values
+        return was - now
+
+
+def draw_answers(
+    rng: np.random.Generator, num_patients: int, shift: float, damage: str, size: float
+) -> Answers:
+    """A conversion with a damage: a share of patients or photographs has one answer, or noise."""
+    severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
+    before = severity + 0.35 * rng.normal(size=2 * num_patients)
+    after = before.copy()
+    if damage == "noise":
+        after += size * rng.normal(size=2 * num_patients)
+    elif damage.startswith("photographs"):
+        after[rng.random(2 * num_patients) < size] = -9.0
+    elif damage.startswith("patients"):
+        is_lost = np.repeat(rng.random(num_patients) < size, 2)
+        after[is_lost] = 9.0 if damage.endswith("4") else -9.0
+    return Answers(
+        np.digitize(severity, GRADE_BOUNDS),
+        np.arange(2 * num_patients) // 2,
+        (before, after),
+        (np.digitize(before, GRADE_BOUNDS), np.digitize(after, GRADE_BOUNDS)),
+    )
+
+
+@functools.cache
+def find_size(shift: float, damage: str, what: str) -> float:
+    """The size of a damage that truly costs the margin of AUC or kappa."""
+
+    def excess(size: float) -> float:
+        rng = np.random.default_rng(2)
+        return draw_answers(rng, 100_000, shift, damage, size).lose(what) - MARGIN
+
+    return brentq(excess, 0, 1.5 if damage == "noise" else 0.5, xtol=1e-4)
+
+
+DAMAGES = ("patients called 0", "photographs called 0", "patients called 4", "noise")
+
+
+def simulate_gate(
+    rng: np.random.Generator,
+    studies: int,
+    population: str,
+    damage: str,
+    what: str,
+    num_patients: int,
+) -> Rows:
+    """A conversion that loses the margin of a score, or nothing."""
+    shift = POPULATIONS[population]
+    size = find_size(shift, damage, what) if what else 0.03
+    kind = "noise" if damage == "slight noise" else damage
+    num_passed = 0
+    for _ in range(studies):
+        grade, patient, scores, called = draw_answers(rng, num_patients, shift, kind, size)
+        changes = measure_changes(grade, patient, scores, called, margin=MARGIN)
+        num_passed += changes.auc.low > -MARGIN and changes.kappa.low > -MARGIN
+    loss = f"{damage}, loses {MARGIN} of {what}" if what else f"{damage}, loses nothing"
+    passed = Rate(num_passed, studies, 0.025 if what else None)
+    return {f"{loss}: {population}, {num_patients} patients": {"passes": passed}}
+
+
+def list_gates() -> list[Line]:
+    """A line per population, damage, score that lost the margin, and number of patients."""
+    losses = [*itertools.product(DAMAGES, ("kappa", "AUC")), ("none", ""), ("slight noise", "")]
+    return [
+        Line(
+            f"gate {population} {damage} {what} {n}",
+            partial(
+                simulate_gate, population=population, damage=damage, what=what, num_patients=n
+            ),
+            SHORT * (n == 1500 and shift < 0),
+            FULL_OF_MANY,
+        )
+        for population, shift in POPULATIONS.items()
+        for damage, what in losses
+        for n in (390, 520, 1500)
+    ]
+
+
+# --- all of them
+
+PARTS = [  # add a part here, or lines to a part's function
+    Part(
+        "Verdicts",
+        "The truth is a thousandth outside the bound (false holds) or inside it (false does not"
+        " hold), the worst case, and 10 % inside in the last column; of at least and at most the"
+        " larger rate. The name ends in the number of runs of a cell; each run has its own session"
+        " unless the name has sessions.",
+        list_verdicts,
+    ),
+    Part(
+        "Training modes",
+        "A mode's speed counts only if its AUC is equivalent: two one-sided tests at 5 %.",
+        lambda: [Line("modes", simulate_modes, 5 * SHORT, 20 * FULL)],
+    ),
+    Part(
+        "Looking again",
+        "The truth is on the bound. A claim on a mean (cv 10 %, a run in each session) is judged"
+        " after each session from the third on, until it is decided. The limits are the rates that"
+        " reasons of verdicts name.",
+        lambda: [Line("looks", simulate_looks, 2 * SHORT, FULL)],
+    ),
+    Part(
+        "Machines and sessions",
+        "10 % between sessions, 2 % within, as reports show them.",
+        list_machines,
+    ),
+    Part(
+        "Effects of factors",
+        "3 x 2 x 2 cells without any effect. The p are Holm's of all seven terms.",
+        list_effects,
+    ),
+    Part(
+        "Power of effects",
+        "Equal spread, beside the classical test that pools it.",
+        list_powers,
+    ),
+    Part(
+        "Plans",
+        "Studies of as many runs as `plan` finds for a half width, with the interval of reports.",
+        list_plans,
+    ),
+    Part(
+        "AUC near 1",
+        "30 % ill, eyes alike. An interval that is a word misses nothing.",
+        list_edges,
+    ),
+    Part(
+        "Uneven numbers of photographs",
+        "Nobody has more than a fifth of the photographs; 40 % ill.",
+        list_uneven,
+    ),
+    Part(
+        "AUC",
+        "Two eyes of each patient. With fewer than ten patients of a kind, and for a perfect or"
+        " constant score, the bounds are Hoeffding's.",
+        list_aucs,
+    ),
+    Part("Other scores", "At least ten patients of each kind; eyes alike.", list_others),
+    Part(
+        "The accuracy gate of exports",
+        "A conversion that truly loses the margin, 0.02 of AUC or of quadratic kappa, must not"
+        " pass. One that changes no probability by more than 0.01 passes without this test, so the"
+        " lines that lose nothing show the power of the test alone.",
+        list_gates,
+    ),
+]
+
+
+class Task(NamedTuple):
+    """A line to be simulated, and how often."""
+
+    part: Part
+    line: Line
+    studies: int
+
+    def run(self) -> tuple[Rows, float]:
+        """Its rates, and the seconds of the processor; seeded by its name."""
+        began = time.process_time()
+        rng = np.random.default_rng(zlib.crc32(self.line.name.encode()))
+        with np.errstate(all="ignore"), threadpool_limits(1):
+            rows = self.line.simulate(rng, self.studies)
+        return rows, time.process_time() - began
+
+
+def list_tasks(*, full: bool, only: str = "") -> list[Task]:
+    """The lines whose part or name holds a text, in order."""
+    tasks = []
+    for part in PARTS:
+        for line in part.list_lines():
+            studies = line.full if full else line.short
+            if studies and only in f"{part.title}: {line.name}":
+                tasks.append(Task(part, line, studies))
+    return tasks
+
+
+def run_place(place: int) -> tuple[Rows, float]:
+    """Run the task of that place, in a process that was forked from `simulate_all`."""
+    return simulate_all.tasks[place].run()
+
+
+def simulate_all(tasks: list[Task], num_processes: int = 2) -> Iterator[tuple[Rows, float]]:
+    """The rates of each task in order."""
+    simulate_all.tasks = tasks  # partial functions and lambdas travel by fork
+    with multiprocessing.get_context("fork").Pool(num_processes) as pool:
+        yield from pool.imap(run_place, range(len(tasks)))
+
+
+def write_table(rows: Rows) -> str:
+    """A table of Markdown: a row for each design, a column for each rate."""
+    columns = list(dict.fromkeys(name for rates in rows.values() for name in rates))
+    lines = [["design", "studies", *columns], ["---"] * (len(columns) + 2)]
+    for name, rates in rows.items():
+        studies = max(rate.studies for rate in rates.values())
+        cells = [str(rates[column]) if column in rates else "" for column in columns]
+        lines.append([name, str(studies), *cells])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def list_failures(rows: Rows) -> list[str]:
+    """The rates that are above their limit beyond chance."""
+    return [
+        f"{name}: {rate_name} {rate}"
+        for name, rates in rows.items()
+        for rate_name, rate in rates.items()
+        if rate.fails()
+    ]
+
+
+def write_page(
+    found: dict[str, Rows], failures: Sequence[str], *, command: str, seconds: float
+) -> str:
+    """The page of all rates."""
+    num_rates = sum(len(rates) for rows in found.values() for rates in rows.values())
+    commit = shorten_commit(read_commit(ROOT))
+    texts = {part.title: part.text for part in PARTS}
+    lines = [
+        "# Rates of wrong intervals and verdicts",
+        f"`{command}`, {date.today()}, commit {commit}, {seconds / 60:.0f} minutes of a processor:"
+        f" {num_rates} rates. [How certain the numbers are](../measuring.md) explains what is"
+        " promised.",
+        "Rates are per cent of simulated studies, with their 99 % lower and upper bounds (Clopper"
+        " and Pearson). Behind the sign is the limit; a rate whose lower bound is above it fails"
+        " and is bold. Rates without a sign are only shown.",
+        f"Failed: {len(failures)}." + "".join(f"\n- {failure}" for failure in failures),
+    ]
+    for title, rows in found.items():
+        lines += [f"## {title}", texts[title], write_table(rows)]
+    return "\n\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Simulate, write the page if all lines were simulated, and print what failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--full", action="store_true", help="overnight")
+    parser.add_argument("--only", default="", help="lines whose part or name holds this")
+    options = parser.parse_args(arguments)
+    tasks = list_tasks(full=options.full, only=options.only)
+    found = {}
+    failures = []
+    total = 0.0
+    for task, (rows, seconds) in zip(tasks, simulate_all(tasks), strict=True):
+        found.setdefault(task.part.title, {}).update(rows)
+        failures += list_failures(rows)
+        total += seconds
+        print(f"{seconds:6.1f} s  {task.part.title}: {task.line.name}", flush=True)
+        if options.only:
+            print(write_table(rows), flush=True)
+    if not options.only:
+        command = "make rates FULL=1" if options.full else "make rates"
+        page = write_page(found, failures, command=command, seconds=total)
+        PAGE.write_text(page, encoding="utf-8")
+    for failure in failures:
+        print(f"FAILS  {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
