@@ -35,7 +35,6 @@ from dr_lib.evidence.select import measure as measure_runs
 from dr_lib.evidence.training_time import AUC_MARGIN
 from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.serving.export.gate import measure_changes
-from dr_lib.statistics.bootstrap import score_kappa
 from dr_lib.statistics.cells import AVERAGE, Design
 from dr_lib.statistics.clustered import (
     MIN_PATIENTS,
@@ -44,6 +43,7 @@ from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,
     estimate_aucs,
+    kappa_interval,
     likelihood_ratios,
     proportion_interval,
 )
@@ -932,8 +932,10 @@ class Answers(NamedTuple):
     def lose(self, what: str) -> float:
         """What conversion cost of kappa or AUC."""
         if what == "kappa":
-            once = np.ones(len(self.grade))
-            was, now = (float(score_kappa(self.grade, each)(once)) for each in self.called)
+            was, now = (
+                kappa_interval(self.grade, each, patient_id=self.patient).value
+                for each in self.called
+            )
         else:
             was, now = estimate_aucs(self.grade >= 2, self.scores, self.patient).values
         return was - now
