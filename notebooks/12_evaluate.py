@@ -142,6 +142,8 @@ page.figure(
 )
 page.write("flow.csv", shown.to_csv(index=False).encode())
 sources = [source for evaluated in models for source in evaluated.sources]
+if (shown["num_images"] == "–").any():  # the number of rows would tell
+    sources = [source._replace(rows="–") for source in sources]
 for source in sources:
     if source.encoding == "windows-1252":
         page.note("{} is not UTF-8 and was read as {}.", source.file, source.encoding)
@@ -168,7 +170,7 @@ if below[0]:
     page.note(
         "{} photographs, {} of the test split, are referable with a grade below 2, as by macular "
         "oedema: the column referable is the label.",
-        *(below if private else evaluation.hide_few(below)),
+        *(below if private else map(evaluation.write_few, below)),
     )
 
 # %% [markdown] tags=["en"]
@@ -255,12 +257,14 @@ if "chosen_on" in own:
 # %% [markdown] tags=["en"]
 # A patient is referred if any photograph reaches the threshold, and has the disease if any eye is
 # referable: the worse eye at any visit counts, or the only one. FN are patients with the disease
-# who would be sent home.
+# who would be sent home. These four counts describe the whole test split, and are shown even where
+# they are small.
 
 # %% [markdown] tags=["pt"]
 # Uma pessoa é encaminhada se uma das retinografias atinge o limiar, e tem a doença se um dos olhos
 # é encaminhável: conta o pior olho de qualquer visita, ou o único. FN são pacientes com a doença
-# que seriam mandados para casa.
+# que seriam mandados para casa. Estas quatro contagens descrevem o teste inteiro, e são mostradas
+# mesmo quando pequenas.
 
 # %% tags=["report"]
 if len(own) and not private and evaluation.hides_test(flow):
@@ -366,8 +370,7 @@ for share in (None, *shares):
         "referring all and over referring none.",
         page.number(summary["prevalence"].iloc[0] if share is None else share),
     )
-    if out:
-        decisions.to_csv(Path(out) / f"{name}.csv", index=False)
+    page.write(f"{name}.csv", decisions.to_csv(index=False).encode())
 
 # %% [markdown] tags=["en"]
 # ## Behind the scores
@@ -394,12 +397,20 @@ if len(model.graded):
 
 # %% tags=["report"]
 groups = evaluation.split_subgroups(model, own, named)
-groups = groups if private else evaluation.hide_subgroups(groups)
+groups = groups if private else evaluation.hide_subgroups(groups, model)
 words = (
     "Subgroups at high sensitivity; scored if they have at least 10 patients with and 10 "
     "without disease."
 )
 page.table(groups, "subgroups", words)
+is_hidden = groups.get("num_patients", pd.Series(dtype=object)) == "–"
+if is_hidden.any():
+    page.note(
+        "Not shown: {}. Alone or crossed with the groups above, they have fewer than {} patients "
+        "with or without the disease; larger groups can be shown.",
+        ", ".join(map(say, groups.loc[is_hidden, "factor"].unique())),
+        evaluation.FEW,
+    )
 crowded = evaluation.find_crowded(model)
 for name, count in crowded.items():
     page.note("{} has {} values: no subgroups.", name, count)

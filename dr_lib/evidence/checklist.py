@@ -17,9 +17,9 @@ from dr_lib.evidence.evaluation import (
     FEW,
     count_below,
     find_worse_eyes,
-    hide_few,
     hide_flow,
     hides_test,
+    write_few,
 )
 from dr_lib.evidence.predictions import Predictions, Source
 from dr_lib.markdown import escape
@@ -43,7 +43,8 @@ METHODS = {  # of the intervals, 95 %, over patients
         f" and McNeil (1982); below {MIN_PATIENTS} patients of a class Hoeffding's (1963)"
     ),
     "kappa (quadratic weights) and its difference": (
-        "jackknife over patients, t quantile (a single kappa on Fisher's scale)"
+        "jackknife over patients (a single kappa on Fisher's scale), t quantile with as many"
+        " degrees of freedom as patients carry the spread"
     ),
     "differences of sensitivity and specificity, gains of the decision curve": (
         "Tango's score interval (1998), with the effective number of photographs; where that is"
@@ -66,7 +67,7 @@ METHODS = {  # of the intervals, 95 %, over patients
 class Evaluated(NamedTuple):
     """The tables of an evaluation, each as its function of `evaluation` returns it.
 
-    Counts of the subgroups are as they may be shown, see `hide_few`.
+    Counts of the subgroups are as they may be shown, see `hide_subgroups`.
     """
 
     predictions: Predictions
@@ -114,7 +115,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         thresholds = "; ".join(frozen)
         if "chosen_on" in points:
             thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
-    ungradable.append(f"not usable {_write_few(images.get('not usable', 0))}")
+    ungradable.append(f"not usable {write_few(images.get('not usable', 0))}")
     if {"learned from", "validation"} <= set(counts.index):
         # not those of test: who was left out there may be few
         sides = counts.loc[["learned from", "validation", "evaluated"], "num_patients"]
@@ -125,14 +126,15 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         outcome = "referable: grade 2 or worse"
         if count_below(test):
             outcome += ", or marked as referable"
-        severity = f"patients by worst grade {_list_counts(hide_few(grades.sort_index()))}"
+        if grades.min() >= FEW:
+            severity = f"patients by worst grade {_list_counts(grades.sort_index())}"
     if len(calibrated) > 1:
         slopes = [f"slope {write_span(row, 'slope')}" for _, row in calibrated.iterrows()]
         recalibration = " → ".join(slopes)
     people = []
     for factor in ("sex", "age"):
         levels = subgroups[subgroups["factor"] == factor] if len(subgroups) else subgroups
-        if len(levels):
+        if len(levels) and "–" not in set(levels["num_patients"]):
             people.append(f"{factor} {_list_counts(levels.set_index('level')['num_patients'])}")
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
     is_elsewhere = data_sets["tested_on"] != predictions.dataset
@@ -154,7 +156,7 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
             f" {len(worse)} evaluated, {len(test)} photographs"
         ),
         "events": (
-            f"{len(worse)} patients, {_write_few((worse['referable'] == 1).sum())} with disease;"
+            f"{len(worse)} patients, {write_few((worse['referable'] == 1).sum())} with disease;"
             f" {len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
         ),
         "missing": f"{missing} photographs without a usable answer",
@@ -233,13 +235,9 @@ def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str
 
 
 def _list_counts(counts: pd.Series) -> str:
-    return ", ".join(f"{level}: {count}" for level, count in counts.items() if count != "0")
-
-
-def _write_few(count: int) -> str:
-    return hide_few(pd.Series([count]))[0]
+    return ", ".join(f"{level}: {count}" for level, count in counts.items())
 
 
 def _write_sum(count: int, is_masked: bool) -> str:
     """Write a sum of counts, unless it would reveal a masked count by subtraction."""
-    return f"≥ {FEW}" if is_masked and count >= FEW else _write_few(count)
+    return f"≥ {FEW}" if is_masked and count >= FEW else write_few(count)

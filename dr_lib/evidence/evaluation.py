@@ -493,19 +493,18 @@ def split_subgroups(
     """
     test = predictions.test
     crowded = find_crowded(predictions)
-    columns = [name for name in SUBGROUPS if name in test and name not in crowded]
-    for name in map(fold_name, further):
-        column = name if name in EVALUATED else OWN + name
+    named = [fold_name(name) for name in further]
+    for name in named:
+        column = _find_column(name)
         if column not in test or test[column].nunique() > MAX_LEVELS:
             raise DrError(
                 f"subgroups: {name} is not a column with 2 to {MAX_LEVELS} groups in the "
                 "predictions"
             )
-        columns.append(column)
+    usual = [name for name in SUBGROUPS if name in test and name not in crowded]
     rows = []
-    for column in dict.fromkeys(columns):
-        factor = column.removeprefix(OWN)
-        levels = band_ages(test[column]) if factor == "age" else test[column].astype(str)
+    for factor in dict.fromkeys(named + usual):
+        levels = _find_levels(test, factor)
         for level, part in test[levels != ""].groupby(levels, observed=True):
             y, p, patient = _unpack(part)
             auc = sensitivity = specificity = None
@@ -529,27 +528,14 @@ def split_subgroups(
     return _tabulate(rows)
 
 
-def hide_few(counts: pd.Series) -> pd.Series:
-    """Format the counts of one factor's levels as text, those below FEW as < 5.
-
-    Where they could be found by subtraction from the sum (`_are_told`), the next smallest counts
-    are hidden too, as ≥ 5.
-    """
-    shown = counts.astype(str)
-    ascending = counts[counts > 0].sort_values()
-    num_hidden = (ascending < FEW).sum()
-    shown[ascending.index[:num_hidden]] = f"< {FEW}"
-    while _are_told(ascending.iloc[:num_hidden]) and num_hidden < len(ascending):
-        shown[ascending.index[num_hidden]] = f"≥ {FEW}"
-        num_hidden += 1
-    return shown
+def write_few(count: int) -> str:
+    """Write a count of patients or photographs; one below FEW as < 5."""
+    return f"< {FEW}" if 0 < count < FEW else str(count)
 
 
 def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
-    """Mask the table of `count_flow`: counts below FEW become < 5.
-
-    Where the patients or photographs hidden could be found by subtraction, the sums that would give
-    them away are –.
+    """Mask the table of `count_flow`: counts below FEW become < 5; sums that contain them become –,
+    or they could be found by subtraction.
     """
     counts = ["num_patients", "num_images"]
     stage = flow["stage"]
@@ -563,20 +549,9 @@ def hide_flow(flow: pd.DataFrame) -> pd.DataFrame:
         (stage == "ungradable", ["offered", "test"]),
         (stage != "", ["offered"]),
     ):
-        if flow.loc[parts & is_hidden, counts].apply(_are_told).any():
+        if (parts & is_hidden).any():
             shown.loc[stage.isin(sums), counts] = "–"
     return shown
-
-
-def _are_told(hidden: pd.Series) -> bool:
-    """Whether the sum of hidden counts gives them away: it is small, or the least or the most that
-    such counts can have.
-    """
-    hidden = hidden[hidden > 0]
-    num_few = (hidden < FEW).sum()
-    least = num_few + FEW * (len(hidden) - num_few)
-    most = (FEW - 1) * len(hidden) if num_few == len(hidden) else np.inf
-    return len(hidden) > 0 and (hidden.sum() < FEW or hidden.sum() in (least, most))
 
 
 def hides_test(flow: pd.DataFrame) -> bool:
@@ -585,18 +560,40 @@ def hides_test(flow: pd.DataFrame) -> bool:
     return bool((shown.loc[shown["stage"] == "test", "num_images"] == "–").any())
 
 
-def hide_subgroups(subgroups: pd.DataFrame) -> pd.DataFrame:
-    """Mask the counts in the table of `split_subgroups` with `hide_few`."""
-    if subgroups.empty:
-        return subgroups
-    by_factor = subgroups.groupby("factor", sort=False)
-    people = by_factor[["num_patients", "num_diseased"]].transform(hide_few)
-    images = subgroups["num_images"].astype(str)
-    return subgroups.assign(
-        num_patients=people["num_patients"],
-        num_diseased=people["num_diseased"],
-        num_images=images.where(people["num_patients"].str.isdigit(), "–"),
-    )
+def hide_subgroups(subgroups: pd.DataFrame, predictions: Predictions) -> pd.DataFrame:
+    """Mask the table of `split_subgroups`: factors whose counts could lead to fewer than FEW
+    patients have – for each count, and no scores.
+
+    Shown is a factor each level of which has at least FEW patients without the disease, and with it
+    at least as many or none, alone and crossed with each factor shown before. No level counts as a
+    level, and who has several is counted apart, so that no difference of shown counts is few.
+    """
+    test = predictions.test
+    shown = []
+    masked = subgroups.astype(object)
+    for factor, rows in subgroups.groupby("factor", sort=False):
+        levels = _find_levels(test, factor).astype(str).rename("level")
+        ill = test.groupby(["patient_id", levels])["referable"].max().reset_index("level")
+        group = (ill["level"] + ill["referable"].astype(str)).groupby(level=0).sum()
+        fewest = min(
+            cells.value_counts().min() for cells in (group, *(group + each for each in shown))
+        )
+        if fewest >= FEW and (rows["num_diseased"] < rows["num_patients"]).all():
+            shown.append(group)
+        else:
+            masked.loc[rows.index, list(rows.columns[2:])] = np.nan
+    counts = ["num_patients", "num_diseased", "num_images"]
+    return masked.fillna(dict.fromkeys(counts, "–")).infer_objects()
+
+
+def _find_column(factor: str) -> str:
+    return factor if factor in EVALUATED else OWN + factor
+
+
+def _find_levels(test: pd.DataFrame, factor: str) -> pd.Series:
+    """Find the level of each photograph, empty where it is not known."""
+    levels = test[_find_column(factor)]
+    return band_ages(levels) if factor == "age" else levels.astype(str)
 
 
 def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:

@@ -378,8 +378,9 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
     predictions' kappa from the first's.
 
     The mean squared disagreement over that of independent graders, both from sums of the grades and
-    of their products. The bounds are those of a jackknife over patients, with t quantile: of one
-    kappa on Fisher's scale, artanh, of a difference on the plain one.
+    of their products. The bounds are those of a jackknife over patients, of one kappa on Fisher's
+    scale, artanh, of a difference on the plain one; the quantile is that of t with as many degrees
+    of freedom as patients carry the spread, for those of few errors vary in size.
 
     Args:
         grade: (n,) whole numbers.
@@ -410,8 +411,10 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
         return Interval(float(kappa[0]), np.nan, np.nan, num_patients)
     with np.errstate(divide="ignore", invalid="ignore"):  # of -1
         scores = kappa if is_difference else np.arctanh(kappa)
-        half = stats.t.ppf(UPPER, num_patients - 1) * np.sqrt(num_patients - 1)
-        bounds = scores[0] + half * scores[1:].std() * np.array([-1, 1])
+        deviations = scores[1:] - scores[1:].mean()
+        half = np.sqrt((num_patients - 1) * (deviations**2).mean())
+        half *= stats.t.ppf(UPPER, _count_carriers(deviations))
+        bounds = scores[0] + half * np.array([-1, 1])
     low, high = bounds if is_difference else np.tanh(bounds)
     return Interval(float(kappa[0]), float(low), float(high), num_patients)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.optimize import LinearConstraint, milp
 from sklearn.metrics import (
     average_precision_score,
     brier_score_loss,
@@ -331,16 +332,115 @@ def test_a_patient_is_referred_by_the_worse_eye(model, points):
     assert again[["tp", "fn", "fp", "tn"]].to_numpy().tolist() == counts
 
 
-def test_few_patients_are_no_number():
-    """Nor is it one by subtraction from the sum: other counts that look the same have this sum."""
-    for counts in itertools.product(range(8), range(8), [0, 6, 9], [20, 30]):
-        shown = evaluation.hide_few(pd.Series(counts)).tolist()
-        alike = {"< 5": range(1, 5), "≥ 5": range(5, sum(counts))}
-        possible = [alike.get(text) or [int(text)] for text in shown]
-        found = [other for other in itertools.product(*possible) if sum(other) == sum(counts)]
-        for count, values in zip(counts, zip(*found, strict=True), strict=True):
-            assert not 0 < count < 5 or len({*values}) > 1
-        assert any(0 < count < 5 for count in counts) or shown == [*map(str, counts)]
+def draw_groups(rng) -> pd.DataFrame:
+    """Photographs of 40 to 800 patients by site, the city it lies in, who has a pump, and eye; of
+    each kind at least 10 patients.
+    """
+    num = int(40 * 20 ** rng.random())
+    site = rng.choice(5, num, p=rng.dirichlet(np.full(5, 0.7)))
+    ill = rng.random(num) < rng.uniform(0.2, 0.8)
+    ill[:20] = np.arange(20) < 10
+    people = pd.DataFrame(
+        {
+            "patient_id": [f"p{k}" for k in range(num)],
+            "referable": ill * 1.0,
+            "own site": site.astype(str),
+            "own city": np.array(["a", "a", "b", "b", "c"])[site],
+            "own pump": np.where(rng.random(num) < rng.choice([0.03, 0.3]), "yes", "no"),
+            "sex": rng.choice(["female", "male", ""], num, p=[0.5, 0.45, 0.05]),
+        }
+    )
+    eyes = pd.concat([people.assign(eye="left"), people.assign(eye="right")])
+    eyes = eyes[rng.random(2 * num) < rng.choice([0.5, 0.97])]
+    lost = people[~people["patient_id"].isin(eyes["patient_id"])].assign(eye="left")
+    return pd.concat([eyes, lost], ignore_index=True)
+
+
+def find_told(shown: pd.DataFrame, test: pd.DataFrame) -> list[str]:
+    """Find the counts of 1 to 4 patients that cannot be anything from 1 to 4, by integer
+    programming over the shown counts and the denominators of the shown scores.
+
+    Known are also the size of the test split, its patients with the disease, and which combinations
+    of levels exist. Counts are of the levels of each factor, and of two factors crossed: of all,
+    of those with the disease, without it, and of the rest.
+    """
+    columns = {
+        "site": "own site",
+        "city": "own city",
+        "pump": "own pump",
+        "sex": "sex",
+        "eye": "eye",
+    }
+    ill = test.groupby("patient_id")["referable"].max() == 1
+    sets = {"all": ill | True}
+    for factor, column in columns.items():
+        for level in sorted(set(test[column]) - {""}):
+            sets[f"{factor} {level}"] = (
+                (test[column] == level).groupby(test["patient_id"]).any()
+            )
+    kinds = pd.DataFrame(sets)
+    kinds["ill"] = ill
+    sizes = kinds.value_counts()
+    types = dict(zip(kinds, sizes.index.to_frame().to_numpy().T, strict=True))
+    sizes = sizes.to_numpy()
+    known = [types["all"], types["ill"]]
+    for row in shown.itertuples():
+        here = types[f"{row.factor} {row.level}"]
+        known += [here] * (row.num_patients != "–")
+        known += [here & types["ill"]] * int(
+            row.num_diseased != "–" or np.isfinite(getattr(row, "auc", np.nan))
+        )
+    counted = {
+        f"{a} x {b}": types[a] & types[b]
+        for a, b in itertools.combinations_with_replacement(list(sets)[1:], 2)
+    }
+    counted |= {f"not {name}": ~types[name] for name in list(sets)[1:]}
+    equal = LinearConstraint(
+        np.array(known, dtype=float), *[np.array(known, dtype=float) @ sizes] * 2
+    )
+    possible = [sizes]
+    told = []
+    for name, of in counted.items():
+        for words, kind in (
+            ("", of),
+            (" ill", of & types["ill"]),
+            (" well", of & ~types["ill"]),
+        ):
+            if not 0 < sizes @ kind < 5:
+                continue
+            for sign, bound in ((1, 1), (-1, 4)):
+                if min(sign * each @ kind for each in possible) > sign * bound:
+                    found = milp(sign * kind, constraints=equal, integrality=1)
+                    possible.append(found.x.round())
+                    if found.fun > sign * bound:
+                        told.append(f"{name}{words} is not {bound}")
+    return told
+
+
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 2, 3))]
+)
+def test_no_hidden_count_can_be_computed(seed):
+    """In 50 test splits with nested, crossed and incomplete groups, a fifth of which show more
+    than one. Counts masked one by one are found out: the audit sees that.
+    """
+    rng = np.random.default_rng(seed)
+    told = []
+    found_out = []
+    num_shown = []
+    for _ in range(50):
+        test = draw_groups(rng).assign(probability_referable=0.5)
+        model = Predictions("", test, test, test, test[:0], False)
+        groups = evaluation.split_subgroups(model, pd.DataFrame(), ["site", "city", "pump"])
+        shown = evaluation.hide_subgroups(groups, model)
+        told += find_told(shown, test)
+        num_shown.append(shown.loc[shown["num_patients"] != "–", "factor"].nunique())
+        if len(num_shown) <= 10:
+            counts = groups[["num_patients", "num_diseased"]]
+            masked = counts.mask((counts < 5).any(axis=1), "–")
+            found_out += find_told(groups.assign(**masked), test)
+    assert not told and len(found_out) > 10
+    assert np.mean(np.array(num_shown) > 1) > 0.2
 
 
 def test_few_patients_of_a_subgroup_are_hidden(tmp_path):
@@ -358,9 +458,9 @@ def test_few_patients_of_a_subgroup_are_hidden(tmp_path):
     assert set(groups["factor"]) == {"camera", "eye", "age", "site_1"}
     groups = groups.query("factor == 'site_1'")
     assert groups["num_patients"].tolist() == [118, 2]
-    hidden = evaluation.hide_subgroups(groups)
-    assert hidden["num_patients"].tolist() == ["≥ 5", "< 5"]
-    assert hidden["num_images"].tolist() == ["–", "–"] and hidden["auc"].equals(groups["auc"])
+    hidden = evaluation.hide_subgroups(groups, own)
+    assert (hidden[["num_patients", "num_diseased", "num_images"]] == "–").all(axis=None)
+    assert hidden["auc"].isna().all() and groups["auc"].notna().any()
     for column in ("name", "nowhere", "quality"):
         with pytest.raises(
             DrError, match=f"subgroups: {column} is not a column with 2 to 20 groups"
@@ -592,7 +692,7 @@ def evaluate(model: Predictions) -> checklist.Evaluated:
         evaluation.measure_points(model, points),
         evaluation.measure_points(model, points, by_patient=True),
         evaluation.calibrate(model)[0],
-        evaluation.hide_subgroups(evaluation.split_subgroups(model, points)),
+        evaluation.hide_subgroups(evaluation.split_subgroups(model, points), model),
         evaluation.compare_data_sets([model], [points]),
     )
 
@@ -610,10 +710,12 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
         == "excluded < 5; counted as referred in a second row < 5; not usable 0"
     )
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
+    shown = evaluation.split_subgroups(model, evaluated.points)
     assert (
         f"sex female: {(people['sex'] == 'female').sum()}; age < 40: "
-        in facts["characteristics"]
+        in checklist.state_facts(evaluated._replace(subgroups=shown))["characteristics"]
     )
+    assert "–" not in facts["characteristics"]
     grades = model.test.groupby("patient_id")["grade"].max().value_counts()
     assert grades[4] >= 5 and facts["severity"].endswith(f", 4: {grades[4]}")
     assert facts["synthetic"] == facts["version"] == facts["tested_on"] == "unknown"
@@ -702,7 +804,7 @@ def test_scores_and_bounds_are_those_of_r(tmp_path):
             0.9064241212,
             3e-4,
         ),  # drawn to H.-McNeil's
-        (scores, "kappa", 0.741822801, 0.697293, 0.780522, 1e-3),  # a jackknife
+        (scores, "kappa", 0.741822801, 0.697293, 0.780522, 2e-3),  # a jackknife
         (scores, "brier", 0.152932030018, 0.130446397479, 0.178497975053, 3e-5),
         (fit, "slope", 0.301371398962, 0.250025779151, 0.352717018773, 1e-8),
         (fit, "intercept", -0.678234856461, -1.22912658532, -0.127343127603, 1e-5),

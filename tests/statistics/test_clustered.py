@@ -314,7 +314,9 @@ def test_kappa_is_that_of_scikit_learn_with_a_jackknife_over_patients():
         return cohen_kappa_score(grade[left], called[left], weights="quadratic")
 
     def reach(values):
-        return t.ppf(0.975, 19) * np.sqrt(19 / 20 * np.sum((values - np.mean(values)) ** 2))
+        squares = (values - np.mean(values)) ** 2
+        dof = squares.sum() ** 2 / (squares**2).sum()
+        return t.ppf(0.975, dof) * np.sqrt(19 / 20 * squares.sum())
 
     left = [patient != k for k in range(20)]
     one = np.arctanh([score(first, rest) for rest in left])
