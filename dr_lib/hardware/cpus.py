@@ -22,7 +22,9 @@ ARM_CORES = {
     ("0x41", "0xd49"): "Neoverse-N2",
     ("0x41", "0xd4f"): "Neoverse-V2",  # AWS Graviton 4
 }
+ARM_FIELDS = ("cpu implementer", "cpu part")
 MODEL_FIELDS = (  # of /proc/cpuinfo that together name a model
+    ARM_FIELDS,  # before the model name that some add, of the instruction set
     ("model name",),  # x86, LoongArch
     ("vendor_id", "cpu family", "model"),  # x86 in a sandbox that hides the name
     ("uarch",),  # RISC-V
@@ -38,22 +40,20 @@ def find_cpu_model(root: Path = ROOT) -> str:
     Where Linux knows no name, its codes are the name, such as ARM 0x61 0x022.
     """
     if platform.system() == "Darwin":  # Python says arm or i386
-        named = _run_sysctl()
-        if named:
-            return named
-    lines = [line.partition(":")[::2] for line in read_text(root / "proc/cpuinfo").splitlines()]
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        with suppress(OSError, subprocess.SubprocessError):
+            return subprocess.check_output(command, text=True, timeout=10).strip()
     fields: dict[str, list[str]] = {}  # values of each name, one for each CPU
-    for name, value in lines:
+    for line in read_text(root / "proc/cpuinfo").splitlines():
+        name, _, value = line.partition(":")
         fields.setdefault(name.strip().lower(), []).append(value.strip())
-    if "cpu part" in fields:  # some add a model name, of the instruction set
-        cores = zip(fields["cpu implementer"], fields["cpu part"])
-        # phones, boards and Macs have several kinds
-        named = [ARM_CORES.get(core, " ".join(core)) for core in dict.fromkeys(cores)]
-        return f"ARM {' + '.join(named)}"
     for names in MODEL_FIELDS:
-        models = [" ".join(values) for values in zip(*(fields.get(name, []) for name in names))]
-        if models and models[0].lower() != "unknown":
-            return " + ".join(dict.fromkeys(models))
+        models = list(dict.fromkeys(zip(*(fields.get(name, []) for name in names))))
+        if not models or models[0] == ("unknown",):
+            continue
+        # phones, boards and Macs have several kinds of cores
+        named = " + ".join(ARM_CORES.get(model, " ".join(model)) for model in models)
+        return f"ARM {named}" if names == ARM_FIELDS else named
     return platform.processor() or platform.machine()
 
 
@@ -61,21 +61,12 @@ def count_cpus(root: Path = ROOT) -> int:
     """Count the CPUs that this process may use: those it is bound to, at most its cgroups' quota,
     rounded up.
     """
-    return max(1, math.ceil(min([count_bound(), *(quota.cpus for quota in read_quotas(root))])))
+    quotas = [quota.cpus for quota in read_quotas(root)]
+    return max(1, math.ceil(min([len(list_bound()), *quotas])))
 
 
-def count_bound() -> int:
-    """Count the CPUs that this process is bound to, by itself, a scheduler or a container."""
+def list_bound() -> list[int]:
+    """List the CPUs that this process is bound to, by itself, a scheduler or a container."""
     if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _run_sysctl() -> str:
-    """Ask macOS for the processor's name, such as Apple M4; empty if it does not answer."""
-    command = ["sysctl", "-n", "machdep.cpu.brand_string"]
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=10
-        ).stdout.strip()
-    return ""
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))

@@ -111,9 +111,8 @@ def import_keras(backend: str, precision: str = "float32") -> ModuleType:
     except (AssertionError, AttributeError, OSError, TypeError, ValueError) as error:
         path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
         why = str(error) or "a value is invalid"
-        raise HardwareError(
-            f"Keras cannot read {path} ({why}): correct or delete it"
-        ) from error
+        advice = f"correct or delete {path}, or install Keras again"
+        raise HardwareError(f"Keras cannot be imported ({why}): {advice}") from error
 
     settings = {
         "floatx": "float32",

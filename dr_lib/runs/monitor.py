@@ -9,6 +9,7 @@ import csv
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
@@ -160,24 +161,19 @@ def _read_clocks() -> tuple[float, float, float]:
 
 
 def read_cpu_times(cpus: Collection[int] = ()) -> tuple[float, float, float]:
-    """Read the CPU seconds since boot of the machine, or of some of its CPUs: total, busy, and
-    taken by other guests of the host (steal).
+    """Read the CPU seconds since boot of all CPUs, or of some: total, busy, and taken by other
+    guests of the host (steal).
 
     Waiting for a disk is not busy, what other guests took is; NaN where the system does not count
     them.
     """
-    every = [psutil.cpu_times()]
-    if cpus:
-        numbered = enumerate(psutil.cpu_times(percpu=True))
-        every = [times for number, times in numbered if number in cpus]
-    all_s = busy_s = steal_s = 0.0
-    for times in every:
-        # user time holds the guests of this machine already
-        guests_s = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-        all_s += sum(times) - guests_s
-        busy_s += sum(times) - guests_s - times.idle - getattr(times, "iowait", 0.0)
-        steal_s += getattr(times, "steal", NAN)
-    return all_s, busy_s, steal_s
+    sums: Counter[str] = Counter()
+    for number, times in enumerate(psutil.cpu_times(percpu=True)):
+        if not cpus or number in cpus:
+            sums.update(times._asdict())
+    # user time holds the guests of this machine already
+    all_s = sum(sums.values()) - sums["guest"] - sums["guest_nice"]
+    return all_s, all_s - sums["idle"] - sums["iowait"], sums.get("steal", NAN)
 
 
 def _read_own_cpu_times() -> tuple[float, float, float]:

@@ -24,7 +24,7 @@ from dr_lib.code import hash_code, hash_notebook, read_commit
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.cgroups import Quota, read_quotas
-from dr_lib.hardware.cpus import count_bound
+from dr_lib.hardware.cpus import list_bound
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.hardware.settings import describe_settings
@@ -264,15 +264,12 @@ def measure_others(seconds: float) -> float:
 
 
 def _read_others() -> list[Quota]:
-    """Read what others than this process and its ended children have taken so far: of the machine,
-    of the CPUs that this process is bound to, and of each quota.
+    """Read what others than this process and its ended children have taken so far: of the CPUs that
+    it is bound to, and of each quota.
     """
     own_s = read_process_cpu_s(psutil.Process())
-    pools = [Quota(psutil.cpu_count() or 1, read_cpu_times()[1])]
-    num_bound = count_bound()
-    if num_bound < pools[0].cpus:
-        pools.append(Quota(num_bound, read_cpu_times(os.sched_getaffinity(0))[1]))
-    pools += read_quotas()
+    bound = list_bound()
+    pools = [Quota(len(bound), read_cpu_times(bound)[1]), *read_quotas()]
     return [pool._replace(used_s=pool.used_s - own_s) for pool in pools]
 
 

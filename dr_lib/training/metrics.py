@@ -12,6 +12,8 @@ from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import Interval
 
 NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
+# to train on, by recipe: of each class, and in all
+NUM_PATIENTS = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
 
@@ -27,21 +29,14 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str) -> None:
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue
+        each, all_ = NUM_PATIENTS[recipe if name == "train" else "full"]
         referable = set(side.patient_id[side.referable == 1])
         others = set(side.patient_id[side.referable == 0])
-        is_fitted = name == "train" and recipe != "full"
-        needed = NUM_FOLDS if is_fitted and recipe == "upper" else 1
-        found = f"{len(referable)} patients with referable eyes and {len(others)} with others"
-        if min(len(referable), len(others)) < needed:
-            what = f"recipe {recipe}" if is_fitted else "it"
-            raise DrError(
-                f"the {name} split has {found}: {what} needs {needed} of each, or more"
-            )
-        if is_fitted and len(referable | others) < NUM_FOLDS:
-            raise DrError(
-                f"the {name} split has {len(referable | others)} patients: recipe {recipe} needs"
-                f" {NUM_FOLDS} or more"
-            )
+        counts = [len(patients) for patients in (referable, others, referable | others)]
+        if min(counts[:2]) < each or counts[2] < all_:
+            found = "{} patients with referable eyes, {} with others, {} in all".format(*counts)
+            needed = f"recipe {recipe} needs {each} of each, and {all_} in all"
+            raise DrError(f"the {name} split has {found}: {needed}")
 
 
 def score_sides(

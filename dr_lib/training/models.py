@@ -16,7 +16,7 @@ import h5py
 import keras
 import numpy as np
 from keras import layers, ops
-from sklearn.metrics import roc_auc_score
+from scipy.stats import rankdata
 from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
@@ -223,9 +223,13 @@ class Ranks(keras.metrics.Metric):
             parts = tf.distribute.get_strategy().experimental_local_results(*parts)
         pairs = np.concatenate([ops.convert_to_numpy(part) for part in parts])
         probability, kind = pairs[pairs[:, 1] > 0].T
-        if len(np.unique(kind)) < 2 or not np.isfinite(probability).all():
+        referable = kind == 2
+        num_pairs = referable.sum() * (~referable).sum()
+        if not num_pairs or not np.isfinite(probability).all():
             return float("nan")
-        return float(roc_auc_score(kind == 2, probability))
+        # of a referable eye among all, minus its rank among those: the others that it beats
+        beaten = rankdata(probability)[referable] - rankdata(probability[referable])
+        return float(beaten.sum() / num_pairs)
 
 
 def weigh_grades(grade: np.ndarray) -> np.ndarray:

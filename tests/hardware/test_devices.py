@@ -88,7 +88,7 @@ def test_settings_of_keras_are_the_plans(tmp_path, monkeypatch):
     assert printed == "float32 tensorflow float32 1e-07 channels_last None False"
     (tmp_path / "keras.json").write_text('{"floatx": "half"}')
     (message,) = refuse("LAPTOP")
-    assert f"Keras cannot read {tmp_path / 'keras.json'} (a value is invalid)" in message
+    assert f"(a value is invalid): correct or delete {tmp_path / 'keras.json'}, or" in message
 
 
 def test_activation_raises_where_keras_runs_on_another_backend():

@@ -200,7 +200,7 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     """
     cpu_s = {"own": 0.0, "others": 0.0}
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
-    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, sum(cpu_s.values()), 0.0))
+    monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, sum(cpu_s.values()), 0.0))
     calm = Run(tmp_path, "n", PARAMETERS)
     busy = Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
     cpu_s["own"] = 100.0
@@ -228,10 +228,9 @@ def test_others_in_a_container_are_those_who_take_from_it(
 ):
     """It may take two of 64 CPUs: by hand, for one second."""
     used_s = {"machine": 0.0, "container": 0.0}
-    monkeypatch.setattr(psutil, "cpu_count", lambda: 64)
-    monkeypatch.setattr(run_module, "count_bound", lambda: 64)
+    monkeypatch.setattr(run_module, "list_bound", lambda: [*range(64)])
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: 0.0)
-    monkeypatch.setattr(run_module, "read_cpu_times", lambda: (0.0, used_s["machine"], 0.0))
+    monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, used_s["machine"], 0.0))
     monkeypatch.setattr(run_module, "read_quotas", lambda: [Quota(2.0, used_s["container"])])
     run = Run(tmp_path, "n", PARAMETERS)
     used_s["machine"] = machine_s

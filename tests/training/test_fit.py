@@ -91,7 +91,7 @@ class Diverging(Batches):
         (np.nan, 3, "the loss is nan in epoch 4", 4),
         (np.nan, 0, "the loss is nan in epoch 1", 1),
         # no probability comes near
-        (100.0, 3, "the loss of epochs 4 to 6 is above ten times that of the first, 0.", 6),
+        (100.0, 3, "the loss of epochs 4 to 6 is above ", 6),
     ],
 )
 def test_a_training_that_diverges_ends_at_once(

@@ -86,16 +86,18 @@ def find_fault(losses: Sequence[float]) -> str:
     number = len(losses)
     if not math.isfinite(losses[-1]):
         return f"the loss is {losses[-1]} in epoch {number}: lower the learning rate"
-    if number > 3 and min(losses[-3:]) > find_limit(losses):
-        last = f"epochs {number - 2} to {number}"
-        first = f"ten times that of the first, {losses[0]:.3g}"
-        return f"the loss of {last} is above {first}: lower the learning rate"
+    limit = find_limit(losses)
+    if number > 2 and min(losses[-3:]) > limit:
+        last = f"the loss of epochs {number - 2} to {number} is above {limit:.3g}"
+        return f"{last} (that of the first is {losses[0]:.3g}): lower the learning rate"
     return ""
 
 
 def find_limit(losses: Sequence[float]) -> float:
-    """Compute ten times the first loss; at least 1, for a head that is fitted may begin near 0."""
-    return max(10 * losses[0], 1.0)
+    """Compute ten times the first loss; at least 1, for a head that is fitted may begin near 0, and
+    at most 1000, for a training may diverge at once.
+    """
+    return min(max(10 * losses[0], 1.0), 1000.0)
 
 
 def read_versions(*packages: str) -> dict[str, str]:

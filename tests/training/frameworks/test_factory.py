@@ -151,9 +151,14 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
         ([0.7, 7.1, 8.0, 7.0], ""),  # ten times, and not above
         (
             [0.7, 7.1, 8.0, 7.2],
-            "the loss of epochs 2 to 4 is above ten times that of the first, 0.7",
+            "the loss of epochs 2 to 4 is above 7 (that of the first is 0.7)",
         ),
         ([0.7, 0.1, 7.1, 7.1, 7.1], "the loss of epochs 3 to 5"),
+        (
+            [1e19, 1e12, 1e6],
+            "the loss of epochs 1 to 3 is above 1e+03 (that of the first is 1e+19)",
+        ),
+        ([1e19, 12.0, 13.0], ""),
         ([1e-6, 0.5, 0.6, 0.7], ""),  # a head that was fitted; guessing costs 0.69
         ([1e-6, 1.5, 1.6, 1.7], "the loss of epochs 2 to 4"),
     ],
