@@ -408,7 +408,7 @@ if is_hidden.any():
     page.note(
         "Not shown: {}. Alone or crossed with the groups above, they have fewer than {} patients "
         "with or without the disease; larger groups can be shown.",
-        ", ".join(map(say, groups.loc[is_hidden, "factor"].unique())),
+        ", ".join(groups.loc[is_hidden, "factor"].unique()),
         evaluation.FEW,
     )
 crowded = evaluation.find_crowded(model)
