@@ -279,8 +279,6 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
-            if column == "grade" and table[column].dropna().isin(range(1, 6)).all():
-                words = "0 to 4; of grades from 1 to 5 subtract 1"
             _refuse(name, is_bad, _describe(table[column][is_bad], words))
     _check_rows(name, table)
     is_test = table["split"] == "test"

@@ -184,7 +184,7 @@ def test_ungradable_eyes_stand_apart(tmp_path):
             lambda t: t.assign(**(t[GRADES] * 0 + 0.5).to_dict("series")),
             "add up to 1: of logits give the softmax, of cumulative probabilities the diff",
         ),
-        (lambda t: t.assign(grade=t["grade"] + 1), "4; of grades from 1 to 5 subtract 1$"),
+        (lambda t: t.assign(grade=t["grade"] + 1), "of grades from 1 to 5 subtract 1;"),
         (
             lambda t: t.assign(group=np.where(t["patient_id"] < "p050", "arm 1", "arm 2")),
             r"the column means something else \(2 values of 120 patients\), rename it$",

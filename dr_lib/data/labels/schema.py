@@ -73,7 +73,8 @@ UNKNOWN = set(
 # no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
 NO_ID = re.compile(r"(?i)[-–−]\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
-SCALE += ", or empty; for an ungradable photograph write gradable 0 and leave grade empty"
+SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
+SCALE += " gradable 0 and leave grade empty"
 TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
