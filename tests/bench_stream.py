@@ -222,7 +222,7 @@ def time_steps(data_dir: Path, model: str, turns: int) -> np.ndarray:
         for images in (crops, crops[:])
     ]
     network = models.build_model(model, SIZE)
-    fit.compile_model(network, jit=keras.config.backend() == "jax")
+    fit.compile_model(network, capacity=number, jit=keras.config.backend() == "jax")
     streamed, kept = (
         lambda feed=feed: network.fit(feed, shuffle=False, verbose=0) for feed in feeds
     )

@@ -203,7 +203,12 @@ def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
         .prefetch(2)
     )
     network = models.build_model(setting["model"], size, augmentation="colour")
-    fit.compile_model(network, jit=plan.jit, steps_per_execution=plan.steps_per_execution)
+    fit.compile_model(
+        network,
+        capacity=number,
+        jit=plan.jit,
+        steps_per_execution=plan.steps_per_execution,
+    )
     return Variant(
         REFERENCE,
         plan,

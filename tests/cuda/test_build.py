@@ -94,8 +94,8 @@ def test_without_a_compiler_or_a_gpu(programs):
 def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
     """A GPU whose driver fails is no machine without a GPU."""
     programs(nvidia_smi=None)
-    monkeypatch.setattr(facts, "GPU_DEVICE", tmp_path / "nvidia0")
-    facts.GPU_DEVICE.touch()
+    monkeypatch.setattr(facts, "DEVICES", tmp_path)
+    (tmp_path / "nvidia0").touch()
     with pytest.raises(HardwareError, match=r", or build\('cpu'\)"):
         build.build()
 
