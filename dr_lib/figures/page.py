@@ -352,6 +352,8 @@ class Page:
     def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
         """Format the table for reading and LaTeX, and write it unformatted as CSV."""
         shown = self.format(table, name, own)
+        if not self._out:  # LaTeX needs a package that is not everywhere
+            return shown
         self.write(f"{name}.csv", table.to_csv(index=False).encode())
         is_wide = [shown[header].str.len().max() > WIDE for header in shown]
         widths = ["p{0.4\\linewidth}" if wide else "l" for wide in is_wide]
