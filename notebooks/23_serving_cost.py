@@ -224,13 +224,13 @@ sentences = []
 for _, row in priced.iterrows():
     words = say(
         "{} in {} takes {} ms per photograph including decoding, of which prediction takes {} "
-        "ms (n = {}); a million predictions cost {} USD at the price of {}, without idle time."
+        "(n = {}); a million predictions cost {} USD at the price of {}, without idle time."
     )
     sentence = words.format(
         name(row["model"]),
         row["format"],
         page.number(row["busy_ms"]),
-        page.interval(row, "predict_ms"),
+        page.interval(row, "predict_ms", "ms"),
         row["n"],
         page.number(row["usd_per_million"]),
         row["instance"],

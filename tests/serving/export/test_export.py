@@ -171,11 +171,12 @@ def test_refuses_what_cannot_be_exported(labelled, network, tmp_path):
     exported = write_model_folder(tmp_path / "exported", network, format="savedmodel")
     referral = write_model_folder(tmp_path / "referral", network, grades=[])
     trained = write_model_folder(tmp_path / "trained", network)
+    (tmp_path / "empty").mkdir()
     none = labelled._replace(images=labelled.images[:0])
     for folder, formats, judged, message in (
         (exported, ["savedmodel"], labelled, "holds savedmodel"),
         (referral, ["savedmodel"], labelled, "for referral"),
-        (tmp_path, ["savedmodel"], labelled, "holds no model"),
+        (tmp_path / "empty", ["savedmodel"], labelled, "holds no model"),
         (
             trained,
             ["litert"],
