@@ -350,7 +350,8 @@ def _name_kinds(
     work = set(WORK) - set(SET_BY_MODE)
     if "code_sha256" not in levels:
         work.add("commit")
-    parts = [(work, []), (SET_BY_MODE, ["mode"]), ([*PLAN, *SOFTWARE], ["environment"])]
+    parts = [(work, []), (SET_BY_MODE, ["mode"]), (PLAN, ["environment"])]
+    parts.append((SOFTWARE, _list_kernels(levels)))
     for columns, keys in parts:
         like = levels[kinds == ""].sort_values("started_at", kind="stable")
         groups = like.assign(all="").groupby(["all", *keys, *within], dropna=False)
@@ -359,6 +360,11 @@ def _name_kinds(
             words = f" {column}=" + like.loc[is_unlike, column].str[:12]
             kinds = kinds + words.reindex(kinds.index, fill_value="")
     return kinds.str.strip()
+
+
+def _list_kernels(rows: pd.DataFrame) -> list[str]:
+    """List the columns that tell apart where software runs."""
+    return ["environment", *(name for name in ("framework", "kernel") if name in rows)]
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
@@ -372,7 +378,7 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups = [(finished, set(WORK) - {*SET_BY_MODE, "split_sha256"})]
     groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
     groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
-    kernels = ["environment", *(name for name in ("framework", "kernel") if name in finished)]
+    kernels = _list_kernels(finished)
     groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
     tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
     groups += [(rows, {"split_sha256"}) for _, rows in tables]
