@@ -138,7 +138,7 @@ def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
             with ThreadPoolExecutor(CLIENTS) as pool:
                 return sum(pool.map(task, range(seed, seed + CLIENTS)), collections.Counter())
 
-        rage(180, seed=100)
+        rage(NUM_REQUESTS, seed=100)
         process = psutil.Process(server.process.pid)
         before_mb = server.measure_resident_mb()
         before_threads = process.num_threads()
