@@ -482,7 +482,7 @@ def write_training(folder, times, *, sessions=1, **columns) -> None:
     [
         ([6], "holds", ""),
         ([9], "preliminary", "so far holds, 9 repetitions are planned"),
-        ([3, 4, 6], "holds", "repetitions were added 2 times: over so many looks about 5 %"),
+        ([3, 4, 6], "holds", "repetitions were added 2 times: over so many looks about 6 %"),
     ],
 )
 def test_a_verdict_waits_for_the_repetitions_of_the_study(tmp_path, repetitions, verdict, said):

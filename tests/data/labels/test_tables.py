@@ -298,7 +298,7 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
         ("Imagem;Laudo\nsecret;1\n", "missing: grade; it has the columns Imagem, Laudo"),
         (
             "image,grade\nsecret,none\n",
-            'row 2: grade is "none": it must be 0 no .*, or empty; for an',
+            'row 2: grade is "none": it must be 0 no .*, or empty; of grades',
         ),
         ("image,grade\n,1\n", "row 2.*name the photograph"),
         ("image,grade\ngone,1\n", "no row of labels.csv can be used.*no such file"),

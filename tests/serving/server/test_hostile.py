@@ -122,6 +122,7 @@ def files():
     return {"jpeg": jpeg, "png": png, "json": packed}
 
 
+@pytest.mark.slow
 def test_a_storm_leaves_nothing_behind(served_folder, files, tmp_path):
     """Only 2xx, 4xx and 503; memory grows by 5 % at most, threads stay, whole requests get their
     answers.
