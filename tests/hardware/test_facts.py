@@ -114,7 +114,8 @@ def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(
         with pytest.raises(HardwareError, match=f"{said}.*, or set accelerator='cpu'"):
             choose(facts, Request(accelerator))
     assert choose(facts, Request("cpu")).accelerator == "cpu"
-    assert choose(facts._replace(num_tpu_chips=8)).accelerator == "tpu"
+    tpu = facts._replace(num_tpu_chips=8, backends=("jax",))
+    assert choose(tpu).accelerator == "tpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     assert not probe().gpu_error
 
