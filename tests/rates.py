@@ -232,6 +232,7 @@ def make_claim(situation: Situation, relation: str, distance: float) -> Claim:
     sign = 1 if relation == ">=" else -1
     return Claim(
         id="A1",
+        source="A",
         words=situation.name,
         words_pt=situation.name,
         column="t",

@@ -10,6 +10,7 @@ import yaml
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.claims import ENTRIES, list_printed, read_claims, read_judged
+from dr_lib.evidence.papers import PAPERS
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.id: claim for claim in read_claims()}
@@ -53,6 +54,26 @@ def test_what_no_row_can_judge_has_its_reason():
     for claim in read_claims():
         if claim.never:
             assert unjudged[claim.id] == [claim.words, claim.place, claim.never, claim.reason]
+
+
+def test_a_number_of_others_has_a_source():
+    """Claims, the studies of the papers and pages name entries of one list, which says where the
+    number is, and when a person compared it; each entry is named.
+    """
+    sources = yaml.safe_load(ENTRIES.with_name("sources.yaml").read_text(encoding="utf-8"))
+    for source in sources.values():
+        assert {"title", "commit"} & set(source)
+        assert source["authors"]
+        assert source["places"]
+        assert re.match(r"20\d\d-\d\d-\d\d, with ", source["checked"])
+    cited = {claim.source for claim in read_claims()}
+    assert all(claim.source[0] == claim.paper for claim in read_claims())
+    studies = [f"papermill_runs/{name}.yaml" for p in PAPERS.values() for name in p.studies]
+    for page in [*studies, "docs/papers.md"]:
+        named = re.findall(r"\[([A-E](?:-\w+)?)\]", (ROOT / page).read_text(encoding="utf-8"))
+        assert named, page
+        cited.update(named)
+    assert cited == set(sources)
 
 
 def test_a_quotation_has_its_marks():
@@ -99,8 +120,8 @@ def test_derived_numbers_follow_from_the_printed_ones():
         ("text", "A1 A2 C10 C11 C29 C30 C31 D1 D2 D7"),
         ("table 1", "B36 B37 B38 B39"),
         ("table 2", "B1 B2 B3 B4"),
-        ("measurements accompanying the paper, not in it", "B5 B12 B13 B20 B34"),
-        ("Voets et al., PLOS ONE 2019", "E1 E2"),
+        ("measurements in the authors' repository", "B5 B12 B13 B20 B34"),
+        ("abstract", "E1 E2"),
     ],
 )
 def test_each_number_has_the_place_where_it_is_printed(place, ids):
