@@ -76,6 +76,7 @@ MAY_IMPORT["training/frameworks/keras_backend.py"] = {"keras"}
 FOREIGN = ["code.py", "errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
+FOREIGN += ["runs/warmth.py"]
 FOREIGN += ["runs/remote/far_side.py"]  # before anything else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
 FOREIGN += [f"data/labels/{name}.py" for name in ("__init__", "reader", "schema")]

@@ -178,7 +178,7 @@ class Backlog:
         if not of_session:
             count = self.study.session_repetitions
             advice = "restart the machine for more"
-            refusal = f"this session has completed its {count} repetitions: {advice}"
+            refusal = f"this session has completed its {count} warm repetitions: {advice}"
         affordable_s = self.afford_s(paid_usd) / run.num_machines
         return Offer(
             run=run,
@@ -189,13 +189,13 @@ class Backlog:
 
     def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Select the runs that this session may make: a boot of the machine has limited
-        repetitions.
+        repetitions, after a first one that is cold.
         """
         limit = self.study.session_repetitions or len(self.planned)
         made = Counter(
             row["scenario"]
             for row in self.rows.values()
-            if row["status"] == "ok" and row.get("boot") == self.boot
+            if row["status"] == "ok" and row.get("boot") == self.boot and not row.get("cold")
         )
         return [run for run in runs if made[run.scenario] < limit]
 
@@ -216,6 +216,11 @@ class Backlog:
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
         if skipped:
             lines.append(f"{len(self.list_left()) - len(left)} not possible on this machine")
+        if left and (number := self.study.session_repetitions):
+            lines.append(
+                f"warm runs of a scenario in a session: {number}, after its first training, which"
+                " is cold"
+            )
 
         seconds = self.predict_s(left)
         if left and math.isnan(seconds[0]):
@@ -246,7 +251,8 @@ class Backlog:
                 continue
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
             of_scenario = times.setdefault(run.scenario, {})
-            of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
+            if not row.get("cold"):
+                of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
         few = []
         for scenario, sessions in times.items():
             kind = "runs"
@@ -267,6 +273,6 @@ class Backlog:
             )
         if few:
             lines.append(
-                f"{', '.join(sorted(few))}: too few to plan, three runs or sessions are needed"
+                f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
             )
         return "\n".join(lines)

@@ -25,6 +25,11 @@ IDENTITY = (
     "started_at boot session deployment seed notebook platform instance_type cpu accelerator"
     " num_accelerators framework dataset network model mode image_size batch_size epochs"
 ).split()
+# runs that agree in these, and in the version of the backend, find the same things ready
+KIND = (
+    "backend framework implementation model network num_parameters dataset image_size batch_size"
+    " mode accelerator num_accelerators num_replicas"
+).split()
 # notebooks that are 10_train today, and its task in them
 RENAMED = {"10_train_referable": "referable", "20_train_grades": "grades"}
 # the schema, each with its meaning [unit]: what rows have in common; a notebook's parameters, its
@@ -94,6 +99,7 @@ DETAILS = {  # in some rows
     "num_predictions": int,  # predictions of a server while its energy was measured
     "peak_memory_mib": int,  # peak of the run's process, without its children [MiB]
     "others_cpu_share": float,  # others' CPU share before or during the run, the larger [0 to 1]
+    "cold": bool,  # no run of its kind had finished since the boot; null if unknown
     "disturbed": bool,  # others took more than a tenth of the CPU time, or the run stood still
     "repeats": int,  # in older rows: number of earlier, disturbed tries
     "process_s": float,  # whole process, including papermill and the kernel's start [s]

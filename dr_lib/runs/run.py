@@ -32,6 +32,7 @@ from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
+from dr_lib.runs.warmth import find_cold, list_marks
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 # names the session of a cloud service's machine, for the rows made there
@@ -162,6 +163,7 @@ class Run:
                 f"another process is working on run {run.run_id}: wait for it, or end it"
             )
         write_json(self.folder / REQUEST, request)
+        self._marks = list_marks(self.identity["boot"])
         self._start = time.monotonic()
         self._others = _read_others()
 
@@ -217,6 +219,8 @@ class Run:
             **self._price_training(measured),
             **measured,
         }
+        if "train_s" in row:
+            row["cold"] = find_cold(row, self._marks)
         return write_row(self.study_dir, row)
 
     def fail(self, error: str) -> Path:

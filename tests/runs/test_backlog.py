@@ -54,7 +54,7 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
         # at 0.169 USD an hour
         "about 100 min, 0.28 USD for the rest; 1 scenarios have not run and are taken to last as"
         " long as the others",
-        "C1, C2, C3: too few to plan, three runs or sessions are needed",
+        "C1, C2, C3: too few to plan, three warm runs or sessions are needed",
     ]
 
 
@@ -93,9 +93,9 @@ def test_nothing_is_promised_before_anything_has_run():
 
 def test_each_scenario_is_planned_by_its_own_spread():
     """Three runs 1 % apart, and a copy of one, need 3 (or 5 at the upper 80 % bound: 1 % times
-    the root of 2 over 0.446); two sessions, of whatever many runs, are too few.
+    the root of 2 over 0.446), the cold one apart; two sessions, of whatever many runs, are too few.
     """
-    study = STUDY.model_copy(update={"repetitions": 4})
+    study = STUDY.model_copy(update={"repetitions": 5})
     runs = plan_runs(study, "here")
     rows = {}
     for name, row in {
@@ -103,6 +103,7 @@ def test_each_scenario_is_planned_by_its_own_spread():
         "C1-r01": {"steady_epoch_s": 10.0 * math.exp(0.01), "seed": 1},
         "C1-r02": {"steady_epoch_s": 10.0 * math.exp(-0.01), "seed": 2},
         "C1-r03": {"steady_epoch_s": 10.0, "seed": 0},
+        "C1-r04": {"steady_epoch_s": 40.0, "seed": 4, "cold": True},
         "C2-r00": {"steady_epoch_s": 1.0, "boot": "a"},
         "C2-r01": {"steady_epoch_s": 1.1, "boot": "a"},
         "C2-r02": {"steady_epoch_s": 1.3, "boot": "b"},
@@ -162,7 +163,9 @@ def test_each_run_is_paid_for_at_the_price_of_its_machine(tmp_path):
 
 
 def test_a_session_has_so_many_repetitions():
-    """After one of each scenario in this boot of the machine the next ones wait for another."""
+    """After a warm one of each scenario in this boot of the machine the next ones wait for
+    another; a cold one does not count.
+    """
     study = STUDY.model_copy(update={"session_repetitions": 1})
     rows = make_rows({("x", 1): [600.0], ("y", 1): [600.0], ("x", 2): [600.0]})
     for run in RUNS:
@@ -178,5 +181,13 @@ def test_a_session_has_so_many_repetitions():
     rows[offers["first"].run.run_id].update(scenario=offers["first"].run.scenario)
     waiting = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first").find_next()
     assert waiting.refusal.startswith(
-        "this session has completed its 1 repetitions: restart the machine"
+        "this session has completed its 1 warm repetitions: restart the machine"
+    )
+    rows[offers["first"].run.run_id]["cold"] = True
+    backlog = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first")
+    assert backlog.find_next().run.scenario == offers["first"].run.scenario
+    plan = backlog.describe(Path("s.yaml"), 0.05)
+    assert (
+        "warm runs of a scenario in a session: 1, after its first training, which is cold"
+        in plan
     )
