@@ -5,6 +5,7 @@ command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters
 errors       the base of what this library raises
 files        writes a file whole or not at all, reads the CSV of a spreadsheet; locks
+options      what several commands take: paths, amounts, a table's sheet and columns
 numbers      writes numbers and intervals, in two languages
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
 statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
@@ -15,6 +16,7 @@ serving      grader, export, server: from a trained model to an endpoint, and wh
 runs         makes rows: studies, their runner, what a run writes
 evidence     reads rows: what they say about a paper
 figures      draws tables
+rooms        subjects beside the spine, found by name
 """
 
 __version__ = "0.1.0"

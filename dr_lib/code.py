@@ -16,7 +16,8 @@ from dr_lib.files import is_foreign
 # in an archive of the repository, which git cannot ask: the commit it was made of
 COMMIT = "COMMIT"
 # of dr_lib: they start runs or read rows, and change no run
-READERS = ("__main__.py", "evidence", "figures", "notebook")
+READERS = ("__main__.py", "options.py", "evidence", "figures", "notebook")
+COMMANDS = ("commands.py", "room.py")  # in any folder, the same
 INJECTED = "injected-parameters"  # papermill's cell, which it replaces in each execution
 
 
@@ -108,7 +109,8 @@ def _is_code(name: str, notebook: str) -> bool:
     parts = name.split("/")
     if parts[0] != "dr_lib" or any(map(is_foreign, parts)):
         return bool(notebook) and name == f"notebooks/{notebook}.ipynb"
-    return name.endswith((".py", ".cu", ".cuh")) and not (notebook and parts[1] in READERS)
+    is_reader = parts[1] in READERS or parts[-1] in COMMANDS
+    return name.endswith((".py", ".cu", ".cuh")) and not (notebook and is_reader)
 
 
 def _read_code(name: str, content: bytes) -> bytes:

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from dr_lib import command
 from dr_lib.__main__ import Commands, main
 from dr_lib.command import write_command, write_install, write_lasting_command
+from dr_lib.rooms import find_rooms
 from tests.conftest import ROOT
 
 SOURCES = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
@@ -136,3 +137,34 @@ def test_what_a_disk_refuses_is_said_with_what_helps(error, message):
 
     result = CliRunner().invoke(group, ["write"])
     assert result.exit_code == 1 and re.search(message, result.output.strip())
+
+
+def test_help_lists_the_commands_in_groups_by_room():
+    """Every command of the spine and of the rooms, each with its first sentence."""
+    shown = CliRunner().invoke(main, ["--help"]).output
+    groups = dict(re.findall(r"(?m)^(\S[^\n]*):\n((?:  .*\n?)+)", shown))
+    assert re.findall(r"(?m)^  (\w+) ", groups["Prepare, train, report"]) == [
+        "sample",
+        "prepare",
+        "split",
+        "verify",
+        "run",
+        "plan",
+        "report",
+    ]
+    for room in find_rooms().values():
+        listed = re.findall(r"(?m)^  (\w+) ", groups.get(room.about, ""))
+        assert listed == list(room.commands)
+    assert "...\n" not in shown.partition("Prepare")[2]
+
+
+def test_a_command_is_imported_when_it_is_used():
+    """The help of a command starts in the time of click: no pandas, NumPy or OpenCV."""
+    listed = (
+        "import sys; from dr_lib.__main__ import main; main(['--help'], standalone_mode=False)"
+    )
+    listed += "; print(sorted({'numpy', 'pandas', 'cv2', 'tqdm', 'yaml'} & set(sys.modules)))"
+    shown = subprocess.run(
+        [sys.executable, "-c", listed], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert shown.endswith("\n[]\n")

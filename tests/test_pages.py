@@ -80,7 +80,7 @@ def check_command(command: str) -> None:
         if name == "serve":
             _read_options(["serve", *rest])
         else:
-            check_ours(main.commands[name].make_context(name, rest))
+            check_ours(main.get_command(None, name).make_context(name, rest))
     elif words[1].endswith(".py"):
         source = (ROOT / words[1]).read_text()
         assert all(f'"{word}"' in source for word in words if word.startswith("--"))
@@ -120,7 +120,7 @@ def test_every_command_is_one_that_its_program_takes(page):
 def test_every_command_of_a_study_file_exists(path):
     """In its comments."""
     for name in re.findall(r"-m dr_lib ([a-z]+)", path.read_text()):
-        assert name in main.commands
+        assert name in main.list_commands(None)
 
 
 @pytest.fixture(scope="module")
@@ -147,8 +147,8 @@ def test_a_page_names_nothing_that_is_gone(page, names):
     """Between backticks: a path is there, an option is one of ours, a name stands in the code."""
     options = {
         option
-        for command in main.commands.values()
-        for parameter in command.params
+        for name in main.list_commands(None)
+        for parameter in main.get_command(None, name).params
         for option in parameter.opts
     }
     options |= {"--debug", "--help", "--help-notebook", "--port", "--ntasks-per-node"}

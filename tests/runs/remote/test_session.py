@@ -99,7 +99,10 @@ def test_only_known_devices_are_asked_for_and_only_the_one_given_is_used(cloud, 
     stopped unused.
     """
     path = write_study(cloud.house)
-    for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38", "azure:T4"):
+    result = cloud.run(path, "azure:T4")
+    assert result.exit_code == 1
+    assert "unknown target 'azure': choose from colab, kaggle, dask" in result.output
+    for on in ("colab:P100", "colab:t4", "kaggle:NvidiaTeslaP100", "kaggle:tpuv38"):
         result = cloud.run(path, on)
         assert (
             result.exit_code == 1

@@ -1,0 +1,47 @@
+"""The command that writes a report."""
+
+from pathlib import Path
+
+import click
+
+from dr_lib.options import LANG, PARAMETERS, PATH
+
+
+@click.command()
+@click.argument("folders", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, help="folder to write  [default: the first folder]")
+@click.option(
+    "--notebook",
+    default="",
+    help="analysis notebook  [default: the study's, or the one that reads its rows]",
+)
+@LANG
+@PARAMETERS
+@click.option(
+    "--deposit", type=PATH, help="new folder for report, rows and checksums, ready to publish"
+)
+@click.pass_obj
+def report(
+    root: Path,
+    folders: tuple[Path, ...],
+    out: Path | None,
+    deposit: Path | None,
+    notebook: str,
+    lang: str,
+    parameters: tuple,
+) -> None:
+    """Run the analysis notebook on the rows below the folders, and write report.html with its
+    figures and tables.
+    """
+    from dr_lib.notebook.report import write_report
+
+    choice = {"notebook": notebook, "lang": lang, **dict(parameters)}
+    if deposit:
+        from dr_lib.notebook.deposit import write_deposit
+
+        readme = write_deposit(folders, deposit, root, **choice)
+        return click.echo(f"wrote {readme} and the files it lists")
+    page = write_report(folders, out or folders[0], root, **choice)
+    click.echo(
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), and runs.csv next to it"
+    )

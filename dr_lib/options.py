@@ -1,0 +1,75 @@
+"""The options that several commands have, and how commands show progress."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from dr_lib.files import expand_home
+from dr_lib.parameters import ParameterError, read_value
+
+
+class HomePath(click.Path):
+    """A path option in which ~ and $HOME are the home directory, also behind an equals sign."""
+
+    def convert(self, value: str | Path, *where: object) -> Path:
+        """Convert the text of an option to a path."""
+        return super().convert(expand_home(str(value)), *where)
+
+
+PATH = HomePath(path_type=Path)
+
+
+class Amount(click.FloatRange):
+    """A number option, which is read as a parameter is: 20.000 may mean 20 or 20,000."""
+
+    def convert(self, value: str | float, parameter: click.Parameter, *where: object) -> float:
+        """Convert the text of an option to a number."""
+        try:
+            number = read_value(parameter.name, "float", str(value))
+        except ParameterError as error:
+            self.fail(str(error), parameter, *where)
+        return super().convert(number, parameter, *where)
+
+
+POSITIVE = Amount(min=0, min_open=True)
+INSTANCE = click.option(
+    "--instance",
+    default="",
+    help="machine whose hourly price the runs get  [default: the study's]",
+)
+LANG = click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+PARAMETERS = click.option(
+    "-p",
+    "parameters",
+    nargs=2,
+    multiple=True,
+    help="name and value of a notebook parameter, such as allow mode or published no",
+)
+SHEET = click.option(
+    "--sheet", default="", help="sheet to read, where several have the columns"
+)
+COLUMN = click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    help="column of the table to use, by name or number, such as grade=Grau or grade=3; repeatable",
+)
+
+
+def show_progress(title: str) -> Callable[[int, int], None]:
+    """Show a progress bar, once there is progress, with photographs per second and time left."""
+    from tqdm import tqdm
+
+    bar = None
+
+    def show(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None:
+            # what an earlier run has done is no part of the rate
+            bar = tqdm(desc=title, initial=done, total=total, unit=" photographs")
+        bar.update(done - bar.n)
+        if done == total:
+            bar.close()
+
+    return show

@@ -1,0 +1,1 @@
+"""What rows say about the papers' claims."""

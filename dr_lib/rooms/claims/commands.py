@@ -1,0 +1,132 @@
+"""The command that judges the papers' claims, and what `plan` says of them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dr_lib.errors import DrError
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.options import PATH, POSITIVE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@click.command()
+@click.argument("folders", type=PATH, nargs=-1)
+@click.option("--out", type=PATH, help="CSV to write, one row per claim, with reasons")
+@click.option(
+    "--bill",
+    "bills",
+    type=POSITIVE,
+    multiple=True,
+    help="USD paid for the runs of paper C; repeatable, each bill for the same number of runs",
+)
+@click.option(
+    "--allow",
+    default="",
+    help="columns in which rows may differ, such as mode,commit",
+)
+@click.option("--only", default="", help="values of the rows to choose, such as epochs=20")
+def claims(
+    folders: tuple[Path, ...], out: Path | None, bills: tuple[float, ...], allow: str, only: str
+) -> None:
+    """List every claim of the papers with its verdict from the rows below the folders. Without a
+    folder, count the claims.
+    """
+    import pandas as pd
+
+    from dr_lib.evidence.claims import count_claims
+    from dr_lib.evidence.rows import choose_rows
+    from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_faults
+    from dr_lib.evidence.verdicts import PRELIMINARY, count_by_chance
+    from dr_lib.numbers import write_span
+    from dr_lib.runs.row import read_runs
+
+    if not folders:
+        header = ["paper", "judged by notebook", "rows of", "on", "claims"]
+        for line in (header, ["---"] * 5, *count_claims().astype(str).to_numpy()):
+            click.echo(f"| {' | '.join(line)} |")
+        return
+    runs = choose_rows(read_runs(*folders), only)
+    tables = []
+    notes = list_faults(runs)
+    allowed = list_columns(allow, runs)
+    for name in PAPERS:
+        try:
+            judged = _judge(name, runs, folders, allowed=allowed, bills=bills)
+        except UnlikeRunsError as error:  # the other papers' rows are none the worse for it
+            notes.append(f"paper {name} cannot be judged: {error}")
+            continue
+        tables.append(judged.sort_index())
+        number = (judged["verdict"] == "not measured").sum()
+        if number:
+            notes.append(f"paper {name}: no rows measure {number} of {len(judged)} claims")
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+    cells = [["id", "verdict", "published", "ours", "claim"]]
+    for row in table.itertuples():
+        ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
+        ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
+        if row.num_left_out:
+            ours += f", without {row.num_left_out} outliers (with them {row.over_all:.4g})"
+        if row.verdict == PRELIMINARY or row.looks > 1:
+            notes.append(f"{row.id}: {row.reason}")
+        if row.verdict != "not measured":
+            cells.append([row.id, row.verdict, row.published, ours, row.words])
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    for line in cells if len(cells) > 1 else []:
+        padded = map(str.ljust, line, widths)
+        click.echo("  ".join(padded).rstrip())
+    for note in notes:
+        click.echo(note)
+    num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
+    if num_given:
+        click.echo(
+            f"of {num_given} verdicts that follow from no other, at most {by_chance:.1f} are "
+            "expected to be wrong by chance"
+        )
+    if out:
+        table.to_csv(out, index=False)
+
+
+def list_undecided(study: Path, repetitions: int) -> Iterator[str]:
+    """List the claims that need more repetitions and those that the rows leave undecided."""
+    from dr_lib.evidence.claims import read_judged
+    from dr_lib.runs.row import read_rows, read_runs
+
+    folder = study.with_suffix("")
+    for name in [name for name, paper in PAPERS.items() if study.stem in paper.studies]:
+        for claim in read_judged(name):
+            if (claim.needs or 0) > repetitions:
+                yield f"claim {claim.id} needs about {claim.needs} repetitions to be decided"
+        if not read_rows(folder):
+            continue
+        try:
+            judged = _judge(name, read_runs(folder), [folder])
+        except DrError as error:  # what is left to do is planned all the same
+            yield f"the claims of paper {name} cannot be judged: {error}"
+            continue
+        for row in judged[judged["verdict"] == "undecided"].itertuples():
+            yield f"claim {row.id} is undecided: {row.reason}"
+
+
+def _judge(
+    paper: str,
+    runs: "pd.DataFrame",
+    folders: Sequence[Path],
+    *,
+    allowed: Sequence[str] = (),
+    bills: Sequence[float] = (),
+) -> "pd.DataFrame":
+    """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
+    from dr_lib.evidence.rows import list_paper_rows, select_paper
+    from dr_lib.evidence.scenarios import add_bills
+    from dr_lib.evidence.verdicts import judge_claims
+
+    rows = list_paper_rows(paper, runs)
+    selection = select_paper(paper, rows, folders, allowed=allowed)
+    if bills and paper == "C":
+        selection = selection._replace(timed=add_bills(selection, bills))
+    return judge_claims(paper, selection)

@@ -1,0 +1,69 @@
+"""The command that evaluates predictions."""
+
+from pathlib import Path
+
+import click
+
+from dr_lib.errors import DrError
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, SHEET
+
+
+@click.command()
+@click.argument("predictions", type=PATH, nargs=-1, required=True)
+@click.option("--out", type=PATH, required=True, help="folder to write")
+@LANG
+@click.option(
+    "--folds",
+    is_flag=True,
+    help="treat the files as the folds of one recipe and pool their test photographs",
+)
+@SHEET
+@COLUMN
+@PARAMETERS
+@click.pass_obj
+def evaluate(
+    root: Path,
+    predictions: tuple[Path, ...],
+    out: Path,
+    lang: str,
+    folds: bool,
+    sheet: str,
+    columns: tuple[str, ...],
+    parameters: tuple,
+) -> None:
+    """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
+
+    Further files are compared with the first, or hold the same models' predictions on other data
+    sets (external validation).
+    """
+    from dr_lib.data.labels.privacy import place_private
+    from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
+    from dr_lib.files import find_listed
+    from dr_lib.notebook.report import run_analysis
+
+    choice = dict(parameters)
+    if prepared := choice.get("private"):
+        choice["private"] = str(Path(prepared).absolute())
+        out = place_private(out, Path(prepared))
+    if any(out.glob("[!.]*")) and out / "checklist.csv" not in find_listed(out):
+        raise DrError(
+            f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
+        )
+    # report errors before the notebook starts
+    if folds:
+        pool_folds(predictions, sheet=sheet, columns=columns)
+    else:
+        read_predictions(*predictions, sheet=sheet, columns=columns)
+    choice = {
+        "predictions": join_paths([path.resolve() for path in predictions]),
+        "folds": folds,
+        "sheet": sheet,
+        "columns": join_paths(columns),
+        "lang": lang,
+        **choice,
+    }
+    page = run_analysis(root / "notebooks" / "12_evaluate.ipynb", out, root, **choice)
+    click.echo(
+        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and "
+        "MODEL_CARD.md next to it"
+    )

@@ -1,0 +1,1 @@
+"""Where on a photograph a model looks."""

@@ -1,0 +1,7 @@
+"""What the room explain adds."""
+
+from dr_lib.rooms import Room
+
+ROOM = Room(
+    "Where a model looks",
+)

@@ -1,0 +1,1 @@
+"""A network in CUDA C, and its reference in Keras: paper D."""

@@ -1,0 +1,1 @@
+"""Colab and Kaggle from a terminal."""

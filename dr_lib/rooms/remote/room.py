@@ -1,0 +1,9 @@
+"""What the room remote adds."""
+
+from dr_lib.rooms import Room
+
+ROOM = Room(
+    "Colab and Kaggle",
+    targets=("colab", "kaggle"),
+    start="commands:run_on_service",
+)

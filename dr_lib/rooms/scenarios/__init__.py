@@ -1,0 +1,1 @@
+"""Frameworks, their kernels, and what factors do to time: paper C."""

@@ -1,0 +1,315 @@
+"""The commands that export, use, serve, load and price a model."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from dr_lib.command import write_command
+from dr_lib.data.commands import describe_statuses
+from dr_lib.options import COLUMN, PATH, POSITIVE, SHEET, Amount, show_progress
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--data",
+    "data_dir",
+    type=PATH,
+    required=True,
+    help="prepared folder, for calibration and for the accuracy gate",
+)
+@click.option(
+    "--out", type=PATH, required=True, help="folder to write; each format gets a folder in it"
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    help="format such as litert_int8, repeatable  [default: all serving formats]",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="also write formats that fail the accuracy gate or cannot be judged",
+)
+@click.option(
+    "--pack", is_flag=True, help="also write FORMAT.tar.gz, as SageMaker's model.tar.gz"
+)
+def export(
+    model: Path,
+    data_dir: Path,
+    out: Path,
+    formats: tuple[str, ...],
+    force: bool,
+    pack: bool,
+) -> None:
+    """Convert a model folder of notebook 10 and keep the formats that pass the accuracy gate."""
+    from dr_lib.hardware import import_keras
+
+    import_keras("tensorflow")
+    from dr_lib.data.prepared.folder import Prepared, find_split
+    from dr_lib.serving.export.convert import FORMATS
+    from dr_lib.serving.export.export import export_model, pack_folder
+    from dr_lib.serving.export.gate import Labelled
+    from dr_lib.serving.grader.folder import read_folder
+
+    facts = read_folder(model).facts
+    size = facts["image_size"]
+    prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
+    # decodes the few that are taken
+    calibration = prepared.load("train", size, stream=True)
+    test = prepared.load("test", size)
+    split_sha256 = prepared.describe(facts)["split_sha256"]
+    exported = export_model(
+        model,
+        out,
+        formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
+        calibration=calibration.images[:100],
+        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256),
+        force=force,
+        say=click.echo,
+    )
+    for row in exported.itertuples():
+        outcome = f"refused: {row.reason}"
+        if row.folder:
+            outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
+        change = (
+            f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}  sensitivity"
+            f" {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}"
+        )
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
+        if pack and row.folder:
+            pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
+    if not exported["folder"].any():
+        again = write_command(*sys.argv[1:], "--force")
+        raise click.ClickException(
+            f"every format failed the accuracy gate; to write them anyway: {again}"
+        )
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("images", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=PATH,
+    required=True,
+    help="CSV to write; it names the files, so keep it private",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="number of processes  [default: one per core if there are many files]",
+)
+@click.option(
+    "--external",
+    is_flag=True,
+    help="confirm that the model was not trained on photographs of this prepared folder",
+)
+@click.option(
+    "--by-patient",
+    is_flag=True,
+    help="also write one answer per patient (files PATIENT_left.jpg or PATIENT_OD.jpg, or "
+    "--labels) next to the CSV",
+)
+@click.option(
+    "--labels", type=PATH, help="with --by-patient, table with the columns image and patient"
+)
+@SHEET
+@COLUMN
+@click.option(
+    "--sep",
+    default=",",
+    show_default=True,
+    type=click.Choice([",", ";"]),
+    help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
+)
+def predict(
+    model: Path,
+    images: tuple[Path, ...],
+    out: Path,
+    workers: int | None,
+    external: bool,
+    by_patient: bool,
+    sep: str,
+    labels: Path | None,
+    **table,
+) -> None:
+    """Grade photographs, given as files or folders, with an exported model.
+
+    For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
+    be a trained model too.
+    """
+    from dr_lib.serving.grader import grade_files as grader
+    from dr_lib.serving.grader.folder import read_folder
+
+    is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
+    if labels and not by_patient:
+        raise click.UsageError("--labels needs --by-patient: give both")
+    if external and not is_prepared:
+        raise click.UsageError("--external needs one prepared folder: leave it out")
+    if is_prepared and (by_patient or sep != ","):
+        raise click.UsageError(
+            "--by-patient and --sep need photographs, not a prepared folder: leave them out"
+        )
+    if is_prepared:
+        grader.grade_prepared(
+            read_folder(model),
+            images[0],
+            out,
+            is_external=external,
+            progress=show_progress("grading"),
+        )
+        return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
+    answers = out.with_name(f"{out.stem}.patients.csv")
+    if by_patient and answers.exists():
+        raise click.ClickException(f"{answers} exists and is not overwritten: move it")
+    files = grader.list_photographs(images)
+    patients = grader.find_patients(files, labels, **table) if by_patient else None
+    reasons, statuses = grader.grade_files(
+        read_folder(model),
+        files,
+        out,
+        workers=workers,
+        sep=sep,
+        progress=show_progress("grading"),
+    )
+    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    for reason, number in reasons.most_common():
+        click.echo(f"  {number} {reason}")
+    describe_statuses(statuses)
+    if by_patient:
+        counts = grader.refer_patients(out, patients, answers, sep)["answer"].value_counts()
+        num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))
+        click.echo(
+            f"{counts.sum()} patients: {num_referred} to refer, {num_open} to grade by hand."
+            " This is not a medical device."
+        )
+        num_alone = patients.isin(list(map(str, files))).sum()
+        if num_alone:
+            click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
+        click.echo(
+            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por "
+            "uma"
+            " pessoa. Isto não é um dispositivo médico."
+        )
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def serve(arguments: tuple[str, ...]) -> None:
+    """Serve an exported model over HTTP, as the container does; --help lists the options."""
+    from dr_lib.serving.__main__ import main as serve_main
+
+    serve_main(["serve", *arguments])
+
+
+@click.command()
+@click.argument("url")
+@click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
+@click.option(
+    "--requests",
+    "num_requests",
+    default=25,
+    show_default=True,
+    help="number of requests, in a closed loop",
+)
+@click.option(
+    "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between requests  [default: 5]"
+)
+@click.option("--out", type=PATH, required=True, help="CSV to write, one row per request")
+def load(
+    url: str,
+    images: Path,
+    num_requests: int,
+    gap_s: float,
+    out: Path,
+) -> None:
+    """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
+    from dr_lib.data.labels.label_files import find_files
+    from dr_lib.serving.server.load import QUANTILES, run_closed_loop, summarise_load
+
+    photographs = find_files(images)[0] if images.is_dir() else [images]
+    bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
+    if not bodies:
+        raise click.ClickException(
+            f"no JPEG files below {images}: set --images to the folder of the photographs to "
+            "send"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()  # better now than after the requests
+    requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)
+    requests.to_csv(out, index=False)
+    failed = requests[requests["error"] != ""]
+    if len(failed) == len(requests):
+        raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
+    summary = summarise_load(requests)
+    summary["first_ms"] = requests.loc[requests["error"] == "", "round_trip_ms"].iloc[0]
+    times = [
+        f"{name.removesuffix('_ms')} {summary[name]:.1f} ms"
+        for name in (*QUANTILES, "first_ms")
+        if summary[name] > 0  # too few answers for a percentile
+    ]
+    click.echo(f"{summary['n']} requests, {', '.join(times)}: {out}")
+    if len(failed):
+        click.echo(
+            f"{len(failed)} were not answered; the first error: {failed['error'].iloc[0]}"
+        )
+
+
+@click.command()
+@click.argument("folders", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--requests-per-day",
+    required=True,
+    type=POSITIVE,
+    help="requests that the endpoint answers per day, monthly mean",
+)
+@click.option(
+    "--p99-ms",
+    required=True,
+    type=POSITIVE,
+    help="99 % of the responses must take at most this long",
+)
+@click.option(
+    "--accuracy-within",
+    type=POSITIVE,
+    help="largest loss of AUC and kappa allowed to a format  [default: any]",
+)
+def price(
+    folders: tuple[Path, ...],
+    requests_per_day: float,
+    p99_ms: float,
+    accuracy_within: float | None,
+) -> None:
+    """Find the cheapest endpoint in the load tests below the folders."""
+    from dr_lib.evidence.select import list_faults
+    from dr_lib.evidence.serving.endpoint import (
+        list_endpoints,
+        price_endpoints,
+        tabulate_endpoints,
+    )
+    from dr_lib.figures.page import Page
+    from dr_lib.figures.serving import describe_choice
+    from dr_lib.runs.prices import PRICES_VARIABLE, read_own_prices
+    from dr_lib.runs.row import read_runs
+
+    runs = read_runs(*folders)
+    for fault in list_faults(runs):
+        click.echo(fault)
+    endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms)
+    priced = price_endpoints(
+        endpoints,
+        requests_per_day=requests_per_day,
+        accuracy_within=accuracy_within,
+    )
+    table = Page().format(tabulate_endpoints(priced), "endpoints")
+    click.echo(table.to_string(index=False))
+    click.echo("\n".join(describe_choice(priced)))
+    own = {each.instance for each in read_own_prices()}
+    if own and own.isdisjoint(priced["instance"]):
+        names = ", ".join(sorted(own))
+        click.echo(
+            f"the table of {PRICES_VARIABLE} was not used: it has prices of {names} alone"
+        )

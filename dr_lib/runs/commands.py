@@ -1,0 +1,120 @@
+"""The commands that execute a study, and say what is left of it."""
+
+from pathlib import Path
+
+import click
+
+from dr_lib.errors import DrError
+from dr_lib.options import INSTANCE, PATH, POSITIVE
+from dr_lib.rooms import find_all, find_target
+
+PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
+
+
+@click.command()
+@click.argument("study", type=PATH)
+@click.option(
+    "--max-hours", type=POSITIVE, help="save and stop within this time  [default: the study's]"
+)
+@INSTANCE
+@click.option(
+    "--only", default="", help="run only this scenario and repetition, such as C3-r02"
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    type=click.Choice(["notebook_sha256"]),
+    help="resume although the notebook has changed",
+)
+@click.option(
+    "--on",
+    default="",
+    help="run in a Colab or Kaggle session (colab:T4, colab:v5e1, kaggle:t4x2, ...) or on a "
+    "Dask cluster (dask:ADDRESS)",
+)
+@click.option(
+    "--on-cpu", is_flag=True, help="run although the study needs a GPU or TPU and there is none"
+)
+@click.option("--yes", is_flag=True, help="with --on, upload without asking")
+@click.pass_obj
+def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
+    """Execute the runs of a study file that are not completed yet."""
+    from dr_lib.runs.backlog import ALIKE
+    from dr_lib.runs.remote import far_side
+    from dr_lib.runs.runner import run_study
+
+    if on:
+        start = find_target(on.partition(":")[0])
+        failures = start(study, root, on, yes=yes, **options)
+    else:
+        failures = run_study(study, root, **options, wait=bool(options["only"]))
+    if failures:
+        is_alike = failures[-1] == ALIKE
+        number = len(failures) - is_alike
+        what = "1 run" if number == 1 else f"{number} runs"
+        error = click.ClickException("\n".join([f"{what} failed:", *failures]))
+        error.exit_code = far_side.ALIKE if is_alike else 1
+        raise error
+
+
+@click.command()
+@click.argument("study", type=PATH)
+@INSTANCE
+@click.option(
+    "--commands",
+    is_flag=True,
+    help="print one command per incomplete run and machine, for use with any scheduler",
+)
+@click.pass_obj
+def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
+    """List the runs of a study file, with the time, cost and repetitions still needed."""
+    from dr_lib import hardware
+    from dr_lib.runs.backlog import Backlog
+    from dr_lib.runs.cluster import list_commands
+    from dr_lib.runs.folder import check_data, check_folder
+    from dr_lib.runs.machines import check_kernels
+    from dr_lib.runs.study import (
+        check_needs,
+        check_paths,
+        find_results,
+        load_study,
+        name_machine,
+        plan_runs,
+    )
+
+    folder = find_results(study)
+    design = load_study(study, root, instance=instance)
+    check_folder(folder, design)
+    facts = hardware.probe()
+    runs = plan_runs(design, name_machine(facts))
+    backlog = Backlog(design, folder, runs, runs)
+    backlog.read()
+    check_data(folder, runs, backlog.rows, root)
+    if commands:
+        left = [run for run in runs if backlog.row(run)["status"] != "ok"]
+        return click.echo("\n".join(list_commands(study, left)))
+    for run in runs:
+        levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
+        status = backlog.row(run)["status"] or "to do"
+        click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
+    click.echo(backlog.describe(study, PRECISION))
+    for notes in find_all("plan_notes"):
+        for line in notes(study, design.repetitions):
+            click.echo(line)
+    # behind --commands, which may be for machines with other files
+    check_paths(design, study, root)
+    check_kernels(runs)
+    if design.notebook == "10_train":
+        _check_networks({run.parameters.get("model", "small_cnn") for run in runs})
+    try:
+        check_needs(design, study, facts)
+    except DrError as error:
+        click.echo(str(error))
+
+
+def _check_networks(names: set[str]) -> None:
+    """Refuse a network that there is not; only an uncommon one takes the time to import Keras."""
+    for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
+        from dr_lib.training.models import find_network
+
+        find_network(name)
