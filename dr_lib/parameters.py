@@ -30,13 +30,15 @@ BOUNDS = {  # the least and the most that make sense, in whatever notebook
     "image_size": (1, 4096),
     "learning_rate": (0, 100),
     "max_hours": (0, 8760),
+    "min_delta": (0, 1),
     "network": (1, 2),
     "num_machines": (1, 1024),
     "num_requests": (1, 1_000_000),
+    "rho": (0, 1),
 }
 ANY = (0, 2**31 - 1)  # of other numbers
 # of them those whose least is itself too little
-POSITIVE = ("bound_ms", "data_share", "learning_rate", "sample_s")
+POSITIVE = ("bound_ms", "data_share", "epsilon", "learning_rate", "sample_s")
 CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "task": ("referable", "grades"),
     "mode": ("paper", "fast", "scaled"),
@@ -59,9 +61,10 @@ CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
     "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
     "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
 }
-OF_TASK = {  # parameters of one task alone, and their values in the other one
-    "recipe": ("referable", "full"),
-    "weigh_grades": ("grades", False),
+ONLY_WITH = {  # parameters of one value of another alone, and their values elsewhere
+    "recipe": ("task", "referable", "full"),
+    "weigh_grades": ("task", "grades", False),
+    "rho": ("optimizer", "rmsprop", 0.9),
 }
 INPUTS = {  # parameters that name a folder or a file to read: their values that are words
     "data_dir": ("sample",),
@@ -171,10 +174,12 @@ def check_together(values: Mapping[str, Any]) -> None:
     Raises:
         ParameterError: which ones, and what to change.
     """
-    for name, (task, default) in OF_TASK.items():
-        if values.get(name, default) != default and values.get("task", task) != task:
-            fault = f"{name}: does not apply to task {values['task']}"
+    for name, (other, value, default) in ONLY_WITH.items():
+        if values.get(name, default) != default and values.get(other, value) != value:
+            fault = f"{name}: does not apply to {other} {values[other]}"
             raise ParameterError(f"{fault}: leave it out")
+    if values.get("min_delta") and not values.get("patience"):
+        raise ParameterError("min_delta: does not apply without patience: leave it out")
     recipe = values.get("recipe", "full")
     model = str(values.get("model")).lower()
     if recipe != "full" and model != "mobilenet":

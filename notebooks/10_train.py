@@ -26,7 +26,12 @@ image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # images per step, over all replicas; mode scaled uses four times as many
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
-learning_rate: float = 0.001  # at the start, halved on plateaus
+learning_rate: float = 0.001  # at the start
+halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
+rho: float = 0.9  # of rmsprop: share of the mean squared gradient that each step keeps
+epsilon: float = 0.0000001  # added to the mean squared gradient (adam: to its root)
+patience: int = 0  # epochs without a better validation AUC until training stops, 0 for none
+min_delta: float = 0.0  # smallest rise of the validation AUC that counts as better
 augmentation: str = "flip"  # none, flip or colour
 recipe: str = "full"  # full, few or upper; few and upper train only parts of mobilenet
 weigh_grades: bool = False  # give every grade the same total weight in the loss
@@ -134,7 +139,8 @@ print("because", *plan.reasons, sep="\n- ")
 #
 # The timed part lasts from the call of `fit` to the end of the last epoch. The epoch with the best
 # AUC of referable disease on the validation split is kept; without a validation split (the paper's
-# 70/30), the last epoch is kept or, with `keep_best`, the one with the best AUC in training.
+# 70/30), the last epoch is kept or, with `keep_best`, the one with the best AUC in training. With
+# `patience`, training stops early, once the validation AUC no longer rises by more than `min_delta`.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise

@@ -30,8 +30,8 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
         `gco2` [g].
     """
     columns = (
-        "gpu_energy_j monitored_s train_s load_s num_machines epochs num_images_train"
-        " num_images_dropped num_predictions"
+        "gpu_energy_j monitored_s train_s load_s num_machines epochs epochs_done"
+        " num_images_train num_images_dropped num_predictions"
     )
     number = runs.reindex(columns=columns.split()).astype(float)
     source = runs.reindex(columns=["gpu_energy_from", "rehearsed"])
@@ -43,12 +43,13 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
     is_counted &= (runs["accelerator"] != "cpu") & ~is_part
 
     energy_j = number["gpu_energy_j"].where(is_counted)
+    epochs = number["epochs_done"].fillna(number["epochs"])  # some runs stop early
     # without the photographs of the last batch of each epoch
     num_images = number["num_images_train"] - number["num_images_dropped"].fillna(0.0)
     return runs.assign(
         energy_j=energy_j,
-        joules_per_image=energy_j / (number["epochs"] * num_images),
-        joules_per_epoch=energy_j / number["epochs"],
+        joules_per_image=energy_j / (epochs * num_images),
+        joules_per_epoch=energy_j / epochs,
         joules_per_prediction=energy_j / number["num_predictions"],
         gco2=energy_j / J_PER_KWH * (g_per_kwh or np.nan),
     )

@@ -16,12 +16,18 @@ from dr_lib.statistics.intervals import NOTHING, Measured
 WORK = (
     "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode"
     " framework dataset network epochs batch_size image_size optimizer learning_rate"
+    " halve_on_plateau rho epsilon patience min_delta"
     " warmup_epochs augmentation dropout last_layer last_frozen code_sha256 probe_grades"
     " weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation data_share"
     " threads_asked evaluate_every"
 ).split()
-# of rows that lack a column: parameters that went, and one that came
+# of rows that lack a column: parameters that went, and some that came
 ABSENT = {
+    "halve_on_plateau": True,
+    "rho": 0.9,
+    "epsilon": 1e-7,
+    "patience": 0,
+    "min_delta": 0.0,
     "weigh_classes": False,
     "ema_momentum": 0.0,
     "keep_best": False,
@@ -313,7 +319,7 @@ def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame
     names = [name for name in dict.fromkeys(known) if name in finished]
     levels = finished[names].map(write_level)
     for name in ABSENT.keys() & set(names):
-        levels[name] = levels[name].where(finished[name].notna(), str(ABSENT[name]))
+        levels[name] = levels[name].where(finished[name].notna(), write_level(ABSENT[name]))
     about = finished.reindex(columns=["run_id", "started_at"]).astype(str)
     is_by_hand = about["run_id"].str.fullmatch("[0-9a-f]{12}").astype(bool)
     return levels.assign(is_by_hand=is_by_hand, started_at=about["started_at"])

@@ -66,7 +66,8 @@ STATISTICS = {
 }
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
-DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": ""}  # of rows older than these
+# of rows older than these
+DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": "", "patience": 0}
 
 
 MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so many

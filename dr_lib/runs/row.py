@@ -64,6 +64,7 @@ MEASURED = {  # null if a run has none; seconds are on a monotonic clock
     "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without one [USD]
 }
 DETAILS = {  # in some rows
+    "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
     "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
     "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine

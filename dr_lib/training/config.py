@@ -72,7 +72,14 @@ class TrainingConfig:
     batch_size: int = parameter(8, rows="no")
     epochs: int = parameter(20, rows="no")  # passes over the training set
     optimizer: str = parameter("adam", rows="no")
-    learning_rate: float = parameter(0.001, rows="no")  # at the start, halved on plateaus
+    learning_rate: float = parameter(0.001, rows="no")  # at the start
+    # halve the learning rate after five epochs without a lower loss
+    halve_on_plateau: bool = parameter(True, rows="no")
+    rho: float = parameter(0.9, rows="no")  # share of the mean square that a step keeps
+    epsilon: float = parameter(1e-7, rows="no")  # of the optimizer's denominator
+    # epochs without a better validation AUC that end the training, 0 for none
+    patience: int = parameter(0, rows="no")
+    min_delta: float = parameter(0.0, rows="no")  # least rise of that AUC that counts
     augmentation: str = parameter("flip", rows="no")
     recipe: str = parameter("full", rows="its columns say what it does")
     # let each grade count the same in the loss, however rare it is

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import keras
@@ -34,6 +35,7 @@ class Timing(NamedTuple):
     training_s: list[float]  # inside each of these: its training steps alone
     cpu_s: float  # CPU seconds of this process, over all cores
     checkpoint_s: float  # inside it: writing checkpoints
+    epochs_done: int  # of the whole training, which may have stopped early
     resumed: int  # how often the training went on from a checkpoint
     done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
@@ -60,6 +62,8 @@ def compile_model(
     *,
     optimizer: str = "rmsprop",
     learning_rate: float = 1e-3,
+    rho: float = 0.9,
+    epsilon: float = 1e-7,
     loss: str | Callable = "binary_crossentropy",
     capacity: int = 1000,
     jit: bool = False,
@@ -70,8 +74,11 @@ def compile_model(
     What has a name of `TrainingConfig` or `Plan` means the same; `capacity` is of `models.Ranks`.
     By default the model has one sigmoid output.
     """
+    build = OPTIMIZERS[optimizer]
+    if optimizer == "rmsprop":
+        build = partial(build, rho=rho)
     model.compile(
-        optimizer=OPTIMIZERS[optimizer](learning_rate),
+        optimizer=build(learning_rate, epsilon=epsilon),
         loss=loss,
         weighted_metrics=[Ranks(capacity)],
         jit_compile=jit,
@@ -89,6 +96,9 @@ def train(
     epochs: int,
     warmup_epochs: int = 0,
     keep_best: bool = False,
+    halve_on_plateau: bool = True,
+    patience: int = 0,
+    min_delta: float = 0.0,
 ) -> Timing:
     """Train, time, and give the model its best weights; call it in the scope of the device.
 
@@ -107,6 +117,8 @@ def train(
         epochs: in all, those before a restart too.
         warmup_epochs: first ones, in which the learning rate rises to its value.
         keep_best: without validation batches, keep the epoch of the best AUC in training.
+        halve_on_plateau: halve the learning rate after five epochs without a lower loss.
+        patience, min_delta: see `has_stalled`; patience needs validation batches.
 
     Raises:
         OutOfTimeError: the time was up before the last epoch.
@@ -117,9 +129,11 @@ def train(
     peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     monitor = "val_loss" if validation_batches else "loss"
     recorder.plateau = keras.callbacks.ReduceLROnPlateau(
-        monitor=monitor, factor=0.5, patience=5
+        monitor=monitor, factor=0.5, patience=5 if halve_on_plateau else epochs
     )
     recorder.monitor = "val_auc" if validation_batches else "auc" if keep_best else ""
+    recorder.patience = patience
+    recorder.min_delta = min_delta
     recorder.resume(model)
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:
@@ -129,7 +143,7 @@ def train(
 
     begins = keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch)
     recorder.begin()
-    if len(recorder.history) < epochs:
+    if not recorder.is_done(epochs):
         with _raise_own_error(train_batches, validation_batches):
             model.fit(
                 _feed(train_batches),
@@ -140,7 +154,7 @@ def train(
                 callbacks=[begins, recorder.plateau, recorder],
                 verbose=0,
             )
-    if len(recorder.history) < epochs and not recorder.fault:
+    if not recorder.is_done(epochs) and not recorder.fault:
         done = f"saved after epoch {len(recorder.history)} of {epochs}"
         raise OutOfTimeError(
             f"the time limit is reached, {done}: run it again with the same parameters to "
@@ -155,6 +169,7 @@ def train(
         training_s=recorder.training_s,
         cpu_s=recorder.cpu_s,
         checkpoint_s=recorder.checkpoint_s,
+        epochs_done=len(recorder.history),
         resumed=len(recorder.sessions) - 1,
         done_by=recorder.join_sessions(),
     )

@@ -17,8 +17,9 @@ NUM_PATIENTS = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
 
-def check_sides(splits: Mapping[str, Photographs], recipe: str) -> None:
-    """Refuse a split that nothing can be trained on or scored with; validation may be empty.
+def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
+    """Refuse a split that nothing can be trained on or scored with; validation may be empty, but
+    not where the training has a `patience`.
 
     Recipe upper chooses its penalty in five folds of patients, each of which has to have both
     classes; recipe few regresses the grade there.
@@ -26,6 +27,10 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str) -> None:
     Raises:
         DrError: a side has too few patients of a class.
     """
+    validation = splits.get("validation")
+    if patience and (validation is None or not len(validation.referable)):
+        fault = f"patience {patience} needs a validation split, and this split has none"
+        raise DrError(f"{fault}: use scheme random, or patience 0")
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue

@@ -1,7 +1,7 @@
 """Record a training run (times, history, best weights) and save its checkpoints."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,20 @@ from dr_lib.training.models import Ranks
 CHECKPOINT_FRACTION = 0.05
 # of ReduceLROnPlateau, which Keras does not save
 PLATEAU_STATE = ("best", "wait", "cooldown_counter")
+
+
+def has_stalled(aucs: Sequence[float], patience: int, min_delta: float) -> bool:
+    """Whether the last `patience` epochs had no AUC more than `min_delta` above the best before
+    them, as Keras's EarlyStopping counts; never with a patience of 0.
+    """
+    best = -np.inf
+    waited = 0
+    for auc in aucs:
+        waited += 1
+        if auc - min_delta > best:
+            best = auc
+            waited = 0
+    return waited >= patience > 0
 
 
 class Recorder(keras.callbacks.Callback):
@@ -73,6 +87,8 @@ class Recorder(keras.callbacks.Callback):
         self.broadcast = broadcast
         self.plateau = None
         self.monitor = ""  # the metric of the best epoch, empty to keep the last
+        self.patience = 0  # this and min_delta: see `has_stalled`
+        self.min_delta = 0.0
         self.history: list[dict[str, float]] = []
         self.sessions = [dict(session or {})]
         self.scores: dict[str, float] = {}  # AUC of this epoch, in training and validation
@@ -128,6 +144,11 @@ class Recorder(keras.callbacks.Callback):
             for name in self.sessions[-1]
         }
 
+    def is_done(self, epochs: int) -> bool:
+        """Whether the training has had all its epochs, or has stalled."""
+        aucs = [line["val_auc"] for line in self.history if "val_auc" in line]
+        return len(self.history) >= epochs or has_stalled(aucs, self.patience, self.min_delta)
+
     def begin(self) -> None:
         """Start the clock right before the call of fit."""
         self.cpu_start = time.process_time()
@@ -168,7 +189,7 @@ class Recorder(keras.callbacks.Callback):
         if self.fault:
             self.model.stop_training = True
             return
-        is_last = epoch + 1 == self.params["epochs"]
+        is_last = self.is_done(self.params["epochs"])
         reached = self.history[-1].get(self.monitor, float("nan"))
         is_better = is_last or losses[-1] <= find_limit(
             losses
@@ -194,7 +215,7 @@ class Recorder(keras.callbacks.Callback):
         self.epoch_s[-1] += self.ended - now
         if self.report:
             self.report(epoch + 1, self.params["epochs"])
-        self.model.stop_training = self.model.stop_training or no_time
+        self.model.stop_training = self.model.stop_training or is_last or no_time
 
     def _end_training(self) -> None:
         wait_for(self.model)

@@ -112,7 +112,7 @@ def train_once(
         splits = {
             name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
         }
-    metrics.check_sides(splits, config.recipe)
+    metrics.check_sides(splits, config.recipe, config.patience)
     setup = set_up(config, device, splits)
 
     import keras
@@ -150,6 +150,9 @@ def train_once(
                 epochs=config.epochs,
                 warmup_epochs=config.schedule.warmup_epochs,
                 keep_best=config.keep_best,
+                halve_on_plateau=config.halve_on_plateau,
+                patience=config.patience,
+                min_delta=config.min_delta,
             )
         network = setup.network
         if recorder.best_variables:
@@ -265,6 +268,8 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             model,
             optimizer=config.optimizer,
             learning_rate=config.schedule.learning_rate,
+            rho=config.rho,
+            epsilon=config.epsilon,
             loss=loss,
             capacity=batch_size + max(map(len, targets.values())),
             jit=plan.jit,

@@ -26,6 +26,13 @@ def test_joules_and_grams_by_hand():
     assert measure_energy(runs)["gco2"].isna().all()
 
 
+def test_a_training_that_stopped_early_had_fewer_epochs():
+    """Four of ten: 990 kJ each."""
+    row = copy_row("10", **COUNTED, **T4X2) | {"epochs_done": 4}
+    energy = measure_energy(pd.DataFrame([row]))
+    assert energy["joules_per_epoch"].tolist() == pytest.approx([990_000])
+
+
 def test_the_energy_of_a_part_is_not_the_runs():
     """94 of 100 s of a training are no measurement, 96 are; nor is one of two machines."""
     runs = [

@@ -15,7 +15,7 @@ from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.checkpoint import read_checkpoint
 from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
 from dr_lib.training.models import build_model, save_model
-from dr_lib.training.recorder import Recorder
+from dr_lib.training.recorder import Recorder, has_stalled
 from tests.training.simulation import ROOT, draw
 
 
@@ -174,9 +174,9 @@ def test_times_add_up(photographs, tmp_path):
 
 def test_the_steady_epoch_leaves_the_first_out():
     """Median of 2, 4 and 3 s, of them 1, 3 and 2 s of training; after one epoch there is none."""
-    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [9.0, 1.0, 3.0, 2.0], 20.0, 0.1, 0, {})
+    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [9.0, 1.0, 3.0, 2.0], 20.0, 0.1, 4, 0, {})
     assert (timing.steady_epoch_s, timing.steady_training_s) == (3.0, 2.0)
-    assert np.isnan(Timing(10.0, 8.0, [10.0], [9.0], 20.0, 0.1, 0, {}).steady_epoch_s)
+    assert np.isnan(Timing(10.0, 8.0, [10.0], [9.0], 20.0, 0.1, 1, 0, {}).steady_epoch_s)
 
 
 COUNT = """
@@ -283,6 +283,70 @@ def test_the_learning_rate_warms_up(photographs, tmp_path):
     )
     rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
     assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_early_stopping_counts_as_keras_does(seed):
+    """Of AUCs at random in steps of 0.01 the same epoch is the last."""
+    rng = np.random.default_rng(seed)
+    aucs = rng.integers(50, 70, 30) / 100
+    patience = int(rng.integers(1, 6))
+    theirs = keras.callbacks.EarlyStopping(
+        "auc", min_delta=0.015, patience=patience, mode="max"
+    )
+    theirs.set_model(keras.Sequential())
+    theirs.on_train_begin()
+    theirs.model.stop_training = False
+    for epoch, auc in enumerate(aucs):
+        theirs.on_epoch_end(epoch, {"auc": auc})
+        assert has_stalled(aucs[: epoch + 1], patience, 0.015) == theirs.model.stop_training
+        if theirs.model.stop_training:
+            break
+    assert not has_stalled(aucs, 0, 0.0)
+
+
+def test_a_training_that_stalls_is_finished(photographs, tmp_path):
+    """At a learning rate of next to nothing no AUC rises: the first epoch and three more. Killed
+    after that it returns at once. The rate is halved behind the fifth such epoch, or never.
+    """
+    data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
+    how = {"epochs": 9, "patience": 3, "min_delta": 0.01}
+    for halves in (True, False):
+        model = build()
+        model.optimizer.learning_rate = 1e-12
+        where = tmp_path / str(halves)
+        timing = train(model, *data, Recorder(where), halve_on_plateau=halves, **how)
+        assert timing.epochs_done == len(timing.epoch_s) == 4
+        again = train(build(), *data, Recorder(where), halve_on_plateau=halves, **how)
+        assert (again.epochs_done, again.epoch_s) == (4, [])
+        whole = Recorder(tmp_path / f"whole {halves}")
+        train(model, *data, whole, epochs=8, halve_on_plateau=halves)
+        rates = pd.DataFrame(whole.history)["learning_rate"]
+        assert len(rates) == 8 and rates.nunique() == 1 + halves
+
+
+def test_rmsprop_is_that_of_tensorflow_1():
+    """Its mean square begins at 1, ours at 0; both add epsilon inside the root. With a rho of 4e-5
+    two steps forget where it began.
+    """
+    import tensorflow as tf
+
+    gradients = np.random.default_rng(0).normal(size=(4, 50)) * np.logspace(-7, 0, 50)
+    theirs = tf.Variable(np.zeros(50, np.float32))
+    optimizer = tf.compat.v1.train.RMSPropOptimizer(1e-3, decay=4e-5)  # epsilon 1e-10
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(50, use_bias=False)])
+    compile_model(model, rho=4e-5, epsilon=1e-10)
+    (ours,) = model.trainable_variables
+    ours.assign(np.zeros((1, 50)))
+    steps = []
+    for gradient in gradients.astype(np.float32):
+        before = np.array([theirs.numpy(), ours.numpy()[0]])
+        optimizer.apply_gradients([(tf.constant(gradient), theirs)])
+        model.optimizer.apply([gradient[None]])
+        steps.append(np.array([theirs.numpy(), ours.numpy()[0]]) - before)
+    assert np.abs(steps[0][0] / steps[0][1]).min() < 0.1
+    for step in steps[2:]:
+        assert step[0] == pytest.approx(step[1], rel=0.01, abs=1e-7)
 
 
 @pytest.mark.slow

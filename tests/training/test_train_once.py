@@ -70,6 +70,8 @@ def test_a_recipe_stands_in_the_row_by_its_parts():
         ({"optimizer": "sgdm"}, "optimizer .sgdm.: choose from rmsprop, adam"),
         ({"accelerator": "gpus"}, "accelerator 'gpus': choose from auto, cpu"),
         ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
+        ({"rho": 4e-5}, "rho: does not apply to optimizer adam: leave it out"),
+        ({"min_delta": 0.01}, "min_delta: does not apply without patience: leave it out"),
         ({"recipe": "few"}, "recipe few names layers of mobilenet"),
         (
             {"recipe": "upper", "model": "mobilenet", "num_machines": 2},
@@ -93,6 +95,9 @@ def test_what_would_be_ignored_is_refused(asked, message):
         ("num_devices", -1),
         ("batch_size", 0),
         ("num_machines", 0),
+        ("epsilon", 0),
+        ("min_delta", -0.01),
+        ("patience", 0.5),
     ],
 )
 def test_a_value_that_cannot_be_is_named(name, value):
@@ -148,6 +153,19 @@ def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path,
         with pytest.raises(DrError, match=f"{found}.*: recipe full needs 1 of each"):
             train_once(config, plan, tmp_path, splits=splits)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("without", ["photographs", "side"])
+def test_early_stopping_without_a_validation_split_is_refused(tmp_path, without):
+    """The paper's 70/30 has none: nothing else is watched in its place."""
+    splits = draw_splits(17)
+    splits["validation"].referable = splits["validation"].referable[:0]
+    if without == "side":
+        del splits["validation"]
+    config = TrainingConfig("", **HERE, patience=10)
+    fault = "^patience 10 needs a validation split, and this split has none: use scheme random"
+    with pytest.raises(DrError, match=fault):
+        train_once(config, config.plan(hardware.probe(), 17), tmp_path, splits=splits)
 
 
 @pytest.mark.parametrize(
@@ -247,6 +265,11 @@ CHANGED = {  # parameters of a training: another value than HERE's or the defaul
     "epochs": 2,
     "optimizer": "rmsprop",
     "learning_rate": 0.01,
+    "halve_on_plateau": False,
+    "rho": 0.5,
+    "epsilon": 1e-10,
+    "patience": 2,
+    "min_delta": 0.01,
     "augmentation": "none",
     "recipe": "upper",
     "weigh_grades": True,
@@ -255,6 +278,12 @@ CHANGED = {  # parameters of a training: another value than HERE's or the defaul
     "input": "stream",
     "seed": 21,
     "repetition": 1,
+}
+NEEDS = {  # and what it applies to
+    "recipe": {"model": "mobilenet"},
+    "weigh_grades": {"task": "grades"},
+    "rho": {"optimizer": "rmsprop"},
+    "min_delta": {"patience": 2},
 }
 ELSEWHERE = {  # why one step cannot show it, and which test does
     "data_dir": "test_stream.py",
@@ -274,7 +303,7 @@ def test_every_parameter_changes_something(name, monkeypatch):
     if name in ELSEWHERE:
         return
     assert name in CHANGED, f"{name}: give it another value in CHANGED, or say why in ELSEWHERE"
-    needs = {"recipe": {"model": "mobilenet"}, "weigh_grades": {"task": "grades"}}.get(name, {})
+    needs = NEEDS.get(name, {})
     before = TrainingConfig("", **HERE | needs)
     after = replace(before, **{name: CHANGED[name]})
     message = f"{name} changes nothing: use it in training/train_once.py or TrainingConfig.plan"
@@ -306,7 +335,8 @@ def outline(config: TrainingConfig, monkeypatch) -> list:
         return outlines
     splits = draw_splits(33, config.image_size)
     splits["train"].grade[:3] = 4
-    del splits["validation"]
+    if not config.patience:
+        del splits["validation"]
     with pytest.raises(ZeroDivisionError):
         train_once(config, plan, Path(), splits=splits)
     if config.parts.last_frozen:
