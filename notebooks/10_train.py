@@ -140,7 +140,7 @@ print("because", *plan.reasons, sep="\n- ")
 # The timed part lasts from the call of `fit` to the end of the last epoch. The epoch with the best
 # AUC of referable disease on the validation split is kept; without a validation split (the paper's
 # 70/30), the last epoch is kept or, with `keep_best`, the one with the best AUC in training. With
-# `patience`, training stops early, once the validation AUC no longer rises by more than `min_delta`.
+# `patience`, training stops once the validation AUC no longer rises by more than `min_delta`.
 
 # %%
 from dr_lib.runs.monitor import Monitor, summarise

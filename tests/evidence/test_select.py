@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from contextlib import nullcontext
 
 import pandas as pd
 import pytest
@@ -78,6 +79,19 @@ def test_unlike_runs_are_refused_by_column_and_value():
         select_runs(runs, may_differ=["model"])
     select_runs(runs, may_differ=["model", "commit"])
     select_runs(runs, within=["model"])  # each model alone is alike
+
+
+@pytest.mark.parametrize(("patience", "min_delta"), [(0, 0.0), (3, 0.0), (3, 0.01)])
+def test_rows_older_than_a_parameter_have_its_former_value(patience, min_delta):
+    """They never stopped early: pooled with rows that could not, and with no other; by hand, what
+    the newest does is what counts.
+    """
+    new = make_runs([2], CPU, patience=patience, min_delta=min_delta, started_at="2")
+    runs = pd.concat([make_runs([1], CPU, started_at="1"), new])
+    with nullcontext() if patience == 0 else pytest.raises(UnlikeRunsError, match="patience"):
+        assert len(select_runs(runs).timed) == 2
+    by_hand = select_runs(runs.assign(run_id=["0" * 12, "1" * 12]))
+    assert len(by_hand.timed) == (2 if patience == 0 else 1)
 
 
 def test_code_is_compared_by_content_and_in_older_rows_by_commit():
