@@ -12,16 +12,27 @@ from dr_lib.errors import DrError
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.intervals import NOTHING, Measured
 
-# what a run did: rows that are pooled have to agree in it
+# what a run did: rows that are pooled, or compared, have to agree in it
 WORK = (
-    "data_kind data_sha256 labels_sha256 split_sha256 input task model format weights mode"
+    "data_kind data_sha256 labels_sha256 split_sha256 task model format weights mode"
     " framework dataset network epochs batch_size image_size optimizer learning_rate"
     " halve_on_plateau rho epsilon patience min_delta"
     " warmup_epochs augmentation dropout last_layer last_frozen code_sha256 probe_grades"
     " weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation data_share"
     " threads_asked evaluate_every"
 ).split()
-# of rows that lack a column: parameters that went, and some that came
+# the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
+# of their hardware; rows of a notebook that plans none of PLANNED have no such setting
+PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
+ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
+STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
+LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
+# the hardware, as detected, by which claims choose rows: it may differ
+HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
+PLAN = [*STACK, "strategy", "num_replicas"]  # rows of one environment agree in it
+SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
+VERSIONS = [*SOFTWARE, "driver"]
+# of rows older than these: what was requested, never what was detected
 ABSENT = {
     "halve_on_plateau": True,
     "rho": 0.9,
@@ -32,6 +43,9 @@ ABSENT = {
     "ema_momentum": 0.0,
     "keep_best": False,
     "environment_settings": "",
+    "threads_asked": 0,
+    "last_frozen": "",
+    "last_layer": "",
 }
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
@@ -39,17 +53,10 @@ POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
 # part of the work that a mode may set anew
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
-# follows the hardware
-PLAN = "precision strategy jit steps_per_execution backend num_replicas on_device".split()
-PLAN += ["environment_settings"]
 # by which claims match like with like, beside the factors of paper C
 CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
 CELL_WORK += ("threads_asked",)
 IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
-# as detected
-HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
-SOFTWARE = "tensorflow keras jax torch mxnet ai_edge_litert python cuda".split()
-VERSIONS = [*SOFTWARE, "driver"]
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -57,6 +64,9 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
 MIN_RUNS = 3  # fewer decide nothing
 TIMES = ("train_s", "steady_epoch_s")
 WITHIN = "within this session"  # not of the next one
+OF_STACK = "of the software stack and the machine"
+OF_HARDWARE = "of the machine, in equal arithmetic"
+OF_DEFAULTS = "of the machine, in each device's default arithmetic"
 FEW_SESSIONS = "no interval: too few sessions"
 EQUAL = "no interval: all times are equal"
 # a row per request has its own
@@ -217,6 +227,42 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
         value = over_all.interval().value
         found = found._replace(num_left_out=num_left_out, over_all=value)
     return found
+
+
+def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
+    """Find where the software stacks of rows on different machines differ, or are unknown.
+
+    What is unknown is like nothing: a row of one machine says nothing of another.
+
+    Returns:
+        The levels by column, `unknown` where a row has none; empty where the stacks are alike.
+    """
+    rows = pd.concat(sides).replace("", np.nan)
+    known = [name for name in rows if rows[name].notna().any()]
+    backends = set(rows["backend"].dropna()) if "backend" in known else set()
+    names = [*ARITHMETIC, "environment_settings"]
+    if not {"backend", *PLANNED}.isdisjoint(known):
+        names.append("backend")
+    if not set(PLANNED).isdisjoint(known):
+        names += PLANNED
+    if "keras" in known or not backends.isdisjoint({"tensorflow", "jax"}):
+        names.append("keras")
+    if len(backends) < 2:  # else their versions are no matter
+        names += [name for name in LIBRARIES if name in (backends or known)] or ["backend"]
+
+    unlike = {}
+    for name in dict.fromkeys(names):
+        column = rows[name] if name in known else pd.Series(np.nan, rows.index)
+        levels = column.where(column.notna(), ABSENT.get(name)).map(
+            write_level, na_action="ignore"
+        )
+        if name in LIBRARIES:
+            levels = levels.str.extract(r"^(\d+\.\d+)", expand=False)
+        if levels.isna().any():
+            unlike[name] = "unknown"
+        elif levels.nunique() > 1:
+            unlike[name] = ", ".join(sorted(levels.unique()))
+    return unlike
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:

@@ -19,12 +19,15 @@ from dr_lib.evidence.claims import Claim, Condition, read_judged
 from dr_lib.evidence.mnist import add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
+    ABSENT,
     CELL_WORK,
     HARDWARE,
     IMAGES,
     MIN_RUNS,
+    STACK,
     VERSIONS,
     Selection,
+    compare_stacks,
     list_runs,
 )
 from dr_lib.hardware.cloud import AZURE
@@ -66,10 +69,6 @@ STATISTICS = {
 }
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
-# of rows older than these
-DEFAULTS = {"threads_asked": 0, "last_frozen": "", "last_layer": "", "patience": 0}
-
-
 MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so many
 
 
@@ -158,7 +157,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
-        The rows with the columns of `add_accuracy_columns`, those of DEFAULTS, and
+        The rows with the columns of `add_accuracy_columns`, those of ABSENT, and
         `percent_train`, the rounded share of the photographs that are
         on the side of training.
     """
@@ -166,7 +165,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     # as in all papers
     alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
     rows = rows[alone].copy()
-    for name, value in DEFAULTS.items():
+    for name, value in ABSENT.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
@@ -253,6 +252,13 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         places = "; ".join(sorted(set(used["environment"])))
         reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
         found = found._replace(verdict="not comparable", reason=reason)
+    elif claim.is_of_hardware and (unlike := _list_unlike(cells)):
+        reason = (
+            f"the software stacks differ, or are unknown, in {unlike}: the number is of the"
+        )
+        found = found._replace(
+            verdict="not comparable", reason=f"{reason} stack and the machine"
+        )
     if found.verdict in VERDICTS[:2]:
         found = _weigh_plan(found, used)
     if sides.num_unknown:
@@ -269,7 +275,8 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
 def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     """Find the rows of each side that come closest to a claim's conditions.
 
-    Hardware, then conditions, narrow the rows one by one; a condition that none meets is given up.
+    Hardware, then stack and conditions, narrow the rows one by one; a condition that none meets is
+    given up.
     On a laptop `accelerator=TPU*` with `epochs=200` finds the laptop's rows of 200 epochs, and the
     TPU as unmet.
     """
@@ -282,8 +289,9 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     unknown = set()
     is_detected = False
     for terms in claim.sides:
-        strict = [term for term in terms if term.column not in HARDWARE]
         loose = [term for term in terms if term.column in HARDWARE]
+        loose += [term for term in terms if term.column in STACK]
+        strict = [term for term in terms if term not in loose]
         rows = _narrow(timed, strict)
         for term in [*loose, *claim.conditions]:
             nearer = _narrow(rows, [term])
@@ -319,12 +327,11 @@ def match_cells(
     """
     terms = [*claim.numerator, *claim.denominator]
     fixed = {term.column for term in terms if term.patterns != ("*",)}
-    hardware = [[term for term in side if term.column in HARDWARE] for side in claim.sides]
     both = pd.concat(sides)
     columns = [*dict.fromkeys([*FACTORS, *CELL_WORK, *factors])]
     if "dataset" not in both:
         columns += IMAGES
-    if hardware[0] == hardware[-1]:
+    if claim.hardware_sides[0] == claim.hardware_sides[-1]:
         columns += ["threads", "environment"]
     keys = [
         name
@@ -340,6 +347,14 @@ def match_cells(
     ]
     matched = [key for key in groups[0] if all(key in group for group in groups)]
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
+
+
+def _list_unlike(cells: Cells) -> str:
+    """List where the stacks of a cell's sides differ, and how."""
+    unlike = {}
+    for sides in cells.rows.values():
+        unlike.update(compare_stacks(*sides))
+    return ", ".join(f"{name} ({levels})" for name, levels in unlike.items())
 
 
 def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]:

@@ -90,7 +90,7 @@ class TrainingConfig:
     backend: str = parameter("auto", rows="plan")
     num_devices: int = parameter(0, rows="num_replicas says how many")
     num_machines: int = parameter(1, rows="of the environment")
-    input: str = parameter("auto", rows="no")
+    input: str = parameter("auto", rows="plan")
     seed: int = parameter(20, rows="of the study")
     repetition: int = parameter(0, rows="repeats")  # index of the training, added to the seed
 
