@@ -87,7 +87,7 @@ def test_rows_older_than_a_parameter_have_its_former_value(patience, min_delta):
     the newest does is what counts.
     """
     new = make_runs([2], CPU, patience=patience, min_delta=min_delta, started_at="2")
-    runs = pd.concat([make_runs([1], CPU, started_at="1"), new])
+    runs = pd.concat([make_runs([1], CPU, started_at="1"), new], ignore_index=True)
     with nullcontext() if patience == 0 else pytest.raises(UnlikeRunsError, match="patience"):
         assert len(select_runs(runs).timed) == 2
     by_hand = select_runs(runs.assign(run_id=["0" * 12, "1" * 12]))
