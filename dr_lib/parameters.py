@@ -6,8 +6,11 @@ Notebooks of foreign kernels are given parameters too: this file needs Python 3.
 from __future__ import annotations
 
 import ast
+import csv
+import io
 import re
 from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dr_lib.errors import DrError
@@ -249,3 +252,18 @@ def read_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> dict[str
         for name, kind in declared.items()
         if name in values
     }
+
+
+def join_paths(paths: Sequence[Path | str]) -> str:
+    """Join paths into one parameter, with commas between them and quotes around one with a
+    comma.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(paths)
+    return text.getvalue()
+
+
+def split_paths(text: str) -> list[str]:
+    """Split a parameter that `join_paths` wrote into paths."""
+    (names,) = csv.reader([text], skipinitialspace=True)
+    return [name.strip() for name in names if name.strip()]

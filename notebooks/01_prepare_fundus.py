@@ -54,7 +54,7 @@ from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import describe_moves
-from dr_lib.evidence.predictions import split_paths
+from dr_lib.parameters import split_paths
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")

@@ -60,8 +60,8 @@ from dr_lib.evidence.predictions import (
     group_by_photographs,
     pool_folds,
     read_predictions,
-    split_paths,
 )
+from dr_lib.parameters import split_paths
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # the latest of this clone

@@ -127,7 +127,7 @@ print(f"{batches.num_dropped} dropped in each")
 # The network starts from the same initial weights in every framework.
 
 # %%
-from dr_lib.training.frameworks.base import FrameworkError
+from dr_lib.hardware.facts import HardwareError
 from dr_lib.training.frameworks.factory import open_network
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
@@ -146,7 +146,7 @@ try:
         learning_rate=learning_rate,
         accelerator=device,
     )
-except FrameworkError as error:
+except HardwareError as error:
     raise UnavailableError(str(error)) from error
 print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
 

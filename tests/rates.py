@@ -50,9 +50,9 @@ from dr_lib.statistics.clustered import (
 from dr_lib.statistics.effects import (
     allocate_variation,
     estimate_effects,
-    repetitions_for_precision,
 )
 from dr_lib.statistics.intervals import Interval, difference_interval
+from dr_lib.statistics.precision import repetitions_for_precision
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "rates.md"

@@ -3,6 +3,7 @@
 papers       the papers: which notebooks make and read the rows of each
 select       what is timed, what is excluded and why, what may differ: once per analysis
 rows         the rows of a paper's study, opened: what an analysis begins with
+conditions   rows chosen by their values
 claims       the papers' claims, an entry each
 verdicts     what rows say of them
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions

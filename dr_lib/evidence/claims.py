@@ -1,10 +1,9 @@
 """The papers' claims from claims.yaml, each entry checked when it is read."""
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,6 +19,7 @@ from pydantic import (
 )
 
 from dr_lib.errors import DrError
+from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import HARDWARE
 
@@ -27,30 +27,6 @@ ENTRIES = Path(__file__).with_name("claims.yaml")
 ONE_SIDED = ("mean", "sum", "bill", "score")
 SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
 WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are missing
-
-
-class Condition(NamedTuple):
-    """A condition on a column of a row: it matches one of some patterns, or none of them."""
-
-    column: str
-    patterns: tuple[str, ...]  # * stands for any text
-    is_met: bool = True  # false where it may be none of them
-
-    def __str__(self) -> str:
-        """Write the condition as a verdict's reason names it, such as accelerator=TPU*."""
-        return f"{self.column}={'' if self.is_met else '!'}{'|'.join(self.patterns)}"
-
-    def test(self, rows: pd.DataFrame) -> np.ndarray:
-        """Whether each row meets the condition; a row without the column holds an empty text."""
-        values = rows[self.column] if self.column in rows else [""] * len(rows)
-        is_met = []
-        for value in values:
-            text = "" if pd.isna(value) else str(value)
-            if isinstance(value, float) and text:
-                text = f"{value:g}"
-            is_any = any(fnmatchcase(text, pattern) for pattern in self.patterns)
-            is_met.append(is_any == self.is_met)
-        return np.array(is_met, dtype=bool)
 
 
 def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:

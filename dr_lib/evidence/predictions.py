@@ -1,7 +1,5 @@
 """Read predictions.csv from any source, and refuse what would make an evaluation wrong."""
 
-import csv
-import io
 import itertools
 import re
 from collections import Counter
@@ -135,21 +133,6 @@ def read_predictions(
         for other in same[1:]:
             _check_alike(same[0], other)
     return found
-
-
-def join_paths(paths: Sequence[Path]) -> str:
-    """Join paths into one parameter, with commas between them and quotes around one with a
-    comma.
-    """
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(paths)
-    return text.getvalue()
-
-
-def split_paths(text: str) -> list[str]:
-    """Split a parameter that `join_paths` wrote into paths."""
-    (names,) = csv.reader([text], skipinitialspace=True)
-    return [name.strip() for name in names if name.strip()]
 
 
 def group_by_photographs(found: Sequence[Predictions]) -> list[list[Predictions]]:

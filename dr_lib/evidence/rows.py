@@ -7,12 +7,11 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.claims import Condition
+from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.predictions import split_paths
 from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
 from dr_lib.evidence.serving.request_log import select_requests
-from dr_lib.parameters import parse_number
+from dr_lib.parameters import parse_number, split_paths
 from dr_lib.runs.row import read_rows, read_runs
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.claims import Claim, Condition, read_judged
+from dr_lib.evidence.claims import Claim, read_judged
+from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.mnist import add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (

@@ -80,11 +80,7 @@ def activate(plan: Plan) -> Device:
         HardwareError: Keras is running on another backend already, or the framework does not list
             the devices.
     """
-    if "keras" in sys.modules and sys.modules["keras"].config.backend() != plan.backend:
-        raise HardwareError(
-            "Keras already runs on another backend: restart the kernel to train on "
-            f"{plan.backend}"
-        )
+    _check_running(plan.backend)
     try:
         return (
             _activate_tensorflow(plan) if plan.backend == "tensorflow" else _activate_jax(plan)
@@ -95,19 +91,35 @@ def activate(plan: Plan) -> Device:
         ) from error
 
 
+def _check_running(backend: str) -> None:
+    """Refuse another backend than that of a Keras which is imported; it chose its own once."""
+    keras = sys.modules.get("keras")
+    if keras and keras.config.backend() != backend:
+        raise HardwareError(
+            f"Keras already runs on {keras.config.backend()}: restart the kernel to train on"
+            f" {backend}"
+        )
+
+
 def import_keras(backend: str, precision: str = "float32") -> ModuleType:
     """Import Keras on a backend, with the settings of this library and not those of the user's
     keras.json or KERAS_*.
 
     Raises:
-        HardwareError: Keras cannot read that file.
+        HardwareError: Keras cannot read that file, runs on another backend already, or the backend
+            is not installed.
     """
+    _check_running(backend)
     os.environ["KERAS_BACKEND"] = backend
     os.environ["KERAS_NNX_ENABLED"] = "false"
     try:
         if backend == "tensorflow":  # it imports Keras
             import_tensorflow()
         import keras
+    except ModuleNotFoundError as error:
+        raise HardwareError(
+            f"{error.name} is not installed: {write_install(error.name)}"
+        ) from error
     except (AssertionError, AttributeError, OSError, TypeError, ValueError) as error:
         path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
         why = str(error) or "a value is invalid"

@@ -11,9 +11,8 @@ import nbformat
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import ANALYSES
-from dr_lib.evidence.predictions import join_paths
 from dr_lib.files import LISTING, find_listed, write_listed, write_text
-from dr_lib.parameters import read_value
+from dr_lib.parameters import join_paths, read_value
 from dr_lib.runs.row import read_runs
 from dr_lib.runs.study import find_file, read_keys
 

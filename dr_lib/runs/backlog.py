@@ -207,7 +207,7 @@ class Backlog:
             precision: half width of a 95 % interval, relative to the mean.
         """
         # SciPy: a second to import
-        from dr_lib.statistics.effects import measure_spread, repetitions_for_precision
+        from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
 
         rows = {run.run_id: self.row(run) for run in self.runs}
         skipped = {run.scenario for run in self.runs if rows[run.run_id]["status"] == "skipped"}

@@ -1,4 +1,4 @@
-"""Estimate the effects of factors in a designed experiment, and the repetitions that it needs.
+"""Estimate the effects of factors in a designed experiment.
 
 A factorial design runs every level of every factor with every other; a cell is one combination, its
 repetitions are its runs. Times are analysed on their logarithms, where a factor that multiplies
@@ -6,7 +6,6 @@ adds, and interactions that plain times pretend disappear (Jain 1991, The Art of
 Performance Analysis, chapters 17 to 22).
 """
 
-import bisect
 import itertools
 import math
 from collections.abc import Collection, Sequence
@@ -14,14 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import linalg, stats
+from scipy import linalg
 
-from dr_lib.statistics.cells import ERROR, Design, Statistic
+from dr_lib.statistics.cells import Design, Statistic
 from dr_lib.statistics.intervals import BadSampleError, Measured, tabulate
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
-MAX_RUNS = 1_000_000_000  # what needs more is no experiment
-ASSURANCE = 0.8  # of planned studies are as precise as planned
 
 
 def allocate_variation(
@@ -135,53 +132,6 @@ def _list_contrasts(num_levels: Sequence[int], term: Collection[int]) -> np.ndar
             of_factor = linalg.helmert(number)
         contrasts = np.kron(contrasts, of_factor)
     return contrasts
-
-
-class Spread(NamedTuple):
-    """How much repetitions vary: the deviation of the logarithms of their times."""
-
-    cv: float
-    upper: float  # its upper 80 % bound
-    n: int
-
-
-def measure_spread(times: Sequence[float]) -> Spread:
-    """Measure the spread of positive times; NaN of one alone."""
-    n = len(times)
-    if n < 2:
-        return Spread(math.nan, math.nan, n)
-    cv = float(np.std(np.log(times), ddof=1))
-    return Spread(cv, cv * math.sqrt((n - 1) / stats.chi2.ppf(1 - ASSURANCE, n - 1)), n)
-
-
-def repetitions_for_precision(cv: float, half_width: float) -> int:
-    """Find the number of runs whose mean has, in 80 % of studies, an interval of at most this
-    half width, with the nominal ERROR of reports.
-
-    A study's own deviation is by chance above or below cv, so the usual formula gives a width that
-    half of the studies miss (Kupper and Hafner 1989, Am. Stat. 43).
-
-    Args:
-        cv: coefficient of variation of one run.
-        half_width: relative to the mean, 0.05 for 5 %.
-
-    Raises:
-        BadSampleError: a number is not positive and finite, or more than a billion runs would be
-            needed.
-    """
-    if not (0 < cv < math.inf and 0 < half_width < math.inf):
-        raise BadSampleError(f"cv {cv} and half_width {half_width} must be positive and finite")
-
-    def is_enough(n: int) -> bool:
-        largest = half_width * math.sqrt(n) / stats.t.ppf(1 - ERROR / 2, n - 1)
-        return stats.chi2.cdf((n - 1) * (largest / cv) ** 2, n - 1) >= ASSURANCE
-
-    n = 2 + bisect.bisect_left(range(2, MAX_RUNS), True, key=is_enough)
-    if n == MAX_RUNS:
-        raise BadSampleError(
-            f"that takes {MAX_RUNS:,} runs or more: choose a larger half_width"
-        )
-    return n
 
 
 class _Factorial(NamedTuple):

@@ -7,6 +7,9 @@ frozen      trains only the upper blocks, on cached outputs of the lower ones
 resident    keeps photographs on the device
 fit         trains and times
 recorder    times, history and best weights of a training, and when it is saved
+divergence  tells from its losses whether a training diverges
+keras_backend  the device, clock and gradients of Keras on each of its backends
+versions    of what a training imported
 checkpoint  one file from which a killed training goes on
 explain     Grad-CAM beside its control, held against masks of lesions
 metrics     scores predictions of referable disease and of grades

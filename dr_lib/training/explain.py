@@ -9,7 +9,7 @@ from keras import layers, ops
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.photograph.pixels import mask_circle
 from dr_lib.errors import DrError
-from dr_lib.training.frameworks.keras_backend import differentiate
+from dr_lib.training.keras_backend import differentiate
 from dr_lib.training.models import split_network
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)

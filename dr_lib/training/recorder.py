@@ -20,8 +20,8 @@ from dr_lib.training.checkpoint import (
     read_weights,
     write_checkpoint,
 )
-from dr_lib.training.frameworks.base import find_fault, find_limit
-from dr_lib.training.frameworks.keras_backend import wait_for
+from dr_lib.training.divergence import find_fault, find_limit
+from dr_lib.training.keras_backend import wait_for
 from dr_lib.training.models import Ranks
 
 # of the time, at most, goes into checkpoints between the first epoch's and the last

@@ -13,11 +13,10 @@ from dr_lib.evidence import evaluation
 from dr_lib.evidence.evaluation import choose_points, count_flow, measure_points, recalibrate
 from dr_lib.evidence.predictions import (
     average_sets,
-    join_paths,
     pool_folds,
     read_predictions,
-    split_paths,
 )
+from dr_lib.parameters import join_paths, split_paths
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 

@@ -12,10 +12,9 @@ from statsmodels.formula.api import ols
 from dr_lib.statistics.effects import (
     allocate_variation,
     estimate_effects,
-    measure_spread,
-    repetitions_for_precision,
 )
 from dr_lib.statistics.intervals import BadSampleError
+from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
 
 
 def make_runs(cells: dict, factors: tuple[str, ...]) -> pd.DataFrame:

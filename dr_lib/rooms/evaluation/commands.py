@@ -6,6 +6,7 @@ import click
 
 from dr_lib.errors import DrError
 from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, SHEET
+from dr_lib.parameters import join_paths
 
 
 @click.command()
@@ -37,7 +38,7 @@ def evaluate(
     sets (external validation).
     """
     from dr_lib.data.labels.privacy import place_private
-    from dr_lib.evidence.predictions import join_paths, pool_folds, read_predictions
+    from dr_lib.evidence.predictions import pool_folds, read_predictions
     from dr_lib.files import find_listed
     from dr_lib.notebook.report import run_analysis
 

@@ -7,7 +7,6 @@ architecture     the two VGG-like networks as data, their weights and what an im
 batches          full batches in an order of their own in each epoch
 threads          gives every framework the same number of threads
 base             what a network can do in any framework, and how its epochs are timed
-keras_backend    Keras's device, clock and gradients on each of its backends
 keras_network    Keras on TensorFlow, JAX or PyTorch
 torch_network    PyTorch
 mxnet_network    MXNet Gluon

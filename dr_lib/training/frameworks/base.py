@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import platform
-import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
+from dr_lib.training.divergence import find_fault
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.batches import FixedBatches, to_floats
+from dr_lib.training.frameworks.batches import FixedBatches
+from dr_lib.training.versions import read_versions
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
 MOMENTUM = 0.9
 
 OnEpochEnd = Callable[[int, float, float], None]
-
-
-class FrameworkError(DrError):
-    """The framework cannot be used as requested; the message says what to do."""
 
 
 class Network(ABC):
@@ -75,41 +71,3 @@ class Network(ABC):
     @abstractmethod
     def _forward(self, images: np.ndarray) -> np.ndarray:
         """Compute logits of a few images, float32."""
-
-
-def find_fault(losses: Sequence[float]) -> str:
-    """Explain why a training with these losses of its epochs so far cannot succeed; empty if it
-    may.
-
-    Its last loss is not finite, or its last three are above the limit.
-    """
-    number = len(losses)
-    if not math.isfinite(losses[-1]):
-        return f"the loss is {losses[-1]} in epoch {number}: lower the learning rate"
-    limit = find_limit(losses)
-    if number > 2 and min(losses[-3:]) > limit:
-        last = f"the loss of epochs {number - 2} to {number} is above {limit:.3g}"
-        return f"{last} (that of the first is {losses[0]:.3g}): lower the learning rate"
-    return ""
-
-
-def find_limit(losses: Sequence[float]) -> float:
-    """Compute ten times the first loss; at least 1, for a head that is fitted may begin near 0, and
-    at most 1000, for a training may diverge at once.
-    """
-    return min(max(10 * losses[0], 1.0), 1000.0)
-
-
-def read_versions(*packages: str) -> dict[str, str]:
-    """Versions of Python, NumPy, imported packages and their CUDA; `backend`, the last of them."""
-    cuda = ""
-    if "torch" in packages:
-        cuda = sys.modules["torch"].version.cuda or ""
-    elif "tensorflow" in packages:
-        cuda = sys.modules["tensorflow"].sysconfig.get_build_info().get("cuda_version", "")
-    return {
-        "python": platform.python_version(),
-        "backend": packages[-1],
-        "cuda": cuda,
-        **{name: sys.modules[name].__version__ for name in ("numpy", *packages)},
-    }

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from dr_lib.data.small_images import to_floats
+
 
 class FixedBatches:
     """Full batches only, so that every step costs the same; (seed, epoch) determine the order."""
@@ -43,8 +45,3 @@ class FixedBatches:
     def epoch(self, number: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield the batches of an epoch; epochs count from 0."""
         return map(self.take, self.draw_order(number))
-
-
-def to_floats(images: np.ndarray) -> np.ndarray:
-    """Convert uint8 images to float32 in [0, 1]."""
-    return np.multiply(images, np.float32(1 / 255), dtype=np.float32)

@@ -13,8 +13,9 @@ import numpy as np
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware import import_keras
+from dr_lib.hardware.facts import HardwareError
 from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.base import FrameworkError, Network
+from dr_lib.training.frameworks.base import Network
 
 # that each framework needs; the first one names the module of its network
 PACKAGES = {
@@ -46,7 +47,7 @@ def open_network(
         accelerator: cpu, never a GPU; or gpu, the framework's first.
 
     Raises:
-        FrameworkError: the framework is not installed here, sees no GPU, or runs otherwise already.
+        HardwareError: the framework is not installed here, sees no GPU, or runs otherwise already.
     """
     if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
         choices = f"choose from {', '.join(PACKAGES)} and from cpu, gpu"
@@ -65,23 +66,16 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
     Keras reads its backend once, when it is imported, and the backend its device.
 
     Raises:
-        FrameworkError: a package is missing or does not go with another, or Keras runs on another
+        HardwareError: a package is missing or does not go with another, or Keras runs on another
             backend already.
     """
     missing = [name for name in packages if name not in sys.modules and find_spec(name) is None]
     if missing:
         install = write_install(*missing)
-        raise FrameworkError(
+        raise HardwareError(
             f"this kernel has no {' and no '.join(missing)}: {install}; {ADVICE}"
         )
     framework = packages[0]
-    backend = packages[-1]
-    if framework == "keras":
-        running = sys.modules["keras"].config.backend() if "keras" in sys.modules else backend
-        if running != backend:
-            raise FrameworkError(
-                f"Keras already runs on {running}: restart the kernel to train on {backend}"
-            )
     try:
         if packages == ("keras", "torch"):
             on_gpu = (
@@ -89,9 +83,9 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
             )
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
         if framework == "keras":
-            import_keras(backend)
+            import_keras(packages[-1])
         return importlib.import_module(f"dr_lib.training.frameworks.{framework}_network")
     # MXNet with NumPy 1.24 or later is an AttributeError
     except (ImportError, AttributeError, OSError) as error:
         reason = f"{framework} cannot be imported ({error}): its versions may be incompatible"
-        raise FrameworkError(f"{reason}; {ADVICE}") from error
+        raise HardwareError(f"{reason}; {ADVICE}") from error

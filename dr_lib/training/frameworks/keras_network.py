@@ -9,7 +9,7 @@ from keras import layers as keras_layers
 from dr_lib.training.frameworks.architecture import Layer
 from dr_lib.training.frameworks.base import MOMENTUM, Network, OnEpochEnd
 from dr_lib.training.frameworks.batches import FixedBatches
-from dr_lib.training.frameworks.keras_backend import choose_device, fit_timed
+from dr_lib.training.keras_backend import choose_device, fit_timed
 
 
 class KerasNetwork(Network):

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
-from dr_lib.training.frameworks.base import read_versions
-from dr_lib.training.frameworks.batches import to_floats
-from dr_lib.training.frameworks.factory import import_network
+from dr_lib.hardware import import_keras
+from dr_lib.training.versions import read_versions
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +43,7 @@ class MnistReference:
         batch_size: int,
         learning_rate: float,
     ):
-        """Build the network on the CPU; raise FrameworkError if the backend is not available.
+        """Build the network on the CPU; raise HardwareError if the backend is not available.
 
         Args:
             backend: tensorflow or jax; a process can have one of them.
@@ -53,10 +53,8 @@ class MnistReference:
         """
         if backend not in BACKENDS:
             raise DrError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
-        import_network(("keras", backend), "cpu")
-        import keras
-
-        from dr_lib.training.frameworks import keras_backend
+        keras = import_keras(backend)
+        from dr_lib.training import keras_backend
 
         keras_backend.choose_device(backend, "cpu")  # CUDA C may have the GPU of this process
         self.keras = keras

@@ -9,8 +9,9 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
+from dr_lib.hardware.facts import HardwareError
 from dr_lib.training.frameworks.architecture import Layer, to_channels_first
-from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
+from dr_lib.training.frameworks.base import MOMENTUM, Network
 
 
 class MxnetNetwork(Network):
@@ -29,7 +30,7 @@ class MxnetNetwork(Network):
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
-            raise FrameworkError(
+            raise HardwareError(
                 "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or choose "
                 "accelerator cpu"
             )

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from dr_lib.hardware.facts import HardwareError
 from dr_lib.training.frameworks.architecture import Layer, to_channels_first
-from dr_lib.training.frameworks.base import MOMENTUM, FrameworkError, Network
+from dr_lib.training.frameworks.base import MOMENTUM, Network
 
 
 class TorchNetwork(Network):
@@ -28,7 +29,7 @@ class TorchNetwork(Network):
         self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
-            raise FrameworkError(
+            raise HardwareError(
                 "PyTorch sees no GPU: install its build for CUDA, or choose accelerator cpu"
             )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.hardware.facts import HardwareError
+from dr_lib.training.divergence import find_fault
 from dr_lib.training.frameworks import factory
 from dr_lib.training.frameworks.architecture import build_layers, draw_weights
-from dr_lib.training.frameworks.base import FrameworkError, Network, find_fault
+from dr_lib.training.frameworks.base import Network
 from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.frameworks.factory import open_network
 
@@ -188,21 +190,21 @@ def test_a_framework_that_is_not_there_or_too_old_says_what_to_do(monkeypatch):
     monkeypatch.setattr(factory.importlib, "import_module", fail)
     for spec, told in ((None, "has no mxnet"), (object(), "no attribute 'bool'")):
         monkeypatch.setattr(factory, "find_spec", lambda name, spec=spec: spec)
-        with pytest.raises(FrameworkError, match=f"{told}.*python -m dr_lib kernels"):
+        with pytest.raises(HardwareError, match=f"{told}.*python -m dr_lib kernels"):
             open_network("mxnet", LAYERS, WEIGHTS)
 
 
 def test_keras_runs_on_one_backend(monkeypatch):
     """Keras keeps the backend that it was imported with."""
     monkeypatch.setattr(factory, "find_spec", lambda name: object())
-    with pytest.raises(FrameworkError, match="Keras already runs on tensorflow: restart"):
+    with pytest.raises(HardwareError, match="Keras already runs on tensorflow: restart"):
         open_network("keras_torch", LAYERS, WEIGHTS)
 
 
 def test_there_is_no_gpu(monkeypatch):
     """Asked for a GPU, a framework that sees none never trains on the CPU instead."""
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
-    with pytest.raises(FrameworkError, match="computes on the cpu, not on the gpu: install"):
+    with pytest.raises(HardwareError, match="computes on the cpu, not on the gpu: install"):
         open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
 
 

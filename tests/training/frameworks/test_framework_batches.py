@@ -5,7 +5,8 @@ epoch.
 import numpy as np
 import pytest
 
-from dr_lib.training.frameworks.batches import FixedBatches, to_floats
+from dr_lib.data.small_images import to_floats
+from dr_lib.training.frameworks.batches import FixedBatches
 
 
 @pytest.fixture

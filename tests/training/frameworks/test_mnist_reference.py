@@ -13,7 +13,7 @@ import pytest
 from dr_lib.cuda import mnist
 from dr_lib.cuda.mnist import SHAPES
 from dr_lib.errors import DrError
-from dr_lib.training.frameworks.base import FrameworkError
+from dr_lib.hardware.facts import HardwareError
 from dr_lib.training.frameworks.mnist_reference import MnistReference
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -119,7 +119,7 @@ def test_says_what_it_cannot_do():
     with pytest.raises(DrError, match="choose from tensorflow, jax"):
         open_reference(backend="torch")
     open_reference()
-    with pytest.raises(FrameworkError, match="restart the kernel|pip install"):
+    with pytest.raises(HardwareError, match="restart the kernel|pip install"):
         open_reference(backend="jax")
     for batch_size in (0, 32):
         with pytest.raises(DrError, match=f"8 images in batches of {batch_size}"):

@@ -9,14 +9,15 @@ from typing import Any
 import keras
 
 from dr_lib.errors import DrError
-from dr_lib.training.frameworks.base import FrameworkError, OnEpochEnd, find_fault
+from dr_lib.hardware.facts import HardwareError
+from dr_lib.training.divergence import find_fault
 
 
 def choose_device(backend: str, accelerator: str) -> None:
     """Let Keras compute on the CPU or on the first GPU; `import_network` has chosen the backend.
 
     Raises:
-        FrameworkError: the backend sees no GPU, or runs on another device already.
+        HardwareError: the backend sees no GPU, or runs on another device already.
     """
     if backend == "tensorflow":
         import tensorflow as tf
@@ -26,7 +27,7 @@ def choose_device(backend: str, accelerator: str) -> None:
             tf.config.set_visible_devices(gpus, "GPU")
         except RuntimeError as error:
             message = "TensorFlow already runs on other devices: restart the kernel"
-            raise FrameworkError(message) from error
+            raise HardwareError(message) from error
         device = "gpu" if gpus else "cpu"
     elif backend == "jax":
         import jax
@@ -41,7 +42,7 @@ def choose_device(backend: str, accelerator: str) -> None:
         advice = "restart the kernel"
         if accelerator == "gpu":
             advice = "install its build for CUDA, or restart the kernel"
-        raise FrameworkError(
+        raise HardwareError(
             f"Keras on {backend} computes on the {device}, not on the {accelerator}: {advice}"
         )
 
@@ -50,7 +51,7 @@ def fit_timed(
     model: keras.Model,
     *data: Any,
     epochs: int,
-    on_epoch_end: OnEpochEnd,
+    on_epoch_end: Callable[[int, float, float], None],
     on_epoch_begin: Callable[[int], None] = lambda epoch: None,
     batch_size: int | None = None,
 ) -> None:

@@ -1,0 +1,31 @@
+"""Choose rows by conditions on their columns."""
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+
+class Condition(NamedTuple):
+    """A condition on a column of a row: it matches one of some patterns, or none of them."""
+
+    column: str
+    patterns: tuple[str, ...]  # * stands for any text
+    is_met: bool = True  # false where it may be none of them
+
+    def __str__(self) -> str:
+        """Write the condition as a verdict's reason names it, such as accelerator=TPU*."""
+        return f"{self.column}={'' if self.is_met else '!'}{'|'.join(self.patterns)}"
+
+    def test(self, rows: pd.DataFrame) -> np.ndarray:
+        """Whether each row meets the condition; a row without the column holds an empty text."""
+        values = rows[self.column] if self.column in rows else [""] * len(rows)
+        is_met = []
+        for value in values:
+            text = "" if pd.isna(value) else str(value)
+            if isinstance(value, float) and text:
+                text = f"{value:g}"
+            is_any = any(fnmatchcase(text, pattern) for pattern in self.patterns)
+            is_met.append(is_any == self.is_met)
+        return np.array(is_met, dtype=bool)
