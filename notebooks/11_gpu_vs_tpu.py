@@ -81,7 +81,8 @@ page.title(words, "A" if published else "", selection)
 # factors, and of columns that `allow` names, stand side by side; `only` chooses rows. Ratios are of
 # arithmetic means, with Welch's interval of the logarithms. A resumed run is not timed. A run is
 # disturbed if others took more than 10 % of the CPU or if it stood still: its point is hollow, and
-# it counts unless `exclude` names it.
+# it counts unless `exclude` names it. A cold run, the first of its kind since the machine's boot,
+# has a line of its own and is in no ratio.
 
 # %% [markdown]
 # ## Result
@@ -91,7 +92,7 @@ from dr_lib.figures.training_time import plot_training_time
 
 if published or finished["timed"].any():
     page.figure(
-        plot_training_time(selection.timed, lang, published=published),
+        plot_training_time(finished, lang, published=published),
         "figure_1",
         "Mean training time by hardware [95 % interval].",
     )
@@ -175,7 +176,7 @@ for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["env
     peers = pd.DataFrame()
     if column in environments:
         is_like = (environments[shared] == fastest[shared]).all(axis=1)
-        peers = environments[is_like].dropna(subset=["train_s"])
+        peers = environments[is_like].dropna(subset=[column])
     if len(peers) > 1:
         slowest = peers.iloc[0]
         words = say("On {} one training takes {} times as long.")

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.intervals import NOTHING, Measured
 
@@ -61,6 +62,16 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
 }
+COLD = "cold: the first run of its kind since the machine's boot"
+UNSURE = "not known whether it was cold, beside warm runs of its kind"
+# cold and warm runs both count where train_s differs by a smaller share in every session
+MAX_DIFFERENCE = 0.01
+# what timed rows are, where they are not warm: what is said of them
+WARMTH = {
+    "cold and warm": "cold and warm runs differ by less than 1 % in every session, and both count",
+    "cold": "every run is cold, the first of its kind since the machine's boot",
+    "unknown": "it is not known which runs were cold, the first since the machine's boot",
+}
 MIN_RUNS = 3  # fewer decide nothing
 TIMES = ("train_s", "steady_epoch_s")
 WITHIN = "within this session"  # not of the next one
@@ -85,7 +96,9 @@ class Selection(NamedTuple):
     """The rows of an analysis: tables with one row per run, or per request to a served model."""
 
     runs: pd.DataFrame  # all rows of the analysis's notebooks
-    finished: pd.DataFrame  # status ok, with `machine`, `mode`, `environment` and `disturbed`
+    # status ok, with `machine`, `mode`, `environment`, `disturbed`, `timed` and `apart`: cold runs
+    # beside others
+    finished: pd.DataFrame
     timed: pd.DataFrame  # those of them whose times count
     excluded: pd.DataFrame  # `run_id` and `reason` of every other row
     # columns whose levels stand side by side: the study's own factors, and what is allowed
@@ -103,10 +116,14 @@ def select_runs(
 ) -> Selection:
     """Select the timed rows: status ok and not resumed; disturbed rows count unless excluded.
 
+    Cold runs, the first of their kind since the machine's boot, count where all are cold, or where
+    they differ little from the warm ones of each session; else they stand `apart`.
+
     Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or
     the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
     the machine and any mode but the paper's; `place`, the environment and the levels of the study's
-    own factors. Of runs that were made by hand, and differ, the newest kind is taken.
+    own factors; of trainings `warmth`, warm or one of WARMTH. Of runs that were made by hand, and
+    differ, the newest kind is taken.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from
@@ -155,17 +172,51 @@ def select_runs(
             is_barred = finished[mark].astype(bool)
             is_timed = is_timed & ~is_barred
             excluded.append(finished[is_barred].assign(reason=EXCLUSIONS[mark]))
+    finished = _find_warmth(finished.assign(timed=is_timed, apart=False))
+    barred = finished[is_timed & ~finished["timed"]]
+    reasons = barred["apart"].map({True: COLD, False: UNSURE})
+    excluded.append(barred.assign(reason=reasons))
     excluded = pd.concat(
         [rows for rows in excluded if len(rows)] or excluded, ignore_index=True
     )
-    finished = finished.assign(timed=is_timed)
     return Selection(
         runs,
         finished,
-        finished[is_timed].reset_index(drop=True),
+        finished[finished["timed"]].reset_index(drop=True),
         excluded.reindex(columns=["run_id", "reason"]),
         factors,
         others,
+    )
+
+
+def _find_warmth(finished: pd.DataFrame) -> pd.DataFrame:
+    """Find which trainings were cold, and time those that are alike.
+
+    A row that does not know it counts where no run of its kind on that machine is known to be warm.
+    """
+    if "train_s" not in finished or finished["train_s"].isna().all():
+        return finished
+    cold = finished.reindex(columns=["cold"])["cold"].astype(object)
+    warmth = cold.map({True: "cold", False: "warm"}).fillna("unknown")
+    keys = [*(name for name in KIND if name in finished), "place"]
+    kind = finished.groupby(keys, dropna=False).ngroup()
+    timed = finished.assign(warmth=warmth, kind=kind)[finished["timed"]]
+    means = timed.pivot_table("train_s", ["kind", "session"], "warmth")
+    means = means.reindex(columns=["cold", "warm"]).dropna(subset=["cold"])
+    differences = abs(means["cold"] / means["warm"] - 1)
+    if len(means) and (differences < MAX_DIFFERENCE).all():
+        warmth = warmth.mask(warmth != "unknown", "cold and warm")
+
+    is_cold = finished["timed"] & (warmth == "cold")
+    is_unknown = finished["timed"] & (warmth == "unknown")
+    is_warm = finished["timed"] & ~is_cold & ~is_unknown
+    is_unsure = is_unknown & is_warm.groupby(kind).transform("any")
+    apart = is_cold & bool((is_warm | is_unknown).any())
+    return finished.assign(
+        warmth=warmth,
+        apart=apart,
+        timed=finished["timed"] & ~apart & ~is_unsure,
+        place=finished["place"] + is_cold.map({True: ", cold", False: ""}),
     )
 
 

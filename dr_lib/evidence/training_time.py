@@ -4,6 +4,7 @@ whether a speed counts.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -46,10 +47,11 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
         factors: of the `Selection`, whose levels stand side by side.
 
     Returns:
-        A row per `environment` and level of each factor, with their `place`, those without a time
-        first, then the slowest: `n` runs in so many `sessions`, `disturbed` ones among them, and,
-        where not all are timed, how many are; for train_s and steady_epoch_s [s] the mean under
-        that name with the bounds of its 95 % interval in _low and _high, and its deviation in _sd;
+        A row per `environment` and level of each factor, with their `place`, cold runs that stand
+        apart first, then those without a time, then the slowest: `n` runs in so many `sessions`,
+        `disturbed` ones among them, and, where not all are timed, how many are; for train_s and
+        steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low and
+        _high, and its deviation in _sd; but for runs that stand apart,
         `train_s_ratio` to the fastest environment at the same levels and `train_s_level_ratio` to
         the fastest levels in the same environment, with bounds; each metric that the rows have with
         bounds: of the mean over the runs, or of a single run its own, over patients. Empty where no
@@ -64,17 +66,10 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
 
     lines = []
     for key, rows in groups.items():
-        timed = rows[rows["timed"]]
         line = dict(zip(keys, key, strict=True))
-        line["place"] = rows["place"].iloc[0]
-        line["n"] = len(rows)
-        line["sessions"] = rows["session"].nunique()
-        line["disturbed"] = int(rows["disturbed"].sum())
-        if not finished["timed"].all():
-            line["timed"] = len(timed)
-        for name in TIMES:
-            line[name] = measure(name, timed)
-            line[f"{name}_sd"] = _read(timed, name).std()
+        if len(cold := rows[rows["apart"]]):
+            lines.append(line | _summarise(cold, cold) | {"environment": f"{key[0]}, cold"})
+        line = line | _summarise(rows, trained[key])
         if num_environments > 1:
             peers = [other for other in groups if other[1:] == key[1:]]
             line["train_s_ratio"] = _divide_by_fastest(trained, key, peers)
@@ -85,9 +80,28 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
             if len(_read(rows, metric)):
                 line[metric] = _score(rows, metric)
         lines.append(line)
-    return tabulate(lines).sort_values(
-        "train_s", ascending=False, ignore_index=True, na_position="first"
-    )
+    table = tabulate(lines)
+    if (table["timed"] == table["n"]).all():
+        table = table.drop(columns="timed")
+    order = ["apart", "train_s"]
+    table = table.sort_values(order, ascending=False, na_position="first", ignore_index=True)
+    return table.drop(columns="apart")
+
+
+def _summarise(rows: pd.DataFrame, timed: pd.DataFrame) -> dict[str, Any]:
+    """Count the rows of a line, and measure its times."""
+    line = {
+        "place": timed["place"].iloc[0] if len(timed) else rows["place"].iloc[0],
+        "n": len(rows),
+        "sessions": rows["session"].nunique(),
+        "disturbed": int(rows["disturbed"].sum()),
+        "timed": len(timed),
+        "apart": timed["apart"].any(),
+    }
+    for name in TIMES:
+        line[name] = measure(name, timed)
+        line[f"{name}_sd"] = _read(timed, name).std()
+    return line
 
 
 def _divide_by_fastest(

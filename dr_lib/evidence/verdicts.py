@@ -27,6 +27,7 @@ from dr_lib.evidence.select import (
     MIN_RUNS,
     STACK,
     VERSIONS,
+    WARMTH,
     Selection,
     compare_stacks,
     list_runs,
@@ -261,6 +262,8 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
             verdict="not comparable", reason=f"{reason} stack and the machine"
         )
     if found.verdict in VERDICTS[:2]:
+        found = _weigh_warmth(claim, found, used)
+    if found.verdict in VERDICTS[:2]:
         found = _weigh_plan(found, used)
     if sides.num_unknown:
         words = f"{sides.num_unknown} further rows have no detected instance type"
@@ -489,6 +492,16 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
         num_parts=len(parts),
         num_missing=num_missing,
     )
+
+
+def _weigh_warmth(claim: Claim, found: Verdict, used: pd.DataFrame) -> Verdict:
+    """Say which runs a time is of, where they are not warm; cold ones decide nothing."""
+    if "warmth" not in used or not claim.columns[0].endswith(CLOCKED):
+        return found
+    kinds = [kind for kind in WARMTH if (used["warmth"] == kind).any()]
+    reason = "; ".join([found.reason, *map(WARMTH.get, kinds)])
+    verdict = "undecided" if "cold" in kinds else found.verdict
+    return found._replace(verdict=verdict, reason=reason)
 
 
 def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from dr_lib.errors import DrError
 from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import PLAN, WORK, Selection, list_runs
+from dr_lib.evidence.select import PLAN, WARMTH, WORK, Selection, list_runs
 from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.files import find_listed, write_listed
@@ -106,6 +106,10 @@ class Page:
         if selection.others:
             words = "Only the newest kind of run is analysed; choose another with only: {}."
             self.note(words, selection.others)
+        for warmth in _list_values(selection.timed, "warmth"):
+            if warmth in WARMTH:
+                text = say(WARMTH[warmth])
+                self.findings([f"{text[0].upper()}{text[1:]}."])
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
         """Show the page's title, one line of facts, and a notice above both.
@@ -271,7 +275,7 @@ class Page:
         given = set(selection.runs) - set(COMMITS)
         parameters = [
             name
-            for name in dict.fromkeys([*WORK, *PLAN, *varied, "disturbed"])
+            for name in dict.fromkeys([*WORK, *PLAN, *varied, "cold", "disturbed"])
             if name in given
         ]
         alike = [name for name in parameters if runs[name].nunique(dropna=False) == 1]

@@ -15,18 +15,20 @@ UNITS = {"s": 1, "min": 60, "h": 3600}
 
 
 def plot_training_time(
-    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+    finished: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
     """Draw the mean training time of each place, and below it the means that paper A reports.
 
     Args:
-        timed: timed rows of a `Selection`. Without any the paper stands alone.
+        finished: finished rows of a `Selection`, of which those whose times count and cold ones are
+            drawn. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
         published: draw the paper's panel, of the claims.
     """
     say = choose_words(lang)
     ours = []
-    if "train_s" in timed:
+    if "train_s" in finished:
+        timed = finished[finished["timed"] | finished["apart"]]
         for place, rows in timed.dropna(subset=["train_s"]).groupby("place"):
             seconds = rows["train_s"]
             mean = Mean(

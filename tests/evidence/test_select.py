@@ -9,6 +9,8 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.select import (
+    COLD,
+    UNSURE,
     UnlikeRunsError,
     list_columns,
     list_runs,
@@ -387,3 +389,50 @@ def test_machines_are_in_the_name_of_an_environment():
         "local, CPU",
     ]
     assert selection.timed["environment"].tolist() == names
+
+
+@pytest.mark.parametrize(
+    ("runs", "timed", "warmth"),
+    [
+        # an H100's three: no mean of 22 s
+        ([(39.1, True, "a"), (14.7, False, "a"), (12.6, False, "a")], [14.7, 12.6], {"warm"}),
+        (  # by 0.9 % at most, in each of three sessions
+            [(100.9, True, "a"), (100, False, "a"), (90.5, True, "b"), (90, False, "b")],
+            [100.9, 100, 90.5, 90],
+            {"cold and warm"},
+        ),
+        (
+            [(100.9, True, "a"), (100, False, "a"), (91, True, "b"), (90, False, "b")],
+            [100, 90],
+            {"warm"},
+        ),
+        ([(100.1, True, "a"), (100, False, "a"), (90, True, "b")], [100], {"warm"}),
+        ([(9.0, None, "a"), (8.0, None, "a")], [9, 8], {"unknown"}),
+        ([(9.0, None, "b"), (7.0, True, "a"), (8.0, False, "a")], [8], {"warm"}),
+        ([(9.0, None, "b"), (7.0, True, "a")], [9], {"unknown"}),
+        ([(9.0, True, "a"), (8.0, True, "b")], [9, 8], {"cold"}),
+    ],
+)
+def test_cold_and_warm_runs_make_no_mean(runs, timed, warmth):
+    """Warm ones count; cold ones too where all are, or where they differ by less than 1 % in every
+    session; what is unknown is alike, but not like what is known to be warm.
+    """
+    rows = [make_runs([s], T4, cold=cold, boot=boot) for s, cold, boot in runs]
+    selection = select_runs(pd.concat(rows))
+    assert selection.timed["train_s"].tolist() == timed
+    assert {*selection.timed["warmth"]} == warmth
+    shown = selection.finished[selection.finished["apart"]]
+    assert shown["place"].str.endswith(", cold").all()
+    assert len(selection.excluded) == len(runs) - len(timed)
+    assert selection.excluded["reason"].isin([COLD, UNSURE]).all()
+
+
+def test_one_machines_cold_run_is_not_compared_with_anothers_warm_one():
+    """Nor with one whose batch differs: it is the first of its own kind."""
+    rows = [make_runs([9.0], T4, cold=True), make_runs([5.0, 6.0], TPU, cold=False)]
+    selection = select_runs(pd.concat(rows))
+    assert selection.timed["train_s"].tolist() == [5, 6]
+    batches = [make_runs([9.0], T4, cold=None, batch_size=8)]
+    batches += [make_runs([5.0, 6.0], T4, cold=False, batch_size=64)]
+    selection = select_runs(pd.concat(batches), allowed=["batch_size"])
+    assert selection.timed["warmth"].tolist() == ["unknown", "warm", "warm"]

@@ -333,3 +333,23 @@ def test_modes_are_compared_at_each_level():
     table = training_time.compare_modes(selection).set_index(["batch_size", "mode"])
     speeds = table["times_as_fast"]
     assert [speeds[8, "fast"], speeds[32, "fast"]] == pytest.approx([2, 1])
+
+
+def test_a_cold_run_has_a_line_without_a_ratio():
+    """Its time stands apart; its AUC is as good as any, so three count on the line of the warm."""
+    gpu = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
+    runs = make_runs({"paper": [39.1, 14.7, 12.6]}, {"paper": [0.9, 0.8, 0.7]})
+    runs = runs.assign(cold=[True, False, False])
+    slow = make_runs({"paper": [50.0, 54.0]}, {"paper": [0.9, 0.9]})
+    table = compare_environments(select_runs(pd.concat([runs.assign(**gpu), slow])).finished)
+    assert table["environment"].tolist() == [
+        "kaggle, 2 x Tesla T4, cold",
+        "local, CPU",
+        "kaggle, 2 x Tesla T4",
+    ]
+    assert table["n"].tolist() == [1, 2, 3] and table["timed"].tolist() == [1, 2, 2]
+    assert table["train_s"].tolist() == pytest.approx([39.1, 52, 13.65])
+    assert table["train_s_ratio"].tolist() == pytest.approx(
+        [np.nan, 52 / 13.65, 1], nan_ok=True
+    )
+    assert table["metric_auc_test"].tolist() == pytest.approx([np.nan, 0.9, 0.8], nan_ok=True)

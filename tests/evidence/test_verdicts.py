@@ -424,3 +424,21 @@ def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):
     assert drawn.loc["E1", "verdict"] == "not comparable"
     assert drawn.loc["E1", "reason"].endswith("vs data_kind=photographs")
     assert judge_ensemble(tmp_path).loc["E1", "verdict"] != "undecided"
+
+
+def test_a_saving_is_of_warm_runs():
+    """Cold ones that take thrice as long change nothing, and alone decide nothing; those that take
+    0.5 % longer count. In each of ten sessions there is a warm one.
+    """
+    gpu, tpu = train_both()
+    warm = [side.assign(cold=False) for side in (gpu, tpu)]
+    cold = [side.assign(cold=True) for side in (gpu, tpu)]
+    (alone,) = judge("A6", *cold)
+    assert alone.verdict == "undecided" and "every run is cold" in alone.reason
+    slow = [side.assign(train_s=side["train_s"] * 3) for side in cold]
+    found = judge("A6", *warm) + judge("A6", *warm, *slow)
+    assert found[0] == found[1] and "cold" not in found[0].reason
+    near = [side.assign(train_s=side["train_s"] * 1.005) for side in cold]
+    (both,) = judge("A6", *warm, *near)
+    assert "differ by less than 1 %" in both.reason and both.ours.value != found[0].ours.value
+    assert "not known which runs were cold" in judge("A6", gpu, tpu)[0].reason

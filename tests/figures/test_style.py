@@ -14,7 +14,15 @@ from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import EQUAL, EXCLUSIONS, FEW_SESSIONS, WITHIN
+from dr_lib.evidence.select import (
+    COLD,
+    EQUAL,
+    EXCLUSIONS,
+    FEW_SESSIONS,
+    UNSURE,
+    WARMTH,
+    WITHIN,
+)
 from dr_lib.evidence.training_time import SCALED
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval, write_probability
@@ -47,6 +55,9 @@ def find_sentences() -> set[str]:
     sentences |= {
         *evaluation.ERRORS,
         *EXCLUSIONS.values(),
+        *WARMTH.values(),
+        COLD,
+        UNSURE,
         EQUAL,
         FEW_SESSIONS,
         WITHIN,

@@ -28,7 +28,7 @@ def make_runs(seconds, hardware, **columns):
 
 def plot(runs, lang="en", **options):
     """The figure of these rows."""
-    return plot_training_time(select_runs(runs, may_differ=["mode"]).timed, lang, **options)
+    return plot_training_time(select_runs(runs, may_differ=["mode"]).finished, lang, **options)
 
 
 def means(ax):
@@ -126,3 +126,12 @@ def test_without_runs_the_paper_stands_alone():
     """Before anything has been measured the figure holds the paper's two means, in minutes."""
     (axes,) = plot(pd.DataFrame()).axes
     assert [seconds for seconds, _ in means(axes)] == pytest.approx([60 * 51.33, 60 * 33.24])
+
+
+def test_a_cold_run_is_drawn_as_such():
+    """Beside the mean of the warm ones, with a name of its own."""
+    runs = make_runs([39.1, 14.7, 12.6], T4)
+    (ax,) = plot(runs.assign(cold=[True, False, False]), published=False).axes
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
+    labels = [label.get_text() for label in ax.get_yticklabels()]
+    assert labels == ["kaggle, 2 x Tesla T4\nn = 2", "kaggle, 2 x Tesla T4, cold\nn = 1"]
