@@ -66,6 +66,7 @@ class Estimate(NamedTuple):
     value: float  # of the means as measured
     centre: float  # of the interval, a logarithm where `is_log`
     parts: np.ndarray  # (parts, 2) variances that add up, each with its degrees of freedom
+    few: np.ndarray  # the variances of cells of two runs among them
     # runs of the cell that has fewest, or sessions where their effects do not cancel and are fewer
     n: int
     is_log: bool
@@ -74,10 +75,12 @@ class Estimate(NamedTuple):
     def interval(self, error: float = ERROR) -> Interval:
         """The interval that misses with this probability, half of it on each side.
 
-        Without a repetition of what `n` counts there are no bounds, and none where equal times
-        come from a clock that rounds.
+        It is at least as wide as by each cell of two runs alone: where these are alike by chance,
+        the sum of the variances hides how little is known of it. Without a repetition of what `n`
+        counts there are no bounds, and none where equal times come from a clock that rounds.
         """
-        half = widen(self.parts, error)
+        alone = [widen([(variance, 1)], error) for variance in self.few]
+        half = max([widen(self.parts, error), *alone])
         if not half:
             end = self.value if self.is_exact else np.nan
             return Interval(self.value, end, end, self.n)
@@ -99,6 +102,7 @@ class Test(NamedTuple):
 
     f: float
     p: float
+    least: float  # p by the cell of two runs that says least, alone; 0 without one
 
 
 class Design:
@@ -158,6 +162,7 @@ class Design:
         residuals[np.abs(residuals) < ROUNDING] = 0.0
         leverage = np.einsum("ij,ji->i", factors, self.inverse)
         self.num_runs = of_cell.sum(axis=0)
+        self.is_few = self.num_runs == 2
         # within a cell and its sessions
         self.dof = (of_cell.T @ (1 - leverage)).round(9)
         self.noise = np.full(len(self.dof), np.nan)
@@ -196,6 +201,7 @@ class Design:
         if is_between.sum() > 1 and (self.num_sessions[is_between] < MIN_SESSIONS).any():
             weights = weights._replace(blocks=np.where(is_between, np.nan, 0.0))
         variances, dofs = self._list_parts(weights, slopes)
+        few = variances[: len(slopes)][self.is_few]
         n = [*self.num_runs[slopes != 0]]
         variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
         times = self.times
@@ -217,6 +223,7 @@ class Design:
             value=float(statistic.compute(*np.split(means, self.ends))),
             centre=float(self._compute(statistic, centre)),
             parts=np.column_stack([variances, dofs]),
+            few=few,
             n=int(min(n)),
             is_log=statistic.is_positive,
             is_exact=self.is_exact,
@@ -245,12 +252,14 @@ class Design:
         dofs = self._list_parts(weights[0], contrasts[0])[1]
         total = np.trace(covariance)
         if is_few.any() or not total > 0:
-            return Test(np.nan, np.nan)
+            return Test(np.nan, np.nan, np.nan)
         f = ((contrasts @ self.mean) ** 2).sum() / total
         dof = total**2 / (covariance**2).sum()
         is_part = parts > 0
         dof_of_total = total**2 / (parts[is_part] ** 2 / dofs[is_part]).sum()
-        return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)))
+        few = parts[: contrasts.shape[1]][self.is_few].max(initial=0.0)
+        least = stats.f.sf(f * total / few, 1, 1) if few else 0.0
+        return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)), float(least))
 
     def _weigh(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
         """Compute what a contrast with these slopes takes of each run, and of each block."""

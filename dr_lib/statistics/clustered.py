@@ -20,6 +20,7 @@ from dr_lib.statistics.intervals import NOTHING, UPPER, BadSampleError, Interval
 Z = float(stats.norm.ppf(UPPER))
 MIN_PATIENTS = 10  # with and without the condition; with fewer a score has the widest bounds
 MIN_GRADED = 15  # patients of a kappa with bounds
+MIN_UNUSUAL = 3  # of them without the commonest grade: agreement by chance rests on these
 FEW_CARRIERS = 5  # patients who carry an error; fewer say little of how often it occurs
 TINY = 1e-14  # a variance that is rounding
 NEAR = 1e-9  # a difference of shares that is rounding
@@ -388,8 +389,9 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
         patient_id: (n,) whose photograph it is.
 
     Returns:
-        `n` counts patients. NaN bounds with fewer than MIN_GRADED patients, and where fewer than
-        two of them have a disagreement, with the grade or between the two graders.
+        `n` counts patients. NaN bounds with fewer than MIN_GRADED patients, where fewer than two of
+        them have a disagreement, with the grade or between the two graders, and where somebody
+        gives fewer than MIN_UNUSUAL another grade than the commonest.
     """
     grade = np.asarray(grade, dtype=float)
     graders = np.asarray(predicted, dtype=float)
@@ -407,7 +409,11 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
     is_difference = len(graders) == 2
     kappa = kappas[1] - kappas[0] if is_difference else kappas[0]
     is_unlike = graders[0] != (graders[1] if is_difference else grade)
-    if num_patients < MIN_GRADED or len(np.unique(patient[is_unlike])) < 2:
+    is_few = num_patients < MIN_GRADED or len(np.unique(patient[is_unlike])) < 2
+    for grades in (grade, *graders):
+        is_unusual = grades != stats.mode(grades).mode
+        is_few = is_few or len(np.unique(patient[is_unusual])) < MIN_UNUSUAL
+    if is_few:
         return Interval(float(kappa[0]), np.nan, np.nan, num_patients)
     with np.errstate(divide="ignore", invalid="ignore"):  # of -1
         scores = kappa if is_difference else np.arctanh(kappa)

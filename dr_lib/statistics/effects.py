@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from scipy import linalg
 
-from dr_lib.statistics.cells import Design, Statistic
-from dr_lib.statistics.intervals import BadSampleError, Measured, tabulate
+from dr_lib.statistics.cells import ERROR, Design, Statistic
+from dr_lib.statistics.intervals import LEVEL, BadSampleError, Measured, tabulate
 
 RESIDUAL = "residual"  # the variation between the repetitions of a cell
 
@@ -31,7 +31,8 @@ def allocate_variation(
     repetitions.
 
     Cells count equally, however often each was repeated, so the shares add up to one. Each cell
-    keeps its own spread in the tests, which are those of `Design.test`.
+    keeps its own spread in the tests, which are those of `Design.test`; no p is below that by a
+    cell of two runs alone.
 
     Args:
         runs: one row per run, every cell of the design at least once.
@@ -66,6 +67,7 @@ def allocate_variation(
                     "dof": len(contrasts),
                     "f": test.f,
                     "p": test.p,
+                    "least": test.least,
                 }
             )
     num_runs = design.model.num_runs
@@ -78,6 +80,9 @@ def allocate_variation(
     # Holm 1979, Scand. J. Stat. 6: the smallest of k times k, the next times k - 1
     ranked = found["p"].dropna().sort_values()
     found["p"] = (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1)
+    # a cell of two runs alone moves all terms alike, and errs as its interval does
+    least = found.pop("least") * (1 - LEVEL) / ERROR
+    found["p"] = np.maximum(found["p"], least.clip(upper=1))
     total = found["sum_of_squares"].sum()
     found.insert(4, "share", found["sum_of_squares"] / total if total else np.nan)
     found["sum_of_squares"] *= num_runs.sum()

@@ -341,5 +341,8 @@ def test_a_kappa_of_few_patients_or_errors_has_no_bounds(patients, wrong, has_bo
     found = kappa_interval(grade, called, patient_id=eye // 2)
     assert np.isfinite([found.low, found.high]).all() == has_bounds
     assert (wrong == 0) == (found.value == 1)
+    for grades, few in ((grade, 1 * (eye < 4)), (1 * (eye < 4), called)):  # of two patients
+        rare = kappa_interval(grades, few, patient_id=eye // 2)
+        assert np.isnan(rare.low) and np.isfinite(rare.value)
     alone = kappa_interval(0 * grade, 0 * grade, patient_id=eye // 2)
     assert np.isnan(alone[:3]).all()

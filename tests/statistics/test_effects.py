@@ -72,7 +72,7 @@ def test_two_levels_of_unequal_spread_are_tested_as_welch_does():
     cells = {
         (a, b): rng.lognormal(a + 0.1 * b, spread, n)
         for (a, b), spread, n in zip(
-            itertools.product([0, 1], [0, 1]), (0.3, 0.02, 0.1, 0.02), (3, 5, 2, 4), strict=True
+            itertools.product([0, 1], [0, 1]), (0.3, 0.02, 0.1, 0.02), (3, 5, 3, 4), strict=True
         )
     }
     found = allocate_variation(make_runs(cells, ("a", "b")), ["a", "b"], "time")
@@ -160,7 +160,7 @@ def test_the_interval_of_an_effect_is_satterthwaites():
     """
     rng = np.random.default_rng(8)
     cells = {
-        (a, b): rng.lognormal(0, 0.2 if a == "x" else 0.02, 2 if a == "x" else 5)
+        (a, b): rng.lognormal(0, 0.2 if a == "x" else 0.02, 3 if a == "x" else 5)
         for a in "xyz"
         for b in "pq"
     }
@@ -176,6 +176,23 @@ def test_the_interval_of_an_effect_is_satterthwaites():
     assert found[["effect", "effect_low", "effect_high"]].tolist() == pytest.approx(
         wanted.tolist()
     )
+
+
+def test_two_runs_that_are_alike_by_chance_prove_no_effect():
+    """Beside quiet cells of five runs the mean of a noisy cell of two is far from theirs. By hand:
+    at 3 % t is 21.2 with one degree of freedom, and p is (5 / 3) times 2 atan(1 / t) / pi.
+    """
+    quiet = np.exp([-0.02, -0.01, 0.0, 0.01, 0.02])
+    cells = {(a, b): quiet for a in "xyz" for b in "pq"} | {("x", "p"): np.exp([0.29, 0.31])}
+    runs = make_runs(cells, ("a", "b"))
+    found = estimate_effects(runs, ["a", "b"], "time").iloc[0]
+    half = 21.205 / 3 * 0.02 / 2  # a third of the cell's standard error
+    wanted = np.exp(0.3 / 3 + np.array([0, -half, half]))
+    assert found[["effect", "effect_low", "effect_high"]].tolist() == pytest.approx(
+        wanted.tolist(), rel=1e-4
+    )
+    p = allocate_variation(runs, ["a", "b"], "time").set_index("term")["p"]
+    assert p["b"] == pytest.approx(5 / 3 * 2 / np.pi * np.arctan(0.01 / 0.3))
 
 
 def test_planned_repetitions_are_precise_in_most_studies():
