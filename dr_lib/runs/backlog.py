@@ -56,6 +56,8 @@ class Backlog:
         default_factory=set
     )  # runs that this session does not begin any more
     boot: str = field(default_factory=find_boot)  # of this machine
+    # scenarios that it cannot make, and why
+    unavailable: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self):
         """Find the price of an hour."""
@@ -76,7 +78,19 @@ class Backlog:
     def list_left(self) -> list[PlannedRun]:
         """List the incomplete runs in their order."""
         left = [run for run in self.runs if self.row(run)["status"] != "ok"]
+        left = [run for run in left if run.scenario not in self.unavailable]
         return [run for run in left if run.run_id not in self.closed]
+
+    def find_skipped(self) -> dict[str, str]:
+        """Find the scenarios that are not possible on this machine, and why; one skipped row
+        counts for all runs of its scenario.
+        """
+        reasons = {
+            run.scenario: self.row(run).get("error", "")
+            for run in self.planned
+            if self.row(run)["status"] == "skipped"
+        }
+        return {**reasons, **self.unavailable}
 
     def fails_alike(self, run: PlannedRun) -> bool:
         """Whether every other run would fail as this one has: none has succeeded, and its error is
@@ -85,6 +99,7 @@ class Backlog:
         error = self.row(run)["error"]
         rows = self.rows.values()
         others = [each for each in self.planned if each.run_id not in self.closed]
+        others = [each for each in others if each.scenario not in self.unavailable]
         if not others or any(row["status"] == "ok" for row in rows):
             return False
         words = [
@@ -210,12 +225,14 @@ class Backlog:
         from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
 
         rows = {run.run_id: self.row(run) for run in self.runs}
-        skipped = {run.scenario for run in self.runs if rows[run.run_id]["status"] == "skipped"}
+        skipped = self.find_skipped()
         completed = [run for run in self.runs if rows[run.run_id]["status"] == "ok"]
         left = [run for run in self.list_left() if run.scenario not in skipped]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
         if skipped:
-            lines.append(f"{len(self.list_left()) - len(left)} not possible on this machine")
+            number = len(self.runs) - len(completed) - len(left)
+            reasons = "; ".join(sorted(set(skipped.values())))
+            lines.append(f"{number} not possible on this machine: {reasons}")
         if left and (number := self.study.session_repetitions):
             lines.append(
                 f"warm runs of a scenario in a session: {number}, after its first training, which"

@@ -126,6 +126,9 @@ def run_on_cluster(
                 )
                 under_way[executor.submit(make_run, *request)] = offer.run
             if not under_way:
+                rows = backlog.rows.values()
+                for reason in {row["error"] for row in rows if row["status"] == "skipped"}:
+                    bar.write(f"skipped: {reason}")
                 return failures + [ALIKE] * is_alike
             finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
             if not finished and not _count_workers(client):

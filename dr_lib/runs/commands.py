@@ -76,6 +76,7 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     from dr_lib.runs.study import (
         check_needs,
         check_paths,
+        find_refused,
         find_results,
         load_study,
         name_machine,
@@ -91,11 +92,16 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     backlog.read()
     check_data(folder, runs, backlog.rows, root)
     if commands:
-        left = [run for run in runs if backlog.row(run)["status"] != "ok"]
+        skipped = backlog.find_skipped()
+        left = [run for run in backlog.list_left() if run.scenario not in skipped]
         return click.echo("\n".join(list_commands(study, left)))
+    backlog.unavailable = find_refused(design, runs, facts)
+    skipped = backlog.find_skipped()
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
         status = backlog.row(run)["status"] or "to do"
+        if status != "ok" and run.scenario in skipped:
+            status = "skipped"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     click.echo(backlog.describe(study, PRECISION))
     for notes in find_all("plan_notes"):

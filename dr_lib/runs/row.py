@@ -242,7 +242,8 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     for path in list_rows(*folders):
         row = read_row(path)
         first, same = by_name.setdefault((row["study"], row["run_id"]), (path, row))
-        if first != path and same == row:
+        is_same = same == row or same["status"] == row["status"] == "skipped"
+        if first != path and is_same:
             continue
         times = list_times(row)
         if first == path:
@@ -255,7 +256,9 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             )
             advice = "machines of the same kind need study files with different names"
             raise RowError(f"{fault}: remove one; {advice}")
-        original = by_identity.setdefault(identify(row), path)
+        original = path
+        if row["status"] == "ok":  # two skipped ones differ in nothing that identifies
+            original = by_identity.setdefault(identify(row), path)
         planned, looks = _read_plan(path.parents[1] / "study.json")
         rows[path] = {
             **row,

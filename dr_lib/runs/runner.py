@@ -45,6 +45,7 @@ from dr_lib.runs.study import (
     PlannedRun,
     check_needs,
     check_paths,
+    find_refused,
     find_results,
     find_runs,
     load_study,
@@ -68,7 +69,6 @@ class Session:
     lock: int  # file descriptor, which the runs keep open too
     bar: tqdm  # in runs
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-    unavailable: dict[str, str] = field(default_factory=dict)  # why, by scenario
     num_failed: Counter = field(default_factory=Counter)  # tries, by run
     num_completed: int = 0
     start: float = 0.0  # of the run under way, on the monotonic clock
@@ -126,7 +126,13 @@ def run_study(
         check_needs(study, path, facts)
     planned = plan_runs(study, name_machine(facts))
     runs = find_runs(planned, only, path)
+    refused = find_refused(study, planned, facts)
+    if len(refused) == len({run.scenario for run in planned}):
+        raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
     unavailable = find_unavailable(runs) if only else check_kernels(runs)
+    for run in runs:
+        if run.scenario in refused:
+            unavailable[run.scenario] = refused[run.scenario]
 
     place = find_place() if any(run.num_machines > 1 for run in planned) else Place()
     if place.count > 1:
@@ -135,7 +141,7 @@ def run_study(
             raise DrError(f"{path}: {fault}: name the run with --only")
         # no machine makes a run alone once more
         study = study.model_copy(update={"retries": 0})
-    backlog = Backlog(study, folder, runs, planned)
+    backlog = Backlog(study, folder, runs, planned, unavailable=unavailable)
     backlog.read()
     check_data(folder, planned, backlog.rows, root)
     if place.rank:  # as machine 0 decides, too
@@ -157,7 +163,7 @@ def run_study(
                 bar.write(f"the rows will name no commit, because git does not: {why}")
         session = Session(root, backlog, file, bar)
         for scenario, reason in unavailable.items():
-            _skip(session, scenario, reason)
+            _skip(session, scenario, reason, 0.0)
         _make_all(session)
         return session.failures
 
@@ -183,7 +189,7 @@ def _make_all(session: Session) -> None:
         if is_whole and any(backlog.row(run)["status"] == "ok" for run in backlog.runs):
             reading = write_command("report", os.path.relpath(backlog.folder))
             say(f"complete; to make the report: {reading}")
-    for reason, number in Counter(session.unavailable.values()).items():
+    for reason, number in Counter(backlog.unavailable.values()).items():
         say(f"scenarios skipped: {number}, {reason}")
 
 
@@ -193,7 +199,7 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
     if error.startswith(OUT_OF_TIME):
         session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
     elif error.startswith(UNAVAILABLE):
-        _skip(session, run.scenario, error)
+        _skip(session, run.scenario, error, time.monotonic() - session.start)
     elif error:
         session.num_failed[run.run_id] += 1
         if session.num_failed[run.run_id] > session.backlog.study.retries:
@@ -206,16 +212,16 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
     session.bar.n = session.num_completed
 
 
-def _skip(session: Session, scenario: str, reason: str) -> None:
-    """Skip all runs of a scenario, and record this in a row for each incomplete one."""
-    session.unavailable[scenario] = reason
-    for run in session.backlog.runs:
-        if run.scenario != scenario:
-            continue
-        session.backlog.closed.add(run.run_id)
-        row = session.backlog.row(run)
-        if row["status"] != "ok" and row.get("session_id") != session.session_id:
-            _write_incomplete(session, run, _identify(session, run), "skipped", reason)
+def _skip(session: Session, scenario: str, reason: str, wall_s: float) -> None:
+    """Skip all runs of a scenario, and record this in one row; one with this reason stays."""
+    backlog = session.backlog
+    backlog.unavailable[scenario] = reason
+    rows = [(run, backlog.row(run)) for run in backlog.planned if run.scenario == scenario]
+    skipped = [run for run, row in rows if row["status"] == "skipped"]
+    left = [run for run, row in rows if row["status"] != "ok" and run in backlog.runs]
+    for run in (skipped or left)[:1]:
+        if backlog.row(run).get("error") != reason:
+            _write_incomplete(session, run, _identify(session, run), "skipped", reason, wall_s)
 
 
 def _check_disk(folder: Path) -> None:
@@ -252,9 +258,8 @@ def _make_one(session: Session, offer: Offer) -> str:
         return ""
     if error.startswith(OUT_OF_TIME):
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
-    else:
-        status = "skipped" if error.startswith(UNAVAILABLE) else "failed"
-        _write_incomplete(session, run, identity, status, error, process_s)
+    elif not error.startswith(UNAVAILABLE):
+        _write_incomplete(session, run, identity, "failed", error, process_s)
     return error
 
 

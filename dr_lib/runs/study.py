@@ -6,7 +6,7 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -23,7 +23,7 @@ from pydantic import (
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.hardware import Facts
+from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 from dr_lib.parameters import (
     INPUTS,
     ParameterError,
@@ -32,6 +32,7 @@ from dr_lib.parameters import (
     read_value,
 )
 from dr_lib.runs.row import RENAMED
+from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
@@ -275,6 +276,23 @@ def check_needs(study: Study, path: Path, facts: Facts) -> None:
         names = " or ".join(map(str.upper, study.needs))
         fault = f"{path} needs a {names}, and this machine has none"
         raise DrError(f"{fault}: run it on one, as with --on, or here with --on-cpu")
+
+
+def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict[str, str]:
+    """Explain why scenarios of notebook 10 can never be made on this machine, such as TensorFlow
+    on a TPU. A missing package or a broken driver is an error of the run.
+    """
+    reasons = {}
+    if study.notebook != "10_train" or facts.gpu_error:
+        return reasons
+    complete = facts._replace(backends=BACKENDS)
+    for run in runs:
+        config = TrainingConfig.from_parameters({**study._defaults, **run.parameters})
+        try:
+            config.plan(complete, num_images=0)
+        except HardwareError as error:
+            reasons[run.scenario] = str(error)
+    return reasons
 
 
 def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 from click.testing import CliRunner
@@ -174,15 +175,51 @@ def test_a_runner_that_is_killed_has_noted_what_was_spent(house, monkeypatch):
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):
     """A notebook that says unavailable is skipped, not failed, and its other repetitions are not
-    begun.
+    begun: one row says why, in the next session too.
     """
     path = write_study(house, repetitions=3, parameters={"trouble": "unavailable"})
-    assert run_quietly(path, house) == []
-    runs = read_runs(trial(house))
+    assert run_quietly(path, house) == run_quietly(path, house, only="C1-r02") == []
+    (run,) = read_runs(trial(house)).itertuples()
+    assert (run.status, run.run_id[:6], len(list_begun(house))) == ("skipped", "C1-r00", 2)
+    assert run.error == "UnavailableError: no such thing on this machine"
+
+
+def test_a_level_that_this_machine_can_never_run_is_skipped_once(house, capsys, monkeypatch):
+    """No TPU is here: by hand, C1 of the accelerators tpu and cpu has one row, which no further
+    call writes again; C2 is made, and a machine that can run nothing of a study is an error.
+    """
+    monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
+    notebook.cells[0].source += 'accelerator: str = "auto"\n'
+    nbformat.write(notebook, house / "notebooks" / "10_train.ipynb")
+    levels = {"notebook": "10_train", "factors": {"accelerator": ["tpu", "cpu"]}}
+    path = write_study(house, **levels, retries=2, order="sequential")
+    plan = partial(CliRunner().invoke, main, ["plan", str(path)])
+    said = plan().output
     assert (
-        (runs["status"] == "skipped").all() and len(runs) == 3 and len(list_begun(house)) == 1
+        re.findall(r"(C\d)-.*  (\w+(?: do)?) +acc", said)
+        == [
+            ("C1", "skipped"),
+            ("C2", "to do"),
+        ]
+        * 2
     )
-    assert set(runs["error"]) == {"UnavailableError: no such thing on this machine"}
+    assert "2 not possible on this machine: this machine has no TPU" in said
+
+    assert run_quietly(path, house) == []
+    assert "scenarios skipped: 1, this machine has no TPU" in capsys.readouterr().out
+    (row,) = trial(house).glob("rows/C1-*.json")
+    written = row.read_bytes()
+    assert json.loads(written)["error"].startswith("this machine has no TPU")
+    assert run_quietly(path, house) == run_quietly(path, house, only="C1-r01") == []
+    assert [*trial(house).glob("rows/C1-*.json")] == [row] and row.read_bytes() == written
+    assert list_begun(house) == ["C2-r00", "C2-r01"]
+    assert not CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.strip()
+
+    path = write_study(house, **levels | {"factors": {"accelerator": ["tpu"]}})
+    with pytest.raises(DrError, match="no run is possible: this machine has no TPU"):
+        run_quietly(path, house, only="C1-r00")
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ from dr_lib.runs.study import (
     Study,
     check_paths,
     find_file,
+    find_refused,
     find_results,
     load_study,
     name_machine,
     plan_runs,
 )
+from tests.hardware.test_plans import COLAB_TPU, KAGGLE_T4, KAGGLE_TPU, LAPTOP
 from tests.runs.conftest import ROOT, complete, write_study
 
 
@@ -324,3 +326,17 @@ def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
     tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
     tables = source.split(f"def {name}(")[0].rpartition("@pytest.mark.parametrize(")[2]
     assert tests and re.search(rf"\b{key}\b", tests[0] + tables)
+
+
+def test_what_is_refused_for_good_is_no_missing_package():
+    """TensorFlow on a TPU is never possible; JAX that is not installed is the run's error, and so
+    is a driver that does not answer. Machines of the table in test_plans.
+    """
+    study = load_study(ROOT / "papermill_runs" / "gpu_vs_tpu.yaml", ROOT)
+    runs = plan_runs(study, "here")
+    (refused,) = find_refused(study, runs, COLAB_TPU).items()
+    assert refused[0] == "C1" and "TensorFlow cannot drive the TPUs" in refused[1]
+    assert find_refused(study, runs, KAGGLE_TPU) == dict([refused])
+    broken = KAGGLE_T4._replace(gpus=(), gpu_error="nvidia-smi fails")
+    for facts in (LAPTOP, KAGGLE_T4, KAGGLE_T4._replace(backends=("tensorflow",)), broken):
+        assert find_refused(study, runs, facts) == {}

@@ -53,6 +53,8 @@ def claims(
     runs = choose_rows(read_runs(*folders), only)
     tables = []
     notes = list_faults(runs)
+    for row in runs[runs["status"] == "skipped"].itertuples():
+        notes.append(f"{row.scenario} was skipped ({row.run_id}): {row.error}")
     allowed = list_columns(allow, runs)
     for name in PAPERS:
         try:

@@ -110,6 +110,8 @@ def run_on_service(
             for session in kept:
                 session.close()
             say(f"all {len(plan.made)} runs are already completed on {on}")
+            for reason in {row["error"]: "" for row in plan.made.values() if row["error"]}:
+                say(f"scenarios skipped there: {reason}")
             return []
 
         pack = pack_up(Path(path), study, root, Path(scratch))
@@ -179,11 +181,17 @@ def _plan(
     planned = {run.name: run for run in find_runs(every, only, path)}
     on_cpu = [run for run, plan in planned.items() if _is_to_use_cpu(plan.parameters)]
     made = {}  # or cannot be made there
+    skipped = {}  # a row for all runs of its scenario
     for row in read_rows(folder):
         run = name_run(row["scenario"], row["repetition"])
         is_on = far_side.is_on(row, service.platform, service.pattern, on_cpu)
-        if row["status"] in ("ok", "skipped") and is_on and run in planned:
+        if row["status"] == "ok" and is_on and run in planned:
             made[run] = row
+        elif row["status"] == "skipped" and is_on:
+            skipped[row["scenario"]] = row
+    for name, run in planned.items():
+        if run.scenario in skipped:
+            made.setdefault(name, skipped[run.scenario])
     rows = {planned[run].run_id: row for run, row in made.items()}
     check_data(folder, planned.values(), rows, root)
     left = [run for run in planned if run not in made]
