@@ -44,7 +44,7 @@ ANY = (0, 2**31 - 1)  # of other numbers
 POSITIVE = ("bound_ms", "data_share", "epsilon", "learning_rate", "sample_s")
 CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "task": ("referable", "grades"),
-    "mode": ("paper", "fast", "scaled"),
+    "mode": ("paper", "plain", "fast", "scaled"),
     "recipe": ("full", "few", "upper"),
     "optimizer": ("rmsprop", "adam"),
     "augmentation": ("none", "flip", "colour"),
@@ -191,6 +191,14 @@ def check_together(values: Mapping[str, Any]) -> None:
     if recipe != "full" and values.get("num_machines", 1) > 1:
         fault = f"recipe {recipe} caches features on one machine"
         raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
+    if values.get("mode") == "plain":
+        if recipe != "full" or values.get("num_machines", 1) > 1:
+            fault = "mode plain trains a whole network on one machine"
+            raise ParameterError(f"{fault}: use recipe full and num_machines 1, or mode paper")
+        if values.get("input") == "memory":
+            raise ParameterError(
+                "mode plain decodes photographs in each epoch: leave input out, or use mode paper"
+            )
     if model == "small_cnn" and values.get("weights") == "imagenet":
         raise ParameterError(
             "small_cnn has no ImageNet weights: use weights none, or mobilenet"

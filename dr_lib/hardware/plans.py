@@ -23,7 +23,8 @@ class Request:
     backend: str = "auto"  # of Keras
     num_devices: int = 0  # 0 takes all GPUs or chips; several of a CPU are virtual
     num_machines: int = 1  # that train as one, each like this one, see `machines`
-    mode: str = "paper"  # float32, one step per call; fast and scaled take all that it can do
+    # paper and plain: float32, one step per call; fast and scaled take all that it can do
+    mode: str = "paper"
     batch_size: int = 8  # over all replicas; as many devices are used as divide it
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     data_gib: float = 0.0  # size of the decoded photographs of all sides
@@ -91,6 +92,8 @@ class Plan:
         why = f"at most {MEMORY_FRACTION * memory:.1f} of {memory:.1f} GiB may be used for them"
         if self.request.input != "auto":
             why = "requested"
+        if self.request.mode == "plain":
+            why = "tf.data decodes them in each epoch"
         reasons.append(
             f"input from {self.input}: decoded, the photographs take"
             f" {self.request.data_gib:.2g} GiB; {why}"
@@ -127,10 +130,18 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
 
     half_memory = MEMORY_FRACTION * facts.memory_gib
     source = request.input
+    if request.mode == "plain":
+        source = "stream"
+        if "tensorflow" not in facts.backends:
+            install = write_install("tensorflow-cpu")
+            raise HardwareError(
+                "mode plain reads its shards by tf.data, and tensorflow is not installed: "
+                f"{install}, or use mode paper"
+            )
     if source == "auto":
         source = "memory" if request.data_gib <= half_memory else "stream"
 
-    is_fast = request.mode != "paper"
+    is_fast = request.mode in ("fast", "scaled")
     # several steps per call, XLA and photographs on the device fail under MirroredStrategy
     can_speed_up = is_fast and strategy != "MirroredStrategy"
     # the host holds copies on the way to the device

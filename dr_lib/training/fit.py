@@ -146,8 +146,8 @@ def train(
     if not recorder.is_done(epochs):
         with _raise_own_error(train_batches, validation_batches):
             model.fit(
-                _feed(train_batches),
-                validation_data=_feed(validation_batches),
+                train_batches.feed(),
+                validation_data=validation_batches and validation_batches.feed(),
                 initial_epoch=len(recorder.history),
                 epochs=epochs,
                 shuffle=False,  # Batches shuffles; Keras would shuffle the batches once more
@@ -172,29 +172,6 @@ def train(
         epochs_done=len(recorder.history),
         resumed=len(recorder.sessions) - 1,
         done_by=recorder.join_sessions(),
-    )
-
-
-def _feed(batches: Batches | None) -> Any:
-    """Wrap batches for fit: on TensorFlow without tf.data's autotuner.
-
-    That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only when
-    it has woken up.
-    """
-    if batches is None or keras.backend.backend() != "tensorflow":
-        return batches
-    import tensorflow as tf
-
-    signature = tuple(tf.TensorSpec(array.shape, array.dtype) for array in batches[0])
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    feed = tf.data.Dataset.from_generator(
-        lambda: map(batches.__getitem__, range(len(batches))), output_signature=signature
-    )
-    return (
-        feed.apply(tf.data.experimental.assert_cardinality(len(batches)))
-        .prefetch(2)
-        .with_options(options)
     )
 
 
@@ -226,5 +203,5 @@ def _raise_own_error(*feeds: Batches | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        own_errors = [feed.error for feed in feeds if feed and feed.error]
-        raise (own_errors or [error])[0] from None
+        own_errors = [feed.find_error() for feed in feeds if feed]
+        raise next(filter(None, own_errors), error) from None

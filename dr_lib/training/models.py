@@ -21,6 +21,7 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
 from dr_lib.parameters import CHOICES, check_together
 
@@ -363,6 +364,37 @@ def split_network(
     for layer in network.layers[network.layers.index(base) + 1 : -1]:
         x = layer(x)
     return lower, outputs, keras.Model(outputs, x, name="above")
+
+
+def find_batch_norm(
+    network: keras.Model,
+    batch_size: int,
+    *,
+    part: tuple[int, int] = (0, 1),
+    jit: bool = False,
+) -> str:
+    """Find over which photographs batch normalisation takes its statistics in training.
+
+    A layer like the network's is trained on a batch of known variance. Call it in the scope of the
+    device; `part` is that of `Batches`, `jit` that of `Plan`.
+
+    Returns:
+        synchronised, those of the whole batch; local, those of each replica's part of it; or none:
+        the network has no such layer.
+    """
+    kind = layers.BatchNormalization
+    found = [each for each in network.get_layer("base").layers if isinstance(each, kind)]
+    if not found:
+        return "none"
+    config = {**found[0].get_config(), "momentum": 0.0, "trainable": True}
+    layer = kind.from_config(config)
+    model = keras.Sequential([keras.Input((1, 1, 1)), layer])
+    model.compile("sgd", "mse", jit_compile=jit)
+    values = np.arange(batch_size, dtype=np.float32)[:, None, None, None]
+    batches = Batches(values, values, batch_size, part=part)
+    model.fit(batches.feed(), shuffle=False, verbose=0)
+    variance = float(ops.convert_to_numpy(layer.moving_variance)[0])
+    return "synchronised" if np.isclose(variance, values.var(), rtol=0.01) else "local"
 
 
 def save_model(network: keras.Model, path: Path) -> None:

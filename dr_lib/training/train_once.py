@@ -37,6 +37,8 @@ class Setup(NamedTuple):
     network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
     # what is trained: the network, its upper part, or the network fed by row numbers
     model: keras.Model
+    # over which photographs batch normalisation takes its statistics, see `find_batch_norm`
+    batch_norm: str
     train_batches: Batches
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
 
@@ -196,6 +198,7 @@ def train_once(
         },
         "num_images_dropped": batches.num_dropped,
         "num_parameters": network.count_params(),
+        "batch_norm": setup.batch_norm,
         **config.schedule._asdict(),
         **timing.describe(),
         "setup_s": setup_s,
@@ -222,9 +225,10 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     import keras
 
     from dr_lib.data.prepared.batches import Batches
-    from dr_lib.training import fit, frozen, models, resident
+    from dr_lib.training import fit, frozen, models, plain, resident
 
     plan = device.plan
+    is_plain = config.mode == "plain"
     batch_size = config.schedule.batch_size
     is_grades = config.task == "grades"
     splits = {name: side for name, side in splits.items() if len(side.grade)}
@@ -244,7 +248,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             dropout=config.parts.dropout,
             last_layer=config.parts.last_layer,
             seed=config.run_seed,
-            synchronised=device.synchronised,
+            synchronised=device.synchronised and not is_plain,
         )
         loss = "binary_crossentropy"
         if is_grades:
@@ -286,11 +290,20 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
         for name in ("train", "validation")
         if name in inputs
     }
+    if is_plain:
+        batches["train"] = plain.PlainBatches(
+            splits["train"], targets["train"], batch_size, seed=config.run_seed
+        )
+    with device.scope():
+        batch_norm = models.find_batch_norm(
+            network, batch_size, part=(device.rank, plan.num_machines), jit=plan.jit
+        )
     return Setup(
         device=device,
         splits=splits,
         network=network,
         model=model,
+        batch_norm=batch_norm,
         train_batches=batches["train"],
         validation_batches=batches.get("validation"),
     )

@@ -1,5 +1,7 @@
 """Batches of uint8 photographs for Keras, shuffled by (seed, epoch)."""
 
+from typing import Any
+
 import keras
 import numpy as np
 
@@ -63,7 +65,7 @@ class Batches(keras.utils.PyDataset):
         self.targets = targets
         self.batch_size = batch_size
         self.shuffle_seed = shuffle_seed
-        self.error = None
+        self._error = None
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if len(inputs) != len(targets):
             raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
@@ -110,10 +112,36 @@ class Batches(keras.utils.PyDataset):
         rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]
         return self._take(rows), self.targets[rows], weights[self._part]
 
+    def feed(self) -> Any:
+        """Wrap the batches for fit: on TensorFlow without tf.data's autotuner.
+
+        That thread sleeps for up to a minute, and where Keras makes the pipeline fit returns only
+        when it has woken up.
+        """
+        if keras.backend.backend() != "tensorflow":
+            return self
+        import tensorflow as tf
+
+        signature = tuple(tf.TensorSpec(array.shape, array.dtype) for array in self[0])
+        options = tf.data.Options()
+        options.autotune.enabled = False
+        feed = tf.data.Dataset.from_generator(
+            lambda: map(self.__getitem__, range(len(self))), output_signature=signature
+        )
+        return (
+            feed.apply(tf.data.experimental.assert_cardinality(len(self)))
+            .prefetch(2)
+            .with_options(options)
+        )
+
+    def find_error(self) -> ShardError | None:
+        """Find why these batches stopped a training, where a shard is to blame."""
+        return self._error
+
     def _take(self, rows: np.ndarray) -> np.ndarray:
         """Return the inputs of these rows; keep an error, because TensorFlow replaces it."""
         try:
             return self.inputs[rows]
         except ShardError as error:
-            self.error = error
+            self._error = error
             raise

@@ -24,7 +24,7 @@ class StoredCrops:
     ):
         """Store where the crops are; see `Prepared.open_crops`."""
         numbers, names = pd.factorize(photographs["shard"])
-        self._paths = [Path(data_dir) / name for name in names]
+        self.paths = [Path(data_dir) / name for name in names]
         self._shards = numbers.astype(np.int32)
         self._offsets = photographs["offset"].to_numpy(np.int64)
         self._lengths = photographs["length"].to_numpy(np.int64)
@@ -52,7 +52,7 @@ class StoredCrops:
 
     def read_jpeg(self, row: int) -> bytes:
         """Read a crop's JPEG; each read opens the shard, so that threads share nothing."""
-        path = self._paths[self._shards[row]]
+        path = self.paths[self._shards[row]]
         try:
             with path.open("rb", buffering=0) as file:
                 file.seek(self._offsets[row])

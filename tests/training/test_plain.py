@@ -1,0 +1,137 @@
+"""Mode plain trains what mode paper trains, and says where it does not."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+
+from dr_lib import hardware
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.records import ShardError
+from dr_lib.errors import DrError
+from dr_lib.training import models
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.plain import PlainBatches
+from dr_lib.training.train_once import BEST, train_once
+from tests.training import simulation
+
+
+def start(data_dir, out, mode, *, splits=None, report=None, **how):
+    """One epoch on one CPU by TensorFlow."""
+    config = TrainingConfig(
+        data_dir,
+        mode=mode,
+        accelerator="cpu",
+        backend="tensorflow",
+        **{"image_size": 32, "epochs": 1, **how},
+    )
+    plan = config.plan(hardware.probe(), 48)
+    return train_once(config, plan, out, splits=splits, report=report)
+
+
+def list_rows(batches: PlainBatches, images: np.ndarray, tolerance: int) -> list[int]:
+    """The rows of the photographs of an epoch, in its order, each known by its pixels."""
+    rows = []
+    for pictures, targets in batches:
+        for picture, target in zip(pictures.numpy(), targets.numpy(), strict=True):
+            off = np.abs(images.astype(int) - picture).max(axis=(1, 2, 3))
+            assert off.min() <= tolerance
+            rows.append((int(off.argmin()), target))
+    return rows
+
+
+@pytest.mark.parametrize(("task", "batch_size"), [("referable", 16), ("grades", 4)])
+def test_its_weights_are_those_of_mode_paper(
+    small_sample, tmp_path, monkeypatch, task, batch_size
+):
+    """From the same batches, in one step and in four, with batch normalisation: to 1e-6."""
+    small_cnn = models.NETWORKS["small_cnn"]
+    normalised = small_cnn._replace(build=simulation.build_normalised)
+    monkeypatch.setitem(models.NETWORKS, "small_cnn", normalised)
+    how = {
+        "task": task,
+        "batch_size": batch_size,
+        "image_size": 299,
+        "augmentation": "none",
+        "weigh_grades": task == "grades",
+    }
+    plain = start(small_sample, tmp_path / "plain", "plain", **how)
+
+    side = Prepared(small_sample).load("train", 299, stream=True)
+    again = PlainBatches(side, side.grade, batch_size, seed=20).feed()
+    rows = [row for row, _ in list_rows(again, side.images[:], 0)]
+    monkeypatch.setattr(
+        Batches,
+        "start_epoch",
+        lambda self, epoch: setattr(
+            self, "_order", rows if self.shuffle_seed else np.arange(len(self.inputs))
+        ),
+    )
+    paper = start(small_sample, tmp_path / "paper", "paper", **how)
+
+    assert sorted(rows) == list(range(16)) and rows != sorted(rows)
+    first, second = (
+        keras.models.load_model(tmp_path / mode / BEST).get_weights()
+        for mode in ("plain", "paper")
+    )
+    for one, other in zip(first, second, strict=True):
+        assert one == pytest.approx(other, abs=1e-6)
+    assert plain.history[0]["loss"] == pytest.approx(paper.history[0]["loss"], abs=1e-6)
+    for trained, source in ((plain, "stream"), (paper, "memory")):
+        assert (trained.row["batch_norm"], trained.row["input"]) == ("synchronised", source)
+
+
+def test_every_photograph_comes_once_an_epoch_with_its_label(small_sample):
+    """Of its side of the split alone, in another order each time, at most one level off where
+    it is shrunk.
+    """
+    side = Prepared(small_sample).load("validation", 96, stream=True)
+    number = len(side.grade) // 2 * 2
+    batches = PlainBatches(side, side.referable, 2, seed=1).feed()
+    epochs = [list_rows(batches, side.images[:], 1) for _ in range(2)]
+    for epoch in epochs:
+        assert len({row for row, _ in epoch}) == len(epoch) == number
+        assert all(target == side.referable[row] for row, target in epoch)
+    assert epochs[0] != epochs[1]
+
+
+def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path):
+    """A shard that disappears is named; photographs in memory have no shards."""
+    folder = shutil.copytree(small_sample, tmp_path / "records")
+    shards = list(folder.glob("*.tfrecord"))
+    with pytest.raises(ShardError, match=r"^crops-0+\.tfrecord: can no longer be read"):
+        start(
+            folder,
+            tmp_path / "out",
+            "plain",
+            epochs=3,
+            report=lambda *done: [shard.unlink(missing_ok=True) for shard in shards],
+        )
+    with pytest.raises(DrError, match="^mode plain reads the shards of a prepared folder"):
+        start("", tmp_path, "plain", splits=simulation.draw_splits(17))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "expected"),
+    [
+        ("tensorflow", {"paper": "synchronised", "plain": "local"}),
+        ("jax", {"paper": "synchronised", "plain": "synchronised"}),
+    ],
+)
+def test_the_row_says_how_several_devices_normalise(small_sample, tmp_path, backend, expected):
+    """Keras's own batch normalisation is local under MirroredStrategy; on JAX a batch is one."""
+    pytest.importorskip(backend)
+    common = {"data_dir": str(small_sample), "backend": backend, "epochs": 2, "num_devices": 2}
+    runs = {
+        mode: {"config": {**common, "mode": mode}, "number": 48, "normalised": True}
+        for mode in expected
+    }
+    simulation.run("train_all", tmp_path, runs=runs)
+    for mode, kind in expected.items():
+        row = json.loads((tmp_path / mode / "result.json").read_text())
+        assert (row["batch_norm"], row["num_replicas"]) == (kind, 2)
+        assert row["images_per_s"] > 0 and row["metric_auc_test"] > 0
