@@ -19,7 +19,7 @@ data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 # model and training
 task: str = "referable"  # referable or grades
-mode: str = "paper"  # paper (as we interpret it), fast (same schedule) or scaled (larger batch)
+mode: str = "paper"  # paper, plain (its program by tf.data), fast or scaled (larger batch)
 model: str = "small_cnn"  # small_cnn, or a network of keras.applications, e.g. EfficientNetV2B0
 weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
@@ -68,10 +68,13 @@ setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" or explain els
 # killed, start it again with the same parameters: it resumes from its last checkpoint as the same
 # run.
 #
-# Mode *paper* trains as we interpret the paper: float32, one step per call. Mode *fast* keeps that
-# schedule and uses the device's faster options. Mode *scaled* also uses a larger batch: the
-# learning rate grows with its square root, the rule for optimisers that divide by a running mean of
-# squared gradients (Malladi et al. 2022), and warms up over the first epochs (Goyal et al. 2017).
+# Mode *paper* trains as we interpret the paper: float32, one step per call. Mode *plain* is the
+# same training as most readers would write it: `fit` decodes the shards' JPEGs by tf.data in each
+# epoch, and batch normalisation is Keras's own, so two GPUs normalise the halves of a batch apart
+# (column `batch_norm`). Mode *fast* keeps the schedule and uses the device's faster options. Mode
+# *scaled* also uses a larger batch: the learning rate grows with its square root, the rule for
+# optimisers that divide by a running mean of squared gradients (Malladi et al. 2022), and warms up
+# over the first epochs (Goyal et al. 2017).
 
 # %%
 from dataclasses import replace

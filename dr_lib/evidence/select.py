@@ -19,8 +19,8 @@ WORK = (
     " framework dataset network epochs batch_size image_size optimizer learning_rate"
     " halve_on_plateau rho epsilon patience min_delta"
     " warmup_epochs augmentation dropout last_layer last_frozen code_sha256 probe_grades"
-    " weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation data_share"
-    " threads_asked evaluate_every"
+    " batch_norm weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation"
+    " data_share threads_asked evaluate_every"
 ).split()
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting

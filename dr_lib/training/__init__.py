@@ -6,6 +6,7 @@ models      builds the networks, their augmentation, preprocessing and loss
 frozen      trains only the upper blocks, on cached outputs of the lower ones
 resident    keeps photographs on the device
 fit         trains and times
+plain       mode plain: the pipeline of tf.data over the shards
 recorder    times, history and best weights of a training, and when it is saved
 divergence  tells from its losses whether a training diverges
 keras_backend  the device, clock and gradients of Keras on each of its backends

@@ -1,6 +1,5 @@
 """Mode plain: Keras's fit on a tf.data pipeline over the shards, as a reader would write it."""
 
-import keras
 import numpy as np
 
 from dr_lib.data.prepared.batches import Batches
@@ -38,6 +37,7 @@ class PlainBatches(Batches):
         The decoder's exact transform gives the pixels of mode paper (TensorFlow's default differs
         by up to 12 of 255); crops that are shrunk differ by one level of rounding.
         """
+        import keras
         import tensorflow as tf
 
         if keras.backend.backend() == "jax":  # which needs the memory of the GPUs

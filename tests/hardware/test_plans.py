@@ -88,6 +88,15 @@ def test_paper_mode_and_what_is_asked_for(facts, asked, plan):
     assert columns(choose(facts, Request(**asked))) == plan
 
 
+@pytest.mark.parametrize("facts", [LAPTOP, COLAB_T4, KAGGLE_T4, KAGGLE_TPU])
+def test_mode_plain_plans_as_mode_paper(facts):
+    """But the photographs are decoded in each epoch, however few they are; a TPU takes JAX."""
+    plain = choose(facts, Request(mode="plain"))
+    assert columns(plain) == columns(choose(facts, Request()))
+    assert plain.input == "stream" and not plain.on_device
+    assert any("tf.data decodes them" in reason for reason in plain.reasons)
+
+
 def test_no_plan_combines_what_fails():
     """Over all machines and wishes: XLA, several steps or resident data never meet a
     tf.distribute strategy.
@@ -218,6 +227,7 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (KAGGLE_TPU, {"backend": "tensorflow"}, "cannot drive"),
         (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
         (KAGGLE_T4, {"num_devices": 3}, "this machine has 2"),
+        (COLAB_TPU, {"mode": "plain"}, "mode plain reads its shards by tf.data, and tensorfl"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):
