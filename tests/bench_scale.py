@@ -28,7 +28,7 @@ import psutil
 import yaml
 
 from dr_lib import hardware
-from dr_lib.code import read_commit
+from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
@@ -293,7 +293,7 @@ def main() -> None:
                 "low": min(values),
                 "high": max(values),
                 "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
-                "commit": read_commit(ROOT)[:12],
+                "commit": shorten_commit(read_commit(ROOT)),
                 "date": f"{datetime.now(UTC):%Y-%m-%d}",
                 "others": others,
             }

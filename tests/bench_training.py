@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.code import read_commit
+from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.split import export_records
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
@@ -271,7 +271,7 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
         "n": setting["repeats"],
         "hardware": where,
         "versions": versions,
-        "commit": read_commit(ROOT)[:12],
+        "commit": shorten_commit(read_commit(ROOT)),
     }
     lines = []
     for variant in variants:

@@ -13,21 +13,37 @@ from dr_lib.code import shorten_commit
 from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.training_time import UNITS
 from dr_lib.numbers import write_interval
-from dr_lib.runs.row import read_row
+from dr_lib.runs.row import Row, read_row
 from dr_lib.statistics.intervals import mean_interval
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
 MARKS = "(?s)(?<=<!-- {0} -->\n)(.*)(?=<!-- /{0} -->)"
 STUDIES = ["modes", "batches"]  # steps of `make gpu` whose rows lie here
-TOLD_APART = ["study", "machine", "model", "image_size", "mode", "batch_size", "backend"]
+TOLD_APART = [
+    "study",
+    "machine",
+    "model",
+    "image_size",
+    "mode",
+    "batch_size",
+    "backend",
+    "cold",
+]
+
+
+def name_warmth(row: Row) -> str:
+    """Whether a training was the first of its kind since the machine's boot."""
+    return {True: "cold", False: "warm"}.get(row.get("cold"), "not known")
 
 
 def read_measured(folder: Path) -> pd.DataFrame:
-    """The rows, each with the machine and the study whose folders it lies in."""
-    paths = sorted(folder.glob("*/*/*.json"))
-    return pd.DataFrame(
-        read_row(path) | {"machine": path.parts[-3], "study": path.parts[-2]} for path in paths
-    )
+    """The rows, each with the machine and the study whose folders it lies in; `cold` in words."""
+    rows = []
+    for path in sorted(folder.glob("*/*/*.json")):
+        row = read_row(path)
+        place = {"machine": path.parts[-3], "study": path.parts[-2]}
+        rows.append(row | place | {"cold": name_warmth(row)})
+    return pd.DataFrame(rows)
 
 
 def write_origin(rows: pd.DataFrame, count: str) -> str:
@@ -41,7 +57,9 @@ def write_origin(rows: pd.DataFrame, count: str) -> str:
 
 
 def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
-    """A line for each study and machine: mean times of its runs with 95 % intervals."""
+    """A line for each study and machine: mean times of its cold or warm runs with 95 %
+    intervals.
+    """
     lines = []
     for names, runs in rows.groupby(TOLD_APART):
         line = {
@@ -89,6 +107,7 @@ def insert_table(page: Path, name: str, table: pd.DataFrame) -> None:
     """Write a table between a page's marks of that name."""
     lines = [list(table), ["---"] * len(table.columns), *table.itertuples(index=False)]
     text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+    text = "Not measured." if table.empty else text
     before, _, after = re.split(MARKS.format(name), page.read_text(encoding="utf-8"))
     page.write_text(f"{before}{text}\n{after}", encoding="utf-8")
 
@@ -102,14 +121,14 @@ def write_page(folder: Path) -> None:
     for study, runs in rows.groupby("study"):
         panels[study] = [
             Mean(
-                f"{mode}, {runs['cpu'].iloc[0] if device == 'cpu' else device}",
+                f"{mode}, {runs['cpu'].iloc[0] if device == 'cpu' else device}, {cold}",
                 mean_interval(runs["train_s"]),
                 runs["train_s"].std(),
                 "tab:blue",
                 tuple(runs["train_s"]),
                 runs["disturbed"],
             )
-            for (mode, device), runs in runs.groupby(["mode", "accelerator"])
+            for (mode, device, cold), runs in runs.groupby(["mode", "accelerator", "cold"])
         ]
     figure = plot_means(panels, "Training, as measured", UNITS)
     figure.savefig(folder / "training.png", dpi=100)

@@ -1,24 +1,49 @@
 """The rows and pictures that everybody sees."""
 
+import json
 import re
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from dr_lib.runs.row import check_row, read_row
-from tests.measured import FOLDER, write_page
+from tests.measured import FOLDER, read_measured, tabulate, write_page
 
 ROWS = sorted(FOLDER.glob("*/*/*.json"))
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
 def test_a_public_row_is_a_finished_one_of_the_synthetic_sample(path: Path):
-    """By the schema, small, and without a path of the machine that made it."""
+    """By the schema, small, of a commit without changes, and without a path of the machine that
+    made it.
+    """
     row = check_row(read_row(path))
     assert row["status"] == "ok" and row["data_kind"] == "synthetic"
+    assert re.fullmatch("[0-9a-f]{40}", row["commit"])
     text = path.read_text(encoding="utf-8")
     assert len(text) < 10_000 and "/home/" not in text and "/root/" not in text
+
+
+def test_a_figure_of_a_gpu_is_of_a_commit():
+    """Whoever checks it out has the code that was measured."""
+    for path in FOLDER.glob("*/gpu.csv"):
+        commits = pd.read_csv(path, dtype=str)["commit"].unique()
+        assert all(re.fullmatch("[0-9a-f]{12}", commit) for commit in commits), path
+
+
+def test_cold_and_warm_runs_are_apart(tmp_path):
+    """Three runs of 39.1, 14.7 and 12.6 s have no mean of 22 s."""
+    row = read_row(ROWS[0])
+    folder = tmp_path / "machine" / "demo"
+    folder.mkdir(parents=True)
+    for k, (train_s, cold) in enumerate([(39.1, True), (14.7, False), (12.6, False)]):
+        times = json.dumps(row | {"train_s": train_s, "cold": cold})
+        (folder / f"{k}.json").write_text(times, encoding="utf-8")
+    table = tabulate(read_measured(tmp_path))
+    assert table[["cold", "n"]].to_numpy().tolist() == [["cold", 1], ["warm", 2]]
+    assert table["training [s]"].str.split(" ").str[0].tolist() == ["39.1", "14"]
 
 
 def test_the_page_is_in_step_with_its_rows(tmp_path):
