@@ -1,11 +1,11 @@
 """Measured comparisons of training: python tests/bench_training.py [--out CSV] [--paper-run]
 [--clock BACKEND].
 
-Images per second of the notebooks' loop in its modes, against a plain Keras fit on a tf.data
-pipeline that decodes the JPEGs in each epoch, all in one process, in turns: MobileNet at 96 px on a
-CPU, InceptionV3 at 299 px where there is a GPU. There, modes and batches of the speed goals follow,
-and with --paper-run the paper's 200 epochs. --clock measures alone, of 20 fits, how far the clock
-of a training is from the sum of its epochs, and how much later fit returns.
+Images per second of notebook 10's modes, all in one process, in turns: MobileNet at 96 px on a CPU,
+InceptionV3 at 299 px where there is a GPU. Mode plain is Keras's fit on a tf.data pipeline that
+decodes the JPEGs in each epoch. On a GPU, batches of the speed goals follow, and with --paper-run
+the paper's 200 epochs. --clock measures alone, of 20 fits, how far the clock of a training is from
+the sum of its epochs, and how much later fit returns.
 """
 
 import argparse
@@ -28,14 +28,13 @@ import pandas as pd
 
 from dr_lib import hardware
 from dr_lib.code import read_commit, shorten_commit
+from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
-from dr_lib.data.prepared.split import export_records
 from dr_lib.statistics.intervals import mean_interval, ratio_interval
 from dr_lib.training.config import BATCH_SCALE, TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
 
-REFERENCE = "plain Keras fit on tf.data, JPEGs decoded each epoch"
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
 GPU = {
     "model": "inception_v3",
@@ -171,60 +170,11 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
     )
 
 
-def build_reference(setting: dict, shards: list[str], number: int) -> Variant:
-    """What a tutorial would write: TFRecords parsed, decoded, resized, shuffled and batched by
-    tf.data.
-    """
-    plan = hardware.choose(
-        hardware.probe(), hardware.Request(backend="tensorflow", num_devices=1)
-    )
-    hardware.activate(plan)
-    import tensorflow as tf
-
-    from dr_lib.training import fit, models
-
-    size = setting["image_size"]
-    features = {
-        "image/encoded": tf.io.FixedLenFeature([], tf.string),
-        "image/referable": tf.io.FixedLenFeature([], tf.int64),
-    }
-
-    def read(example):
-        parsed = tf.io.parse_single_example(example, features)
-        image = tf.image.resize(
-            tf.io.decode_jpeg(parsed["image/encoded"], channels=3), (size, size), method="area"
-        )
-        return tf.cast(image, tf.uint8), tf.cast(parsed["image/referable"], tf.float32)
-
-    examples = tf.data.TFRecordDataset(shards).repeat().take(number).shuffle(number)
-    pipeline = (
-        examples.map(read, num_parallel_calls=tf.data.AUTOTUNE)
-        .batch(BATCH, drop_remainder=True)
-        .prefetch(2)
-    )
-    network = models.build_model(setting["model"], size, augmentation="colour")
-    fit.compile_model(
-        network,
-        capacity=number,
-        jit=plan.jit,
-        steps_per_execution=plan.steps_per_execution,
-    )
-    return Variant(
-        REFERENCE,
-        plan,
-        BATCH,
-        number,
-        lambda epochs: network.fit(pipeline, epochs=epochs, verbose=0),
-    )
-
-
 def take_photographs(data_dir: Path, image_size: int, number: int):
     """So many photographs of the training split, which begins anew where it ends."""
     # a plan activates Keras, which decides the backend; loading needs Keras
     request = hardware.Request(num_devices=1, batch_size=BATCH)
     hardware.activate(hardware.choose(hardware.probe(), request))
-    from dr_lib.data.prepared.folder import Photographs, Prepared
-
     split = Prepared(data_dir).load("train", image_size)
     rows = np.arange(number) % len(split.images)
     return Photographs(*(column[rows] for column in split))
@@ -234,17 +184,12 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
     """Build every variant that this machine can run, and measure them in turns."""
     data = open_sample(folder)
     number = setting["number"]
-    facts = hardware.probe()
     take = partial(take_photographs, data, setting["image_size"])
     variants = [build(mode, BATCH, setting, take(number)) for mode in ("paper", "fast")]
     variants.append(build("paper", BATCH, setting, take(number), frozen_input=True))
-    shards = [
-        str(path)
-        for path in export_records(data, folder / "labelled")
-        if path.name.startswith("train")
-    ]
-    if "tensorflow" in facts.backends and variants[0].plan.backend == "tensorflow":
-        variants.append(build_reference(setting, shards, number))
+    if "tensorflow" in hardware.probe().backends:
+        stored = Prepared(data).load("train", setting["image_size"], stream=True)
+        variants.append(build("plain", BATCH, setting, stored))
     for batch_size in setting["batches"]:
         variants.append(build("scaled", batch_size, setting, take(max(number, 4 * batch_size))))
     for _ in range(setting["repeats"]):
