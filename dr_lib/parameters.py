@@ -38,6 +38,7 @@ BOUNDS = {  # the least and the most that make sense, in whatever notebook
     "num_machines": (1, 1024),
     "num_requests": (1, 1_000_000),
     "rho": (0, 1),
+    "target_auc": (0, 1),
 }
 ANY = (0, 2**31 - 1)  # of other numbers
 # of them those whose least is itself too little

@@ -36,6 +36,7 @@ augmentation: str = "flip"  # none, flip or colour
 recipe: str = "full"  # full, few or upper; few and upper train only parts of mobilenet
 weigh_grades: bool = False  # give every grade the same total weight in the loss
 keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
+target_auc: float = 0.0  # validation AUC to time, 0 for none; the training does not end there
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax

@@ -109,6 +109,21 @@ page.table(
     own=factors,
 )
 
+# %% [markdown]
+# A run may have a target, a validation AUC that its study file sets. Every try counts, and one that
+# failed, did not reach the target or was resumed is at infinity in the median.
+
+# %% tags=["report"]
+from dr_lib.evidence.training_time import summarise_targets
+
+targets = summarise_targets(selection)
+page.table(
+    targets.drop(columns="place", errors="ignore"),
+    "targets",
+    "Tries that reached the target, and their median time [95 % interval, order statistics].",
+    own=factors,
+)
+
 # %% tags=["report"]
 page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 
@@ -181,6 +196,13 @@ for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["env
         slowest = peers.iloc[0]
         words = say("On {} one training takes {} times as long.")
         sentences.append(words.format(slowest["place"], page.interval(slowest, column)))
+for _, row in targets.dropna(subset=["reached"]).iterrows() if len(targets) else ():
+    words = say("{} of {} tries on {} reached a validation AUC of {}, the median after {}.")
+    counts = (f"{row['reached']:.0f}", f"{row['started']:.0f}")
+    seconds = page.interval(row, "seconds_to_target", "s")
+    sentences.append(
+        words.format(*counts, row["place"], page.number(row["target_auc"]), seconds)
+    )
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

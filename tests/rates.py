@@ -32,7 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.evidence.claims import Claim
 from dr_lib.evidence.select import measure as measure_runs
-from dr_lib.evidence.training_time import AUC_MARGIN
+from dr_lib.evidence.training_time import AUC, AUC_MARGIN, compare_models
 from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.serving.export.gate import measure_changes
 from dr_lib.statistics.cells import AVERAGE, Design
@@ -412,6 +412,38 @@ def simulate_modes(rng: np.random.Generator, studies: int, deviation=0.01, n=10)
     found = [difference_interval(*pair, level=0.9) for pair in draws]
     counts = [-AUC_MARGIN < each.low and each.high < AUC_MARGIN for each in found]
     return {"a mode that loses the margin of AUC": {"counts": count_true(counts, 0.05)}}
+
+
+def simulate_models(
+    rng: np.random.Generator, studies: int, n: int, difference: float, correlation: float
+) -> Rows:
+    """Test AUCs of n seeds, the same on both machines, that deviate by 0.01 between seeds."""
+    passes = []
+    for _ in range(studies):
+        seed = rng.normal(0, 0.01 * correlation**0.5, n)
+        sides = []
+        for mean in (0.93 - difference, 0.93):
+            auc = mean + seed + rng.normal(0, 0.01 * (1 - correlation) ** 0.5, n)
+            sides.append(pd.DataFrame({"seed": range(n), AUC: auc}))
+        passes.append(compare_models(*sides).verdict == "equal")
+    if difference:
+        rates = {"other models pass": count_true(passes, 0.05)}
+    else:
+        rates = {"equal models do not pass": count_true(~np.array(passes), 0.3)}
+    name = (
+        f"AUCs of {n} trainings differ by {difference:g}, correlation by seed {correlation:g}"
+    )
+    return {name: rates}
+
+
+def list_models() -> list[Line]:
+    """Equal models, and such that differ by the margin, by seeds that matter little or much."""
+    lines = []
+    for n, difference, correlation in itertools.product((5, 10), (0.0, AUC_MARGIN), (0.0, 0.5)):
+        names = {"n": n, "difference": difference, "correlation": correlation}
+        simulate = partial(simulate_models, **names)
+        lines.append(Line(f"models, {n}, {difference:g}, {correlation:g}", simulate))
+    return lines
 
 
 def simulate_looks(rng: np.random.Generator, studies: int) -> Rows:
@@ -1033,6 +1065,12 @@ PARTS = [  # add a part here, or lines to a part's function
         "Training modes",
         "A mode's speed counts only if its AUC is equivalent: two one-sided tests at 5 %.",
         lambda: [Line("modes", simulate_modes, 5 * SHORT, 20 * FULL)],
+    ),
+    Part(
+        "Equal models",
+        "Times of two machines are compared where their test AUCs are equivalent, margin 0.02. One"
+        " training a seed and machine, 0.01 between seeds.",
+        list_models,
     ),
     Part(
         "Looking again",

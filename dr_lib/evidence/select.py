@@ -11,7 +11,7 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
-from dr_lib.statistics.intervals import NOTHING, Measured
+from dr_lib.statistics.intervals import MIN_RUNS, NOTHING, Measured
 
 # what a run did: rows that are pooled, or compared, have to agree in it
 WORK = (
@@ -72,7 +72,6 @@ WARMTH = {
     "cold": "every run is cold, the first of its kind since the machine's boot",
     "unknown": "it is not known which runs were cold, the first since the machine's boot",
 }
-MIN_RUNS = 3  # fewer decide nothing
 TIMES = ("train_s", "steady_epoch_s")
 WITHIN = "within this session"  # not of the next one
 OF_STACK = "of the software stack and the machine"

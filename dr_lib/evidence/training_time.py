@@ -4,23 +4,43 @@ whether a speed counts.
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import MIN_RUNS, Selection, measure
-from dr_lib.statistics.equivalence import repetitions_for_equivalence
+from dr_lib.evidence.select import HARDWARE, MIN_RUNS, Selection, measure
+from dr_lib.statistics.equivalence import (
+    compare_scores,
+    is_equivalent,
+    repetitions_for_equivalence,
+)
 from dr_lib.statistics.intervals import (
     NOTHING,
     Interval,
+    Measured,
+    count_needed,
     difference_interval,
     mean_interval,
+    median_interval,
     tabulate,
 )
 
 AUC = "metric_auc_test"
-AUC_MARGIN = 0.02  # a mode is as good as the paper's if its mean AUC is within the margin
+ACCURACY = "metric_accuracy_test"
+# a mode is as good as the paper's, and a machine's model as another's, if its mean is within it
+AUC_MARGIN = 0.02
+EQUAL = "equal"
+UNDECIDED = "undecided"
+UNLIKE = "not comparable"
+# what limits the time to a target
+NOT_VALIDATED = "not measured: no validation split"
+SAME_SEED = "no interval: a seed was trained twice"
+PRELIMINARY = "preliminary: repetitions are still to come"
+NO_MACHINE = "machine not known"
+FEW_TRIES = "no interval: fewer than six"
+HALF_MISSED = "not reached by half"
+LIMITS = (NOT_VALIDATED, SAME_SEED, PRELIMINARY, FEW_TRIES, HALF_MISSED)
 MODE_VERDICTS = (
     "reference",
     "counts",
@@ -190,11 +210,116 @@ def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
         return difference, undecided, MIN_RUNS
     deviation = math.sqrt((auc.var() + paper.var()) / 2)
     needed = max(MIN_RUNS, repetitions_for_equivalence(deviation, AUC_MARGIN))
-    if -AUC_MARGIN < difference.low and difference.high < AUC_MARGIN:
-        return difference, counts, needed
-    if difference.high < -AUC_MARGIN or difference.low > AUC_MARGIN:
-        return difference, lower if difference.value < 0 else higher, needed
-    return difference, undecided, needed
+    unlike = lower if difference.value < 0 else higher
+    verdicts = {True: counts, False: unlike, None: undecided}
+    return difference, verdicts[is_equivalent(difference, AUC_MARGIN)], needed
+
+
+class Models(NamedTuple):
+    """Whether two sides' models are equal enough for their times to be compared."""
+
+    verdict: str  # equal, undecided or not comparable
+    words: str  # how they compare, in numbers
+    difference: Interval = NOTHING  # of their mean test scores, 90 %
+
+
+def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
+    """Compare what two machines trained, or served: a time counts between equal models alone.
+
+    Trained models are equal if their mean test AUC, or accuracy for paper C's frameworks, is
+    equivalent within AUC_MARGIN, see `compare_scores`; served ones if they are the same exported
+    file.
+
+    Args:
+        a: rows of one side, one a run, of one kind of work.
+        b: those of the other.
+    """
+    if len(_read(a, "predict_ms")) or len(_read(b, "predict_ms")):
+        files = [sorted(set(_read(side, "model_version").astype(str))) for side in (a, b)]
+        if all(files) and files[0] == files[1]:
+            return Models(EQUAL, "the same exported file")
+        named = [", ".join(names) or "unknown" for names in files]
+        return Models(UNLIKE, f"other exported files: {named[0]} against {named[1]}")
+    column = ACCURACY if len(_read(a, "framework")) else AUC
+    name = "accuracy" if column == ACCURACY else "AUC"
+    scores = [side.reindex(columns=["seed", column]).set_index("seed") for side in (a, b)]
+    difference = compare_scores(scores[0][column], scores[1][column])
+    if not difference.n:
+        return Models(UNLIKE, f"test {name} not measured")
+    value, low, high, n = difference
+    words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
+    is_shown = is_equivalent(difference, AUC_MARGIN)
+    if is_shown is None:
+        needed = count_needed(difference, -AUC_MARGIN, AUC_MARGIN)
+        words += f": n near {needed} might show whether the models are equal"
+        return Models(UNDECIDED, words, difference)
+    return Models(EQUAL if is_shown else UNLIKE, words, difference)
+
+
+def summarise_targets(selection: Selection) -> pd.DataFrame:
+    """Summarise the time until the validation AUC reached a target that was set beforehand.
+
+    Every try that was started counts. One that failed, as those that diverge do, did not reach the
+    target, and one that was resumed reached it at an unknown time: both are at infinity in the
+    median.
+
+    Returns:
+        A row per `environment`, level of each factor and `target_auc`, with their `place`:
+        `started` tries, how many `reached` it, and the median `seconds_to_target` with order
+        statistics in _low and _high, from six tries on. Empty where no run has a target.
+    """
+    runs = selection.runs
+    if "target_auc" not in runs:
+        return pd.DataFrame()
+    is_failed = (runs["status"] == "failed") & (runs.get("copy_of", "") == "")
+    tries = pd.concat([selection.finished, _place_failed(runs[is_failed], selection)])
+    tries = tries[tries["target_auc"] > 0]
+    keys = ["environment", *selection.factors, "target_auc"]
+    lines = []
+    for key, rows in tries.groupby(keys):
+        is_ok = rows["status"] == "ok"
+        retries = int(rows["retries"].sum())
+        line = dict(zip(keys, key, strict=True))
+        line["place"] = rows["place"].iloc[0]
+        line["started"] = len(rows) + retries
+        is_reached = rows.reindex(columns=["target_reached"])["target_reached"][is_ok]
+        if len(is_reached) and is_reached.isna().all():
+            line["seconds_to_target"] = Measured(*NOTHING, scope=NOT_VALIDATED)
+        else:
+            line["reached"] = int(is_reached.eq(True).sum())
+            line["seconds_to_target"] = _find_median(rows, retries)
+        lines.append(line)
+    return tabulate(lines)
+
+
+def _place_failed(failed: pd.DataFrame, selection: Selection) -> pd.DataFrame:
+    """Add where failed runs were made: where finished ones of the same scenario were, on the same
+    machine or in the same boot of it.
+    """
+    names = ["environment", "place"]
+    failed = failed.assign(mode=failed.get("mode", "paper"), environment="", place="")
+    levels = ["study", "scenario", "mode", *selection.factors]
+    for columns in ([*HARDWARE, *levels], ["boot", *levels]):
+        known = selection.finished.reindex(columns=[*columns, *names]).astype(str)
+        known = known.drop_duplicates(columns).set_index(columns)[names]
+        found = failed.reindex(columns=columns).astype(str).join(known, on=columns)[names]
+        failed[names] = failed[names].where(failed[names] != "", found.fillna(""))
+    return failed.replace(dict.fromkeys(names, ""), NO_MACHINE)
+
+
+def _find_median(rows: pd.DataFrame, retries: int) -> Measured:
+    seconds = rows.reindex(columns=["seconds_to_target"])["seconds_to_target"]
+    seconds = seconds.where(rows["status"] == "ok").fillna(np.inf)
+    found = Measured(*median_interval([*seconds, *[np.inf] * retries]))
+    if rows["seed"].duplicated().any():
+        return found._replace(low=np.nan, high=np.nan, scope=SAME_SEED)
+    if rows["preliminary"].eq(True).any():
+        return found._replace(scope=PRELIMINARY)
+    if np.isnan(found.low):
+        return found._replace(scope=FEW_TRIES)
+    if np.isinf(found.value):
+        return found._replace(scope=HALF_MISSED)
+    return found
 
 
 def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:

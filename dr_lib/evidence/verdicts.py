@@ -45,7 +45,13 @@ from dr_lib.statistics.cells import (
     divide_deviations,
     find_outliers,
 )
-from dr_lib.statistics.intervals import NOTHING, BadSampleError, Interval, tabulate
+from dr_lib.statistics.intervals import (
+    NOTHING,
+    BadSampleError,
+    Interval,
+    count_needed,
+    tabulate,
+)
 
 PRELIMINARY = "preliminary"
 VERDICTS = (
@@ -71,7 +77,6 @@ STATISTICS = {
 }
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
-MAX_RUNS = 1000  # times as wide as its distance from the bound: nobody makes so many
 
 
 class Verdict(NamedTuple):
@@ -469,7 +474,7 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
     if num_missing:
         reason += f"; {num_missing} cells of the design were not run"
     verdict = "undecided"
-    needed = _count_needed(ours, low, high)
+    needed = count_needed(ours, low, high)
     if not enough:
         reason = f"n = {ours.n} < {MIN_RUNS}"
         if ours.n == 1:
@@ -534,21 +539,6 @@ def _weigh_outliers(found: Verdict, over_all: Verdict, num_left_out: int) -> Ver
         num_left_out=num_left_out,
         over_all=value,
     )
-
-
-def _count_needed(ours: Interval, low: float, high: float) -> int:
-    """Estimate how many runs or sessions would move the interval off the bounds; its width
-    falls with
-    their root.
-    """
-    if not ours.high > ours.low:
-        return MIN_RUNS
-    shares = [0.0]
-    for bound in (low, high):
-        half = ours.value - ours.low if bound < ours.value else ours.high - ours.value
-        if half > 0:
-            shares.append(half / max(abs(bound - ours.value), half / MAX_RUNS))
-    return max(MIN_RUNS, math.ceil(ours.n * max(shares) ** 2))
 
 
 def _scale(claim: Claim, found: Interval) -> Interval:

@@ -65,6 +65,8 @@ MEASURED = {  # null if a run has none; seconds are on a monotonic clock
 }
 DETAILS = {  # in some rows
     "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
+    "target_reached": bool,  # the validation AUC reached target_auc; null if not measured
+    "seconds_to_target": float,  # part of train_s, to the end of the first epoch that did [s]
     "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
     "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine

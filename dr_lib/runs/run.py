@@ -223,9 +223,15 @@ class Run:
             row["cold"] = find_cold(row, self._marks)
         return write_row(self.study_dir, row)
 
-    def fail(self, error: str) -> Path:
+    def fail(self, error: str, **measured: Any) -> Path:
         """Write the row of a run that cannot succeed; the same parameters are then another run."""
-        row = {**self.identity, "status": "failed", "error": error, "wall_s": self.seconds()}
+        row = {
+            **self.identity,
+            **measured,
+            "status": "failed",
+            "error": error,
+            "wall_s": self.seconds(),
+        }
         return write_row(self.study_dir, row)
 
     def _price_training(self, measured: dict[str, Any]) -> dict[str, Any]:

@@ -8,11 +8,13 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from tqdm import tqdm
 
@@ -253,13 +255,15 @@ def _make_one(session: Session, offer: Offer) -> str:
 
     row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
     this_try = (identity.session_id, identity.retries)
-    if row["status"] == "ok" and (row["session_id"], row["retries"]) == this_try:
+    is_of_try = (row.get("session_id"), row.get("retries")) == this_try
+    if row["status"] == "ok" and is_of_try:
         write_row(folder, {**row, "process_s": process_s})
         return ""
     if error.startswith(OUT_OF_TIME):
         write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
     elif not error.startswith(UNAVAILABLE):
-        _write_incomplete(session, run, identity, "failed", error, process_s)
+        known = row if is_of_try else {}
+        _write_incomplete(session, run, identity, "failed", error, process_s, known)
     return error
 
 
@@ -365,8 +369,9 @@ def _write_incomplete(
     status: str,
     error: str,
     wall_s: float = 0.0,
+    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write the row of a run that the notebook did not write."""
+    """Write the row of an incomplete run, with what is known from the row that its notebook wrote."""
     backlog = session.backlog
     paths = [session.root.resolve(), *run.parameters.values()]
     row = {
@@ -376,10 +381,12 @@ def _write_incomplete(
         "notebook_sha256": "",
         "seed": backlog.study.seed + run.repetition,
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "status": status,
+        "boot": backlog.boot,
         "resumed": 0,
-        "error": redact_paths(error, list(map(str, paths))),
         "commit": read_commit(session.root, backlog.study.notebook),
+        **known,
+        "status": status,
+        "error": redact_paths(error, list(map(str, paths))),
         "wall_s": wall_s,
     }
     write_row(backlog.folder, row)

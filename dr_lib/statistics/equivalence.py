@@ -9,12 +9,58 @@ lower test alone.
 import math
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.statistics.intervals import UPPER, BadSampleError
+from dr_lib.statistics.intervals import (
+    MIN_RUNS,
+    UPPER,
+    BadSampleError,
+    Interval,
+    difference_interval,
+    widen,
+)
 
 POWER = 0.8
+# of each of two intervals, so that the narrower one errs as one of 90 % does (tests/rates.py)
+LEVEL_OF_TWO = 0.925
+
+
+def is_equivalent(difference: Interval, margin: float) -> bool | None:
+    """Whether the 90 % interval of a difference lies within a margin above 0 on both sides; None
+    where it reaches across the margin, or rests on fewer than three observations.
+    """
+    if difference.n < MIN_RUNS:
+        return None
+    if -margin < difference.low and difference.high < margin:
+        return True
+    return False if difference.high < -margin or difference.low > margin else None
+
+
+def compare_scores(a: pd.Series, b: pd.Series) -> Interval:
+    """Estimate the difference of two mean scores with its 90 % interval, by seed where possible.
+
+    Pairs cancel what a seed does to both sides, but have half of the degrees of freedom. So this is
+    the narrower of the paired interval and Welch's, whose level makes up for the choice; neither
+    errs more unless two scores of a seed are correlated negatively.
+
+    Args:
+        a: scores, one a training, indexed by its seed; trainings of one seed count as one.
+        b: those of the reference.
+    """
+    a = a.dropna().groupby(level=0).mean()
+    b = b.dropna().groupby(level=0).mean()
+    pairs = (a - b).dropna()
+    n = len(pairs)
+    if n < 2:
+        return difference_interval(a, b, level=0.9)
+    welch = difference_interval(a, b, level=LEVEL_OF_TWO)
+    half = widen([(pairs.var() / n, n - 1)], 1 - LEVEL_OF_TWO)
+    if half > welch.high - welch.value:
+        return welch
+    value = float(pairs.mean())
+    return Interval(value, value - half, value + half, n)
 
 
 def repetitions_for_difference(

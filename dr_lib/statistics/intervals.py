@@ -17,6 +17,7 @@ from dr_lib.errors import DrError
 
 LEVEL = 0.95
 UPPER = 0.975  # upper quantile of a two-sided 95 % interval
+MIN_RUNS = 3  # fewer decide nothing
 
 
 class BadSampleError(DrError):
@@ -153,6 +154,35 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> 
     parts = [(side.var(ddof=1) / side.size, side.size - 1) for side in (a, b)]
     half = widen(parts, 1 - level)
     return Interval(difference, difference - half, difference + half, n)
+
+
+def median_interval(values: ArrayLike) -> Interval:
+    """Estimate the median, bounded by order statistics: by the smallest and the largest of six
+    values, by none of fewer.
+
+    Args:
+        values: any shape; infinite where what is timed did not happen.
+    """
+    values = np.asarray(values, dtype=float).ravel()
+    if not values.size:
+        return NOTHING
+    bounds = stats.quantile_test(values, p=0.5).confidence_interval(LEVEL)
+    return Interval(float(np.median(values)), *map(float, bounds), values.size)
+
+
+def count_needed(found: Interval, low: float, high: float) -> int:
+    """Estimate how many observations would move an interval off two bounds; its width falls with
+    their root.
+    """
+    if not found.high > found.low:
+        return MIN_RUNS
+    most = 1000  # times as wide as its distance from the bound
+    shares = [0.0]
+    for bound in (low, high):
+        half = found.value - found.low if bound < found.value else found.high - found.value
+        if half > 0:
+            shares.append(half / max(abs(bound - found.value), half / most))
+    return max(MIN_RUNS, math.ceil(found.n * max(shares) ** 2))
 
 
 def widen(parts: ArrayLike, error: float) -> float:

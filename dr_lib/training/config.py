@@ -86,6 +86,8 @@ class TrainingConfig:
     weigh_grades: bool = parameter(False, rows="no")
     # without a validation split, keep the epoch of the best AUC in training, else the last
     keep_best: bool = parameter(False, rows="no")
+    # validation AUC whose time is taken, 0 for none; the training does not end there
+    target_auc: float = parameter(0.0, rows="of a measure of its own")
     accelerator: str = parameter("auto", rows="of the environment")  # these: see `Request`
     backend: str = parameter("auto", rows="plan")
     num_devices: int = parameter(0, rows="num_replicas says how many")

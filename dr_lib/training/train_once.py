@@ -72,7 +72,7 @@ def train_once(
     report: Callable[[int, int], None] | None = None,
     seconds_left: Callable[[], float] | None = None,
     monitor: AbstractContextManager = nullcontext(),  # noqa: B008
-    fail: Callable[[str], Any] = lambda fault: None,
+    fail: Callable[..., Any] = lambda fault, **machine: None,
 ) -> Trained:
     """Set up a training run, train, and score the best weights on the test split.
 
@@ -92,7 +92,7 @@ def train_once(
         elapsed_s: seconds since the run began, for the row's setup_s.
         report: this and seconds_left as in `Recorder`.
         monitor: entered just before the timed part and left behind it.
-        fail: called with the reason where the training diverges.
+        fail: called with the reason and the machine's columns where the training diverges.
 
     Raises:
         HardwareError: the devices of the plan are not there.
@@ -162,7 +162,7 @@ def train_once(
         if fault := recorder.fault:
             if recorder.best_variables:
                 fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
-            fail(fault)
+            fail(fault, **device.describe(probe()))
             raise DrError(fault)
         if plan.num_machines > 1:
             machines.leave(plan.num_machines)
@@ -201,6 +201,7 @@ def train_once(
         "batch_norm": setup.batch_norm,
         **config.schedule._asdict(),
         **timing.describe(),
+        **timing.find_target(recorder.history, config.target_auc),
         "setup_s": setup_s,
         "images_per_s": images_per_epoch / timing.steady_training_s,
         **{f"metric_{name}_test": value for name, value in scores.items()},

@@ -12,7 +12,10 @@ from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
+    compare_models,
+    summarise_targets,
 )
+from dr_lib.statistics.intervals import NOTHING
 
 CPU = {
     "status": "ok",
@@ -353,3 +356,118 @@ def test_a_cold_run_has_a_line_without_a_ratio():
         [np.nan, 52 / 13.65, 1], nan_ok=True
     )
     assert table["metric_auc_test"].tolist() == pytest.approx([np.nan, 0.9, 0.8], nan_ok=True)
+GOOD = [0.930, 0.941, 0.922, 0.935, 0.928]
+
+
+def make_models(scores, column="metric_auc_test", first_seed=20, **columns):
+    """A row for each training of one machine."""
+    seeds = range(first_seed, first_seed + len(scores))
+    return pd.DataFrame({"seed": seeds, column: scores}).assign(**columns)
+
+
+@pytest.mark.parametrize(
+    ("scores", "verdict", "words"),
+    [
+        (GOOD, "equal", "test AUC differs by 0.000 [0.000, 0.000], 90 %, n = 5"),
+        ([0.50, 0.51, 0.49, 0.52, 0.48], "not comparable", "test AUC differs by -0.431 "),
+        ([0.965, 0.98, 0.96, 0.97, 0.965], "not comparable", "test AUC differs by 0.037 "),
+        (GOOD[:2], "undecided", "n = 2: n near 3 might show whether the models are equal"),
+        # by hand: half of Welch's interval is 0.02049, the margin 0.0108 away: 5 x (2049 / 1080)^2
+        ([0.93, 0.90, 0.95, 0.92, 0.91], "undecided", "n = 5: n near 19 might show"),
+        ([0.50], "undecided", "n = 1: n near 3"),
+        ([np.nan] * 5, "not comparable", "test AUC not measured"),
+    ],
+)
+def test_times_of_equal_models_alone_are_compared(scores, verdict, words):
+    """Whichever side is better: another model is another work."""
+    found = compare_models(make_models(scores), make_models(GOOD))
+    assert found.verdict == verdict and words in found.words
+
+
+def test_frameworks_are_compared_by_accuracy_and_served_models_by_their_file():
+    """Trainings of paper C have no AUC; what is served is not trained again."""
+    sides = [make_models(GOOD, "metric_accuracy_test", framework="mxnet") for _ in range(2)]
+    assert compare_models(*sides).words.startswith("test accuracy differs by 0.000")
+    without = sides[1].drop(columns="metric_accuracy_test")
+    assert compare_models(sides[0], without).words == "test accuracy not measured"
+
+    served = pd.DataFrame({"predict_ms": [9.0, 8.0], "model_version": ["abc", "abc"]})
+    assert compare_models(served, served).verdict == "equal"
+    for other, name in (("def", "def"), (None, "unknown")):
+        found = compare_models(served, served.assign(model_version=other))
+        assert found == ("not comparable", f"other exported files: abc against {name}", NOTHING)
+    unknown = served.assign(model_version=None)
+    assert compare_models(unknown, unknown).verdict == "not comparable"
+
+
+def make_tries(seconds, accelerator="Tesla T4", target=0.9, **columns):
+    """A row for each training with a target, of one machine and study."""
+    rows = [
+        CPU
+        | {
+            "run_id": f"{accelerator}-{k}",
+            "study": "s",
+            "scenario": "C1",
+            "accelerator": accelerator,
+            "boot": accelerator,
+            "seed": 20 + k,
+            "retries": 0,
+            "train_s": 100.0 + k,
+            "target_auc": target,
+            "target_reached": bool(np.isfinite(s)),
+            "seconds_to_target": s,
+        }
+        for k, s in enumerate(seconds)
+    ]
+    return pd.DataFrame(rows).assign(**columns)
+
+
+def read_target(runs):
+    """The only row of the table."""
+    table = summarise_targets(select_runs(runs))
+    assert len(table) == 1
+    bounds = ["seconds_to_target", "seconds_to_target_low", "seconds_to_target_high"]
+    row = table.iloc[0]
+    return row["started"], row.get("reached"), *row[bounds], row.get("seconds_to_target_scope")
+
+
+def test_every_try_for_a_target_counts():
+    """Six that reached it have bounds; what failed, missed it, was resumed or tried again is at
+    infinity, and no try is dropped.
+    """
+    seconds = [10.0, 20, 30, 40, 50, 60]
+    assert read_target(make_tries(seconds)) == (6, 6, 35, 10, 60, None)
+    few = "no interval: fewer than six"
+    assert read_target(make_tries(seconds[:5]))[:3] == (5, 5, 30)
+    assert read_target(make_tries(seconds[:5]))[5] == few
+    runs = make_tries([*seconds[:3], np.nan, np.nan, np.nan])
+    assert read_target(runs) == (6, 3, np.inf, 10, np.inf, "not reached by half")
+
+    runs = make_tries(seconds)
+    runs.loc[5, ["status", "accelerator"]] = "failed", None
+    assert read_target(runs) == (6, 5, 35, 10, np.inf, None)  # of the same boot
+    runs.loc[5, ["accelerator", "boot"]] = "Tesla T4", "another"
+    assert read_target(runs)[:2] == (6, 5)
+    runs = make_tries(seconds)
+    runs.loc[5, "seconds_to_target"] = np.nan
+    assert read_target(runs.assign(resumed=[0] * 5 + [1])) == (6, 6, 35, 10, np.inf, None)
+    runs = make_tries([*seconds, 70.0])
+    runs.loc[0, "retries"] = 2  # by the ranks 2 and 8 of nine
+    assert read_target(runs) == (9, 7, 50, 20, np.inf, None)
+    assert read_target(runs.assign(seed=20))[3:5] == pytest.approx([np.nan] * 2, nan_ok=True)
+    assert read_target(runs.assign(planned=9))[5].startswith("preliminary")
+
+
+def test_a_target_without_a_validation_split_is_not_measured():
+    """Nothing was reached or missed there; machines and targets have rows of their own."""
+    runs = make_tries([np.nan] * 6, target_reached=None)
+    assert read_target(runs)[5] == "not measured: no validation split"
+    runs = pd.concat([make_tries([1.0] * 6), make_tries([2.0] * 6, "TPU v5e")])
+    runs = pd.concat([runs, make_tries([3.0], "cpu", target=0.0)], ignore_index=True)
+    table = summarise_targets(select_runs(runs)).set_index("environment")
+    assert table["seconds_to_target"].to_dict() == {"local, TPU v5e": 2, "local, Tesla T4": 1}
+    lost = make_tries([4.0], "TPU v4", status="failed", scenario="C2")
+    table = summarise_targets(select_runs(pd.concat([runs, lost], ignore_index=True)))
+    lost = table.set_index("environment").loc["machine not known"]
+    assert (lost["started"], lost["reached"]) == (1, 0)
+    assert summarise_targets(select_runs(make_runs(mode="paper"))).empty

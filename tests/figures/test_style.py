@@ -23,7 +23,7 @@ from dr_lib.evidence.select import (
     WARMTH,
     WITHIN,
 )
-from dr_lib.evidence.training_time import SCALED
+from dr_lib.evidence.training_time import LIMITS, SCALED
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval, write_probability
 
@@ -58,6 +58,7 @@ def find_sentences() -> set[str]:
         *WARMTH.values(),
         COLD,
         UNSURE,
+        *LIMITS,
         EQUAL,
         FEW_SESSIONS,
         WITHIN,

@@ -143,6 +143,20 @@ def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mo
     assert row["metric_auc_test_low"] <= row["metric_auc_test"] <= row["metric_auc_test_high"]
 
 
+def test_the_row_says_when_a_target_was_reached(tmp_path):
+    """Any AUC reaches 0.01 in the first epoch, whose seconds it took; without a validation split
+    nothing is measured.
+    """
+    config = TrainingConfig("", target_auc=0.01, **HERE | {"epochs": 2})
+    plan = config.plan(hardware.probe(), 17)
+    row = train_once(config, plan, tmp_path / "a", splits=draw_splits(17)).row
+    assert row["target_reached"] and row["seconds_to_target"] == row["epoch_s"][0]
+    splits = draw_splits(17)
+    splits["validation"].referable = splits["validation"].grade = np.zeros(0)
+    row = train_once(config, plan, tmp_path / "b", splits=splits).row
+    assert "target_reached" not in row and "seconds_to_target" not in row
+
+
 @pytest.mark.parametrize("side", ["train", "validation", "test"])
 def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path, side):
     """Else hours of training would end without a score; validation alone may be empty."""
@@ -201,7 +215,7 @@ def test_a_recipe_says_how_many_patients_it_needs(recipe, referable, others, nee
 
 
 def test_a_training_that_diverges_is_failed_and_keeps_its_best_epoch(tmp_path, monkeypatch):
-    """The reason goes to the row, and no score is given."""
+    """The reason and the machine go to the row, and no score is given."""
     start_epoch = Batches.start_epoch
 
     def spoil(batches, epoch):
@@ -211,13 +225,20 @@ def test_a_training_that_diverges_is_failed_and_keeps_its_best_epoch(tmp_path, m
 
     monkeypatch.setattr(Batches, "start_epoch", spoil)
     faults = []
+    machines = []
     config = TrainingConfig("", **HERE | {"epochs": 9})
     plan = config.plan(hardware.probe(), 17)
+
+    def fail(fault, **machine):
+        faults.append(fault)
+        machines.append(machine)
+
     with pytest.raises(
         DrError, match=r"^the loss is nan in epoch 3: lower .*, [12], is kept in"
     ):
-        train_once(config, plan, tmp_path, splits=draw_splits(17), fail=faults.append)
+        train_once(config, plan, tmp_path, splits=draw_splits(17), fail=fail)
     assert len(faults) == 1 and faults[0].endswith("best.keras")
+    assert machines[0]["accelerator"] == "cpu"
     kept = keras.models.load_model(tmp_path / "best.keras")
     assert all(np.isfinite(array).all() for array in kept.get_weights())
 
@@ -298,6 +319,7 @@ ELSEWHERE = {  # why one step cannot show it, and which test does
     "accelerator": "hardware/test_plans.py",
     "backend": "hardware/test_plans.py",  # JAX need not be there
     "num_machines": "test_machines.py",
+    "target_auc": "test_the_row_says_when_a_target_was_reached",
 }
 
 
