@@ -371,7 +371,7 @@ def _write_incomplete(
     wall_s: float = 0.0,
     known: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write the row of an incomplete run, with what is known from the row that its notebook wrote."""
+    """Write the row of an incomplete run, with what its notebook wrote of it."""
     backlog = session.backlog
     paths = [session.root.resolve(), *run.parameters.values()]
     row = {

@@ -356,6 +356,8 @@ def test_a_cold_run_has_a_line_without_a_ratio():
         [np.nan, 52 / 13.65, 1], nan_ok=True
     )
     assert table["metric_auc_test"].tolist() == pytest.approx([np.nan, 0.9, 0.8], nan_ok=True)
+
+
 GOOD = [0.930, 0.941, 0.922, 0.935, 0.928]
 
 
