@@ -248,6 +248,8 @@ def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
         return Models(UNLIKE, f"test {name} not measured")
     value, low, high, n = difference
     words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
+    if n > min(side.index.nunique() for side in scores):
+        words += ", seeds repeated or unknown"
     is_shown = is_equivalent(difference, AUC_MARGIN)
     if is_shown is None:
         needed = count_needed(difference, -AUC_MARGIN, AUC_MARGIN)

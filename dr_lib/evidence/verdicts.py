@@ -17,7 +17,7 @@ import pandas as pd
 
 from dr_lib.evidence.claims import Claim, read_judged
 from dr_lib.evidence.conditions import Condition
-from dr_lib.evidence.mnist import add_accuracy_columns
+from dr_lib.evidence.mnist import LEVELS, add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
     ABSENT,
@@ -32,6 +32,7 @@ from dr_lib.evidence.select import (
     compare_stacks,
     list_runs,
 )
+from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, compare_models
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.statistics.cells import (
     AVERAGE,
@@ -266,6 +267,11 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         found = found._replace(
             verdict="not comparable", reason=f"{reason} stack and the machine"
         )
+    is_between = claim.hardware_sides[0] != claim.hardware_sides[-1]
+    # the time to an accuracy compares equal models as it is
+    is_between &= claim.columns[0] not in LEVELS
+    if is_between and found.verdict not in VERDICTS[4:]:
+        found = _weigh_models(found, cells)
     if found.verdict in VERDICTS[:2]:
         found = _weigh_warmth(claim, found, used)
     if found.verdict in VERDICTS[:2]:
@@ -506,6 +512,26 @@ def _weigh_warmth(claim: Claim, found: Verdict, used: pd.DataFrame) -> Verdict:
     kinds = [kind for kind in WARMTH if (used["warmth"] == kind).any()]
     reason = "; ".join([found.reason, *map(WARMTH.get, kinds)])
     verdict = "undecided" if "cold" in kinds else found.verdict
+    return found._replace(verdict=verdict, reason=reason)
+
+
+def _weigh_models(found: Verdict, cells: Cells) -> Verdict:
+    """Say how the models of both sides compare, where they do least: only times of equal ones are
+    compared.
+    """
+    compared = [compare_models(*sides) for sides in cells.rows.values()]
+    order = [EQUAL, UNDECIDED, UNLIKE]
+    worst = max(
+        compared, key=lambda each: (order.index(each.verdict), abs(each.difference.value))
+    )
+    num_like = sum(each.verdict == worst.verdict for each in compared)
+    reason = f"{found.reason}; {worst.words}"
+    if len(compared) > 1:
+        reason += f"; models {worst.verdict} in {num_like} of {len(compared)} cells"
+    verdict = found.verdict
+    is_decided = verdict in VERDICTS[:2]
+    if worst.verdict == UNLIKE or (worst.verdict == UNDECIDED and is_decided):
+        verdict = worst.verdict
     return found._replace(verdict=verdict, reason=reason)
 
 

@@ -46,14 +46,20 @@ def compare_scores(a: pd.Series, b: pd.Series) -> Interval:
     errs more unless two scores of a seed are correlated negatively.
 
     Args:
-        a: scores, one a training, indexed by its seed; trainings of one seed count as one.
+        a: scores, one a training, indexed by its seed; trainings of one seed count as one where
+            there are three seeds or more.
         b: those of the reference.
     """
-    a = a.dropna().groupby(level=0).mean()
-    b = b.dropna().groupby(level=0).mean()
-    pairs = (a - b).dropna()
+    sides = [side.dropna() for side in (a, b)]
+    means = [side.groupby(level=0).mean() for side in sides]
+    if all(
+        len(each) >= min(MIN_RUNS, len(side)) for each, side in zip(means, sides, strict=True)
+    ):
+        sides = means
+    a, b = sides
+    pairs = (means[0] - means[1]).dropna()
     n = len(pairs)
-    if n < 2:
+    if n < 2 or sides is not means:
         return difference_interval(a, b, level=0.9)
     welch = difference_interval(a, b, level=LEVEL_OF_TWO)
     half = widen([(pairs.var() / n, n - 1)], 1 - LEVEL_OF_TWO)

@@ -386,6 +386,17 @@ def test_times_of_equal_models_alone_are_compared(scores, verdict, words):
     assert found.verdict == verdict and words in found.words
 
 
+def test_trainings_of_too_few_seeds_are_counted_and_said():
+    """Of one seed, or of none that is known, each is a training; of three seeds a seed is."""
+    for seeds in ([20] * 5, [None] * 5):
+        found = compare_models(make_models(GOOD).assign(seed=seeds), make_models(GOOD))
+        assert "n = 5, seeds repeated or unknown" in found.words
+    found = compare_models(
+        make_models(GOOD).assign(seed=[20, 20, 21, 22, 22]), make_models(GOOD)
+    )
+    assert found.words.endswith("n = 3")
+
+
 def test_frameworks_are_compared_by_accuracy_and_served_models_by_their_file():
     """Trainings of paper C have no AUC; what is served is not trained again."""
     sides = [make_models(GOOD, "metric_accuracy_test", framework="mxnet") for _ in range(2)]
