@@ -11,8 +11,6 @@ hardware     facts, plans, devices: what this machine is, how to train on it, an
 statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
 data         photograph, labels, prepared: from photographs and a label table to batches
 training     models, fit, metrics: one timed training
-cuda         mnist: a small network trained in CUDA C, on a GPU or a CPU
-serving      grader, export, server: from a trained model to an endpoint, and what it holds
 runs         makes rows: studies, their runner, what a run writes
 evidence     reads rows: what they say about a paper
 figures      draws tables

@@ -16,8 +16,16 @@ from dr_lib.files import is_foreign
 # in an archive of the repository, which git cannot ask: the commit it was made of
 COMMIT = "COMMIT"
 # of dr_lib: they start runs or read rows, and change no run
-READERS = ("__main__.py", "options.py", "evidence", "figures", "notebook")
-COMMANDS = ("commands.py", "room.py")  # in any folder, the same
+READERS = {
+    "__main__.py",
+    "options.py",
+    "commands.py",
+    "room.py",
+    "evidence",
+    "figures",
+    "notebook",
+}
+READERS |= {"costs.py", "endpoint.py", "epochs.py", "figures.py"}  # in rooms
 INJECTED = "injected-parameters"  # papermill's cell, which it replaces in each execution
 
 
@@ -109,8 +117,7 @@ def _is_code(name: str, notebook: str) -> bool:
     parts = name.split("/")
     if parts[0] != "dr_lib" or any(map(is_foreign, parts)):
         return bool(notebook) and name == f"notebooks/{notebook}.ipynb"
-    is_reader = parts[1] in READERS or parts[-1] in COMMANDS
-    return name.endswith((".py", ".cu", ".cuh")) and not (notebook and is_reader)
+    return name.endswith((".py", ".cu", ".cuh")) and not (notebook and READERS & set(parts))
 
 
 def _read_code(name: str, content: bytes) -> bytes:

@@ -260,7 +260,7 @@ if task == "grades":
 
 # %%
 from dr_lib.command import write_lasting_command
-from dr_lib.serving.grader.folder import write_trained
+from dr_lib.rooms.serving.grader.folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
 from dr_lib.training.train_once import BEST, PREDICTIONS
 
@@ -290,7 +290,7 @@ print(write_lasting_command("evaluate", predictions, "other.csv", "--out", "eval
 images = []
 masks = None
 if explain not in ("", "test"):
-    from dr_lib.data.lesions import load_masked
+    from dr_lib.rooms.explain.lesions import load_masked
 
     images, masks = load_masked(Path(explain), image_size)
 elif explain or (is_synthetic and task == "grades"):
@@ -298,9 +298,9 @@ elif explain or (is_synthetic and task == "grades"):
     images = test.images[referable]
     sample = Path(config.data_dir).parent / "photographs"
     if (sample / "sample.json").exists():  # where the drawn lesions are is drawn again
-        from dr_lib.data.lesions import crop_mask
         from dr_lib.data.photograph.crop import Circle
         from dr_lib.data.synthetic import draw_masks
+        from dr_lib.rooms.explain.lesions import crop_mask
 
         listing = prepared.photographs.set_index("image_id")
         shown = listing.loc[test.image_id[referable]]
@@ -317,8 +317,8 @@ print(f"{len(images)} photographs to explain")
 # %%
 from IPython.display import Markdown, display
 
-from dr_lib.figures.explanations import plot_explanations
-from dr_lib.training.explain import grad_cam, measure_overlap, randomise
+from dr_lib.rooms.explain.figures import plot_explanations
+from dr_lib.rooms.explain.grad_cam import grad_cam, measure_overlap, randomise
 
 if len(images):
     is_drawn = is_synthetic and explain in ("", "test")

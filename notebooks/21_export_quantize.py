@@ -68,7 +68,7 @@ run = Run(root, "21_export_quantize", asked, results=results)
 
 # %%
 from dr_lib import hardware
-from dr_lib.serving.export.runtimes import pin_tensorflow
+from dr_lib.rooms.serving.export.runtimes import pin_tensorflow
 
 facts = hardware.probe()
 pin_tensorflow(num_threads)
@@ -78,8 +78,8 @@ device = hardware.activate(
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores per prediction")
 
 # %%
-from dr_lib.serving.grader.folder import read_folder
-from dr_lib.serving.untrained import export_untrained
+from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.rooms.serving.untrained import export_untrained
 
 is_trained = bool(model_dir)
 if not is_trained:
@@ -96,7 +96,7 @@ print(f"weights: {source.facts['weights']}")
 
 # %%
 from dr_lib.data.prepared.folder import Prepared, find_split
-from dr_lib.serving.export.gate import Labelled
+from dr_lib.rooms.serving.export.gate import Labelled
 
 if data_dir == "sample":
     from dr_lib.data.prepared.sample import open_sample
@@ -133,8 +133,8 @@ from importlib.util import find_spec
 import pandas as pd
 from IPython.display import HTML, Markdown
 
-from dr_lib.serving.export.convert import FORMATS
-from dr_lib.serving.export.export import export_model
+from dr_lib.rooms.serving.export.convert import FORMATS
+from dr_lib.rooms.serving.export.export import export_model
 
 has_onnx = all(find_spec(name) for name in ("onnxruntime", "tf2onnx"))
 formats = [name for name in FORMATS if has_onnx or not name.startswith("onnx")]
@@ -177,8 +177,8 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 # without that call's overhead, and the reference of the speed-up: median and quartiles over rounds.
 
 # %%
-from dr_lib.serving.export import timing
-from dr_lib.serving.export.runtimes import RUNTIMES
+from dr_lib.rooms.serving.export import timing
+from dr_lib.rooms.serving.export.runtimes import RUNTIMES
 
 written = {
     row.format: read_folder(Path(row.folder)).artifact

@@ -77,8 +77,8 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.figures.serving import plot_predict_time
 from dr_lib.figures.style import name
+from dr_lib.rooms.serving.figures import plot_predict_time
 
 ours = sorted(set(timed["model"])) if len(timed) else []
 theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
@@ -92,7 +92,7 @@ for model in ours or theirs:
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.serving.request_log import summarise_requests
+from dr_lib.rooms.serving.request_log import summarise_requests
 
 summary = summarise_requests(timed)
 names = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
@@ -106,7 +106,7 @@ page.table(
 
 # %% tags=["report"]
 from dr_lib.evidence.select import list_runs
-from dr_lib.evidence.serving.request_log import KINDS
+from dr_lib.rooms.serving.request_log import KINDS
 
 # `environment` names the machine, and its instance type where that tells two apart
 keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
@@ -123,7 +123,7 @@ page.energy(list_runs(timed), keys, g_per_kwh)
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.evidence.serving.costs import cost_table, read_paper_latencies
+from dr_lib.rooms.serving.costs import cost_table, read_paper_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += ["predict_ms", "predict_ms_low", "predict_ms_high", "busy_ms", "usd_per_million"]
@@ -163,8 +163,8 @@ if len(
 # %% tags=["report"]
 from dr_lib.errors import DrError
 from dr_lib.evidence.select import UnlikeRunsError
-from dr_lib.evidence.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
-from dr_lib.figures.serving import describe_choice
+from dr_lib.rooms.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
+from dr_lib.rooms.serving.figures import describe_choice
 from dr_lib.runs.prices import PriceError
 
 try:

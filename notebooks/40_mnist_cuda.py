@@ -52,9 +52,9 @@ setup.set_up(root)
 # %%
 import os
 
-from dr_lib.cuda import mnist as cuda_mnist
+from dr_lib.rooms.mnist import cuda as cuda_mnist
+from dr_lib.rooms.mnist.reference import BACKENDS, MnistReference
 from dr_lib.runs.run import RUN_VARIABLE, Run, UnavailableError
-from dr_lib.training.frameworks.mnist_reference import BACKENDS, MnistReference
 
 KERAS = {f"keras_{backend}": backend for backend in BACKENDS}
 NAMES = (*cuda_mnist.IMPLEMENTATIONS, *KERAS)
@@ -95,7 +95,7 @@ print(f"{len(x_train):,} training images, {len(x_test):,} test images")
 
 # %%
 from dr_lib import hardware
-from dr_lib.cuda.build import build
+from dr_lib.rooms.mnist.build import build
 
 facts = hardware.probe()
 try:
@@ -201,7 +201,7 @@ def train(name, batch, run):
 
 # %%
 from dr_lib.errors import DrError
-from dr_lib.evidence.mnist import summarise_trainings
+from dr_lib.rooms.mnist.epochs import summarise_trainings
 from dr_lib.runs.monitor import Monitor, summarise
 
 paths = []
@@ -253,8 +253,8 @@ for name, batch in trainings:
 # claims.
 
 # %%
-from dr_lib.evidence.mnist import compare_like_for_like, tabulate_accuracies
 from dr_lib.evidence.select import select_runs
+from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.runs.row import read_row
 
 trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")

@@ -80,7 +80,7 @@ page.title(
 
 # %% tags=["report"]
 from dr_lib.evidence.select import NoRunsError
-from dr_lib.figures import mnist
+from dr_lib.rooms.mnist import figures as mnist
 
 page.figure(
     mnist.plot_cumulative_time(timed, lang, published=published),
@@ -104,7 +104,7 @@ except NoRunsError as error:
     print(error)
 
 # %% tags=["report"]
-from dr_lib.evidence.mnist import compare_like_for_like, tabulate_accuracies
+from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
 
 accuracies = tabulate_accuracies(timed)
 compared = compare_like_for_like(timed)

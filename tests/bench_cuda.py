@@ -18,10 +18,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import keras
 import numpy as np
 
-from dr_lib.cuda import mnist
-from dr_lib.cuda.build import build
 from dr_lib.data.small_images import load_mnist
-from dr_lib.training.frameworks.mnist_reference import MnistReference
+from dr_lib.rooms.mnist import cuda as mnist
+from dr_lib.rooms.mnist.build import build
+from dr_lib.rooms.mnist.reference import MnistReference
 from tests.in_turn import time_in_turn
 
 REPEATS = 11

@@ -116,9 +116,9 @@ def list_cuda(setting: Setting) -> Measures:
     """The CUDA network: 40 epochs at batch 1, one network and one a multiprocessor, and minibatch
     to the paper's accuracy.
     """
-    from dr_lib.cuda import mnist
-    from dr_lib.cuda.build import build
     from dr_lib.data.small_images import load_mnist
+    from dr_lib.rooms.mnist import cuda as mnist
+    from dr_lib.rooms.mnist.build import build
 
     library = build(setting.accelerator)
     share = 60 if setting.is_dry else 1

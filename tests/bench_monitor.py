@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
-from dr_lib.cuda import mnist
-from dr_lib.cuda.build import Library, build
 from dr_lib.data.small_images import load_mnist
 from dr_lib.errors import DrError
 from dr_lib.hardware import HardwareError
+from dr_lib.rooms.mnist import cuda as mnist
+from dr_lib.rooms.mnist.build import Library, build
 from dr_lib.runs.monitor import Monitor, summarise
 
 PERIOD_S = 0.1

@@ -25,10 +25,10 @@ import pytest
 from click.testing import CliRunner
 
 import dr_lib.__main__ as command
-from dr_lib.runs.remote import client, far_side, kaggle, session
+from dr_lib.rooms.remote import client, far_side, kaggle, session
+from tests.rooms.remote.conftest import make_clients, put_kaggle
+from tests.rooms.remote.kaggle_service import KaggleService
 from tests.runs.conftest import PARAMETERS, complete, write_study
-from tests.runs.remote.conftest import make_clients, put_kaggle
-from tests.runs.remote.kaggle_service import KaggleService
 
 SEED = 31
 # of a session in their order: the service's names, and the client's ways to send and to get files

@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import keras
 
 from dr_lib.hardware.facts import probe
-from dr_lib.serving.export.convert import FORMATS, convert
-from dr_lib.serving.export.runtimes import RUNTIMES, pin_tensorflow
-from dr_lib.serving.export.timing import compare_latency, pair_latency
+from dr_lib.rooms.serving.export.convert import FORMATS, convert
+from dr_lib.rooms.serving.export.runtimes import RUNTIMES, pin_tensorflow
+from dr_lib.rooms.serving.export.timing import compare_latency, pair_latency
 from dr_lib.training.models import build_model
-from tests.serving.stand_in import draw_crops
+from tests.rooms.serving.stand_in import draw_crops
 
 REFERENCE = "savedmodel"
 GOALS = {  # times as fast as the reference; that of VGG19 where the processor has VNNI or AMX

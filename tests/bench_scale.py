@@ -39,7 +39,7 @@ from dr_lib.runs.runner import run_study
 from tests.bench_data import lay_out
 from tests.bench_server import draw_photograph, export_mobilenet, open_client
 from tests.bench_stream import open_crops
-from tests.serving.driver import run_process
+from tests.rooms.serving.driver import run_process
 
 TURNS = 3
 NUM = 40  # photographs prepared

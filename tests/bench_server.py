@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cv2
 import numpy as np
 
-from dr_lib.serving.grader.folder import read_folder
-from tests.serving.driver import (
+from dr_lib.rooms.serving.grader.folder import read_folder
+from tests.rooms.serving.driver import (
     ROOT,
     Process,
     find_port,
@@ -41,7 +41,7 @@ def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
     """MobileNet at 224 px with random weights, calibrated on crops of drawn photographs."""
     from dr_lib.data.photograph.crop import crop_fundus
     from dr_lib.data.photograph.pixels import shrink
-    from dr_lib.serving.untrained import export_untrained
+    from dr_lib.rooms.serving.untrained import export_untrained
 
     crops = [
         shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)
@@ -93,7 +93,7 @@ def run_plain(model: Path) -> Iterator[Process]:
     """Serve the same model by granian alone."""
     port = find_port()
     options = ["--interface", "asginl", "--no-ws", "--port", str(port)]
-    command = [sys.executable, "-m", "granian", *options, "tests.serving.plain:app"]
+    command = [sys.executable, "-m", "granian", *options, "tests.rooms.serving.plain:app"]
     environment = os.environ | {"MODEL": str(model), "GRANIAN_LOG_ENABLED": "false"}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
         try:

@@ -20,10 +20,10 @@ from typing import Any
 
 import psutil
 
-from dr_lib.serving.grader.folder import read_folder
-from dr_lib.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.rooms.serving.grader.predict import Predictor
 from tests.bench_server import draw_photograph, export_mobilenet
-from tests.serving.driver import (
+from tests.rooms.serving.driver import (
     ROOT,
     find_port,
     is_ready,
@@ -33,7 +33,7 @@ from tests.serving.driver import (
     wait_until,
 )
 
-DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
+DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
 BASE, PYTHON, SUITE = re.search(
     r"FROM (python:(3\.\d+)-slim-(\w+))", DOCKERFILE.read_text()
 ).groups()

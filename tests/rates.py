@@ -34,7 +34,7 @@ from dr_lib.evidence.claims import Claim
 from dr_lib.evidence.select import measure as measure_runs
 from dr_lib.evidence.training_time import AUC, AUC_MARGIN, compare_models
 from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
-from dr_lib.serving.export.gate import measure_changes
+from dr_lib.rooms.serving.export.gate import measure_changes
 from dr_lib.statistics.cells import AVERAGE, Design
 from dr_lib.statistics.clustered import (
     MIN_PATIENTS,

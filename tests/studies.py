@@ -12,7 +12,7 @@ import pandas as pd
 from dr_lib.runs.row import write_row
 from tests.evidence.predictions import draw_predictions
 from tests.evidence.real_rows import CPU, T4X2, copy_row, run_scenarios, train_referable
-from tests.evidence.serving.test_endpoint import load_endpoint
+from tests.rooms.serving.test_endpoint import load_endpoint
 
 PREDICTIONS = Path("predictions.csv")
 SPREAD = (0.98, 1.0, 1.02)

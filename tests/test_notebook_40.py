@@ -11,8 +11,8 @@ import pandas as pd
 import papermill
 import pytest
 
+from tests.rooms.mnist.test_reference import draw_digits
 from tests.test_notebooks import execute, report, texts
-from tests.training.frameworks.test_mnist_reference import draw_digits
 
 
 @pytest.fixture

@@ -20,13 +20,13 @@ from sklearn.metrics import roc_auc_score
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.predictions import read_predictions
-from dr_lib.evidence.serving.endpoint import find_rates
 from dr_lib.notebook.report import run_analysis, write_report
 from dr_lib.numbers import write_interval
+from dr_lib.rooms.serving.endpoint import find_rates
+from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.runs.kernels import find_kernel
 from dr_lib.runs.row import read_runs, write_row
-from dr_lib.serving.grader.folder import read_folder
-from dr_lib.serving.untrained import export_untrained
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
 from tests.studies import write_studies
@@ -753,7 +753,7 @@ def test_22_leaves_no_server_behind(clone, small_sample):
             deadline = time.monotonic() + 120
             family = []
             while (
-                not any("dr_lib.serving" in process.cmdline() for process in family)
+                not any("dr_lib.rooms.serving" in process.cmdline() for process in family)
                 and time.monotonic() < deadline
             ):
                 time.sleep(0.5)

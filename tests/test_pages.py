@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from papermill.cli import papermill as papermill_command
 
 from dr_lib.__main__ import main
+from dr_lib.rooms.serving.__main__ import _read_options
 from dr_lib.runs.row import SCHEMA
-from dr_lib.serving.__main__ import _read_options
 from tests.conftest import find_studies
 from tests.test_readme import PAGES, read_commands
 

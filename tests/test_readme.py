@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.serving.driver import is_ready, wait_until
+from tests.rooms.serving.driver import is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 # a page that goes on from another one stands behind it

@@ -2,7 +2,6 @@
 
 synthetic     draws the sample of fundus photographs
 photograph    bytes -> crop
-lesions       masks of lesions -> crops of them
 labels        label table -> grades, patients, splits; names kept private
 prepared      crops -> TFRecord shards -> batches
 small_images  loads MNIST and CIFAR-10, for the studies of frameworks and of CUDA C

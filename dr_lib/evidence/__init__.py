@@ -8,10 +8,8 @@ claims       the papers' claims, an entry each
 verdicts     what rows say of them
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
 energy       what the GPUs of a run counted, and what that emits
-mnist        epochs of the CUDA study: time to accuracy, like held against like
 predictions  anybody's predictions, read and checked for leaks
 evaluation   how well they refer, by patient
 checklist    items of the reporting guidelines and of the model card, and who fills them
-serving      requests to a served model, what predictions cost, the cheapest endpoint
 scenarios    what runs cost by the formula against a bill; the cost of an accuracy
 """

@@ -10,8 +10,8 @@ from dr_lib.errors import DrError
 from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
-from dr_lib.evidence.serving.request_log import select_requests
 from dr_lib.parameters import parse_number, split_paths
+from dr_lib.rooms.serving.request_log import select_requests
 from dr_lib.runs.row import read_rows, read_runs
 
 

@@ -17,7 +17,6 @@ import pandas as pd
 
 from dr_lib.evidence.claims import Claim, read_judged
 from dr_lib.evidence.conditions import Condition
-from dr_lib.evidence.mnist import LEVELS, add_accuracy_columns
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
     ABSENT,
@@ -34,6 +33,7 @@ from dr_lib.evidence.select import (
 )
 from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, compare_models
 from dr_lib.hardware.cloud import AZURE
+from dr_lib.rooms.mnist.epochs import LEVELS, add_accuracy_columns
 from dr_lib.statistics.cells import (
     AVERAGE,
     DIFFERENCE,

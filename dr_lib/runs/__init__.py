@@ -9,7 +9,6 @@ study      a study file, checked, and its runs in their order
 backlog    the runs still to be made, what they take, and whether time and money hold them
 folder     a study's folder, for one process, one study and one notebook
 runner     makes the runs of a study, resumed where it stopped
-remote     makes them in sessions of Colab and Kaggle
 cluster    makes them on many machines
 machines   the other machines of one run
 papermill  one papermill process, and its error

@@ -39,8 +39,8 @@ PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the int
 @click.pass_obj
 def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""
+    from dr_lib.rooms.remote import far_side
     from dr_lib.runs.backlog import ALIKE
-    from dr_lib.runs.remote import far_side
     from dr_lib.runs.runner import run_study
 
     if on:

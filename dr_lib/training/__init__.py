@@ -12,7 +12,6 @@ divergence  tells from its losses whether a training diverges
 keras_backend  the device, clock and gradients of Keras on each of its backends
 versions    of what a training imported
 checkpoint  one file from which a killed training goes on
-explain     Grad-CAM beside its control, held against masks of lesions
 metrics     scores predictions of referable disease and of grades
 frameworks  two small networks, the same in Keras, PyTorch and MXNet
 """

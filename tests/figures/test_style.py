@@ -12,7 +12,6 @@ from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
-from dr_lib.evidence.mnist import IMPLEMENTATIONS
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
     COLD,
@@ -26,6 +25,7 @@ from dr_lib.evidence.select import (
 from dr_lib.evidence.training_time import LIMITS, SCALED
 from dr_lib.figures import page, scenarios, style
 from dr_lib.numbers import write_interval, write_probability
+from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence

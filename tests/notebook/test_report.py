@@ -24,7 +24,7 @@ from dr_lib.numbers import write_number
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.evidence.real_rows import copy_row
-from tests.evidence.serving.test_request_log import RUN
+from tests.rooms.serving.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.serving.driver import find_port
+from tests.rooms.serving.driver import find_port
 from tests.training import simulation
 
 pytestmark = pytest.mark.slow

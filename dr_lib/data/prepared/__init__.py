@@ -8,6 +8,5 @@ folder    is what a prepared folder holds: Prepared opens, reads and verifies it
 split     labels + groups -> split tables; labelled shards for other tools
 prepare   photographs + label table -> prepared folder
 sample    the synthetic sample, prepared once
-share     what of a prepared folder may leave this machine
 batches   photographs, in memory or streamed -> Keras (its feed)
 """

@@ -13,7 +13,7 @@ def run_on_service(study: Path, root: Path, on: str, *, yes: bool, **options) ->
     Args, and what is returned, are those of `session.run_on_service`, besides:
         yes: the user has agreed already.
     """
-    from dr_lib.runs.remote import session
+    from dr_lib.rooms.remote import session
 
     return session.run_on_service(
         study, root, on, confirm=partial(_confirm, yes), say=click.echo, **options

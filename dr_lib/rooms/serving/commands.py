@@ -49,10 +49,10 @@ def export(
 
     import_keras("tensorflow")
     from dr_lib.data.prepared.folder import Prepared, find_split
-    from dr_lib.serving.export.convert import FORMATS
-    from dr_lib.serving.export.export import export_model, pack_folder
-    from dr_lib.serving.export.gate import Labelled
-    from dr_lib.serving.grader.folder import read_folder
+    from dr_lib.rooms.serving.export.convert import FORMATS
+    from dr_lib.rooms.serving.export.export import export_model, pack_folder
+    from dr_lib.rooms.serving.export.gate import Labelled
+    from dr_lib.rooms.serving.grader.folder import read_folder
 
     facts = read_folder(model).facts
     size = facts["image_size"]
@@ -141,8 +141,8 @@ def predict(
     For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
     be a trained model too.
     """
-    from dr_lib.serving.grader import grade_files as grader
-    from dr_lib.serving.grader.folder import read_folder
+    from dr_lib.rooms.serving.grader import grade_files as grader
+    from dr_lib.rooms.serving.grader.folder import read_folder
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
     if labels and not by_patient:
@@ -200,7 +200,7 @@ def predict(
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def serve(arguments: tuple[str, ...]) -> None:
     """Serve an exported model over HTTP, as the container does; --help lists the options."""
-    from dr_lib.serving.__main__ import main as serve_main
+    from dr_lib.rooms.serving.__main__ import main as serve_main
 
     serve_main(["serve", *arguments])
 
@@ -228,7 +228,7 @@ def load(
 ) -> None:
     """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
     from dr_lib.data.labels.label_files import find_files
-    from dr_lib.serving.server.load import QUANTILES, run_closed_loop, summarise_load
+    from dr_lib.rooms.serving.server.load import QUANTILES, run_closed_loop, summarise_load
 
     photographs = find_files(images)[0] if images.is_dir() else [images]
     bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
@@ -285,13 +285,13 @@ def price(
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.evidence.select import list_faults
-    from dr_lib.evidence.serving.endpoint import (
+    from dr_lib.figures.page import Page
+    from dr_lib.rooms.serving.endpoint import (
         list_endpoints,
         price_endpoints,
         tabulate_endpoints,
     )
-    from dr_lib.figures.page import Page
-    from dr_lib.figures.serving import describe_choice
+    from dr_lib.rooms.serving.figures import describe_choice
     from dr_lib.runs.prices import PRICES_VARIABLE, read_own_prices
     from dr_lib.runs.row import read_runs
 

@@ -10,6 +10,5 @@ base             what a network can do in any framework, and how its epochs are 
 keras_network    Keras on TensorFlow, JAX or PyTorch
 torch_network    PyTorch
 mxnet_network    MXNet Gluon
-mnist_reference  paper D's network, in Keras
 factory          opens a network in the framework asked for, or says what is missing
 """

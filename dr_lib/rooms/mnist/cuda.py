@@ -1,0 +1,224 @@
+"""Train, run and check the MNIST network of 2,343 parameters in CUDA C, on a GPU or a CPU."""
+
+import math
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.errors import DrError
+from dr_lib.hardware.facts import HardwareError
+from dr_lib.rooms.mnist.build import Library
+
+# the numbers that mnist_cnn.cu knows them by
+IMPLEMENTATIONS = {"paper": 3, "fused": 0, "true_gradient": 1, "minibatch": 2}
+LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
+# those of Keras's Conv2D(6, 5), of Conv3D(1, (4, 4, 1), (4, 4, 1)) on the maps, and of Dense(10)
+SHAPES = {
+    "conv_kernel": (5, 5, 1, 6),
+    "conv_bias": (6,),
+    "pool_kernel": (4, 4, 1, 1, 1),
+    "pool_bias": (1,),
+    "dense_kernel": (216, 10),
+    "dense_bias": (10,),
+}
+SIZES = [math.prod(shape) for shape in SHAPES.values()]
+NUM_PARAMETERS = sum(SIZES)
+
+
+def train(
+    library: Library,
+    x_train: np.ndarray,
+    y_train: np.ndarray,
+    x_test: np.ndarray,
+    y_test: np.ndarray,
+    *,
+    implementation: str = "fused",
+    epochs: int = 40,
+    batch_size: int = 1,
+    seed: int = 0,
+    replicas: int = 1,
+) -> pd.DataFrame:
+    """Train replicas of the network side by side, from different weights, with the images in order.
+
+    Args:
+        library: from `build`.
+        x_train: (n, 28, 28) uint8 images, as those to test on after each epoch.
+        y_train: (n,) digits, 0 to 9.
+        x_test: see x_train.
+        y_test: see y_train.
+        implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same
+            arithmetic in one launch), true_gradient (fused without the divisors), minibatch
+            (softmax, cross-entropy and Adam in one launch).
+        epochs: passes over the training images.
+        batch_size: images a step.
+        seed: of the first replica's weights; the others have the next ones.
+        replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
+
+    Returns:
+        A row per replica and epoch: replica, epoch (from 1), train_s (seconds of training since its
+        start, without the tests), test_accuracy (share).
+    """
+    _check_implementation(implementation)
+    for name, count in (("epochs", epochs), ("batch_size", batch_size), ("replicas", replicas)):
+        if not 1 <= count < 2**31:
+            raise ValueError(f"{name} {count!r}: give 1 or more")
+    if implementation == "paper" and library.kind != "gpu":
+        raise HardwareError(
+            "paper needs a GPU, but this library runs on the CPU: choose a runtime with a "
+            "GPU, or fused"
+        )
+    if implementation == "paper" and batch_size != 1:
+        raise ValueError(
+            f"batch_size {batch_size}: paper takes one image per step; use fused for larger "
+            "batches"
+        )
+    data = _check_images(x_train, y_train, "training")
+    x_test, y_test = _check_images(x_test, y_test, "test")
+
+    rate = LEARNING_RATES[implementation]
+    snapshots, seconds = train_weights(
+        library, implementation, data, epochs, batch_size, rate, seed, replicas
+    )
+    snapshots = snapshots.reshape(-1, NUM_PARAMETERS)
+    correct = _evaluate(library, snapshots, x_test, y_test, implementation)
+    return pd.DataFrame(
+        {
+            "replica": np.repeat(np.arange(replicas), epochs),
+            "epoch": np.tile(np.arange(1, epochs + 1), replicas),
+            "train_s": seconds.ravel(),
+            "test_accuracy": correct / len(x_test),
+        }
+    )
+
+
+def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
+    """Train without tests; return weights after each epoch, (replicas, epochs, 2343), and
+    seconds.
+    """
+    x, y = data
+    first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
+    snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
+    seconds = np.zeros((replicas, epochs))
+    finished = np.zeros(replicas, np.int32)
+    outputs = (first, snapshots, seconds, finished)
+    if implementation == "paper":
+        for replica in range(replicas):
+            replica_outputs = [array[replica:] for array in outputs]
+            library.call("cnn_train_paper", x, y, len(x), epochs, rate, *replica_outputs)
+    else:
+        number = IMPLEMENTATIONS[implementation]
+        counts = (len(x), batch_size, epochs)
+        library.call("cnn_train", number, x, y, *counts, rate, replicas, *outputs)
+    for replica in np.flatnonzero(finished < epochs):
+        epoch = f"epoch {finished[replica] + 1} (replica {replica})"
+        raise DrError(f"training diverged in {epoch}: use a smaller learning rate")
+    return snapshots, seconds
+
+
+def forward(
+    library: Library, weights: dict[str, np.ndarray], x: np.ndarray, *, implementation: str
+) -> np.ndarray:
+    """Run the network on images.
+
+    Args:
+        library: from `build`.
+        weights: arrays of the names and shapes of `initial_weights`.
+        x: (n, 28, 28) uint8 images.
+        implementation: minibatch ends in a softmax, the others in sigmoids.
+
+    Returns:
+        (n, 10) float32 outputs.
+    """
+    _check_implementation(implementation)
+    x, y = _check_images(x, np.zeros(len(x), np.uint8), "given")
+    outputs = np.zeros((len(x), 10), np.float32)
+    _evaluate(library, flatten(weights)[None], x, y, implementation, outputs)
+    return outputs
+
+
+def gradients(
+    library: Library,
+    weights: dict[str, np.ndarray],
+    x: np.ndarray,
+    y: np.ndarray,
+    *,
+    implementation: str,
+) -> dict[str, np.ndarray]:
+    """Compute the gradient that an implementation descends on one batch, divisors included.
+
+    Takes what `forward` does, and y, (n,) digits, 0 to 9; a CPU runs paper's small kernels too.
+
+    Returns:
+        Arrays of the weights' names and shapes: the mean over the batch.
+    """
+    _check_implementation(implementation)
+    x, y = _check_images(x, y, "given")
+    flat = flatten(weights)
+    number = IMPLEMENTATIONS[implementation]
+    size = 1 if implementation == "paper" else len(x)
+    of_batches = np.zeros((len(x) // size, NUM_PARAMETERS), np.float32)
+    for k, gradient in enumerate(of_batches):
+        library.call(
+            "cnn_gradients", number, x[k * size :], y[k * size :], size, flat, gradient
+        )
+    return unflatten(of_batches.mean(axis=0))
+
+
+def initial_weights(seed: int) -> dict[str, np.ndarray]:
+    """Draw the first weights, uniform between -0.5 and 0.5, as the original program does.
+
+    Returns:
+        float32 arrays by name, in the order and with the shapes that Keras wants (see SHAPES).
+    """
+    rng = np.random.default_rng(seed)
+    return unflatten(rng.uniform(-0.5, 0.5, NUM_PARAMETERS).astype(np.float32))
+
+
+def flatten(weights: dict[str, np.ndarray]) -> np.ndarray:
+    """Flatten the weights for the C code; other names or shapes raise a ValueError."""
+    shapes = {name: np.shape(array) for name, array in weights.items()}
+    if shapes != SHAPES:
+        raise ValueError(
+            f"weights of shapes {shapes}: the network needs {SHAPES}, as from initial_weights"
+        )
+    return np.concatenate([np.ravel(weights[name]) for name in SHAPES]).astype(np.float32)
+
+
+def unflatten(flat: np.ndarray) -> dict[str, np.ndarray]:
+    """Undo `flatten`."""
+    parts = np.split(flat, np.cumsum(SIZES)[:-1])
+    return {name: part.reshape(SHAPES[name]) for name, part in zip(SHAPES, parts, strict=True)}
+
+
+def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return images (n, 28, 28) and digits (n,), uint8 and contiguous; raise ValueError for
+    others.
+    """
+    x = np.asarray(x)
+    y = np.asarray(y)
+    if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
+        raise ValueError(
+            f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255,"
+            " (n, 28, 28)"
+        )
+    if y.shape != (len(x),) or not np.isin(y, range(10)).all():
+        raise ValueError(
+            f"{which} digits are {y.dtype} of shape {y.shape}: give one digit from 0 to 9 per "
+            "image"
+        )
+    return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
+
+
+def _check_implementation(implementation: str) -> None:
+    if implementation not in IMPLEMENTATIONS:
+        names = ", ".join(IMPLEMENTATIONS)
+        raise ValueError(f"implementation {implementation!r}: choose from {names}")
+
+
+def _evaluate(library, snapshots, x, y, implementation, outputs=None) -> np.ndarray:
+    """Count the correct answers of each snapshot; write a single one's outputs to `outputs`."""
+    correct = np.zeros(len(snapshots), np.int32)
+    ends_in_softmax = int(implementation == "minibatch")
+    counts = (len(x), len(snapshots))
+    library.call("cnn_evaluate", ends_in_softmax, x, y, *counts, snapshots, correct, outputs)
+    return correct

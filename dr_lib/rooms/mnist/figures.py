@@ -1,0 +1,255 @@
+"""Draw paper D: time after each epoch (its figure 1a), to each accuracy (1b), and speed-up (2).
+
+CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each
+figure takes timed rows of a `Selection` with the epochs of their replicas, `lang` (en, or pt with
+decimal commas) and whether to draw the paper's points.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from dr_lib.evidence.claims import list_printed
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.figures.style import (
+    FRAMEWORK_COLOURS,
+    OTHER_COLOUR,
+    THEIRS,
+    choose_words,
+    name_line,
+    open_panels,
+    space_ticks,
+    write_number,
+)
+from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
+
+COLOURS = {  # Keras has those of its backends elsewhere
+    "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],
+    "keras_jax": FRAMEWORK_COLOURS["keras_jax"],
+    "paper": "#404040",
+    "fused": "#0173b2",
+    "true_gradient": "#cc78bc",
+    "minibatch": "#00695c",
+}
+STYLES = {1: "-", 32: "--"}  # by batch size
+SPREAD = ["median", "min", "max"]
+# of the paper: its end points' epoch, and what its Keras most likely was
+EPOCHS = 40
+KERAS = ("keras_tensorflow", 32)
+MACHINES = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
+HIGHEST = 0.9995  # no error has no place on a logarithmic axis
+
+
+class Line(NamedTuple):
+    """The epochs of an implementation with a batch size on a machine, and their line style."""
+
+    label: str
+    colour: str
+    style: str
+    epochs: pd.DataFrame
+
+    @property
+    def batch(self) -> tuple[str, int]:
+        """The implementation and its batch size."""
+        first = self.epochs.iloc[0]
+        return first["implementation"], first["batch_size"]
+
+    @property
+    def seconds(self) -> pd.DataFrame:
+        """Median and extremes of the time after each epoch."""
+        return self.epochs.groupby("epoch")["train_s"].agg(SPREAD)
+
+
+def plot_cumulative_time(
+    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+) -> Figure:
+    """Draw the time after each epoch, a line per implementation, batch and machine: figure 1a.
+
+    Without rows the paper's end points stand alone.
+    """
+    say = choose_words(lang)
+    figure, ax = _open(
+        "Time after each epoch", "line: median; band: all replicas and runs", say
+    )
+    for line in _list_lines(list_epochs(timed), say):
+        _draw_band(ax, line.seconds, line)
+    for framework, seconds in _read_paper().items() if published else ():
+        label = f"{MACHINES[framework]}, {_write_paper(seconds, '{:g} s', lang)}"
+        _draw_paper(ax, seconds, label, marker="D" if framework == "cuda" else "s")
+    ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
+    ax.set(xscale="log", yscale="log")
+    space_ticks(ax, lang)
+    _add_legend(ax)
+    return figure
+
+
+def plot_time_to_accuracy(
+    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+) -> Figure:
+    """Draw the time to reach each test error, which compares different batch sizes: figure 1b.
+
+    Raises:
+        NoRunsError: no run has epochs.
+    """
+    say = choose_words(lang)
+    epochs = list_epochs(timed)
+    if epochs.empty:
+        raise NoRunsError(
+            "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
+        )
+    legend = "line: median, where half have reached it; band: all replicas and runs"
+    figure, ax = _open("Time to reach each accuracy", legend, say)
+    reached = epochs["accuracy"].clip(upper=HIGHEST)
+    levels = np.unique([*np.linspace(reached.min(), reached.max(), 400), *reached])
+    for line in _list_lines(epochs, say):
+        spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
+        spread = spread.where(np.isfinite(spread))
+        _draw_band(ax, spread.set_axis(100 * (1 - spread.index)), line)
+    for seconds in _read_paper().values() if published else ():
+        ax.axhline(seconds, color=THEIRS, lw=1, ls=":")
+        ax.annotate(
+            _write_paper(seconds, "{:g} s", lang),
+            (0, seconds),
+            (3, 2),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+        )
+    ax.set(xlabel=say("test error reached [%]"), ylabel=say("time to reach it [s]"))
+    ax.set(xscale="log", yscale="log")
+    space_ticks(ax, lang)
+    ax.invert_xaxis()
+    _add_legend(ax)
+    return figure
+
+
+def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
+    """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
+
+    Both come from the same host. A line is solid where both train in the same batch, and dotted
+    with hollow points where they do not, as in the paper's own comparison: an epoch of larger
+    batches is faster, and learns less. The paper's ratio is a dashed line.
+
+    Raises:
+        NoRunsError: no run of CUDA C has one of Keras on its host.
+    """
+    say = choose_words(lang)
+    epochs = list_epochs(timed)
+    cuda = _list_lines(epochs[epochs["framework"] == "cuda"], say)
+    panels = []
+    for keras in _list_lines(epochs[epochs["framework"] == "keras"], say):
+        near = [line for line in cuda if {*line.epochs["host"]} & {*keras.epochs["host"]}]
+        if near:
+            panels.append((keras, near))
+    if not panels:
+        raise NoRunsError(
+            "no run of CUDA C has a run of Keras on the same host: train both in notebook 40"
+        )
+    width = 4.5 if len(panels) > 1 else 7
+    figure, axes = open_panels(len(panels), columns=2, width=width, heights=3.4, share="xy")
+    drawn = {}
+    for ax, (keras, near) in zip(axes, panels, strict=True):
+        for line in near:
+            style = "-" if line.batch[1] == keras.batch[1] else ":"
+            ratio = _divide(keras.seconds, line.seconds)
+            drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
+        if published and keras.batch == KERAS:
+            paper = _read_paper()
+            ratio = paper["keras"] / paper["cuda"]
+            when = say("after {} epochs").format(EPOCHS)
+            label = f"{_write_paper(ratio, '', lang)} x, {when}"
+            drawn[label] = ax.axhline(ratio, color=THEIRS, ls="--")
+        ax.axhline(1, color="black", lw=0.8)
+        title = say("against {}").format(keras.label)
+        ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
+        ax.set(xlabel=say("epoch"), xscale="log", yscale="log")
+        ax.tick_params(labelbottom=True)
+        space_ticks(ax, lang)
+    place = "outside right center"
+    legend = figure.legend(drawn.values(), drawn, loc=place, frameon=False, fontsize="small")
+    for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
+        if line.get_linestyle() == ":":
+            line.set(linestyle="-", markerfacecolor=line.get_color())
+    figure.supylabel(say("times as fast as Keras"))
+    figure.suptitle(say("Speed-up over Keras after each epoch"))
+    words = (
+        "line: median; band: all replicas and runs; dotted, hollow: batch size differs from "
+        "Keras"
+    )
+    figure.supxlabel(say(words), fontsize="small")
+    return figure
+
+
+def _read_paper() -> dict[str, float]:
+    """Read the seconds of the paper's two end points, by framework."""
+    points = list_printed("D").query("column == 'train_s'")
+    return points.set_index("framework")["value"].astype(float).to_dict()
+
+
+def _write_paper(value: float, form: str, lang: str) -> str:
+    return f"{choose_words(lang)(PAPERS['D'].authors)}: {write_number(value, lang, form)}"
+
+
+def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
+    order = epochs.assign(
+        _order=epochs["implementation"].map([*IMPLEMENTATIONS].index).astype(int)
+    )
+    order = order.sort_values(["_order", "batch_size"], kind="stable")
+    lines = []
+    for name, rows in order.groupby("line", sort=False):
+        first = rows.iloc[0]
+        colour = COLOURS.get(first["implementation"], OTHER_COLOUR)
+        style = STYLES.get(first["batch_size"], "-.")
+        lines.append(Line(name_line(name, say), colour, style, rows))
+    return lines
+
+
+def _divide(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
+    """Compute the ratios after each common epoch, from the smallest to the largest."""
+    ratio = theirs / ours[["median", "max", "min"]].set_axis(SPREAD, axis=1)
+    return ratio.dropna()
+
+
+def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
+    """Draw a line in its band; a few epochs have points."""
+    epochs = spread.index
+    middle, low, high = (spread[column] for column in SPREAD)
+    ax.fill_between(epochs, low, high, color=line.colour, alpha=0.2, lw=0)
+    (drawn,) = ax.plot(
+        epochs,
+        middle,
+        line.style,
+        marker="o" if len(epochs) <= 12 else "",
+        mfc="white" if line.style == ":" else line.colour,
+        color=line.colour,
+        label=line.label,
+        lw=1.6,
+        ms=5,
+    )
+    return drawn
+
+
+def _draw_paper(ax: Axes, value: float, label: str, marker: str) -> None:
+    ax.plot(EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
+
+
+def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
+    figure, (ax,) = open_panels(1, width=8)
+    figure.suptitle(say(title))
+    figure.supxlabel(say(legend), fontsize="small")
+    return figure, ax
+
+
+def _add_legend(ax: Axes) -> None:
+    ax.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.01, 1),
+        frameon=False,
+        fontsize="small",
+        handlelength=4,
+    )

@@ -1,0 +1,257 @@
+"""Find the cheapest endpoint for a number of requests per day.
+
+The busiest hour takes a share of the day's requests, and within it they come at random, as in the
+load tests. The machines that this hour needs are rented all month, busy or idle.
+"""
+
+import math
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.errors import DrError
+from dr_lib.evidence.select import measure, name_deployments, select_runs
+from dr_lib.rooms.serving.request_log import KINDS, OPEN_LOOP, read_requests
+from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
+from dr_lib.statistics.intervals import Interval, tabulate
+
+BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
+HOURS_PER_MONTH = 730.0  # a twelfth of a year
+# endpoints of one network do the same work; the gate compares no two networks
+NETWORK = ["model", "image_size"]
+LOWEST = ["gate_auc_difference_low", "gate_kappa_difference_low"]
+NO_RATE = "holds no rate within the bound"
+UNKNOWN = "accuracy not known"
+LOSES = "may lose more accuracy"
+REASONS = (NO_RATE, UNKNOWN, LOSES)  # why an endpoint is not taken
+TABLE = [  # behind the network, the format and where it ran
+    "n",
+    "rate_per_s",
+    "gate_auc_difference",
+    "gate_kappa_difference",
+    "num_machines",
+    "usd_per_month",
+    "usd_per_million_rented",
+    "reason",
+]
+
+
+class Held(NamedTuple):
+    """The rate that a load test sustained."""
+
+    study: str
+    run_id: str
+    held_per_s: float  # the largest rate below the smallest one missed; 0 where none was held
+    missed_per_s: float  # the smallest rate missed; infinite where none was
+
+
+def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
+    """Find the rate that each load test sustained, from all its requests.
+
+    Args:
+        runs: one row per run, from `read_runs`.
+        folders: those that were given to it.
+        p99_ms: bound of the 99th percentile of the response time; every request has to be answered,
+            too.
+
+    Returns:
+        The runs that were loaded, with the fields of `Held`.
+    """
+    requests = read_requests(runs, *folders, load=OPEN_LOOP)
+    if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
+        raise DrError("no load test below the folders: run notebook 22 first")
+    tests = []
+    for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
+        tried = rows.groupby("rate_per_s").agg(
+            p99_ms=("response_ms", lambda ms: np.quantile(ms, 0.99, method="inverted_cdf")),
+            is_answered=("status", lambda status: (status == "ok").all()),
+        )
+        is_held = tried["is_answered"] & (tried["p99_ms"] <= p99_ms)
+        missed = min(tried.index[~is_held], default=math.inf)
+        held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
+        tests.append(Held(*key, held, missed))
+    return runs.merge(pd.DataFrame(tests), on=["study", "run_id"])
+
+
+def list_endpoints(
+    runs: pd.DataFrame,
+    *folders: Path,
+    p99_ms: float,
+    instance: str = "",
+    exclude: Collection[str] = (),
+    may_differ: Collection[str] = (),
+) -> pd.DataFrame:
+    """List the measured endpoints: each network and format on each machine, with rate and hourly
+    price.
+
+    The table's price of a row's label goes before the one in the row.
+
+    Args:
+        runs, folders, p99_ms: as for `find_rates`.
+        instance: whose price machines have that name none and are in no table.
+        exclude, may_differ: see `select_runs`.
+
+    Returns:
+        A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
+        `usd_per_hour`, `n` deployments, `rate_per_s` as their mean with its 95 % interval (0 where
+        one of them held none), `p99_ms`, and what the gate said of the worst model, where all were
+        exported through the gate.
+
+    Raises:
+        DrError: no run was loaded, or no endpoint held a rate.
+        PriceError: a machine has no price.
+    """
+    rates = find_rates(runs, *folders, p99_ms=p99_ms)
+    tests = select_runs(rates, within=KINDS, exclude=exclude, may_differ=may_differ).timed
+    if tests.empty:
+        raise DrError("every load test is excluded: see status and marks of the rows")
+    prices = read_prices()
+    found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
+    tests = tests.assign(
+        instance=[price.instance for price in found],
+        usd_per_hour=[price.usd_per_hour for price in found],
+        priced_on=[price.date for price in found],
+        deployment_name=name_deployments(tests),
+    )
+    keys = ["instance", *(name for name in KINDS if name in tests)]
+    endpoints = []
+    for key, rows in tests.groupby(keys, sort=False, dropna=False):
+        rate = _bound_rate(rows)
+        endpoints.append(
+            {
+                **dict(zip(keys, key, strict=True)),
+                "usd_per_hour": rows.sort_values("priced_on")["usd_per_hour"].iloc[-1],
+                "n": rate.n,
+                "rate_per_s": rate,
+                "p99_ms": p99_ms,
+                **_find_worst_gate(rows),
+            }
+        )
+    table = tabulate(endpoints)
+    if not table["rate_per_s"].any():
+        raise DrError(f"no endpoint sustained a rate with 99 % within {p99_ms:g} ms")
+    return table
+
+
+def _bound_rate(rows: pd.DataFrame) -> Interval:
+    """Bound the mean rate that deployments can do: each lies between the rates held and missed."""
+    columns = ["held_per_s", "missed_per_s"]
+    rates = rows.groupby(["deployment_name", "session"])[columns].mean().reset_index()
+    if not (rates["held_per_s"] > 0).all():
+        return Interval(0.0, math.nan, math.nan, len(rates))
+    held = Interval(*measure("held_per_s", rates)[:4])
+    if len(rates) == 1:
+        return held
+    missed = rates["missed_per_s"].max()
+    if np.isfinite(missed):
+        above = [held.high, measure("missed_per_s", rates).high]
+        missed = np.nanmax([missed, *above])
+    low = rates["held_per_s"].min() if math.isnan(held.low) else held.low
+    return held._replace(low=low, high=float(missed))
+
+
+def price_endpoints(
+    endpoints: pd.DataFrame,
+    *,
+    requests_per_day: float,
+    busiest_hour: float = BUSIEST_HOUR,
+    accuracy_within: float | None = None,
+) -> pd.DataFrame:
+    """Price each endpoint for a number of requests per day, the cheapest of a network first.
+
+    Of two that cost the same, the one that may lose less AUC comes first, then the one that holds
+    more.
+
+    Args:
+        endpoints: of `list_endpoints`.
+        requests_per_day: answered by the month's mean.
+        busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they
+            come evenly.
+        accuracy_within: margin of AUC and kappa: only formats that the gate let through, and whose
+            lower bounds lie above -margin, are taken.
+
+    Returns:
+        The endpoints with `requests_per_day`, `reason` (empty, or one of REASONS), `num_machines`,
+        `usd_per_month` and `usd_per_million_rented`, with the bounds that those of the rate give.
+
+    Raises:
+        DrError: a number is none, or no endpoint is left.
+    """
+    if not (requests_per_day > 0 and 1 / 24 <= busiest_hour <= 1):
+        raise DrError(
+            "requests_per_day must be above 0, and busiest_hour a share of the day from 1/24 to 1"
+        )
+    reason = pd.Series("", endpoints.index)
+    if accuracy_within is not None:
+        low = endpoints[LOWEST].min(axis=1, skipna=False)
+        loses = (low <= -accuracy_within) | (endpoints["gate_passes"] < 1)
+        reason = reason.mask(loses, LOSES).mask(low.isna(), UNKNOWN)
+    holds = endpoints["rate_per_s"] > 0
+    reason = reason.mask(~holds, NO_RATE)
+    if (reason != "").all():
+        raise DrError(
+            f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: "
+            "serve folders that export judged with enough graded photographs, or leave out "
+            "--accuracy-within"
+        )
+
+    peak_per_s = requests_per_day * busiest_hour / 3600
+    requests_per_month = requests_per_day * HOURS_PER_MONTH / 24
+    priced = endpoints.assign(requests_per_day=requests_per_day, reason=reason)
+    # a larger rate needs fewer machines
+    for bound, rate_bound in (("", ""), ("_low", "_high"), ("_high", "_low")):
+        rate_per_s = endpoints[f"rate_per_s{rate_bound}"].where(holds)
+        # 3 x 1/3 s is one machine, not two; one is billed at least
+        num_machines = np.ceil((peak_per_s / rate_per_s).round(9)).clip(lower=1)
+        usd = num_machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
+        priced[f"num_machines{bound}"] = num_machines
+        priced[f"usd_per_month{bound}"] = usd
+        priced[f"usd_per_million_rented{bound}"] = 1e6 * usd / requests_per_month
+    priced = priced.assign(is_refused=reason != "").sort_values(
+        ["is_refused", "usd_per_month", LOWEST[0], "rate_per_s"],
+        ascending=[True, True, False, False],
+        kind="stable",
+    )
+    return priced.drop(columns="is_refused").sort_values(
+        NETWORK, kind="stable", ignore_index=True
+    )
+
+
+def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
+    """Select the columns of `price_endpoints` that a reader needs, with bounds if there are any."""
+    names = [*NETWORK, "format", "environment", "instance", "threads", *TABLE]
+    names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
+    table = priced[[name for name in names if name in priced]]
+    return table.map(lambda cell: math.nan if cell == "" else cell).dropna(axis=1, how="all")
+
+
+def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
+    """Find the accuracy gate's result for the model that may lose most; NaN if one has none."""
+    gated = [name for name in rows if name.startswith("gate_")]
+    names = list(dict.fromkeys(["gate_passes", "gate_auc_difference", *LOWEST, *gated]))
+    gates = rows.reindex(columns=names).astype(float)
+    low = gates[LOWEST].min(axis=1, skipna=False)
+    worst = (
+        gates.assign(low=low).sort_values(["gate_passes", "low"], na_position="first").iloc[0]
+    )
+    return worst[names].to_dict()
+
+
+def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:
+    """Find the price of the row's label in table or row, else of its machine, else the default."""
+    names = {price.instance for price in prices}
+    label = row.get("priced_as")
+    usd_per_hour = row.get("usd_per_hour")
+    if label and label not in names and pd.notna(usd_per_hour):  # 0 is a price
+        day = row.get("price_as_of") or ""
+        return Price("", label, "", "USD", usd_per_hour, day, "its row")
+    for name in (label, row.get("instance_type"), instance):
+        if name in names:
+            return find_price(name, prices=prices)
+    raise PriceError(
+        f"run {row['run_id']} used a machine without a price: name one for the run "
+        f"(--instance) or the report (report -p instance NAME): {', '.join(sorted(names))}"
+    )

@@ -1,0 +1,70 @@
+"""Time runtimes in turns, and compare them with a reference round by round."""
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.rooms.serving.export.runtimes import Predict, open_runtime
+
+
+def compare_latency(
+    paths: Mapping[str, Path],
+    image: np.ndarray,
+    *,
+    num_rounds: int = 15,
+    num_threads: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+) -> pd.DataFrame:
+    """Time runtimes in turns, so that disturbances of the machine affect all of them.
+
+    TensorFlow has to be unused in this process, or pinned to `num_threads` (`pin_tensorflow`).
+
+    Args:
+        paths: of the artifact of each runtime, by its name in RUNTIMES.
+        image: (side, side, 3) uint8.
+        num_rounds: turns; the order within each is drawn anew.
+        num_threads: of one prediction.
+        clock: seconds; `time.process_time` is not disturbed where others use the machine.
+
+    Returns:
+        One row per runtime and round: runtime, round, ms (median of five calls, after one that
+        brings the weights back into the caches). A first round, which compiles and allocates, is
+        left out. Errors are those of `open_runtime`.
+    """
+    runtimes = {
+        name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()
+    }
+    rng = np.random.default_rng(0)
+    rows = []
+    for turn in range(-1, num_rounds):
+        for name in rng.permutation(list(runtimes)):
+            calls = [_time_call(runtimes[name], image, clock) for _ in range(6)]
+            ms = float(np.median(calls[1:]))
+            rows.append({"runtime": str(name), "round": turn, "ms": ms})
+    return pd.DataFrame(rows[len(runtimes) :])
+
+
+def _time_call(predict: Predict, image: np.ndarray, clock: Callable[[], float]) -> float:
+    start = clock()
+    predict(image[None])
+    return 1000 * (clock() - start)
+
+
+def pair_latency(times: pd.DataFrame, reference: str) -> pd.DataFrame:
+    """Compare each runtime with a reference, round by round of `compare_latency`.
+
+    Returns:
+        A row per runtime, by name: speedup (median of the reference's time / its own) with
+        speedup_low and speedup_high (quartiles), n rounds, ms (median) and difference_ms (median
+        of its own - the reference's).
+    """
+    rounds = times.pivot(index="round", columns="runtime", values="ms")
+    ratios = rounds.rdiv(rounds[reference], axis=0).quantile([0.25, 0.5, 0.75]).T
+    return ratios.set_axis(["speedup_low", "speedup", "speedup_high"], axis=1).assign(
+        n=len(rounds),
+        ms=rounds.median(),
+        difference_ms=rounds.sub(rounds[reference], axis=0).median(),
+    )

@@ -1,0 +1,131 @@
+"""Draw a served model: time of a prediction (figures 1 and 2 of paper B), latency under load.
+
+`lang` is en, or pt with decimal commas.
+"""
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+from dr_lib.evidence.papers import PAPERS
+from dr_lib.figures.means import Mean, plot_means
+from dr_lib.figures.style import (
+    OURS,
+    THEIRS,
+    choose_words,
+    name,
+    open_panels,
+    space_ticks,
+)
+from dr_lib.numbers import write_number, write_span
+from dr_lib.rooms.serving.costs import read_paper_latencies
+from dr_lib.rooms.serving.endpoint import NETWORK
+from dr_lib.rooms.serving.request_log import KINDS, summarise_requests
+from dr_lib.statistics.intervals import Interval
+
+PERCENTILES = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
+
+
+def plot_predict_time(
+    timed: pd.DataFrame, model: str, lang: str = "en", *, published: bool = True
+) -> Figure:
+    """Draw a model's prediction time on each machine in each format, and below it paper B's.
+
+    For VGG19 this is the paper's figure 1, for MobileNet its figure 2.
+
+    Args:
+        timed: requests of `read_requests` that count, of a `Selection`; without any the paper
+            stands alone.
+        model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
+        lang: en or pt.
+        published: draw the paper's panel.
+    """
+    say = choose_words(lang)
+    if len(timed):
+        timed = timed[timed["model"] == model].dropna(subset=["predict_ms"])
+    kinds = [kind for kind in KINDS if kind in timed]
+    groups = timed.groupby(kinds, dropna=False, sort=False) if len(timed) else ()
+    ours = []
+    for row, (_, requests) in zip(summarise_requests(timed).itertuples(), groups, strict=True):
+        mean = Mean(
+            f"{row.environment}, {row.format}\n{row.image_size:g} px\nn = {row.n}",
+            Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n),
+            row.predict_ms_sd,
+            OURS,
+            requests["predict_ms"],
+            requests["disturbed"],
+        )
+        ours.append(mean)
+    paper = read_paper_latencies().query("model == @model and @published")
+    theirs = [
+        Mean(
+            row.instance,
+            Interval(row.predict_ms, np.nan, np.nan, 1),
+            row.predict_ms_sd,
+            THEIRS,
+        )
+        for row in paper.itertuples()
+    ]
+    panels = {say("Our requests"): ours, say(PAPERS["B"].authors): theirs}
+    title = say("Time of a prediction: {}").format(name(model))
+    return plot_means(panels, title, {"ms": 1}, lang)
+
+
+def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
+    """Draw percentiles of the response time against the offered rate, and the bound.
+
+    Args:
+        tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms,
+            service_p99_ms, `held`. A percentile that is NaN is left out.
+        bound_ms: the bound that it was given.
+    """
+    figure, (ax,) = open_panels(1)
+    rows = tried.sort_values("rate_per_s")
+    rate = rows["rate_per_s"]
+    for column, colour in PERCENTILES.items():
+        ax.plot(rate, rows[column], "-", color=colour, label=column.removesuffix("_ms"))
+        for is_held, fill in ((True, colour), (False, "white")):
+            part = rows[rows["held"] == is_held]
+            ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
+    ax.plot(rate, rows["service_p99_ms"], ":", color="#404040", label="p99 from the sending")
+    ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
+    ax.set(
+        xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log"
+    )
+    space_ticks(ax, "en")
+    ax.legend(loc="upper left", framealpha=1, edgecolor="white")
+    figure.suptitle("Response time under load")
+    figure.supxlabel(
+        "from when a request was due; open: the rate was not held", fontsize="small"
+    )
+    return figure
+
+
+def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
+    """Name the cheapest of `price_endpoints`, or all that cost as little, in a sentence per
+    network.
+    """
+    say = choose_words(lang)
+    words = say(
+        "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is {}:"
+        " {} USD a month, {} USD a million."
+    )
+    sentences = []
+    for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
+        row = rows.iloc[0]
+        endpoints = []
+        for _, each in rows[rows["usd_per_month"] == row["usd_per_month"]].iterrows():
+            machine = each.get("instance_type") or each["environment"]  # as detected
+            endpoint = say("{} on {}, at the price of {}")
+            endpoints.append(endpoint.format(each["format"], machine, each["instance"]))
+        sentences.append(
+            words.format(
+                write_number(row["requests_per_day"], lang),
+                write_number(row["p99_ms"], lang),
+                *map(name, network),
+                f" {say('or')} ".join(dict.fromkeys(endpoints)),
+                write_span(row, "usd_per_month", lang),
+                write_span(row, "usd_per_million_rented", lang),
+            )
+        )
+    return sentences

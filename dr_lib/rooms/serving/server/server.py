@@ -1,0 +1,164 @@
+"""The server process: open the model, listen, serve, and shut down cleanly."""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.server.embed import Server as Granian
+
+from dr_lib.errors import DrError
+from dr_lib.rooms.serving.grader.folder import ModelFolderError, read_folder
+
+HEAD_S = 60  # granian's longest
+MAX_CONNECTIONS = 1024
+BUFFER_BYTES = 2**16  # of a connection, for a head, and for answers that nobody reads
+GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that are open
+STOP_S = 20  # after SIGTERM, for predictions
+
+
+class Server:
+    """granian in this process, in front of one model, which is warmed up while it listens.
+
+    What granian sets, and why it is enough behind SageMaker or a proxy: a head that does not
+    come, and an idle connection, are closed after 60 s; who never reads an answer keeps one
+    connection of MAX_CONNECTIONS and BUFFER_BYTES until SIGTERM, and no thread; who closes its
+    sending side hangs up, and gets no answer.
+    """
+
+    def __init__(self, service, app, host: str, port: int):
+        """Take a service, its application, and the address to listen on."""
+        self.failure: Exception | None = None
+        self._service = service
+        self._app = app
+        self._host = host
+        self._port = port
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._stopping = asyncio.Event()
+
+    def run(self) -> None:
+        """Serve until `stop`, then answer the accepted requests.
+
+        Raises:
+            DrError: the port is taken or not allowed, or the host is not this machine.
+        """
+        with self._runner:
+            self._runner.run(self._serve())
+
+    def stop(self) -> None:
+        """Stop the server, from a signal or another thread."""
+        self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def _serve(self) -> None:
+        granian = Granian(
+            self._app,
+            address=await self._find_address(),
+            port=self._port,
+            interface=Interfaces.ASGINL,
+            http=HTTPModes.http1,
+            http1_settings=HTTP1Settings(
+                header_read_timeout=1000 * HEAD_S, max_buffer_size=BUFFER_BYTES
+            ),
+            websockets=False,
+            backlog=MAX_CONNECTIONS,
+            log_enabled=False,  # it would hold addresses
+        )
+        serving = self._loop.create_task(granian.serve())
+        stopping = self._loop.create_task(self._stopping.wait())
+        warming = self._loop.create_task(self._warm_up())
+        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done() and not self._stopping.is_set():
+            self.failure = DrError(f"the server ended by itself: {serving.exception()}")
+        self._service.is_stopping = True
+        await asyncio.sleep(0 if self.failure else GRACE_S)
+        granian.stop()
+        warming.cancel()
+        await asyncio.wait({serving}, timeout=STOP_S)
+
+    async def _find_address(self) -> str:
+        """Resolve the host; raise if the port is in use, because granian would share it."""
+        try:
+            bound = await self._loop.create_server(
+                asyncio.Protocol, self._host, self._port, start_serving=False
+            )
+        except OSError as error:
+            reason = str(error.strerror or error).rpartition(": ")[2]
+            raise DrError(
+                f"cannot listen on port {self._port} of {self._host} ({reason}): choose another"
+                " --port, or --host"
+            ) from error
+        address = bound.sockets[0].getsockname()[0]
+        bound.close()
+        return address
+
+    async def _warm_up(self) -> None:
+        service = self._service
+        try:
+            await self._loop.run_in_executor(service.pool, service.predictor.warm_up)
+            service.is_warm = True
+        except Exception as error:  # whatever it is, this model will never answer
+            self.failure = DrError(f"the warm-up failed: {error}")
+            self._stopping.set()
+
+
+def serve(
+    model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float
+) -> None:
+    """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
+
+    Args:
+        model: a model folder.
+        host, port: to listen at.
+        threads: predictions at a time.
+        queue: how many requests may wait for a thread; the next gets 503.
+        request_s: a client has that long to send the body of a request.
+
+    Raises:
+        ModelFolderError: there is no such model, or it cannot be served.
+        DrError: nobody can listen there.
+    """
+    # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
+    os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # each thread's buffers count as resident
+    # predictions are made by the processor, a SavedModel's too
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    import cv2
+
+    from dr_lib.rooms.serving.grader.predict import Predictor
+    from dr_lib.rooms.serving.server.app import Service, build_app
+
+    _limit_heap()
+    cv2.setNumThreads(1)
+    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    predictor = Predictor(read_folder(model), threads)
+    service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
+    server = Server(service, build_app(service), host, port)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: server.stop())
+    server.run()
+    service.pool.shutdown(wait=False, cancel_futures=True)
+    if server.failure:
+        raise ModelFolderError(f"{model}: {server.failure}")
+
+
+def _limit_heap() -> None:
+    """Return the memory of large photographs to the system instead of keeping it in each thread.
+
+    It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
+    done.
+    """
+    set_option = (
+        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    )
+    # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+    for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):
+        if set_option:
+            set_option(option, value)

@@ -1,0 +1,105 @@
+"""Grad-CAM against a map by hand, its control, and the overlap with lesions against counts by
+hand.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import layers
+
+from dr_lib.errors import DrError
+from dr_lib.rooms.explain.grad_cam import grad_cam, measure_overlap, randomise
+from dr_lib.training.models import build_model, weighted_loss
+
+
+def stack(side: int, convolution: layers.Layer, *head: layers.Layer) -> keras.Model:
+    """A network as `build_model` has it: a rescaling, a base with one layer, a head."""
+    base_input = keras.Input((side, side, 3))
+    base = keras.Model(base_input, convolution(base_input), name="base")
+    inputs = keras.Input((side, side, 3))
+    x = base(layers.Rescaling(1.0)(inputs))
+    for layer in head:
+        x = layer(x)
+    return keras.Model(inputs, x)
+
+
+@pytest.mark.parametrize(
+    ("activation", "outputs"), [("linear", 1), ("sigmoid", 1), ("softmax", 5)]
+)
+def test_the_map_of_a_linear_network_is_known(activation, outputs):
+    """One convolution of 1x1, mean pooling: the map is the sum of output weight x feature map,
+    above 0.
+
+    The score is near 127, of which sigmoid and softmax are 1.0 in float32.
+    """
+    head = layers.Dense(outputs, activation, use_bias=False)
+    convolution = layers.Conv2D(2, 1, use_bias=False)
+    network = stack(4, convolution, layers.GlobalAveragePooling2D(), head)
+    # red, green; of five for grade 2
+    speaks = np.array([[2.0], [-1.0]]) * (np.arange(outputs) == outputs // 2)
+    network.set_weights([np.array([[[[1, 0], [0, 1], [0, 0]]]]), speaks])
+    image = np.random.default_rng(0).integers(0, 256, (1, 4, 4, 3)).astype(np.float32)
+    expected = np.maximum(2 * image[..., 0] - image[..., 1], 0)
+    assert grad_cam(network, image) == pytest.approx(expected / expected.max(), abs=1e-6)
+    assert not grad_cam(network, image * [0, 1, 1]).any()  # nothing speaks for it
+    with pytest.raises(DrError, match="needs a network with a convolution"):
+        grad_cam(stack(4, layers.ReLU(), layers.Flatten(), layers.Dense(1)), image)
+
+
+def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_not():
+    """Every picture has a red square, half of them a green one: the trained map's top lies in
+    it, the control's not.
+    """
+    rng = np.random.default_rng(0)
+    positive = np.arange(64) % 2
+    images = rng.integers(0, 60, (64, 24, 24, 3)).astype(np.uint8)
+    there = np.zeros((64, 24, 24))
+    for k in range(64):
+        y, x = rng.integers(1, 17, 2)
+        images[k, y : y + 6, 2:8, 0] = 200
+        images[k, x : x + 6, 14:20, 1] = 200 * positive[k]
+        there[k, x : x + 6, 14:20] = positive[k]
+    keras.utils.set_random_seed(0)
+    convolution = layers.Conv2D(8, 3, padding="same", activation="relu")
+    network = stack(24, convolution, layers.GlobalMaxPooling2D(), layers.Dense(1, "sigmoid"))
+    network.compile(keras.optimizers.Adam(0.03), "binary_crossentropy")
+    network.fit(images / 255, positive, batch_size=16, epochs=30, verbose=0)
+    maps = grad_cam(network, images / 255)
+    control = grad_cam(randomise(network, 0), images / 255)
+    assert measure_overlap(maps, there, images) > 8
+    assert measure_overlap(control, there, images) < 4
+    assert 0 <= maps.min() and maps.max() == 1
+
+
+def test_a_control_has_no_weight_of_the_network():
+    """Of a grader with our own loss, built under the same seed: nested layers are new, too, and
+    it keeps its own.
+    """
+    keras.utils.set_random_seed(1)
+    network = build_model("small_cnn", 32, task="grades")
+    network.compile(loss=weighted_loss(np.ones(5)))
+    before = network.get_weights()
+    other = randomise(network, 1)
+    kernels = [(a, b) for a, b in zip(before, other.get_weights(), strict=True) if a.ndim == 4]
+    assert len(kernels) == 4 and all((a != b).any() for a, b in kernels)
+    assert all((a == b).all() for a, b in zip(before, network.get_weights(), strict=True))
+
+
+def test_overlap_by_hand():
+    """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a
+    lesion of 32 pixels.
+    """
+    maps = np.zeros((2, 20, 20))
+    lesions = np.zeros((2, 20, 20))
+    images = np.ones((2, 20, 20, 3), np.uint8)
+    lesions[0, 8:12, 6:14] = 1
+    maps[0, 8:11, 6:10], maps[0, 4, 6:10] = 1, 0.5
+    maps[1, 10, 10] = 1  # without lesions it does not count
+    ratio = measure_overlap(maps, lesions, images)
+    assert ratio == pytest.approx((12 / 16) / (32 / 316))
+    # half of each pixel is lesion
+    assert measure_overlap(maps[:1], lesions[:1] / 2, images[:1]) == pytest.approx(ratio)
+    assert measure_overlap(maps[:1] * 0, lesions[:1], images[:1]) == 0
+    assert np.isnan(measure_overlap(maps[1:], lesions[1:], images[1:]))
+    images[0, 12:] = 0  # leaves 198 pixels: the top 10 are all in the lesion
+    assert measure_overlap(maps[:1], lesions[:1], images[:1]) == pytest.approx(1 / (32 / 198))

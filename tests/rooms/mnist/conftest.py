@@ -1,0 +1,29 @@
+"""Fixtures of the CUDA network: libraries built once, in a cache of the tests' own, and
+synthetic digits.
+"""
+
+import numpy as np
+import pytest
+
+from dr_lib.rooms.mnist import build
+from tests.rooms.mnist.test_reference import draw_digits
+
+
+@pytest.fixture(scope="session")
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """600 digits to train on and 200 to test on; read only."""
+    return (*draw_digits(600, seed=1), *draw_digits(200, seed=2))
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory) -> str:
+    """A cache folder for the built libraries of this session."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session")
+def library(cache) -> build.Library:
+    """The network on this CPU."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", cache)
+        return build.build("cpu")

@@ -1,0 +1,190 @@
+"""The library is built once, for the device that is here, and says what is missing where it
+cannot be.
+"""
+
+import os
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dr_lib.errors import DrError
+from dr_lib.hardware import HardwareError, facts
+from dr_lib.rooms.mnist import build
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    """Make the programs that a machine has: name -> what it prints, or None for a failure; no
+    others are found.
+    """
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def make(**printed):
+        for name, words in printed.items():
+            program = folder / name.replace("_", "-")
+            program.write_text(
+                f"#!/bin/sh\necho '{'broken' if words is None else words}'\nexit"
+                f" {int(words is None)}\n"
+            )
+            program.chmod(0o755)
+
+    return make
+
+
+def test_the_second_build_is_the_first_one(library, cache, monkeypatch):
+    """Nothing is compiled again: the file stays as it is, and the compiler is asked for its
+    version alone.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    before = library.path.stat()
+    again = build.build("cpu")
+    assert again.path == library.path and again.path.stat().st_mtime_ns == before.st_mtime_ns
+    assert again.kind == "cpu" and again.num_multiprocessors >= 1
+    assert [path.name for path in library.path.parent.glob("tmp*")] == []
+
+
+def test_another_source_is_another_library(library, cache, monkeypatch, tmp_path):
+    """A changed header alone makes it build again, and a source that does not compile shows the
+    compiler's words.
+    """
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    for path in build.SOURCE.parent.glob("*.cu*"):
+        shutil.copy(path, tmp_path)
+    (tmp_path / "lanes.cuh").write_text("#error changed on purpose\n")
+    monkeypatch.setattr(build, "SOURCE", tmp_path / build.SOURCE.name)
+    with pytest.raises(DrError, match="changed on purpose"):
+        build.build("cpu")
+
+
+def test_auto_takes_the_cpu_where_there_is_no_gpu(cache, monkeypatch, tmp_path):
+    """CUDA_VISIBLE_DEVICES hides the GPUs, as it does for every CUDA program."""
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert build.build().kind == "cpu"
+
+
+def test_without_a_compiler_or_a_gpu(programs):
+    """It says which compilers were looked for, shows a failing one's words; a missing GPU is an
+    error by name alone.
+    """
+    with pytest.raises(HardwareError, match=r"c\+\+, g\+\+, clang\+\+"):
+        build.build("cpu")
+    programs(**{"c++": None})
+    with pytest.raises(DrError, match="broken"):
+        build.build("cpu")
+    with pytest.raises(HardwareError, match="no NVIDIA GPU"):
+        build.build("gpu")
+    for printed in ("No devices were found", "GRID V100D-8C, 8192, [N/A], 550, GPU-1"):
+        programs(nvidia_smi=printed, nvcc="sm_75")
+        with pytest.raises(HardwareError, match="no NVIDIA GPU"):
+            build.build("gpu")
+
+
+def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
+    """A GPU whose driver fails is no machine without a GPU."""
+    programs(nvidia_smi=None)
+    monkeypatch.setattr(facts, "DEVICES", tmp_path)
+    (tmp_path / "nvidia0").touch()
+    with pytest.raises(HardwareError, match=r", or build\('cpu'\)"):
+        build.build()
+
+
+def test_a_gpu_without_nvcc(programs, monkeypatch):
+    """It names the packages that bring the compiler."""
+    programs(nvidia_smi="T4, 15360, 7.5, 550, GPU-1")
+    # a toolkit may be installed where it is looked for
+    monkeypatch.setattr(build, "find_nvcc", lambda: None)
+    with pytest.raises(HardwareError, match="nvidia-cuda-nvcc"):
+        build.build("gpu")
+
+
+def test_a_gpu_that_the_toolkit_does_not_know(programs):
+    """The compiler's own words name the architecture; nothing is left to the driver."""
+    programs(nvidia_smi="T4, 15360, 7.0, 550, GPU-1", nvcc=None)
+    with pytest.raises(DrError, match="broken"):
+        build.build()
+
+
+def test_refuses_what_it_cannot_use(monkeypatch, tmp_path):
+    """A cache that cannot be written, a spoilt library and an unknown device: each says what to
+    do.
+    """
+    (tmp_path / "file").write_bytes(b"no library")
+    with pytest.raises(DrError, match="delete it"):
+        build.Library(tmp_path / "file", "cpu")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(DrError, match="XDG_CACHE_HOME"):
+        build.build("cpu")
+    with pytest.raises(ValueError, match="auto, gpu and cpu"):
+        build.build("tpu")
+
+
+@pytest.mark.slow
+def test_two_processes_may_build_at_once(tmp_path):
+    """Both get a library that works, and one file stays."""
+    code = "from dr_lib.rooms.mnist.build import build; print(build('cpu').path)"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    paths = {process.communicate(timeout=300)[0].strip() for process in started}
+    assert [process.returncode for process in started] == [0, 0]
+    assert paths == {str(path) for path in (tmp_path / "dr_lib").iterdir()}
+
+
+def list_images(library: bytes) -> list[tuple[int, int]]:
+    """(kind, compute capability) of what a library holds for GPUs; kind 1 is PTX, 2 is machine
+    code.
+    """
+    found = []
+    magic = struct.pack("<I", 0xBA55ED50)
+    start = -1
+    while (start := library.find(magic, start + 1)) >= 0:
+        _, _, header, size = struct.unpack_from("<IHHQ", library, start)
+        at = start + header
+        end = start + header + size
+        while header == 16 and at < end:
+            kind, _, length, payload = struct.unpack_from("<HHIQ", library, at)
+            found.append((kind, struct.unpack_from("<I", library, at + 28)[0]))
+            at += length + payload
+    return found
+
+
+@pytest.mark.slow
+def test_the_python_package_s_nvcc_builds_for_the_gpus_of_colab_and_newer(
+    tmp_path, monkeypatch
+):
+    """Machine code for sm_75, sm_90 and sm_120, no PTX, by a compiler that pip installs; the
+    GPUs need not be here.
+    """
+    packages = ("nvidia-cuda-nvcc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--target",
+        str(tmp_path / "site"),
+        *packages,
+    ]
+    subprocess.run(command, check=True, timeout=900)
+    (nvcc,) = tmp_path.glob("site/nvidia/*/bin/nvcc")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    images = list_images(build.build_gpu(str(nvcc), {"75", "90", "120"}).read_bytes())
+    assert {kind for kind, _ in images} == {2}
+    assert {capability for _, capability in images} == {75, 90, 120}

@@ -1,0 +1,135 @@
+"""The figures of paper D, and its claims, read back from what was drawn."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dr_lib.evidence.claims import read_claims
+from dr_lib.evidence.select import NoRunsError
+from dr_lib.rooms.mnist.figures import (
+    plot_cumulative_time,
+    plot_speed_up,
+    plot_time_to_accuracy,
+)
+from tests.figures.reading import is_whole, timed_runs, words
+from tests.rooms.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
+
+FORTY = [0.9 + 0.001 * k for k in range(40)]
+SPREAD = (0.98, 1.0, 1.02)
+
+
+def make_paper(**columns):
+    """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs,
+    three sessions of each machine.
+    """
+    rows = []
+    for s in SPREAD:
+        rows += [
+            make_run("paper", 1, 219 / 40 * s, (FORTY,), boot=f"T4 {s}", **T4),
+            make_run("fused", 1, 0.2 * s, (FORTY,) * 2, boot=f"T4 {s}", **T4),
+        ]
+        rows += [
+            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,), boot=f"CPU {s}")
+            for batch, epoch_s in ((1, 60), (32, 621 / 40))
+        ]
+    return pd.DataFrame(rows).assign(epochs=40, **columns)
+
+
+def take_lines(ax):
+    """Lines of the panel with a name."""
+    return {line.get_label(): line for line in ax.lines if not line.get_label().startswith("_")}
+
+
+def value(claim_id):
+    """A number of the paper."""
+    return next(claim.value for claim in read_claims("D") if claim.id == claim_id)
+
+
+def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
+    """Medians of the runs after each epoch; 219 and 621 s at epoch 40 come from the claims."""
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
+    assert list(lines) == [
+        "Keras / TensorFlow, batch 1, CPU",
+        "Keras / TensorFlow, batch 32, CPU",
+        "CUDA C small kernels, batch 1, Tesla T4",
+        "CUDA C fused, batch 1, Tesla T4",
+        "CUDA C, Tesla T4, De Felice Lima and Zola: 219 s",
+        "Keras, CPU, De Felice Lima and Zola: 621 s",
+    ]
+    ours = lines["CUDA C small kernels, batch 1, Tesla T4"]
+    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[
+        -1
+    ] == pytest.approx(219)
+    points = [lines[name] for name in list(lines)[-2:]]
+    assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [
+        (40, value("D1")),
+        (40, value("D2")),
+    ]
+    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
+    assert (one.get_linestyle(), many.get_linestyle()) == (
+        "-",
+        "--",
+    ) and one.get_color() == many.get_color()
+    # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04
+    # times a run's
+    rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
+    (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
+    edges = band.get_paths()[0].vertices
+    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(
+        3 * 2.04
+    )
+
+
+def test_before_any_run_the_paper_stands_alone():
+    """Its two points, and no figure for which it has none."""
+    assert len(take_lines(plot_cumulative_time(timed_runs(pd.DataFrame())).axes[0])) == 2
+    with pytest.raises(NoRunsError, match="notebook 40"):
+        plot_time_to_accuracy(timed_runs(pd.DataFrame()))
+    with pytest.raises(NoRunsError, match="Keras on the same host"):
+        plot_speed_up(make_timed(make_run(), make_run("keras_jax", cpu="EPYC")))
+
+
+def test_figure_1b_ends_where_half_have_not_arrived():
+    """80 % after one epoch, 95 % after two by one replica of two: the other stops at 85 %."""
+    two = make_run(accuracies=(ACCURACIES, [0.8, 0.85, 0.85]))
+    errors, seconds = plot_time_to_accuracy(make_timed(two)).axes[0].lines[0].get_data()
+    levels = (1 - errors / 100).round(9)
+    assert set(seconds[levels <= 0.8]) == {1.5}  # the median of 1 and 2 s
+    assert np.isfinite(seconds[levels <= 0.85]).all() and np.isnan(seconds[levels > 0.85]).all()
+
+
+def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
+    """At batch 1 solid, 60 / 0.2; against batch 32 dotted, and there the paper's ratio stands."""
+    figure = plot_speed_up(timed_runs(make_paper()))
+    like, unlike = figure.axes
+    titles = [ax.get_title(loc="left") for ax in (like, unlike)]
+    assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
+    assert {line.get_linestyle() for line in like.lines[:2]} == {"-"}
+    assert {line.get_linestyle() for line in unlike.lines[:2]} == {":"}
+    # the median of three runs of two replicas, of which the second is twice as slow, lies at 1.5
+    # times the first's
+    assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2 / 1.5, rel=0.02)
+    assert unlike.lines[0].get_ydata()[-1] == pytest.approx(value("D2") / value("D1"))
+    (paper,) = [line for line in unlike.lines if line.get_linestyle() == "--"]
+    assert paper.get_ydata() == pytest.approx([2.84, 2.84], abs=0.005)
+    assert not [line for line in like.lines if line.get_linestyle() == "--"]
+    assert "De Felice Lima and Zola: 2.84 x, after 40 epochs" in words(figure)
+    # three epochs have points, hollow on the dotted line, and fill the axis
+    keras = [make_run("keras_tensorflow", batch) for batch in (1, 32)]
+    like, unlike = plot_speed_up(make_timed(make_run(), *keras)).axes
+    fills = [ax.lines[0].get_markerfacecolor() for ax in (like, unlike)]
+    assert fills == [like.lines[0].get_color(), "white"] and like.get_xlim()[1] < 4
+
+
+def test_the_figures_speak_portuguese_and_nothing_is_clipped():
+    """With decimal commas; all text lies inside the picture."""
+    timed = timed_runs(make_paper(platform="some cloud"))
+    figures = [
+        plot(timed, "pt")
+        for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
+    ]
+    found = "\n".join(map(words, figures))
+    assert "Tempo após cada época" in found and "tempo de treinamento acumulado [s]" in found
+    assert (
+        "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
+    )

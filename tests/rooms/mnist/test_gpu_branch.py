@@ -1,0 +1,142 @@
+"""The lines that are written for a GPU, run by threads of the system: the same results, and no
+data race.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dr_lib.rooms.mnist import build
+from dr_lib.rooms.mnist import cuda as mnist
+
+HERE = Path(__file__).resolve().parent
+FLAGS = (
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-shared",
+    "-fPIC",
+    "-include",
+    str(HERE / "gpu_on_threads.h"),
+)
+
+
+def compile_for_threads(folder: Path, *flags: str, without_sync: int | None = None) -> Path:
+    """The GPU's branch as a library, if asked to without one of its barriers."""
+    for path in build.SOURCE.parent.glob("*.cu*"):
+        shutil.copy(path, folder)
+    source = folder / build.SOURCE.name
+    library = folder / "threads.so"
+    parts = source.read_text().split("  SYNC;\n")
+    if without_sync is not None:
+        parts[without_sync : without_sync + 2] = [
+            "".join(parts[without_sync : without_sync + 2])
+        ]
+    source.write_text("  SYNC;\n".join(parts))
+    compiler = shutil.which(os.environ.get("CXX") or "g++") or "c++"
+    subprocess.run([compiler, *FLAGS, *flags, str(source), "-o", str(library)], check=True)
+    return library
+
+
+@pytest.fixture(scope="module")
+def threads(tmp_path_factory) -> build.Library:
+    """The GPU's branch on threads."""
+    return build.Library(compile_for_threads(tmp_path_factory.mktemp("threads")), "gpu")
+
+
+@pytest.mark.parametrize("implementation", ["fused", "true_gradient", "minibatch"])
+def test_its_gradients_are_those_of_the_cpu(threads, library, digits, implementation):
+    """They agree with the CPU's, which are held against automatic differentiation, to 1e-5 of
+    the largest.
+    """
+    weights = mnist.initial_weights(3)
+    x = digits[0][:3]
+    y = digits[1][:3]
+    found, wanted = (
+        mnist.gradients(on, weights, x, y, implementation=implementation)
+        for on in (threads, library)
+    )
+    for name, gradient in wanted.items():
+        assert np.abs(found[name] - gradient).max() <= 1e-5 * np.abs(gradient).max(), name
+
+
+def test_its_outputs_are_those_of_the_cpu(threads, library, digits):
+    """Blocks that share the images out, some with none, give every image its outputs."""
+    weights = mnist.initial_weights(3)
+    x = digits[2][:5]
+    found, wanted = (
+        mnist.forward(on, weights, x, implementation="minibatch") for on in (threads, library)
+    )
+    assert np.abs(found - wanted).max() <= 1e-6
+
+
+@pytest.mark.parametrize(("implementation", "batch_size"), [("fused", 1), ("minibatch", 2)])
+def test_its_training_is_that_of_the_cpu(threads, library, digits, implementation, batch_size):
+    """Two replicas, two epochs of 5 images, the last batch not full: the weights after each
+    epoch.
+    """
+    asked = (implementation, [array[:5] for array in digits[:2]], 2, batch_size, 0.05, 0, 2)
+    found, wanted = (mnist.train_weights(on, *asked)[0] for on in (threads, library))
+    assert np.abs(found - wanted).max() <= 1e-5
+
+
+@pytest.mark.slow
+def test_the_papers_way_trains_as_fused_does(threads, library, digits):
+    """Many small kernels and one launch end in the same weights after an image."""
+    # 20 s each, all threads of a GPU on a CPU
+    x, y, x_test, y_test = (array[:1] for array in digits)
+    table = mnist.train(threads, x, y, x_test, y_test, implementation="paper", epochs=1)
+    assert len(table) == 1
+    asked = ((x, y), 1, 1, 0.1, 0, 1)
+    found = mnist.train_weights(threads, "paper", *asked)[0]
+    assert np.abs(found - mnist.train_weights(library, "fused", *asked)[0]).max() <= 1e-6
+
+
+TRAIN = """
+import sys
+from pathlib import Path
+import numpy as np
+from dr_lib.rooms.mnist import build, cuda as mnist
+library, rng = build.Library(Path(sys.argv[1]), "gpu"), np.random.default_rng(0)
+data = rng.integers(0, 256, (4, 28, 28)).astype(np.uint8), np.arange(4, dtype=np.uint8)
+mnist.train_weights(library, "fused", data, 1, 1, 0.1, 0, 1)
+mnist.train_weights(library, "minibatch", data, 1, 2, 0.1, 0, 1)
+images = data[0].repeat(8, axis=0)[:20]
+mnist.forward(library, mnist.initial_weights(0), images, implementation="fused")
+"""
+
+
+def find_races(folder: Path, without_sync: int | None = None) -> bool:
+    """Whether ThreadSanitizer sees a race in a short training and evaluation."""
+    library = compile_for_threads(folder, "-g", "-fsanitize=thread", without_sync=without_sync)
+    compiler = shutil.which("g++") or "c++"
+    asked = [compiler, "-print-file-name=libtsan.so"]
+    runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    environment = {**os.environ, "LD_PRELOAD": runtime, "PYTHONPATH": str(HERE.parents[2])}
+    environment["TSAN_OPTIONS"] = (
+        "ignore_noninstrumented_modules=1 report_signal_unsafe=0 exitcode=0"
+    )
+    command = [sys.executable, "-c", TRAIN, str(library)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    return "data race" in ran.stderr
+
+
+@pytest.mark.slow
+def test_threads_never_race(tmp_path):
+    """No thread reads or writes what another one writes without a barrier between them."""
+    assert not find_races(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_missing_barrier_would_be_seen(tmp_path):
+    """Without one of the seven, all of which were tried, there is a race, so the test above
+    means something.
+    """
+    assert find_races(tmp_path, without_sync=2)

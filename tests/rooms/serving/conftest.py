@@ -1,0 +1,38 @@
+"""Fixtures for serving: a small model as it is served, and photographs."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.rooms.serving.driver import (
+    draw_photograph,
+    encode,
+    get,
+    open_service,
+    run_in_thread,
+    wait_until,
+)
+
+
+@pytest.fixture(scope="session")
+def served_folder(tmp_path_factory) -> Path:
+    """The folder of a small_cnn of 32 px with random weights as float32 LiteRT; read only."""
+    from dr_lib.rooms.serving.untrained import export_untrained
+
+    return export_untrained(
+        tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32"
+    ).path
+
+
+@pytest.fixture(scope="session")
+def jpeg() -> bytes:
+    """A drawn photograph that shows a retina."""
+    return encode(draw_photograph())
+
+
+@pytest.fixture(scope="module")
+def port(served_folder):
+    """A server that is warm, whose clients have a second."""
+    with run_in_thread(open_service(served_folder, request_s=1.0)) as port:
+        wait_until(lambda: get(port).status == 200)
+        yield port

@@ -1,0 +1,292 @@
+"""What the tests and the benchmark of the server share: a model folder, photographs, a client
+and processes.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import psutil
+
+from dr_lib.rooms.serving.grader.folder import read_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+READY_S = 20  # on a machine that does much else
+
+
+class Answer(NamedTuple):
+    """What came back over HTTP."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The JSON, without its times and the machine, which two processes need not share."""
+        return {
+            name: value
+            for name, value in json.loads(self.body).items()
+            if name not in ("timings_ms", "machine")
+        }
+
+
+def draw_photograph(seed: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
+    """A mottled disc on black, (height, width, 3) uint8 BGR, unlike that of any other seed."""
+    rng = np.random.default_rng(seed)
+    mottle = cv2.resize(rng.integers(0, 110, (12, 12, 3), np.uint8), (width, height))
+    disc = cv2.circle(
+        np.zeros_like(mottle), (width // 2, height // 2), height * 2 // 5, (40, 90, 140), -1
+    )
+    return np.where(disc > 0, disc + mottle, 0).astype(np.uint8)
+
+
+def encode(photograph: np.ndarray, suffix: str = ".jpg") -> bytes:
+    """Encode a BGR photograph as OpenCV does."""
+    return cv2.imencode(suffix, photograph)[1].tobytes()
+
+
+def pack_png(width: int, height: int, num_rows: int) -> bytes:
+    """A black PNG whose header promises a size, with only some of its rows: deflate packs 1,000
+    bytes into one.
+    """
+    rows = zlib.compressobj(1)
+    packed = (
+        b"".join(rows.compress(bytes(1 + 3 * width)) for _ in range(num_rows)) + rows.flush()
+    )
+    parts = (
+        (b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)),
+        (b"IDAT", packed),
+        (b"IEND", b""),
+    )
+    framed = (
+        struct.pack(">I", len(d)) + name + d + struct.pack(">I", zlib.crc32(name + d))
+        for name, d in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+
+
+def get(port: int, path: str = "/ping") -> Answer:
+    """GET a path over a connection of its own."""
+    return call(port, "GET", path)
+
+
+def post(port: int, body: Any, media_type: str | None = "image/jpeg", **headers: str) -> Answer:
+    """POST to /invocations over a connection of its own; an underscore in a header's name stands
+    for a hyphen.
+    """
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return call(
+        port,
+        "POST",
+        "/invocations",
+        body,
+        named | ({"Content-Type": media_type} if media_type else {}),
+    )
+
+
+def call(
+    port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> Answer:
+    """Send one request; a body that is an iterator goes out in chunks."""
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    ) as connection:
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+
+
+def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
+    """Send bytes over a connection of their own; return all that comes until the server closes
+    it.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        connection.sendall(data)
+        received = b""
+        with contextlib.suppress(
+            ConnectionResetError
+        ):  # it closed before it had read everything
+            while more := connection.recv(65536):
+                received += more
+        return received
+
+
+def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> bytes:
+    """The head of a POST to /invocations that promises a body of `length` bytes."""
+    lines = [
+        "POST /invocations HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {media_type}",
+        f"Content-Length: {length}",
+    ]
+    return "\r\n".join([*lines, *extra, "", ""]).encode()
+
+
+def find_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_until(condition, timeout_s: float = READY_S) -> None:
+    """Wait for a condition that has to come true."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def is_ready(port: int) -> bool:
+    """Whether /ping says 200."""
+    with contextlib.suppress(OSError):
+        return get(port).status == 200
+    return False
+
+
+def is_listening(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at
+    all its addresses.
+    """
+    with contextlib.suppress(OSError), socket.create_connection((address, port)):
+        return True
+    return False
+
+
+def open_service(
+    folder: Path,
+    *,
+    kind: type | None = None,
+    threads: int = 2,
+    queue: int = 8,
+    request_s: float = 10.0,
+):
+    """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
+    from dr_lib.rooms.serving.grader.predict import Predictor
+    from dr_lib.rooms.serving.server.app import Service
+
+    predictor = (kind or Predictor)(read_folder(folder), threads)
+    return Service(predictor, threads=threads, queue=queue, request_s=request_s)
+
+
+@contextlib.contextmanager
+def run_in_thread(service: Any) -> Iterator[int]:
+    """Serve a service over real sockets from a thread of this process; yields the port, not yet
+    warm perhaps.
+    """
+    from dr_lib.rooms.serving.server.app import build_app
+    from dr_lib.rooms.serving.server.server import Server
+
+    port = find_port()
+    server = Server(service, build_app(service), "127.0.0.1", port)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: is_listening(port))
+        yield port
+    finally:
+        server.stop()
+        thread.join()
+        service.pool.shutdown()
+
+
+def list_wheel_options(version: str, machine: str) -> list[str]:
+    """pip's options for the container's wheels, for a Python and a processor that need not be
+    this one's.
+    """
+    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
+    options = ["--only-binary=:all:", "--python-version", version]
+    options += [word for platform in platforms for word in ("--platform", platform)]
+    return [
+        *options,
+        "--requirement",
+        str(ROOT / "dr_lib" / "rooms" / "serving" / "requirements.txt"),
+    ]
+
+
+def read_image_environment() -> dict[str, str]:
+    """The environment that the Dockerfile sets."""
+    lines = (
+        (ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile")
+        .read_text()
+        .replace("\\\n", " ")
+        .splitlines()
+    )
+    return dict(
+        word.split("=")
+        for line in lines
+        if line.startswith("ENV ")
+        for word in line.split()[1:]
+    )
+
+
+class Process(NamedTuple):
+    """A server in a process of its own."""
+
+    process: subprocess.Popen
+    port: int
+    log: Path
+
+    def measure_resident_mb(self) -> float:
+        """Memory of all its processes now, shared pages by their share (PSS) [MB]."""
+        server = psutil.Process(self.process.pid)
+        processes = (server, *server.children(recursive=True))
+        return sum(process.memory_full_info().pss for process in processes) / 1e6
+
+    def measure_peak_mb(self) -> float:
+        """The most resident memory so far [MB]."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
+@contextlib.contextmanager
+def run_process(
+    model: Path,
+    log: Path,
+    *options: str,
+    python: tuple[str | Path, ...] = (sys.executable,),
+    cwd: Path = ROOT,
+    ready_s: float = READY_S,
+    **env: str,
+) -> Iterator[Process]:
+    """Serve a model from a process of its own, ready when yielded; it is killed where it has not
+    ended.
+    """
+    port = find_port()
+    command = [
+        *python,
+        "-m",
+        "dr_lib.rooms.serving",
+        "serve",
+        "--model",
+        model,
+        "--port",
+        port,
+        *options,
+    ]
+    environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            [str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out
+        )
+    try:
+        wait_until(lambda: is_ready(port) or process.poll() is not None, ready_s)
+        assert process.poll() is None, log.read_text()
+        yield Process(process, port, log)
+    finally:
+        process.kill()
+        process.wait()

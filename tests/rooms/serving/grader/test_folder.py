@@ -1,0 +1,152 @@
+"""A model folder: what is read back is what was written, or an error that says what is wrong."""
+
+import hashlib
+import json
+import os
+import shutil
+
+import pytest
+
+from dr_lib.rooms.serving.grader.folder import ModelFolderError, read_folder, write_folder
+
+FACTS = {
+    "format": "litert_int8",
+    "model": "mobilenet",
+    "num_parameters": 3377221,
+    "image_size": 224,
+    "grades": ["no retinopathy", "mild", "moderate", "severe", "proliferative"],
+    "threshold": 0.4,
+    "threshold_from": "for a sensitivity of 0.9",
+    "preprocessing": "crop",
+    "weights": "imagenet",
+    "data_kind": "photographs",
+    "crop_size": 299,
+    "crop_method": "robust",
+    "data_sha256": "ab" * 32,
+    "labels_sha256": "cd" * 32,
+    "split_sha256": "ef" * 32,
+    "metrics": {"auc": 0.8125, "kappa": 0.5},
+    "commit": "c" * 40,
+    "versions": {"keras": "3.15.1"},
+    "created_at": "2026-11-21T12:00:00+00:00",
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with an artifact of six bytes."""
+    (tmp_path / "model.tflite").write_bytes(b"sixbyt")
+    write_folder(tmp_path, "model.tflite", FACTS)
+    return tmp_path
+
+
+def test_reads_back_what_was_written(folder):
+    """All facts, with the size and the sha256 of the artifact; the version is the beginning of
+    that.
+    """
+    found = read_folder(folder)
+    sha256 = hashlib.sha256(b"sixbyt").hexdigest()
+    assert found.facts == FACTS | {"artifact": "model.tflite", "bytes": 6, "sha256": sha256}
+    assert found.version == sha256[:12] and found.artifact.read_bytes() == b"sixbyt"
+
+
+def test_an_artifact_may_be_a_folder(tmp_path):
+    """A SavedModel: any change of a file, or a file more, is seen; what a system adds is none."""
+    saved = tmp_path / "saved_model"
+    (saved / "variables").mkdir(parents=True)
+    (saved / "variables" / "data").write_bytes(b"123")
+    write_folder(tmp_path, "saved_model", FACTS)
+    assert read_folder(tmp_path).facts["bytes"] == 3
+    for name in (".DS_Store", "variables/._data", "Thumbs.db"):
+        (saved / name).write_bytes(b"1")
+    read_folder(tmp_path)
+    (saved / "more").write_bytes(b"")
+    with pytest.raises(ModelFolderError, match="does not match"):
+        read_folder(tmp_path)
+
+
+@pytest.mark.parametrize("damage", [b"sixbyT", b"sixby"])
+def test_refuses_another_artifact(folder, damage):
+    """A bit, a cut, more bytes: only the artifact whose sha256 stands in the manifest is a
+    model.
+    """
+    (folder / "model.tflite").write_bytes(damage)
+    with pytest.raises(ModelFolderError, match="copy or export the model again"):
+        read_folder(folder)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"artifact": "../model.tflite"}, "must be in the folder"),
+        ({"artifact": "gone.tflite"}, "does not exist"),
+        ({"threshold": "0.4"}, "threshold is '0.4'"),
+        ({"threshold": 1.5}, "out of range"),
+        ({"image_size": True}, "image_size is True"),
+        ({"sha256": None}, "sha256 is None"),
+    ],
+)
+def test_refuses_a_manifest_that_cannot_be(folder, changes, message):
+    """The fact that is wrong is named."""
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | changes))
+    with pytest.raises(ModelFolderError, match=message):
+        read_folder(folder)
+
+
+def test_refuses_a_link_out_of_the_folder(folder, tmp_path_factory):
+    """An artifact that is a symbolic link could be any file of the machine."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "model.tflite"
+    elsewhere.write_bytes(b"sixbyt")
+    (folder / "model.tflite").unlink()
+    os.symlink(elsewhere, folder / "model.tflite")
+    with pytest.raises(ModelFolderError, match="must be in the folder"):
+        read_folder(folder)
+
+
+def test_the_only_model_below_is_meant(folder, tmp_path_factory):
+    """What tar leaves of a folder, at any depth, beside other folders with a manifest; of two
+    models both are named.
+    """
+    above = tmp_path_factory.mktemp("model")
+    nested = above / "opt" / "litert_int8"
+    shutil.copytree(folder, nested)
+    (above / "prepared").mkdir()
+    (above / "prepared" / "manifest.json").write_text('{"num_photographs": 3}')
+    assert read_folder(above) == read_folder(nested)
+    shutil.copytree(folder, above / "other")
+    with pytest.raises(ModelFolderError, match=r"2 models: .*litert_int8, .*other"):
+        read_folder(above)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("model.tar.gz", r"unpack it first: \S+ -m tarfile -e \S+model.tar.gz \S+$"),
+        ("model.zip", "unpack it first: .* -m zipfile -e"),
+        ("network.H5", "dr_lib run papermill_runs/grades.yaml, then .* export FOLDER"),
+        ("network.keras", "export FOLDER"),
+        ("saved_model/saved_model.pb", "export FOLDER"),
+        ("network.onnx", "export FOLDER"),
+        ("network.tflite", "export FOLDER"),
+        ("network.pt", "export FOLDER"),
+        ("manifest.json", "no manifest.json of a model"),
+    ],
+)
+def test_what_is_no_model_of_ours_leads_to_one(tmp_path, name, message):
+    """An archive, or what other tools write, given itself or in a folder: the command is named."""
+    file = tmp_path / "models" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    for path in (file, tmp_path):
+        with pytest.raises(ModelFolderError, match=message):
+            read_folder(path)
+
+
+def test_an_empty_folder_is_no_model(tmp_path):
+    """Nothing there, or no JSON."""
+    with pytest.raises(ModelFolderError, match="holds no model"):
+        read_folder(tmp_path)
+    (tmp_path / "manifest.json").write_text("[1]")
+    with pytest.raises(ModelFolderError, match="not a table of facts"):
+        read_folder(tmp_path)

@@ -1,0 +1,45 @@
+"""A SavedModel, which the serving paper ran, behind the same contract as LiteRT."""
+
+import os
+
+import pytest
+
+from dr_lib.rooms.serving.grader.folder import (
+    ModelFolderError,
+    list_files,
+    read_folder,
+    write_folder,
+)
+from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.untrained import export_untrained
+
+
+def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tmp_path, jpeg):
+    """One network in two formats: the same keys and, but for rounding, the same probabilities.
+
+    A copy of another model overwrites the files in place, or cuts them short: no answer changes.
+    What is no model any more is told.
+    """
+    answers = []
+    for name in ("savedmodel", "litert_float32"):
+        folder = export_untrained(tmp_path / name, "small_cnn", 48, name, seed=3)
+        predictor = Predictor(folder, 2)
+        predictor.warm_up()
+        answers.append(predictor(jpeg))
+        for path in list_files(folder.artifact):
+            with path.open("r+b") as file:
+                file.write(bytes(path.stat().st_size))
+        assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
+        for path in list_files(folder.artifact):
+            os.truncate(path, 0)
+        assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
+        with pytest.raises(ModelFolderError, match="does not match manifest.json"):
+            read_folder(folder.path)
+        kind = {
+            "savedmodel": "SavedModel that TensorFlow",
+            "litert_float32": "LiteRT model that this runtime",
+        }[name]
+        with pytest.raises(ModelFolderError, match=f"not a {kind} can run"):
+            Predictor(write_folder(folder.path, folder.facts["artifact"], folder.facts), 1)
+    assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
+    assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)

@@ -1,0 +1,310 @@
+"""The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
+import pytest
+
+from dr_lib.rooms.serving.__main__ import main
+from dr_lib.rooms.serving.grader.folder import ModelFolderError, write_folder
+from dr_lib.rooms.serving.grader.predict import Predictor
+from tests.rooms.serving.driver import (
+    ROOT,
+    call,
+    draw_photograph,
+    encode,
+    find_port,
+    get,
+    head,
+    is_ready,
+    open_service,
+    post,
+    run_in_thread,
+    run_process,
+    send_raw,
+    wait_until,
+)
+
+SERVE = [sys.executable, "-m", "dr_lib.rooms.serving", "serve"]
+
+
+@pytest.fixture(scope="module")
+def server(served_folder, tmp_path_factory):
+    """A server in a process of its own, started with a list of what it imports."""
+    python = (sys.executable, "-X", "importtime")
+    options = ("--threads", "2", "--request-seconds", "2")
+    with run_process(
+        served_folder, tmp_path_factory.mktemp("server") / "log", *options, python=python
+    ) as server:
+        yield server
+
+
+def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
+    """No Keras, no TensorFlow, none of the other wings, also not while it predicts."""
+    assert post(server.port, jpeg).status == 200
+    imported = {
+        line.split("|")[2].strip()
+        for line in server.log.read_text().splitlines()
+        if line.count("|") == 2
+    }
+    assert {
+        "cv2",
+        "numpy",
+        "granian",
+        "starlette.applications",
+        "dr_lib.rooms.serving.grader.predict",
+    } <= imported
+    packages = {name.split(".")[0] for name in imported}
+    assert not packages & {
+        *"keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()
+    }
+
+
+def test_the_log_holds_no_word_of_a_client(server, jpeg):
+    """Method, route, status and milliseconds: no address, path, name, header, or word about the
+    picture.
+    """
+    post(server.port, jpeg, X_Amzn_SageMaker_Custom_Attributes="SECRET")
+    get(server.port, "/SECRET?SECRET")
+    call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
+    post(server.port, b"SECRET")
+    post(server.port, b'{"image": "SECRET!"}', "application/json")
+    send_raw(server.port, head(7) + b"SECRET")
+    send_raw(server.port, b"SECRET\r\n\r\n")
+    log = "".join(
+        line
+        for line in server.log.read_text().splitlines(True)
+        if not line.startswith("import time")
+    )
+    assert "SECRET" not in log
+    assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
+    assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-6:] == [
+        "POST /invocations 200 ms",
+        "GET - 404 ms",
+        "- /ping 405 ms",
+        "POST /invocations 415 ms",
+        "POST /invocations 400 ms",
+        "POST /invocations 408 ms",
+    ]
+
+
+def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
+    """While 200,000 chunks of a byte arrive, every /ping has its turn, and they have their time."""
+    chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
+    with (
+        run_in_thread(open_service(served_folder, request_s=2)) as port,
+        ThreadPoolExecutor(1) as hostile,
+    ):
+        wait_until(lambda: is_ready(port))
+        answer = hostile.submit(send_raw, port, chunks, timeout_s=60)
+        num_pings = 0
+        while not answer.done():
+            num_pings += get(port).status == 200
+    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 8
+
+
+def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
+    """One line, status 1."""
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MODEL": str(tmp_path / "nothing"),
+        "PORT": str(find_port()),
+    }
+    ended = subprocess.run(
+        SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert line.startswith("no model to serve") and "such as exported/litert_int8" in line
+
+
+def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
+    """A Keras file, even with its right sha256, is not opened; nor is anything else under the
+    name of LiteRT.
+    """
+    copy = shutil.copytree(served_folder, tmp_path / "model")
+    (copy / "model.keras").write_bytes(b"PK\x03\x04")
+    facts = json.loads((copy / "manifest.json").read_text())
+    advice = "keras cannot be served.*: .*-m dr_lib export FOLDER --data DATA --out exported$"
+    for artifact, wrong, message in (
+        ("model.keras", {"format": "keras"}, advice),
+        ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
+        ("model.tflite", {"image_size": 64}, "32 px"),
+    ):
+        with pytest.raises(ModelFolderError, match=message):
+            Predictor(write_folder(copy, artifact, facts | wrong), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["serve", "--threads", "0"], "--threads and --request-seconds must be above 0"),
+        (["serve", "--request-seconds", "nan"], "--request-seconds must be above 0"),
+        (["serve", "--port", "70000"], "--port must be at most 65535"),
+        (["train"], "invalid choice: 'train'"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message, capsys):
+    """Before a model is opened, with argparse's status 2 and the reason."""
+    with pytest.raises(SystemExit) as ended:
+        main(options)
+    assert ended.value.code == 2 and message in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_the_contracts_port_and_folder_are_the_defaults(capsys, monkeypatch):
+    """Port 8080 and /opt/ml/model, unless the environment says otherwise."""
+    for name in ("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "default: 8080" in text and "default: /opt/ml/model" in text
+
+
+def test_a_wrong_port_ends_the_process(served_folder):
+    """A port that is taken: a line that names it and the way out, and a status that is not 0."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        environment = {
+            "PATH": os.environ["PATH"],
+            "PORT": str(taken.getsockname()[1]),
+            "MODEL": str(served_folder),
+        }
+        ended = subprocess.run(
+            SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+        )
+    told = (
+        f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose"
+        " another --port"
+    )
+    assert (
+        ended.returncode != 0
+        and "Errno" not in ended.stderr
+        and "Traceback" not in ended.stderr
+    )
+    assert ended.stderr.splitlines()[-1].startswith(told)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
+)
+@pytest.mark.parametrize("is_up", [True, False])
+def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
+    """A kill -9, which nobody can catch, leaves no server behind; neither does one while the
+    server is starting.
+    """
+    port = find_port()
+    code = (
+        "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with',"
+        " str(os.getpid())])"
+    )
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        *SERVE,
+        "--model",
+        str(served_folder),
+        "--port",
+        str(port),
+    ]
+    parent = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port) if is_up else psutil.Process(parent.pid).children())
+        (server,) = psutil.Process(parent.pid).children()
+    finally:
+        parent.kill()
+        parent.wait()
+    assert psutil.wait_procs([server], timeout=20)[1] == []
+
+
+def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
+    """Under load from kept connections, fresh ones and slow uploads: no answer is lost, and the
+    status is 0.
+
+    A request counts as accepted once its bytes were sent over a connection that the server had not
+    said it would close; a refused connection is no loss.
+    """
+    body = encode(draw_photograph(1, 1600, 1200))
+    outcomes = []
+    stop = threading.Event()
+
+    with run_process(
+        served_folder, tmp_path / "log", "--threads", "2", "--queue", "200"
+    ) as server:
+
+        def keep_asking():
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            while not stop.is_set():
+                connection.request("POST", "/invocations", body, {"Content-Type": "image/jpeg"})
+                response = connection.getresponse()
+                outcomes.append(response.status)
+                response.read()
+                if response.headers.get("Connection") == "close":
+                    return
+
+        def upload_slowly():
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(head(len(body)) + body[:1000])
+                stop.wait(0.8)
+                connection.sendall(body[1000:])
+                outcomes.append(int(connection.recv(12)[9:]))
+
+        with ThreadPoolExecutor(32) as clients:
+            running = [clients.submit(keep_asking) for _ in range(12)]
+            wait_until(lambda: len(outcomes) > 50)
+            running += [clients.submit(upload_slowly) for _ in range(4)]
+            fresh = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+            time.sleep(0.2)
+            start = time.monotonic()
+            server.process.send_signal(signal.SIGTERM)
+            # connected before, sent after: their bytes arrive while the server is stopping
+            for connection in fresh:
+                connection.sendall(head(len(body)) + body)
+            answered = [
+                clients.submit(lambda c: c.recv(12), connection) for connection in fresh
+            ]
+            for client in running:
+                client.result()
+            assert [answer.result() for answer in answered] == [b"HTTP/1.1 200"] * len(fresh)
+            for connection in fresh:
+                connection.close()
+            assert server.process.wait(25) == 0
+        assert set(outcomes) == {200} and time.monotonic() - start < 25
+
+
+def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
+    """Serve alone, all else in the environment; connections that are merely open do not hold its
+    end up.
+    """
+    port = find_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MODEL": str(served_folder),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+    }
+    process = subprocess.Popen(SERVE, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port))
+        kept = http.client.HTTPConnection("127.0.0.1", port)
+        kept.request("GET", "/ping")
+        kept.getresponse().read()
+        fresh = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    finally:
+        process.terminate()
+    assert process.wait(timeout=5) == 0
+    for connection in (kept, *fresh):
+        connection.close()
