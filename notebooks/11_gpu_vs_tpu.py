@@ -216,9 +216,8 @@ page.findings(sentences)
 
 # %% [markdown] tags=["en", "paper"]
 # The paper names neither its network nor its number of photographs, so only the ratios of its times
-# can be compared with ours. It refers to severe cases; here, referable means grade 2 or worse.
-# Keras's own RMSprop, and a learning rate halved after 5 epochs without progress, are also our
-# choices. At batch size 8 the comparison measures overhead more than arithmetic.
+# can be compared with ours. `docs/papers.md` lists what else we decided for it. At batch size 8 the
+# comparison measures overhead more than arithmetic.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
@@ -229,10 +228,8 @@ page.findings(sentences)
 
 # %% [markdown] tags=["pt", "paper"]
 # O artigo não informa a rede nem o número de retinografias; por isso, só as razões entre os seus
-# tempos podem ser comparadas com as nossas. Ele trata de casos graves; aqui, encaminhável significa
-# grau 2 ou mais. O RMSprop do próprio Keras e a taxa de aprendizado reduzida à metade após 5 épocas
-# sem progresso também são escolhas nossas. Com lotes de 8, a comparação mede mais o custo fixo do
-# que a aritmética.
+# tempos podem ser comparadas com as nossas. `docs/papers.md` lista o que mais decidimos.
+# Com lotes de 8, a comparação mede mais o custo fixo do que a aritmética.
 
 # %% tags=["report"]
 page.appendix(selection)

@@ -251,6 +251,6 @@ for column in ("cost_usd", "gpu_energy_j", *(f"{device}_percent_mean" for device
 # %% [markdown]
 # ## Limits
 #
-# The paper gives neither the layers of its networks nor its optimiser; these are our choices. One
-# run says nothing about the spread: a study file repeats it in random order. Accuracies on
-# synthetic images only show that the network learns.
+# One run says nothing about the spread: a study file repeats it in random order. Accuracies on
+# synthetic images only show that the network learns. `docs/papers.md` lists our choices where the
+# paper leaves layers, optimiser and more open.

@@ -308,7 +308,7 @@ page.findings(
 # hourly price is not a bill: disks, traffic and idle machines cost extra.
 
 # %% [markdown] tags=["en", "paper"]
-# The paper does not give the layers of its networks: ours are our interpretation.
+# The paper does not give the layers of its networks: `docs/papers.md` lists our choices.
 
 # %% [markdown] tags=["pt"]
 # ## Limites
@@ -318,7 +318,7 @@ page.findings(
 # hora não é uma conta: discos, tráfego e máquinas ociosas custam à parte.
 
 # %% [markdown] tags=["pt", "paper"]
-# O artigo não informa as camadas de suas redes: as nossas são nossa interpretação.
+# O artigo não informa as camadas de suas redes: `docs/papers.md` lista as nossas escolhas.
 
 # %% tags=["report"]
 page.appendix(selection, varied)

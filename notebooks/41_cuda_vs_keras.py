@@ -150,9 +150,9 @@ page.findings(sentences or [say("No training has been timed yet.")])
 
 # %% [markdown] tags=["en", "paper"]
 # The paper also runs Keras on the CPU, and most likely compares different batch sizes. It gives
-# neither its batch size, nor its loss, nor its Keras code. Batch sizes 1 and 32, sigmoid, loss,
-# divisors and learning rate are our interpretation, after a public CUDA network with the same
-# shapes (github.com/paramhanji/CUDA-CNN, whose README reports 97.22 % after 50 epochs).
+# neither its batch size, nor its loss, nor its Keras code: `docs/papers.md` lists our choices,
+# after a public CUDA network with the same shapes (github.com/paramhanji/CUDA-CNN, whose README
+# reports 97.22 % after 50 epochs).
 
 # %% [markdown] tags=["pt"]
 # ## Limites
@@ -162,9 +162,9 @@ page.findings(sentences or [say("No training has been timed yet.")])
 
 # %% [markdown] tags=["pt", "paper"]
 # Também no artigo o Keras roda na CPU, e provavelmente são comparados lotes diferentes. Ele não
-# informa o lote, a função de perda nem o código Keras. Lotes de 1 e 32, sigmoide, perda, divisores
-# e taxa de aprendizado são nossa interpretação, segundo uma rede CUDA pública com as mesmas formas
-# (github.com/paramhanji/CUDA-CNN, cujo README informa 97,22 % após 50 épocas).
+# informa o lote, a função de perda nem o código Keras: `docs/papers.md` lista as nossas escolhas,
+# segundo uma rede CUDA pública com as mesmas formas (github.com/paramhanji/CUDA-CNN, cujo README
+# informa 97,22 % após 50 épocas).
 
 # %% tags=["report"]
 page.appendix(selection)

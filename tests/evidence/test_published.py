@@ -256,3 +256,14 @@ def test_what_any_machine_is_compared_with_is_what_the_paper_says_of_its_own():
                 if first and first[0].column != "accelerator":
                     assert first == getattr(special, name)[:1], (general.id, name)
     assert num_pairs > 15
+
+
+def test_every_reading_of_ours_stands_in_the_tables_of_interpretations():
+    """A claim whose note says that a reading, a bound or a network is ours is named there."""
+    text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    tables = re.search("(?s)## Our interpretations(.*)## How many claims", text)[1]
+    named = set()
+    for paper, first, last in re.findall(r"\b([A-E])(\d+)(?: to [A-E](\d+))?\b", tables):
+        named |= {f"{paper}{k}" for k in range(int(first), int(last or first) + 1)}
+    ours = {claim.id for claim in read_judged() if re.search(r"\b[Oo]urs?\b", claim.note)}
+    assert len(ours) > 40 and not ours - named
