@@ -287,10 +287,10 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     Returns:
         The levels by column, `unknown` where a row has none; empty where the stacks are alike.
     """
-    rows = pd.concat(sides).replace("", np.nan)
+    rows = pd.concat(sides).replace(["", "unknown"], np.nan)
     known = [name for name in rows if rows[name].notna().any()]
     backends = set(rows["backend"].dropna()) if "backend" in known else set()
-    names = [*ARITHMETIC, "environment_settings"]
+    names = [*ARITHMETIC, "environment_settings", *{"warmth"}.intersection(rows)]
     if not {"backend", *PLANNED}.isdisjoint(known):
         names.append("backend")
     if not set(PLANNED).isdisjoint(known):
