@@ -52,6 +52,7 @@ CHOICES = {  # of the texts that are one of a few, in whatever notebook
     "accelerator": ("auto", "cpu", "gpu", "tpu"),
     "backend": ("auto", "tensorflow", "jax"),
     "input": ("auto", "memory", "stream"),
+    "matmul_precision": ("default", "float32", "tf32", "bfloat16", "bfloat16_3x"),
     "scheme": ("random", "paper", "official"),
     "method": ("robust", "voets"),
     "format": ("litert_float32", "litert_float16", "litert_int8", "savedmodel"),
@@ -65,6 +66,8 @@ CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
     "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
     "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
 }
+# columns of parameters whose own name is the column of what was detected
+REQUESTED = {"matmul_precision": "matmul_precision_requested"}
 ONLY_WITH = {  # parameters of one value of another alone, and their values elsewhere
     "recipe": ("task", "referable", "full"),
     "weigh_grades": ("task", "grades", False),

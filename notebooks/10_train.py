@@ -40,6 +40,7 @@ target_auc: float = 0.0  # validation AUC to time, 0 for none; the training does
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
+matmul_precision: str = "default"  # default, float32, tf32, bfloat16 or bfloat16_3x
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; on a CPU several are virtual
 num_machines: int = 1  # machines that train as one; plan --commands prints their commands
 # explanation
@@ -177,6 +178,7 @@ print(
 print(
     f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call"
 )
+print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
 print(
     f"{timing.steady_epoch_s:.3f} s per epoch from the second on; times resumed: {timing.resumed}"
 )

@@ -149,6 +149,8 @@ try:
 except HardwareError as error:
     raise UnavailableError(str(error)) from error
 print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
+arithmetic = model.detect_arithmetic(device)
+print(f"arithmetic: {arithmetic}")
 
 # %% [markdown]
 # ## 4. Measure / Medir
@@ -205,6 +207,7 @@ print(f"trained in {train_s:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
 # %%
 from statistics import median
 
+from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.runs.row import read_row
 
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
@@ -228,8 +231,10 @@ path = run.finish(
     metric_accuracy_test=measure_accuracy(),
     samples=samples.relative_to(run.study_dir).as_posix(),
     **summarise(samples),
+    device_peak_mib=measure_device_peak(model.versions()["backend"]),
     **facts.describe(),
     **model.versions(),
+    **arithmetic,
 )
 print(f"wrote {run.shown(path)}")
 

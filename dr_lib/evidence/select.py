@@ -30,7 +30,12 @@ STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
-PLAN = [*STACK, "strategy", "num_replicas"]  # rows of one environment agree in it
+PLAN = [
+    *STACK,
+    "strategy",
+    "num_replicas",
+    "matmul_precision_requested",
+]  # rows of one environment agree in it
 SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
 VERSIONS = [*SOFTWARE, "driver"]
 # of rows older than these: what was requested, never what was detected
@@ -47,6 +52,7 @@ ABSENT = {
     "threads_asked": 0,
     "last_frozen": "",
     "last_layer": "",
+    "matmul_precision_requested": "default",
 }
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -164,6 +164,10 @@ def _activate_tensorflow(plan: Plan) -> Device:
             " restart the kernel"
         )
     tf.config.set_visible_devices(gpus, "GPU")
+    # TensorFlow's own default is True
+    tf.config.experimental.enable_tensor_float_32_execution(
+        plan.request.matmul_precision != "float32"
+    )
     for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
     name = "cpu"
@@ -188,6 +192,13 @@ def _activate_jax(plan: Plan) -> Device:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
+    asked = plan.request.matmul_precision
+    names = {
+        "default": os.environ.get("JAX_DEFAULT_MATMUL_PRECISION") or None,
+        "tf32": "tensorfloat32",
+        "bfloat16_3x": "high",  # three passes on a TPU
+    }
+    jax.config.update("jax_default_matmul_precision", names.get(asked, asked))
     if is_cpu and num_local > 1:
         jax.config.update("jax_num_cpu_devices", num_local)
     place = machines.Place()
@@ -208,6 +219,39 @@ def _activate_jax(plan: Plan) -> Device:
     distribution = machines.distribute(devices) if plan.strategy == "DataParallel" else None
     keras.distribution.set_distribution(distribution)
     return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None, place.rank)
+
+
+def measure_device_peak(framework: str) -> float | None:
+    """Measure the most memory that a framework's allocator has given out on a device [MiB].
+
+    It counts from the start of this process; memory that is only reserved does not count.
+
+    Args:
+        framework: the module that computes: tensorflow, jax or torch.
+
+    Returns:
+        The largest of several devices; None without a counter, as on a CPU and in MXNet.
+    """
+    peaks = [0]
+    with suppress(ImportError, KeyError, RuntimeError, TypeError, ValueError):
+        if framework == "jax":
+            import jax
+
+            peaks = [
+                device.memory_stats()["peak_bytes_in_use"] for device in jax.local_devices()
+            ]
+        elif framework == "tensorflow":
+            import tensorflow as tf
+
+            gpus = range(len(tf.config.list_logical_devices("GPU")))
+            infos = [tf.config.experimental.get_memory_info(f"GPU:{gpu}") for gpu in gpus]
+            peaks = [info["peak"] for info in infos]
+        elif framework == "torch":
+            import torch
+
+            gpus = range(torch.cuda.device_count())
+            peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in gpus]
+    return max(peaks, default=0) / 2**20 or None
 
 
 @contextmanager

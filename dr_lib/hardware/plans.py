@@ -27,6 +27,7 @@ class Request:
     mode: str = "paper"
     batch_size: int = 8  # over all replicas; as many devices are used as divide it
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
+    matmul_precision: str = "default"  # of products of float32; default is the platform's
     data_gib: float = 0.0  # size of the decoded photographs of all sides
     may_keep: bool = True  # photographs on the device, in the modes fast and scaled
 
@@ -127,6 +128,15 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     )
     backend = _choose_backend(facts, accelerator, request)
     strategy = STRATEGIES[backend] if num_replicas > 1 else "none"
+    is_fast = request.mode in ("fast", "scaled")
+    precision = _choose_precision(facts, accelerator, is_fast)
+    possible = _list_arithmetic(facts, accelerator, precision)
+    if request.matmul_precision not in ("default", *possible):
+        raise HardwareError(
+            f"matmul_precision {request.matmul_precision!r} is not possible: in mode"
+            f" {request.mode} {backend} multiplies in {' or '.join(possible)} on this"
+            f" {accelerator}; set matmul_precision='default'"
+        )
 
     half_memory = MEMORY_FRACTION * facts.memory_gib
     source = request.input
@@ -141,7 +151,6 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     if source == "auto":
         source = "memory" if request.data_gib <= half_memory else "stream"
 
-    is_fast = request.mode in ("fast", "scaled")
     # several steps per call, XLA and photographs on the device fail under MirroredStrategy
     can_speed_up = is_fast and strategy != "MirroredStrategy"
     # the host holds copies on the way to the device
@@ -161,7 +170,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         strategy=strategy,
         num_machines=num_machines,
         num_replicas=num_replicas,
-        precision=_choose_precision(facts, accelerator, is_fast),
+        precision=precision,
         jit=backend == "jax" or (can_speed_up and accelerator == "gpu"),
         steps_per_execution=STEPS_PER_EXECUTION[accelerator] if can_speed_up else 1,
         input=source,
@@ -228,3 +237,14 @@ def _choose_precision(facts: Facts, accelerator: str, is_fast: bool) -> str:
     # tensor cores take bfloat16 from compute capability 8.0 (Ampere) on
     has_bfloat16 = accelerator == "tpu" or facts.compute_capability >= 8
     return "mixed_bfloat16" if has_bfloat16 else "mixed_float16"
+
+
+def _list_arithmetic(facts: Facts, accelerator: str, precision: str) -> tuple[str, ...]:
+    """List the formats in which matrices can be multiplied; docs/training.md has the sources."""
+    if precision != "float32":
+        return (precision.removeprefix("mixed_"),)
+    if accelerator == "tpu":
+        return ("bfloat16", "bfloat16_3x", "float32")
+    # TF32 exists from compute capability 8.0 (Ampere) on
+    has_tf32 = accelerator == "gpu" and facts.compute_capability >= 8
+    return ("tf32", "float32") if has_tf32 else ("float32",)

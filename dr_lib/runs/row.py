@@ -86,6 +86,11 @@ DETAILS = {  # in some rows
     "platform": str,  # colab, kaggle or local; this and the following columns as detected
     "instance_type": str,  # the cloud's name of the machine; empty if unknown
     "accelerator": str,  # the device's own name, or cpu
+    # of the coarser of inputs and kernel, as a layer's products showed when the training was set
+    # up: float32, tf32, bfloat16, bfloat16_3x (three passes), float16 or other
+    "matmul_precision": str,  # of a Dense layer
+    "conv_precision": str,  # of a Conv2D layer
+    "matmul_precision_requested": str,  # default: the platform's own
     "num_accelerators": int,  # devices used for training
     "num_machines": int,  # machines that trained as one
     "rehearsed": bool,  # the machines were processes on one: times show overhead, no speed-up
@@ -102,6 +107,8 @@ DETAILS = {  # in some rows
     "load_s": float,  # duration of a server's load test, all rates together [s]
     "num_predictions": int,  # predictions of a server while its energy was measured
     "peak_memory_mib": int,  # peak of the run's process, without its children [MiB]
+    # largest peak that the framework's allocator gave out on a device; null where it counts none
+    "device_peak_mib": float,  # not its reserve, which gpu_memory_percent_* see [MiB]
     "others_cpu_share": float,  # others' CPU share before or during the run, the larger [0 to 1]
     "cold": bool,  # no run of its kind had finished since the boot; null if unknown
     "disturbed": bool,  # others took more than a tenth of the CPU time, or the run stood still
@@ -128,8 +135,8 @@ MONITORED = {  # while the monitor ran, see `monitor.summarise`; null if not mea
     "memory_percent_peak": float,  # use of the machine's memory [%]
     "gpu_percent_mean": float,  # time that the GPUs were at work, their mean [%]
     "gpu_percent_peak": float,  # time that the GPUs were at work, their mean [%]
-    "gpu_memory_percent_mean": float,  # use of the GPUs' memory [%]
-    "gpu_memory_percent_peak": float,  # use of the GPUs' memory [%]
+    "gpu_memory_percent_mean": float,  # the GPUs' memory in use or reserved, by NVML [%]
+    "gpu_memory_percent_peak": float,  # the GPUs' memory in use or reserved, by NVML [%]
 }
 SCHEMA = {**COLUMNS, **MEASURED, **DETAILS, **MONITORED}
 

@@ -24,6 +24,7 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
+from dr_lib.parameters import REQUESTED
 from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.machines import check_kernels, find_unavailable, take_part
@@ -376,7 +377,10 @@ def _write_incomplete(
     paths = [session.root.resolve(), *run.parameters.values()]
     row = {
         **identity.columns(),
-        **{name: redact_paths(value) for name, value in run.parameters.items()},
+        **{
+            REQUESTED.get(name, name): redact_paths(value)
+            for name, value in run.parameters.items()
+        },
         "notebook": backlog.study.notebook,
         "notebook_sha256": "",
         "seed": backlog.study.seed + run.repetition,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dr_lib.hardware import Facts, Plan, Request, choose
-from dr_lib.parameters import check_together, read_value
+from dr_lib.parameters import REQUESTED, check_together, read_value
 
 BATCH_SCALE = 4  # of mode scaled: times the batch
 WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate rises to its value
@@ -93,6 +93,7 @@ class TrainingConfig:
     num_devices: int = parameter(0, rows="num_replicas says how many")
     num_machines: int = parameter(1, rows="of the environment")
     input: str = parameter("auto", rows="plan")
+    matmul_precision: str = parameter("default", rows="plan")
     seed: int = parameter(20, rows="of the study")
     repetition: int = parameter(0, rows="repeats")  # index of the training, added to the seed
 
@@ -115,7 +116,7 @@ class TrainingConfig:
         named.
         """
         return {
-            **asdict(self),
+            **{REQUESTED.get(name, name): value for name, value in asdict(self).items()},
             **self.parts._asdict(),
             "data_dir": Path(self.data_dir).name,
             "weights": Path(self.weights).name,
@@ -159,6 +160,7 @@ class TrainingConfig:
             mode=self.mode,
             batch_size=self.schedule.batch_size,
             input=self.input,
+            matmul_precision=self.matmul_precision,
             data_gib=num_images * 3 * self.image_size**2 / 2**30,
             may_keep=self.recipe == "full",  # cached outputs of frozen layers stay on the host
         )

@@ -4,6 +4,7 @@ benches call it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -15,8 +16,10 @@ from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.errors import DrError
 from dr_lib.hardware import Device, Plan, activate, machines, probe
+from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
+from dr_lib.training.arithmetic import detect_arithmetic
 from dr_lib.training.config import TrainingConfig
 
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
@@ -115,6 +118,7 @@ def train_once(
             name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
         }
     metrics.check_sides(splits, config.recipe, config.patience)
+    arithmetic = find_arithmetic(device)
     setup = set_up(config, device, splits)
 
     import keras
@@ -127,6 +131,7 @@ def train_once(
     session = {
         "precision": plan.precision,
         "strategy": plan.strategy,
+        **arithmetic,
         "accelerator": device.name,
         "cpu": probe().cpu,
         "commit": commit,
@@ -156,6 +161,7 @@ def train_once(
                 patience=config.patience,
                 min_delta=config.min_delta,
             )
+        device_peak_mib = measure_device_peak(plan.backend)
         network = setup.network
         if recorder.best_variables:
             models.save_model(network, out_dir / BEST)
@@ -203,6 +209,7 @@ def train_once(
         **timing.describe(),
         **timing.find_target(recorder.history, config.target_auc),
         "setup_s": setup_s,
+        "device_peak_mib": device_peak_mib,
         "images_per_s": images_per_epoch / timing.steady_training_s,
         **{f"metric_{name}_test": value for name, value in scores.items()},
         **auc.columns("metric_auc_test"),
@@ -219,6 +226,31 @@ def train_once(
         auc=auc,
         row=row,
     )
+
+
+def find_arithmetic(device: Device) -> dict[str, str]:
+    """Detect the arithmetic of a device's layers, see `detect_arithmetic`; warn where it is not as
+    requested.
+    """
+    import keras
+
+    plan = device.plan
+    num_replicas = plan.num_replicas
+    distribution = keras.distribution.distribution()
+    if plan.num_machines > 1:  # what another machine computes cannot be read here
+        num_replicas = 1
+        keras.distribution.set_distribution(None)
+    with device.scope():
+        found = detect_arithmetic(jit=plan.jit, num_replicas=num_replicas)
+    if plan.num_machines > 1:
+        keras.distribution.set_distribution(distribution)
+
+    requested = plan.request.matmul_precision
+    unlike = [f"{name} {value}" for name, value in found.items() if value != requested]
+    if unlike and requested != "default":
+        fault = f"requested was matmul_precision {requested}, detected is {', '.join(unlike)}"
+        warnings.warn(f"{fault}; the row names both", stacklevel=3)
+    return found
 
 
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:

@@ -320,6 +320,7 @@ ELSEWHERE = {  # why one step cannot show it, and which test does
     "backend": "hardware/test_plans.py",  # JAX need not be there
     "num_machines": "test_machines.py",
     "target_auc": "test_the_row_says_when_a_target_was_reached",
+    "matmul_precision": "test_arithmetic.py",
 }
 
 
