@@ -447,3 +447,49 @@ def test_a_saving_is_of_warm_runs():
     assert old.verdict == "not comparable" and "warmth (unknown)" in old.reason
     (own,) = judge("C36", run_scenarios(cold=None, **PAPER_C))  # on one machine
     assert own.verdict == "holds" and "not known which runs were cold" in own.reason
+
+
+@pytest.mark.parametrize(
+    ("auc", "verdict", "words"),
+    [
+        (0.93, "holds", "test AUC differs by -0.00"),
+        (0.50, "not comparable", "test AUC differs by -0.43"),
+        (0.98, "not comparable", "test AUC differs by 0.0"),
+        (0.945, "undecided", "might show whether the models are equal"),
+        (None, "not comparable", "test AUC not measured"),
+    ],
+)
+def test_a_machine_whose_model_is_another_wins_nothing(auc, verdict, words):
+    """The saving is the paper's in all cases; AUCs deviate by 0.01 between seeds."""
+    noise = np.random.default_rng(3).normal(0, 0.01, (2, 10))
+    gpu, tpu = train_both()
+    gpu = gpu.assign(metric_auc_test=0.93 + noise[0], seed=range(20, 30))
+    tpu = tpu.assign(metric_auc_test=None if auc is None else auc + noise[1], seed=range(20, 30))
+    (found,) = judge("A6", gpu, tpu)
+    assert found.verdict == verdict and words in found.reason
+
+
+def test_one_unlike_model_among_many_cells_is_found():
+    """Scenarios of paper C ran on two machines, one of them ended at chance on the second."""
+    cpu, gpu = run_both(metric_accuracy_test=0.9)
+    assert say("C6", cpu, gpu) == ["holds"]
+    cell = {"framework": "mxnet", "dataset": "mnist", "network": 1, "image_size": 32}
+    is_cell = (gpu[list(cell)] == pd.Series(cell)).all(axis=1)
+    assert is_cell.any() and not is_cell.all()
+    gpu.loc[is_cell, "metric_accuracy_test"] = 0.1
+    (found,) = judge("C6", cpu, gpu)
+    assert found.verdict == "not comparable"
+    assert found.reason.endswith("models not comparable in 1 of 24 cells")
+    assert say("C14", cpu, gpu) == ["does not hold"]  # frameworks on one machine
+
+
+def test_served_models_are_the_same_file_on_both_instances():
+    """A millisecond of another network, or of one that nothing names, says nothing of a machine."""
+    first, second = (
+        serve(QUIET * time_ms, "vgg19", instance, model_version="abcd")
+        for instance, time_ms in (("ml.m6g.xlarge", 392.2), ("ml.m5.xlarge", 204.6))
+    )
+    assert judge("B21", first, second)[0].verdict in ("holds", "does not hold")
+    for version in ("0123", None):
+        (found,) = judge("B21", first, second.assign(model_version=version))
+        assert found.verdict == "not comparable" and "other exported files" in found.reason
