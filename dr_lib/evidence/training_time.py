@@ -266,15 +266,21 @@ def summarise_targets(selection: Selection) -> pd.DataFrame:
     median.
 
     Returns:
-        A row per `environment`, level of each factor and `target_auc`, with their `place`:
-        `started` tries, how many `reached` it, and the median `seconds_to_target` with order
-        statistics in _low and _high, from six tries on. Empty where no run has a target.
+        A row per `environment`, cold runs that stand apart on their own, level of each factor and
+        `target_auc`, with their `place`: `started` tries, how many `reached` it, and the median
+        `seconds_to_target` with order statistics in _low and _high, from six tries on. Empty where
+        no run has a target.
     """
     runs = selection.runs
     if "target_auc" not in runs:
         return pd.DataFrame()
     is_failed = (runs["status"] == "failed") & (runs.get("copy_of", "") == "")
-    tries = pd.concat([selection.finished, _place_failed(runs[is_failed], selection)])
+    finished = selection.finished
+    environment = finished["environment"].mask(
+        finished["apart"], finished["environment"] + ", cold"
+    )
+    failed = _place_failed(runs[is_failed], selection)
+    tries = pd.concat([finished.assign(environment=environment), failed])
     tries = tries[tries["target_auc"] > 0]
     keys = ["environment", *selection.factors, "target_auc"]
     lines = []

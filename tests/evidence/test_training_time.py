@@ -467,6 +467,12 @@ def test_every_try_for_a_target_counts():
     runs = make_tries([*seconds, 70.0])
     runs.loc[0, "retries"] = 2  # by the ranks 2 and 8 of nine
     assert read_target(runs) == (9, 7, 50, 20, np.inf, None)
+    cold = make_tries([*seconds, 70.0]).assign(cold=[True] + [False] * 6)
+    table = summarise_targets(select_runs(cold)).set_index("environment")
+    assert table["seconds_to_target"].to_dict() == {
+        "local, Tesla T4": 45,
+        "local, Tesla T4, cold": 10,
+    }
     assert read_target(runs.assign(seed=20))[3:5] == pytest.approx([np.nan] * 2, nan_ok=True)
     assert read_target(runs.assign(planned=9))[5].startswith("preliminary")
 

@@ -464,7 +464,9 @@ def test_a_machine_whose_model_is_another_wins_nothing(auc, verdict, words):
     noise = np.random.default_rng(3).normal(0, 0.01, (2, 10))
     gpu, tpu = train_both()
     gpu = gpu.assign(metric_auc_test=0.93 + noise[0], seed=range(20, 30))
-    tpu = tpu.assign(metric_auc_test=None if auc is None else auc + noise[1], seed=range(20, 30))
+    tpu = tpu.assign(
+        metric_auc_test=None if auc is None else auc + noise[1], seed=range(20, 30)
+    )
     (found,) = judge("A6", gpu, tpu)
     assert found.verdict == verdict and words in found.reason
 
