@@ -24,7 +24,9 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
+from scipy.special import logit
 from scipy.stats import norm, rankdata
+from sklearn.metrics import cohen_kappa_score
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -47,11 +49,12 @@ from dr_lib.statistics.clustered import (
     likelihood_ratios,
     proportion_interval,
 )
+from dr_lib.statistics.clustered import difference_interval as clustered_difference
 from dr_lib.statistics.effects import (
     allocate_variation,
     estimate_effects,
 )
-from dr_lib.statistics.intervals import Interval, difference_interval
+from dr_lib.statistics.intervals import NOTHING, Interval, difference_interval
 from dr_lib.statistics.precision import repetitions_for_precision
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -539,9 +542,12 @@ DESIGNS = {  # coefficient of variation and runs of each cell
     "a level 2 %, 2 runs; others 20 %, 5 runs": lambda cell: (
         (0.02, 2) if cell[0] == "m" else (0.2, 5)
     ),
-    "a cell 20 %, 2 runs; others 2 %, 5 runs": lambda cell: (
-        (0.2, 2) if cell == ONE else (0.02, 5)
-    ),
+    **{
+        f"a cell 20 %, {few} runs; others 2 %, {many} runs": (
+            lambda cell, few=few, many=many: (0.2, few) if cell == ONE else (0.02, many)
+        )
+        for few, many in ((2, 2), (2, 5), (2, 10), (3, 10))
+    },
 }
 
 
@@ -567,9 +573,11 @@ def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Row
     }
 
 
-def simulate_power(rng: np.random.Generator, studies: int, n: int, deviation=0.05) -> Rows:
-    """An effect of four standard errors where spreads are equal, beside the pooled test of F."""
-    half = 2 * deviation * 2 / np.sqrt(len(CELLS) * n)
+def simulate_power(
+    rng: np.random.Generator, studies: int, n: int, size: int, deviation=0.05
+) -> Rows:
+    """An effect of so many standard errors where spreads are equal, beside the pooled test of F."""
+    half = size / 2 * deviation * 2 / np.sqrt(len(CELLS) * n)
     signs = np.array([1 if cell[1] == 64 else -1 for cell in CELLS])
     is_ours = []
     is_pooled = []
@@ -581,10 +589,10 @@ def simulate_power(rng: np.random.Generator, studies: int, n: int, deviation=0.0
         is_pooled.append(find_pooled_p(logs)["s"] < 0.05)
     lost = max(0, sum(is_pooled) - sum(is_ours))
     return {
-        f"an effect of four standard errors, {n} runs": {
+        f"an effect of {size} standard errors, {n} runs": {
             "not found": count_true(~np.array(is_ours)),
             "not found by the pooled test": count_true(~np.array(is_pooled)),
-            "lost of those that it finds": Rate(lost, sum(is_pooled), 0.15),
+            "lost of those that it finds": Rate(lost, sum(is_pooled), 0.15 if n > 2 else None),
         }
     }
 
@@ -615,8 +623,11 @@ def list_effects() -> list[Line]:
 
 
 def list_powers() -> list[Line]:
-    """Three and five runs of a cell."""
-    return [Line(f"power, {n}", partial(simulate_power, n=n)) for n in (3, 5)]
+    """Three and five runs of a cell; two show only large effects."""
+    return [
+        Line(f"power, {n}, {size}", partial(simulate_power, n=n, size=size))
+        for n, size in ((3, 4), (5, 4), (2, 8), (2, 16))
+    ]
 
 
 # --- plans
@@ -662,6 +673,8 @@ MISS = 0.07  # allowed
 ABOVE = 0.035
 GRADE_BOUNDS = (0, 0.35, 1.05, 1.75)  # of severity
 POPULATIONS = {"half without": 0.0, "three quarters without": -0.8}  # shift of severity
+HEALTHY = {**POPULATIONS, "nine in ten without": -1.5}
+FEW_ILL = 0.3  # share of ill eyes where patients are few
 MARGIN = 0.02
 
 
@@ -951,6 +964,132 @@ def list_others() -> list[Line]:
     return lines
 
 
+# --- few patients
+
+
+def draw_graders(
+    rng: np.random.Generator, num_patients: int, shift: float
+) -> tuple[np.ndarray, ...]:
+    """Grades of eyes by a reference and by two graders, of whom the second errs less."""
+    severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
+    noise = rng.normal(size=(2, 2 * num_patients)) * [[0.7], [0.5]]
+    return tuple(np.digitize(each, GRADE_BOUNDS) for each in (severity, *(severity + noise)))
+
+
+@functools.cache
+def find_kappas(shift: float) -> tuple[float, float]:
+    """The kappa of the first grader, and the second's less that, of 200,000 patients."""
+    grades = draw_graders(np.random.default_rng(5), 200_000, shift)
+    found = [cohen_kappa_score(grades[0], each, weights="quadratic") for each in grades[1:]]
+    return found[0], found[1] - found[0]
+
+
+def simulate_kappas(
+    rng: np.random.Generator, studies: int, population: str, num_patients: int
+) -> Rows:
+    """Kappa of a grader and the difference of two, of studies in which they have bounds."""
+    shift = HEALTHY[population]
+    patient = np.arange(2 * num_patients) // 2
+    found = {"kappa": [], "difference of kappa": []}
+    for _ in range(studies):
+        grade, *graders = draw_graders(rng, num_patients, shift)
+        found["kappa"].append(kappa_interval(grade, graders[0], patient_id=patient))
+        found["difference of kappa"].append(kappa_interval(grade, *graders, patient_id=patient))
+    return {
+        f"{name}: {population}, {num_patients} patients": count_bounded(intervals, truth)
+        for (name, intervals), truth in zip(found.items(), find_kappas(shift), strict=True)
+    }
+
+
+def count_bounded(intervals: Sequence[Interval], truth: float) -> dict[str, Rate]:
+    """How often intervals with bounds miss the truth, and how many have none."""
+    bounded = [each for each in intervals if not np.isnan(each.low)]
+    rates = count_misses(bounded, truth, miss=MISS)
+    rates["no interval"] = Rate(len(intervals) - len(bounded), len(intervals))
+    return rates
+
+
+def estimate_shares(
+    eyes: Eyes, other: np.ndarray, distances: tuple[float, float], threshold: float
+) -> dict[str, Interval]:
+    """What two tests differ in at their thresholds, and the first one's gains at another."""
+    ill, score, patient = eyes
+    is_right = [
+        (each > d / 2) == ill for each, d in zip((score, other), distances, strict=True)
+    ]
+    gained = is_right[1] & ~is_right[0]
+    lost = is_right[0] & ~is_right[1]
+    odds = threshold / (1 - threshold)
+    called = score > distances[0] / 2 + (logit(threshold) - logit(FEW_ILL)) / distances[0]
+    over_none = clustered_difference(called & ~ill, called & ill, patient, odds)
+    return {
+        "difference of sensitivities": clustered_difference(
+            gained[ill], lost[ill], patient[ill]
+        ),
+        "difference of specificities": clustered_difference(
+            gained[~ill], lost[~ill], patient[~ill]
+        ),
+        "gain over all": clustered_difference(~called & ~ill, ~called & ill, patient, odds),
+        "gain over none": Interval(
+            -over_none.value, -over_none.high, -over_none.low, over_none.n
+        ),
+    }
+
+
+@functools.cache
+def find_shares(distances: tuple[float, float], threshold: float) -> dict[str, float]:
+    """What `estimate_shares` estimates, of 300,000 patients."""
+    study = draw_two(np.random.default_rng(7), 300_000, FEW_ILL, "binormal", distances)
+    found = estimate_shares(*study[:2], distances, threshold)
+    return {name: each.value for name, each in found.items()}
+
+
+def simulate_shares(
+    rng: np.random.Generator, studies: int, num_patients: int, threshold: float
+) -> Rows:
+    """Two tests of AUC 0.85 and 0.9, as `compare_models` and `weigh_decisions` show them."""
+    distances = tuple(find_distance("binormal", auc)[0] for auc in (0.85, 0.9))
+    truths = find_shares(distances, threshold)
+    found = {name: [] for name in truths}
+    for _ in range(studies):
+        eyes, other, _ = draw_two(rng, num_patients, FEW_ILL, "binormal", distances)
+        shares = estimate_shares(eyes, other, distances, threshold)
+        for kind, name in ((eyes.ill, "sensitivities"), (~eyes.ill, "specificities")):
+            if len(set(eyes.patient[kind])) < MIN_PATIENTS:
+                shares[f"difference of {name}"] = NOTHING
+        for name, each in shares.items():
+            found[name].append(each)
+    return {
+        f"{name}: {num_patients} patients, threshold {threshold}": count_bounded(
+            intervals, truths[name]
+        )
+        for name, intervals in found.items()
+    }
+
+
+def list_few() -> list[Line]:
+    """A line per population, number of patients and threshold, one of which is the prevalence."""
+    kappas = [
+        Line(f"kappa {name} {n}", partial(simulate_kappas, population=name, num_patients=n))
+        for name, n in itertools.product(HEALTHY, (15, 20, 30, 60))
+    ]
+    return kappas + [
+        Line(f"shares {n} {at}", partial(simulate_shares, num_patients=n, threshold=at))
+        for n, at in itertools.product((20, 30, 60, 120, 300), (0.1, FEW_ILL, 0.5))
+    ]
+
+
+# --- counts that a report hides
+
+
+def simulate_hidden(rng: np.random.Generator, studies: int) -> Rows:
+    """Test splits with nested, crossed and incomplete groups, audited by integer programming."""
+    from tests.evidence.test_evaluation import audit
+
+    is_found = [bool(audit(rng)) for _ in range(studies)]
+    return {"a count below five": {"can be computed": count_true(is_found, 0.0)}}
+
+
 # --- the accuracy gate of exports
 
 
@@ -1116,6 +1255,19 @@ PARTS = [  # add a part here, or lines to a part's function
         list_aucs,
     ),
     Part("Other scores", "At least ten patients of each kind; eyes alike.", list_others),
+    Part(
+        "Few patients",
+        "Of studies whose interval has bounds. Two graders, of whom the second errs less; two tests"
+        " of AUC 0.85 and 0.9, 30 % ill, at their thresholds; gains of the first on referring all"
+        " and none.",
+        list_few,
+    ),
+    Part(
+        "Hidden counts",
+        "Subgroups of 40 to 800 patients, as a report shows them. The audit is that of"
+        " tests/evidence/test_evaluation.py: of groups, of two and three crossed, and of the rest.",
+        lambda: [Line("hidden counts", simulate_hidden, SHORT // 4, SHORT)],
+    ),
     Part(
         "The accuracy gate of exports",
         "A conversion that truly loses the margin, 0.02 of AUC or of quadratic kappa, must not"
