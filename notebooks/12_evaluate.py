@@ -503,10 +503,17 @@ if len(group_by_photographs(models)) > 1:
         "data_sets",
         "Each model on each data set, at thresholds carried over [95 % interval].",
     )
-judged = judge_data_sets(data_sets)
+trainings = evaluation.read_trainings(models, paths)
+judged = judge_data_sets(data_sets, trainings)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
     page.section("Voets et al.")
     page.claims(judged)
+    if unknown := [name for name, training in trainings.items() if not training]:
+        page.note(
+            "How {} was trained is unknown, so no claim is compared: leave predictions.csv beside "
+            "the folder model of its run.",
+            ", ".join(unknown),
+        )
 
 # %% [markdown] tags=["en"]
 # ## Reporting guidelines

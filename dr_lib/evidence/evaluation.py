@@ -5,8 +5,10 @@ Discrimination, calibration, clinical utility and the distributions behind them 
 from the validation split or from outside. Every table has the bounds of x in x_low and x_high.
 """
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -251,6 +253,34 @@ def compare_data_sets(
             }
             rows.append(row)
     return _tabulate(rows)
+
+
+def read_trainings(
+    models: Sequence[Predictions], paths: Sequence[Path]
+) -> dict[str, dict[str, Any]]:
+    """Read how models were trained, from the folder `model` beside each file of predictions.
+
+    Returns:
+        By a model's name its notebook's parameters and `crop_method`; of an ensemble, what all its
+        networks have in common. Empty where the `model_version` of one is in none of the folders.
+    """
+    known = {}
+    for path in paths:
+        try:
+            manifest = json.loads((Path(path).parent / "model" / "manifest.json").read_bytes())
+            training = {"crop_method": manifest["crop_method"], **manifest["trained_with"]}
+            known[manifest["sha256"][:12]] = training
+        except (OSError, ValueError, KeyError, TypeError):
+            continue  # of an older version, or of another program
+    found = {}
+    for model in models:
+        first, *others = [known.get(v, {}) for v in model.version.split()] or [{}]
+        found[model.name] = {
+            name: value
+            for name, value in first.items()
+            if all(other.get(name) == value for other in others)
+        }
+    return found
 
 
 def measure_points(

@@ -56,7 +56,7 @@ PAPERS = {
         "41_cuda_vs_keras",
         may_differ=("framework", "implementation", "batch_size", "learning_rate", "backend"),
     ),
-    "E": Paper("Voets et al.", ("12_evaluate",), ("eyepacs_ensemble",)),
+    "E": Paper("Voets et al.", ("12_evaluate",), ("eyepacs_authors",)),
 }
 ANALYSES = {  # a notebook that makes rows: the notebook that reads them
     notebook: paper.analysis

@@ -9,8 +9,8 @@ does not hold if it lies wholly outside, and is undecided otherwise.
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -139,11 +139,16 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     return _judge_all(paper, list_judged_rows(selection.timed), selection.factors)
 
 
-def judge_data_sets(table: pd.DataFrame) -> pd.DataFrame:
-    """Judge the claims of paper E by the rows of `evaluation.compare_data_sets`; n is patients.
-    See `judge_claims`.
+def judge_data_sets(
+    table: pd.DataFrame, trainings: Mapping[str, Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Judge the claims of paper E by the rows of `evaluation.compare_data_sets`, and how each
+    model was trained, of `read_trainings`; n is patients. See `judge_claims`.
     """
     rows = table.drop_duplicates(["model", "trained_on", "tested_on"])
+    known = [trainings.get(name, {}) for name in rows["model"]]
+    asked = {term.column for claim in read_judged("E") for term in claim.conditions}
+    rows = rows.join(pd.DataFrame(known, rows.index).filter(sorted(asked - set(rows))))
     return _judge_all(
         "E", rows.assign(environment=rows["trained_on"] + " → " + rows["tested_on"])
     )

@@ -6,6 +6,27 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
+# how Voets et al. train: by hand, from train.py and lib/ of their repository at commit 15f2af3
+AUTHORS = {
+    "crop_method": "voets",
+    "image_size": 299,
+    "model": "inception_v3",
+    "weights": "imagenet",
+    "task": "referable",
+    "recipe": "full",
+    "mode": "paper",
+    "augmentation": "colour",
+    "optimizer": "rmsprop",
+    "learning_rate": 1e-3,
+    "halve_on_plateau": False,
+    "rho": 4e-5,
+    "epsilon": 1e-10,
+    "batch_size": 32,
+    "epochs": 200,
+    "patience": 11,
+    "min_delta": 0.01,
+}
+
 
 def draw_predictions(
     num_patients: int = 120, seed: int = 0, noise: float = 1.0

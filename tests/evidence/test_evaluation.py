@@ -2,6 +2,8 @@
 
 import hashlib
 import itertools
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +21,7 @@ from dr_lib.errors import DrError
 from dr_lib.evidence import checklist, evaluation
 from dr_lib.evidence.predictions import Predictions, read_predictions
 from dr_lib.evidence.verdicts import judge_data_sets
-from tests.evidence.predictions import draw_abroad, draw_predictions, write
+from tests.evidence.predictions import AUTHORS, draw_abroad, draw_predictions, write
 
 ROOT = Path(__file__).resolve().parents[2]
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}
@@ -190,12 +192,82 @@ def test_a_published_auc_is_judged_by_the_interval_over_patients(model, interval
     }
     row |= dict(zip(("auc", "auc_low", "auc_high"), interval, strict=True))
     row["data_kind"] = "photographs"
-    judged = judge_data_sets(pd.DataFrame([row, row])).set_index(
-        "id"
-    )  # a row per operating point
+    twice = pd.DataFrame([row, row])  # a row per operating point
+    judged = judge_data_sets(twice, {model: AUTHORS}).set_index("id")
     assert (judged.loc["E2", "verdict"], judged.loc["E2", "n"]) == (verdict, 874)
     assert judged.loc["E1", "verdict"] == "not measured"
     assert "E4" not in judged.index  # no row can judge it: docs/papers.md
+
+
+@pytest.mark.parametrize(
+    ("changes", "unmet"),
+    [
+        ({}, ""),
+        ({"patience": 10}, ""),  # their code counts to ten, and stops an epoch later
+        ({"seed": 21, "repetition": 3, "data_dir": "mine", "backend": "jax"}, ""),
+        ({"rho": 0.9}, "rho=4e-05"),
+        ({"epsilon": 1e-7}, "epsilon=1e-10"),
+        ({"batch_size": 8, "epochs": 50}, "batch_size=32, epochs=200"),
+        (
+            {"optimizer": "adam", "learning_rate": 0.003},
+            "learning_rate=0.001, optimizer=rmsprop",
+        ),
+        ({"patience": 0, "min_delta": 0.0}, "min_delta=0.01, patience=10|11"),
+        ({"crop_method": "robust"}, "crop_method=voets"),
+        ({"halve_on_plateau": True}, "halve_on_plateau=False"),
+        ({"augmentation": "flip", "weights": "none"}, "augmentation=colour, weights=imagenet"),
+        (None, "augmentation=colour, batch_size=32, crop_method=voets, epochs=200, epsilon=.*"),
+    ],
+)
+def test_another_training_than_the_authors_is_not_compared(changes, unmet):
+    """What their code sets has to be set, in each network; who knows nothing of it compares
+    nothing. The reason names each value of theirs.
+    """
+    name = "ensemble of 10: inception_v3"
+    row = {"model": name, "trained_on": "eyepacs", "tested_on": "eyepacs", "num_patients": 900}
+    row |= {"auc": 0.95, "auc_low": 0.945, "auc_high": 0.955, "data_kind": "photographs"}
+    training = {} if changes is None else AUTHORS | changes
+    judged = judge_data_sets(pd.DataFrame([row]), {name: training}).set_index("id").loc["E1"]
+    if unmet:
+        assert judged["verdict"] == "not comparable"
+        assert re.fullmatch(
+            f"eyepacs → eyepacs vs {unmet}".replace("|", "[|]"), judged["reason"]
+        )
+    else:
+        assert judged["verdict"] == "holds"
+
+
+def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
+    """From the folder beside either of its files; of an ensemble what all have in common, and
+    nothing where one is unknown.
+    """
+    known = {"rho": 4e-5, "halve_on_plateau": False}
+    for number in range(3):
+        folder = tmp_path / str(number) / "model"
+        folder.mkdir(parents=True)
+        manifest = {"sha256": f"{number:012}" + "0" * 52, "crop_method": "voets"}
+        manifest["trained_with"] = known | {"seed": number}
+        if number < 2:  # the third one is of an earlier version
+            (folder / "manifest.json").write_text(json.dumps(manifest))
+    versions = [f"{number:012}" for number in range(3)]
+    model = Predictions("", *[pd.DataFrame()] * 4, is_synthetic=False)
+    models = [
+        model._replace(name="one", version=versions[1]),
+        model._replace(name="two", version=" ".join(versions[:2])),
+        model._replace(name="three", version=" ".join(versions)),
+        model._replace(name="other", version=""),
+    ]
+    paths = [tmp_path / str(number) / "predictions.csv" for number in range(3)]
+    shared = known | {"crop_method": "voets"}
+    assert evaluation.read_trainings(models, [*paths, "elsewhere.csv"]) == {
+        "one": shared | {"seed": 1},
+        "two": shared,
+        "three": {},
+        "other": {},
+    }
+    for text in ("", "[]", "{", '{"sha256": 1}'):
+        (tmp_path / "1" / "model" / "manifest.json").write_text(text)
+        assert evaluation.read_trainings(models[:1], paths) == {"one": {}}
 
 
 def test_a_point_that_validation_cannot_reach_is_left_out(model):

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.evidence.claims import read_judged
-from dr_lib.evidence.evaluation import compare_data_sets, freeze_points
+from dr_lib.evidence.evaluation import compare_data_sets, freeze_points, read_trainings
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.predictions import average_sets, read_predictions
 from dr_lib.evidence.select import MIN_RUNS
@@ -158,15 +158,22 @@ def judge_ensemble(folder: Path) -> pd.DataFrame:
     for run in plan_runs(study, "here"):
         parameters = read_parameters(study.notebook, run)
         about = {"model": parameters["model"], "model_version": f"v{run.repetition}"}
-        home = Path(parameters["data_dir"]).name
+        home, crop_method = Path(parameters["data_dir"]).name.split("_")
         noise = 1 + run.repetition / 10
+        where = folder / run.name / "model"
+        where.mkdir(parents=True)
+        trained_with = TrainingConfig.from_parameters(parameters).describe()
+        manifest = {"sha256": f"v{run.repetition}", "crop_method": crop_method}
+        (where / "manifest.json").write_text(
+            json.dumps(manifest | {"trained_with": trained_with})
+        )
         for where, table in ((home, draw_predictions), ("messidor2", draw_abroad)):
-            paths.append(folder / f"{where}-{run.repetition}.csv")
+            paths.append(folder / run.name / f"{where}.csv")
             columns = about | {"dataset": where, "data_kind": KINDS["data_dir"]}
             table(noise=noise).assign(**columns).to_csv(paths[-1], index=False)
     models = average_sets(read_predictions(*paths))
     points = freeze_points(models, sensitivity=0.9, specificity=0.9)
-    return judge_data_sets(compare_data_sets(models, points))
+    return judge_data_sets(compare_data_sets(models, points), read_trainings(models, paths))
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.select import PLAN, WORK, select_runs
 from dr_lib.evidence.verdicts import judge_data_sets, list_judged_rows
 from dr_lib.statistics.intervals import Interval
-from tests.evidence.predictions import draw_predictions
+from tests.evidence.predictions import AUTHORS, draw_predictions
 from tests.evidence.real_rows import (
     COLAB_CPU,
     COLAB_T4,
@@ -416,7 +416,8 @@ def judge_ensemble(folder, **columns):
     table.to_csv(folder / "eyepacs.csv", index=False)
     found = read_predictions(folder / "eyepacs.csv")
     points = [choose_points(p, sensitivity=0.9, specificity=0.9) for p in found]
-    return judge_data_sets(compare_data_sets(found, points)).set_index("id")
+    trainings = {"ensemble of 10: inception_v3": AUTHORS}
+    return judge_data_sets(compare_data_sets(found, points), trainings).set_index("id")
 
 
 def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):

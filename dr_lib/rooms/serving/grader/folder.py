@@ -122,6 +122,7 @@ def write_trained(
         "test_time_augmentation": config.parts.test_time_augmentation,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
+        "trained_with": config.describe(),
         "commit": commit,
         "versions": {name: trained.row[name] for name in ("keras", "numpy")},
     }
