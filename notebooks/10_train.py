@@ -182,6 +182,14 @@ print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (
 print(
     f"{timing.steady_epoch_s:.3f} s per epoch from the second on; times resumed: {timing.resumed}"
 )
+if target_auc:
+    seconds = row.get("seconds_to_target", float("nan"))
+    words = {
+        True: f"reached after {seconds:.2f} s",
+        False: "not reached",
+        None: "not measured, because there is no validation split",
+    }
+    print(f"validation AUC {target_auc:g}: {words[row.get('target_reached')]}")
 
 # %% [markdown]
 # The top row shows photographs, the bottom row the same photographs after augmentation. Real

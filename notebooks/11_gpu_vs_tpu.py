@@ -197,12 +197,12 @@ for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["env
         words = say("On {} one training takes {} times as long.")
         sentences.append(words.format(slowest["place"], page.interval(slowest, column)))
 for _, row in targets.dropna(subset=["reached"]).iterrows() if len(targets) else ():
-    words = say("{} of {} tries on {} reached a validation AUC of {}, the median after {}.")
-    counts = (f"{row['reached']:.0f}", f"{row['started']:.0f}")
-    seconds = page.interval(row, "seconds_to_target", "s")
-    sentences.append(
-        words.format(*counts, row["place"], page.number(row["target_auc"]), seconds)
-    )
+    words = say("{} of {} tries on {} reached a validation AUC of {}.")
+    numbers = [page.number(row[name]) for name in ("reached", "started", "target_auc")]
+    sentences.append(words.format(*numbers[:2], row["place"], numbers[2]))
+    if row["seconds_to_target"] < float("inf"):
+        words = say("The median try took {} to do so.")
+        sentences.append(words.format(page.interval(row, "seconds_to_target", "s")))
 if published:
     sentences.append(page.count_verdicts("A", judged))
 page.findings(sentences)

@@ -70,6 +70,9 @@ match trouble:
         raise DrError("no such weights")
     case "level":
         raise DrError(f"level {level} is too much")
+    case "diverges":
+        run.fail("the loss is nan", accelerator="Tesla T4")
+        raise DrError("the loss is nan")
     case "fails":
         raise ValueError("it fails")
     case "runner dies" if not Path("died").exists():

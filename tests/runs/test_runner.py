@@ -27,6 +27,7 @@ from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
+from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.backlog import ALIKE
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
@@ -223,11 +224,16 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(house, capsys, 
 
 
 @pytest.mark.parametrize(
-    ("trouble", "reason"), [("dies", "killed or out of memory"), ("hangs", "timeout_hours")]
+    ("trouble", "reason", "accelerator"),
+    [
+        ("dies", "killed or out of memory", None),
+        ("hangs", "timeout_hours", None),
+        ("diverges", "the loss is nan", "Tesla T4"),
+    ],
 )
-def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
+def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason, accelerator):
     """A kernel that is killed, and one that never ends, are failures with their reason; nothing
-    is left behind.
+    is left behind. What the notebook wrote of its machine stays.
     """
     timeout_hours = 4 / 3600 if trouble == "hangs" else 1
     path = write_study(
@@ -239,6 +245,7 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason):
     assert (
         row["status"] == "failed" and reason in row["error"] and str(house) not in row["error"]
     )
+    assert row["boot"] == find_boot() and row.get("accelerator") == accelerator
     wait_for_silence(house)
 
 
