@@ -11,7 +11,7 @@ from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
 from dr_lib.parameters import parse_number, split_paths
-from dr_lib.rooms.serving.request_log import select_requests
+from dr_lib.rooms import load
 from dr_lib.runs.row import read_rows, read_runs
 
 
@@ -111,10 +111,9 @@ def select_paper(
     exclude: Collection[str] = (),
     allowed: Collection[str] = (),
 ) -> Selection:
-    """Select runs; for paper B, whose runs are load tests, requests. See `select_runs`."""
+    """Select the rows of a paper's study, see `select_runs`, or in the paper's own way."""
     may_differ = PAPERS[paper].may_differ
-    if paper == "B":
-        return select_requests(
-            rows, *folders, exclude=exclude, may_differ=[*may_differ, *allowed]
-        )
+    if function := PAPERS[paper].select:
+        select = load(function)
+        return select(rows, *folders, exclude=exclude, may_differ=[*may_differ, *allowed])
     return select_runs(rows, exclude=exclude, may_differ=may_differ, allowed=allowed)

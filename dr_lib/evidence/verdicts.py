@@ -33,7 +33,7 @@ from dr_lib.evidence.select import (
 )
 from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, compare_models
 from dr_lib.hardware.cloud import AZURE
-from dr_lib.rooms.mnist.epochs import LEVELS, add_accuracy_columns
+from dr_lib.rooms import load
 from dr_lib.statistics.cells import (
     AVERAGE,
     DIFFERENCE,
@@ -170,11 +170,13 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
-        The rows with the columns of `add_accuracy_columns`, those of ABSENT, and
-        `percent_train`, the rounded share of the photographs that are
-        on the side of training.
+        The rows with the columns that papers derive, those of ABSENT, and `percent_train`, the
+        rounded share of the photographs that are on the side of training.
     """
-    rows = add_accuracy_columns(list_runs(timed))
+    rows = list_runs(timed)
+    for paper in PAPERS.values():
+        if paper.derive:
+            rows = load(paper.derive)(rows)
     # as in all papers
     alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
     rows = rows[alone].copy()
@@ -274,7 +276,7 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         )
     is_between = claim.hardware_sides[0] != claim.hardware_sides[-1]
     # the time to an accuracy compares equal models as it is
-    is_between &= claim.columns[0] not in LEVELS
+    is_between &= not claim.columns[0].startswith("to_")
     if is_between and found.verdict not in VERDICTS[4:]:
         found = _weigh_models(found, cells)
     if found.verdict in VERDICTS[:2]:
@@ -612,7 +614,10 @@ def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) ->
     """
     is_on_each = "environment" in cells.keys and claim.is_anywhere
     num_machines = pd.concat(sides)["environment"].nunique() if is_on_each else 1
-    columns = [*PAPERS[claim.paper].design, "environment" if is_on_each else "instance_type"]
+    columns = [
+        *(PAPERS[claim.paper].design or ["model"]),
+        "environment" if is_on_each else "instance_type",
+    ]
     rows = [sides[0].reindex(columns=columns).astype(str) for sides in cells.rows.values()]
     return max(0, claim.cells * num_machines - len(pd.concat(rows).drop_duplicates()))
 

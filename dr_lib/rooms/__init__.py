@@ -14,9 +14,10 @@ Foreign kernels import this: it needs Python 3.9, nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from dr_lib.errors import DrError
@@ -24,13 +25,30 @@ from dr_lib.errors import DrError
 NAMES = "evaluation serving scenarios mnist claims remote cluster explain".split()
 
 
+class Paper(NamedTuple):
+    """A paper that rows are compared with; functions are named as in `load`."""
+
+    authors: str
+    notebooks: tuple[str, ...]  # that make the rows of its study
+    studies: tuple[str, ...]  # their study files: together they judge each of its claims
+    analysis: str = ""  # the notebook that reads these rows; none where the same one makes them
+    task: str = ""  # of its rows, where its notebooks have several
+    may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
+    design: tuple[str, ...] = ()  # one cell of its design has one level of each
+    versions: Mapping[str, str] = MappingProxyType({})  # that it names
+    select: str = ""  # selects its rows otherwise than `select_runs`
+    derive: str = ""  # adds the columns that its claims speak of
+    add_bills: str = ""  # adds what was paid
+
+
 class Room(NamedTuple):
-    """What a room adds; where a function is named, as `module:function` of the room."""
+    """What a room adds; functions are named as in `load`."""
 
     about: str  # heading of its commands
     commands: tuple[str, ...] = ()  # functions of its module `commands`
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them
+    papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     plan_notes: str = ""  # lists what `plan` says besides, of a study and its repetitions
 
 
@@ -43,11 +61,7 @@ def find_rooms() -> dict[str, Room]:
 
 def find_all(what: str) -> list[Callable]:
     """Find the functions that the rooms name in one field of `Room`."""
-    return [
-        _load(name, getattr(room, what))
-        for name, room in find_rooms().items()
-        if getattr(room, what)
-    ]
+    return [load(getattr(room, what)) for room in find_rooms().values() if getattr(room, what)]
 
 
 def find_target(name: str) -> Callable:
@@ -57,13 +71,14 @@ def find_target(name: str) -> Callable:
         DrError: no room has it; the message lists the targets.
     """
     targets = []
-    for room_name, room in find_rooms().items():
+    for room in find_rooms().values():
         if name in room.targets:
-            return _load(room_name, room.start)
+            return load(room.start)
         targets += room.targets
     raise DrError(f"unknown target {name!r}: choose from {', '.join(targets)}")
 
 
-def _load(room: str, function: str) -> Callable:
+def load(function: str) -> Callable:
+    """Import a function that is named as `dr_lib.module:function`."""
     module, _, name = function.partition(":")
-    return getattr(import_module(f"dr_lib.rooms.{room}.{module}"), name)
+    return getattr(import_module(module), name)

@@ -9,6 +9,7 @@ import click
 from dr_lib.errors import DrError
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.options import PATH, POSITIVE
+from dr_lib.rooms import load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,11 +125,11 @@ def _judge(
 ) -> "pd.DataFrame":
     """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
     from dr_lib.evidence.rows import list_paper_rows, select_paper
-    from dr_lib.evidence.scenarios import add_bills
     from dr_lib.evidence.verdicts import judge_claims
 
     rows = list_paper_rows(paper, runs)
     selection = select_paper(paper, rows, folders, allowed=allowed)
-    if bills and paper == "C":
+    if bills and PAPERS[paper].add_bills:
+        add_bills = load(PAPERS[paper].add_bills)
         selection = selection._replace(timed=add_bills(selection, bills))
     return judge_claims(paper, selection)

@@ -5,5 +5,5 @@ from dr_lib.rooms import Room
 ROOM = Room(
     "The papers' claims",
     commands=("claims",),
-    plan_notes="commands:list_undecided",
+    plan_notes="dr_lib.rooms.claims.commands:list_undecided",
 )

@@ -5,5 +5,5 @@ from dr_lib.rooms import Room
 ROOM = Room(
     "Several machines",
     targets=("dask",),
-    start="commands:run_on_dask",
+    start="dr_lib.rooms.cluster.commands:run_on_dask",
 )

@@ -1,8 +1,9 @@
 """What the room evaluation adds."""
 
-from dr_lib.rooms import Room
+from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "Evaluate predictions",
     commands=("evaluate",),
+    papers={"E": Paper("Voets et al.", ("12_evaluate",), ("eyepacs_authors",))},
 )

@@ -1,7 +1,23 @@
 """What the room mnist adds."""
 
-from dr_lib.rooms import Room
+from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "A network in CUDA C",
+    papers={
+        "D": Paper(
+            "De Felice Lima and Zola",
+            ("40_mnist_cuda",),
+            ("mnist_cuda",),
+            "41_cuda_vs_keras",
+            may_differ=(
+                "framework",
+                "implementation",
+                "batch_size",
+                "learning_rate",
+                "backend",
+            ),
+            derive="dr_lib.rooms.mnist.epochs:add_accuracy_columns",
+        )
+    },
 )

@@ -5,5 +5,5 @@ from dr_lib.rooms import Room
 ROOM = Room(
     "Colab and Kaggle",
     targets=("colab", "kaggle"),
-    start="commands:run_on_service",
+    start="dr_lib.rooms.remote.commands:run_on_service",
 )

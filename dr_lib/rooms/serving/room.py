@@ -1,8 +1,17 @@
 """What the room serving adds."""
 
-from dr_lib.rooms import Room
+from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "An endpoint and its price",
     commands=("export", "predict", "serve", "load", "price"),
+    papers={
+        "B": Paper(
+            "Camargo et al.",
+            ("21_export_quantize", "22_serve_and_load"),
+            ("exports", "serving_sagemaker"),
+            "23_serving_cost",
+            select="dr_lib.rooms.serving.request_log:select_requests",
+        )
+    },
 )
