@@ -27,10 +27,10 @@ VERSION := import sys; print(sys.version_info[:2])
 	@$(PIP) -r requirements.txt
 	@touch $@
 
-demo: .venv/ready ## generate the sample, train on it three times, write papermill_runs/demo/report.html
+demo: .venv/ready ## generate the sample, train on it four times, write papermill_runs/demo/report.html
 	@echo "2/4 the sample: synthetic photographs, cropped to the field of view"
 	@$(BIN)/python -m dr_lib sample
-	@echo "3/4 three timed training runs"
+	@echo "3/4 four timed training runs"
 	@$(BIN)/python -m dr_lib run papermill_runs/demo.yaml
 	@echo "4/4 the report"
 	@$(BIN)/python -m dr_lib report papermill_runs/demo

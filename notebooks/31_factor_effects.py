@@ -57,8 +57,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     from dr_lib.runs.runner import run_study
 
     print(
-        "no rows there: running the eight small runs of scenarios_demo.yaml, which takes a "
-        "minute and a half"
+        "no rows there: running the twelve small runs of scenarios_demo.yaml, which takes two "
+        "minutes"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"

@@ -258,7 +258,10 @@ from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.runs.row import read_row
 
 trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")
-timed = select_runs(pd.DataFrame([read_row(path) for path in paths]), may_differ=trained).timed
+selection = select_runs(pd.DataFrame([read_row(path) for path in paths]), may_differ=trained)
+timed = selection.timed
+for reason, number in selection.excluded["reason"].value_counts().items():
+    print(f"{number} of {len(paths)} runs are not compared: {reason}")
 tabulate_accuracies(timed).round(2)
 
 # %% [markdown]

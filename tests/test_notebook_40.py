@@ -122,14 +122,16 @@ def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
 
 
 @pytest.mark.slow
-def test_a_study_of_implementations(clone, digits):
-    """One implementation a run, repeated, on JAX too; what needs a GPU is skipped, as the row says;
-    the report reads it all."""
+def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch):
+    """One implementation a run, a cold and two warm ones, on JAX too; what needs a GPU is skipped,
+    as the row says; the report reads it all.
+    """
     pytest.importorskip("jax")
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 40_mnist_cuda\nrepetitions: 2\nseed: 20\n"
+        "notebook: 40_mnist_cuda\nrepetitions: 3\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
         "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )

@@ -439,10 +439,11 @@ def test_31_without_rows_says_how_to_make_them(clone, kernel):
 
 
 @pytest.mark.slow
-def test_a_factorial_study_from_its_file_to_its_report(clone):
-    """Two data sets by two networks, and a framework that is not there: rows, notebook 31,
-    report.
+def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, monkeypatch):
+    """Two data sets by two networks, all cold, and a framework that is not there: rows, notebook
+    31, report.
     """
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
     find_kernel_name("dr-torch")  # it starts in a third of TensorFlow's time
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)

@@ -106,6 +106,8 @@ class Page:
         if selection.others:
             words = "Only the newest kind of run is analysed; choose another with only: {}."
             self.note(words, selection.others)
+        if number := int(selection.finished["apart"].sum()):
+            self.note("Cold runs, the first since the machine's boot, stand apart: {}.", number)
         for warmth in _list_values(selection.timed, "warmth"):
             if warmth in WARMTH:
                 text = say(WARMTH[warmth])
