@@ -48,8 +48,8 @@ class Augment(layers.Layer):
     """Cast uint8 photographs to [0, 1] and, in training only, flip and recolour each at random.
 
     Works in [0, 1], on any backend, from keras.ops alone. The strengths of "colour" are those of
-    Voets et al. 2019: brightness +-0.125, saturation and contrast 0.5-1.5, hue +-0.2 of a turn, and
-    the left-right flip.
+    Voets et al. 2019 (source E-code): brightness +-0.125, saturation and contrast 0.5-1.5, hue
+    +-0.2 of a turn, and the left-right flip.
     """
 
     def __init__(self, augmentation: str = "colour", seed: int = 0, **kwargs):
