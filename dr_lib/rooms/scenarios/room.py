@@ -15,7 +15,7 @@ ROOM = Room(
             "31_factor_effects",
             may_differ=(*FACTORS, "backend"),
             design=FACTORS,
-            versions={
+            versions={  # source C
                 "tensorflow": "2.14.0",
                 "torch": "2.2.0",
                 "mxnet": "1.9.1",
