@@ -210,7 +210,7 @@ else:
 # deles são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
 
 # %% tags=["report"]
-from dr_lib.evidence.verdicts import judge_claims
+from dr_lib.evidence.judged import judge_claims
 
 if published:
     judged = judge_claims("B", selection)

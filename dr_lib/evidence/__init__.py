@@ -6,6 +6,7 @@ rows         the rows of a paper's study, opened: what an analysis begins with
 conditions   rows chosen by their values
 claims       the papers' claims, an entry each
 verdicts     what rows say of them
+judged       their verdicts, counted
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
 energy       what the GPUs of a run counted, and what that emits
 predictions  anybody's predictions, read and checked for leaks

@@ -1,6 +1,8 @@
 """The papers: the notebooks that make and analyse their rows, and what their studies vary."""
 
-from dr_lib.rooms import Paper, find_rooms
+import pandas as pd
+
+from dr_lib.rooms import Paper, find_all, find_rooms
 
 PAPERS = {
     "A": Paper(
@@ -22,3 +24,15 @@ ANALYSES = {  # a notebook that makes rows: the notebook that reads them
     for notebook in paper.notebooks
     if paper.analysis
 }
+
+
+def list_published(paper: str) -> pd.DataFrame:
+    """List the means that a paper reports.
+
+    Returns:
+        A row per number: its `column`, `value` and `tolerance`, the `hardware` in words, and under
+        the columns of its conditions what it speaks of; empty where the room claims is absent.
+    """
+    for list_means in find_all("published"):
+        return list_means(paper)
+    return pd.DataFrame(columns=["column", "value", "tolerance", "hardware"])

@@ -17,6 +17,7 @@ import pandas as pd
 
 from dr_lib.evidence.claims import Claim, read_judged
 from dr_lib.evidence.conditions import Condition
+from dr_lib.evidence.judged import PRELIMINARY, VERDICTS
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
     ABSENT,
@@ -54,15 +55,6 @@ from dr_lib.statistics.intervals import (
     tabulate,
 )
 
-PRELIMINARY = "preliminary"
-VERDICTS = (
-    "holds",
-    "does not hold",
-    PRELIMINARY,
-    "undecided",
-    "not comparable",
-    "not measured",
-)
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
 WRONG_OVER_LOOKS = (3.0, 6.5, 11.0, 15.6)
@@ -188,24 +180,6 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     percent = 100 * sides["num_images_train"] / sides.sum(axis=1)
     rows["percent_train"] = percent.astype(float).round()
     return rows
-
-
-def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
-    """Count the verdicts given, and how many would be wrong by chance if every true value were on a
-    bound.
-
-    A 95 % interval lies wholly on the wrong side of a bound in 2.5 % of studies at most. A verdict
-    that follows from others which were given, or from what was put in, is no further one; nor is a
-    reading of them.
-    """
-    given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    sources = {*given["id"], "inputs"}
-    is_again = [
-        any(set(ids.split(", ")) <= sources for ids in others)
-        for others in zip(given["restates"], given["place"], strict=True)
-    ]
-    num_given = len(given) - sum(is_again)
-    return num_given, 0.025 * num_given
 
 
 def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Verdict:

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.energy import summarise_energy
+from dr_lib.evidence.judged import VERDICTS, count_by_chance, judge_claims
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WARMTH, WORK, Selection, list_runs
-from dr_lib.evidence.verdicts import VERDICTS, count_by_chance, judge_claims
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.files import find_listed, write_listed
 from dr_lib.markdown import escape

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.claims import list_printed
-from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.papers import PAPERS, list_published
 from dr_lib.evidence.select import measure
 from dr_lib.figures.means import Mean, plot_means
 from dr_lib.figures.style import ACCELERATOR_COLOURS, choose_words
@@ -47,7 +46,7 @@ def plot_training_time(
             np.nan,
             _find_colour(row.accelerator),
         )
-        for row in list_printed("A").itertuples()
+        for row in list_published("A").itertuples()
         if published
     ]
     panels = {say("Our runs"): ours, say(PAPERS["A"].authors): theirs}

@@ -49,6 +49,8 @@ class Room(NamedTuple):
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
+    judge: str = ""  # judges the claims of a paper by a selection of rows
+    published: str = ""  # lists the means that a paper reports
     plan_notes: str = ""  # lists what `plan` says besides, of a study and its repetitions
 
 

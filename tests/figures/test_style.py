@@ -65,7 +65,8 @@ def find_sentences() -> set[str]:
         "sensitivity",
         "specificity",
     }
-    for path in [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("notebooks/*.py")]:
+    drawing = [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("dr_lib/rooms/*/figures.py")]
+    for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
                 "words",

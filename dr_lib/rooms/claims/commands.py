@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import click
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.papers import PAPERS
 from dr_lib.options import PATH, POSITIVE
 from dr_lib.rooms import load
 
@@ -40,9 +39,10 @@ def claims(
     import pandas as pd
 
     from dr_lib.evidence.claims import count_claims
+    from dr_lib.evidence.judged import PRELIMINARY, count_by_chance
+    from dr_lib.evidence.papers import PAPERS
     from dr_lib.evidence.rows import choose_rows
     from dr_lib.evidence.select import UnlikeRunsError, list_columns, list_faults
-    from dr_lib.evidence.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.runs.row import read_runs
 
@@ -97,6 +97,7 @@ def claims(
 def list_undecided(study: Path, repetitions: int) -> Iterator[str]:
     """List the claims that need more repetitions and those that the rows leave undecided."""
     from dr_lib.evidence.claims import read_judged
+    from dr_lib.evidence.papers import PAPERS
     from dr_lib.runs.row import read_rows, read_runs
 
     folder = study.with_suffix("")
@@ -124,6 +125,7 @@ def _judge(
     bills: Sequence[float] = (),
 ) -> "pd.DataFrame":
     """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
+    from dr_lib.evidence.papers import PAPERS
     from dr_lib.evidence.rows import list_paper_rows, select_paper
     from dr_lib.evidence.verdicts import judge_claims
 

@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dr_lib.evidence.claims import list_printed
-from dr_lib.evidence.papers import PAPERS
+from dr_lib.evidence.papers import PAPERS, list_published
 from dr_lib.evidence.select import NoRunsError
 from dr_lib.figures.style import (
     FRAMEWORK_COLOURS,
@@ -187,7 +186,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
 
 def _read_paper() -> dict[str, float]:
     """Read the seconds of the paper's two end points, by framework."""
-    points = list_printed("D").query("column == 'train_s'")
+    points = list_published("D").query("column == 'train_s'")
     return points.set_index("framework")["value"].astype(float).to_dict()
 
 

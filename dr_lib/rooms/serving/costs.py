@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dr_lib.evidence.claims import list_printed
+from dr_lib.evidence.papers import list_published
 from dr_lib.runs.prices import find_price
 
 
@@ -54,7 +54,7 @@ def read_paper_latencies() -> pd.DataFrame:
     Returns:
         Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
-    printed = list_printed("B").assign(instance=lambda rows: rows["hardware"])
+    printed = list_published("B").assign(instance=lambda rows: rows["hardware"])
     times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
     predict, call = (
