@@ -65,14 +65,14 @@ COLAB_T4 = COLAB_CPU | {"accelerator": "Tesla T4"}
 
 
 def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
-    """A row of a notebook with other values, as on a quiet machine; a column that it does not
+    """A row of a notebook with other values, as on a quiet, warm machine; a column that it does not
     write is refused.
     """
     row = ROWS[notebook, kind]
     missing = columns.keys() - row.keys()
     advice = f"python tests/write_rows.py {notebook} writes its rows anew"
     assert not missing, f"notebook {notebook} writes no {missing}; {advice}"
-    return row | {"disturbed": False} | columns
+    return row | {name: False for name in ("disturbed", "cold") if name in row} | columns
 
 
 def name_boot(hardware, k) -> str:

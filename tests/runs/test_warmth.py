@@ -31,6 +31,11 @@ def start(root, repetition=0, **asked) -> Run:
     return Run(root, "10_train", ASKED | asked | {"repetition": repetition})
 
 
+def refuse(path):
+    """The folder takes no file, or one of another user is there."""
+    raise PermissionError(path)
+
+
 def finish(run, **found) -> bool | None:
     """Finish it; whether it was cold."""
     return json.loads(run.finish(**FOUND | found).read_text())["cold"]
@@ -77,7 +82,7 @@ def test_what_has_not_finished_before_warms_nothing(tmp_path, monkeypatch, marks
 def test_what_cannot_be_known_is_null(tmp_path, monkeypatch, marks):
     """No boot, no folder, or one in which no mark stays."""
     run = start(tmp_path)
-    monkeypatch.setattr(warmth.Path, "touch", lambda path: (_ for _ in ()).throw(OSError()))
+    monkeypatch.setattr(warmth.Path, "touch", refuse)
     assert finish(run) is None
     monkeypatch.setattr("tempfile.tempdir", str(marks / "none"))
     assert finish(start(tmp_path, 1)) is None
@@ -88,9 +93,7 @@ def test_what_cannot_be_known_is_null(tmp_path, monkeypatch, marks):
 def test_a_mark_of_another_user_counts(tmp_path, monkeypatch, marks):
     """It cannot be written again, and is there."""
     finish(start(tmp_path))
-    monkeypatch.setattr(
-        warmth.Path, "touch", lambda path: (_ for _ in ()).throw(PermissionError())
-    )
+    monkeypatch.setattr(warmth.Path, "touch", refuse)
     assert finish(start(tmp_path, 1)) is False
 
 
