@@ -12,18 +12,28 @@ from dr_lib.runs.row import check_row, read_row
 from tests.measured import FOLDER, read_measured, tabulate, write_page
 
 ROWS = sorted(FOLDER.glob("*/*/*.json"))
+DATA = pd.read_csv(FOLDER / "data.csv", index_col="data_sha256")
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
-def test_a_public_row_is_a_finished_one_of_the_synthetic_sample(path: Path):
+def test_a_public_row_is_a_finished_one_of_listed_data(path: Path):
     """By the schema, small, of a commit without changes, and without a path of the machine that
-    made it.
+    made it; of data that everybody can have.
     """
     row = check_row(read_row(path))
-    assert row["status"] == "ok" and row["data_kind"] == "synthetic"
+    assert row["status"] == "ok" and row["data_sha256"] in DATA.index, "see data.csv"
+    assert row["data_kind"] == DATA.loc[row["data_sha256"], "data_kind"]
     assert re.fullmatch("[0-9a-f]{40}", row["commit"])
     text = path.read_text(encoding="utf-8")
     assert len(text) < 10_000 and "/home/" not in text and "/root/" not in text
+
+
+def test_the_list_of_data_names_each_preparation_once():
+    """Its hash, what it is of, and what prepared it."""
+    assert DATA.index.is_unique and DATA.index.str.fullmatch("[0-9a-f]{64}").all()
+    assert set(DATA["data_kind"]) <= {"synthetic", "photographs"} and DATA.notna().all(
+        axis=None
+    )
 
 
 def test_a_figure_of_a_gpu_is_of_a_commit():

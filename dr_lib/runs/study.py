@@ -328,12 +328,15 @@ def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
     data_dir = values["data_dir"]
     split = values.get("split", "")
     is_sample = data_dir in INPUTS["data_dir"]  # which the first run makes
-    folder = root / "papermill_runs/sample/records" if is_sample else root / data_dir
+    sample = root / "papermill_runs/sample/records"
+    folder = sample if is_sample else root / data_dir
     has_manifest = (folder / "manifest.json").is_file()
     if not has_manifest and not is_sample:
         state = "prepared" if folder.is_dir() else "there"
         options = ("--images", "photographs", "--labels", "labels.csv")
         advice = write_command("prepare", *options, "--out", data_dir)
+        if folder == sample:
+            advice = write_command("sample")
         raise DrError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     if split and not (folder / split).is_file() and not (is_sample and split == "split.csv"):
         folds = FOLD.fullmatch(split)
