@@ -83,6 +83,7 @@ FOREIGN += [f"data/labels/{name}.py" for name in ("__init__", "reader", "schema"
 FOREIGN += [
     f"training/{name}.py" for name in ("__init__", "divergence", "keras_backend", "versions")
 ]
+FOREIGN += ["training/arithmetic.py"]
 FOREIGN += ["data/__init__.py", "data/small_images.py"]
 FOREIGN += [
     f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")

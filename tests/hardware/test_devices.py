@@ -5,10 +5,12 @@ sets a backend.
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from dr_lib.hardware import HardwareError, Request, activate, choose, probe
+from dr_lib.hardware.devices import measure_device_peak
 from tests.hardware.test_plans import COLAB_T4, KAGGLE_T4, LAPTOP
 
 
@@ -150,3 +152,44 @@ def test_virtual_devices_are_counted_by_name(backend, number):
         str(number)
     )
     assert "restart the kernel" in refuse(plan, before=late)[-1]
+
+
+def stand_in(framework: str, peaks: list) -> SimpleNamespace:
+    """The counters of a framework's allocators, as its documentation has them; no GPU is needed."""
+    if framework == "jax":
+        devices = [SimpleNamespace(memory_stats=lambda peak=peak: peak) for peak in peaks]
+        return SimpleNamespace(local_devices=lambda: devices)
+    if framework == "torch":
+        cuda = SimpleNamespace(
+            device_count=lambda: len(peaks), max_memory_allocated=peaks.__getitem__
+        )
+        return SimpleNamespace(cuda=cuda)
+    info = {f"GPU:{number}": {"current": 1, "peak": peak} for number, peak in enumerate(peaks)}
+    experimental = SimpleNamespace(get_memory_info=info.__getitem__)
+    config = SimpleNamespace(list_logical_devices=lambda kind: peaks, experimental=experimental)
+    return SimpleNamespace(config=config)
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax", "torch"])
+def test_the_memory_of_a_device_is_the_largest_that_an_allocator_gave_out(
+    framework, monkeypatch
+):
+    """3 and 5 MiB on two devices are 5; none without a counter or a device, whatever fails."""
+    peaks = [3 * 2**20, 5 * 2**20]
+    without = [[]]
+    if framework == "jax":
+        without += [[None], [{}]]  # of a CPU, and of an allocator that does not count
+        peaks = [{"peak_bytes_in_use": peak, "bytes_in_use": 2**30} for peak in peaks]
+    monkeypatch.setitem(sys.modules, framework, stand_in(framework, peaks))
+    assert measure_device_peak(framework) == 5.0
+    for none in without:
+        monkeypatch.setitem(sys.modules, framework, stand_in(framework, none))
+        assert measure_device_peak(framework) is None
+    monkeypatch.setitem(sys.modules, framework, None)  # not installed
+    assert measure_device_peak(framework) is None
+
+
+@pytest.mark.parametrize("framework", ["tensorflow", "jax", "mxnet"])
+def test_a_cpu_has_no_memory_of_a_device(framework):
+    """A missing counter is no 0."""
+    assert measure_device_peak(framework) is None

@@ -234,3 +234,41 @@ def test_what_is_not_there_is_an_error(facts, asked, message):
     """An accelerator, backend or strategy that cannot be had is never replaced by another."""
     with pytest.raises(DrError, match=message):
         choose(facts, Request(**asked))
+
+
+A100 = H200._replace(
+    gpus=("NVIDIA A100",), compute_capability=8.0, backends=("tensorflow", "jax")
+)
+
+
+@pytest.mark.parametrize(
+    ("facts", "asked", "possible"),
+    [
+        (LAPTOP, {}, "float32"),
+        (LAPTOP, {"backend": "jax", "mode": "fast"}, "float32"),
+        (KAGGLE_T4, {}, "float32"),
+        (KAGGLE_T4, {"backend": "jax"}, "float32"),
+        (KAGGLE_T4, {"mode": "fast"}, ""),  # float16, by the policy
+        (KAGGLE_P100, {}, "float32"),
+        (A100, {}, "float32 tf32"),
+        (A100, {"backend": "jax"}, "float32 tf32"),
+        (A100, {"accelerator": "cpu"}, "float32"),
+        (A100, {"mode": "scaled"}, "bfloat16"),
+        (H200, {"num_machines": 2}, "float32 tf32"),
+        (COLAB_TPU, {}, "float32 bfloat16 bfloat16_3x"),
+        (KAGGLE_TPU, {"mode": "fast"}, "bfloat16"),
+        (KAGGLE_TPU, {"accelerator": "cpu"}, "float32"),
+    ],
+)
+def test_arithmetic_that_a_machine_cannot_do_is_refused(facts, asked, possible):
+    """TF32 begins with Ampere, passes of bfloat16 are a TPU's, and mixed precision leaves no
+    choice; by the documentation of TensorFlow and JAX.
+    """
+    for name in CHOICES["matmul_precision"]:
+        request = Request(matmul_precision=name, **asked)
+        if name in ("default", *possible.split()):
+            assert choose(facts, request).request.matmul_precision == name
+            continue
+        fault = f"^matmul_precision '{name}' is not possible: in mode .* multiplies in .*; set"
+        with pytest.raises(HardwareError, match=fault):
+            choose(facts, request)
