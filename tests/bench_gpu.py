@@ -99,6 +99,7 @@ def train(path: Path, run: PlannedRun) -> Figures:
     row = read_row(row_file)
     if row["status"] != "ok":
         raise DrError(f"{run.name}: {row['error']}")
+    print(f"{run.name}: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
     figures = {
         "images per second": single(row["images_per_s"]),
         f"training, {name_warmth(row)} [s]": single(row["train_s"]),
