@@ -24,8 +24,12 @@ READERS = {
     "evidence",
     "figures",
     "notebook",
+    # in rooms
+    "costs.py",
+    "endpoint.py",
+    "epochs.py",
+    "figures.py",
 }
-READERS |= {"costs.py", "endpoint.py", "epochs.py", "figures.py"}  # in rooms
 INJECTED = "injected-parameters"  # papermill's cell, which it replaces in each execution
 
 

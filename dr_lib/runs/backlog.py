@@ -26,6 +26,7 @@ NO_ROW: Row = {"status": ""}
 # how a run's error begins where something was refused, which no repetition changes
 REFUSALS = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
 # the last of a study's errors where it was stopped
+ALIKE_STATUS = 3  # exit status of `run` then
 ALIKE = "every other run would fail alike: correct this, and repeat the command"
 
 

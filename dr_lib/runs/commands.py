@@ -39,8 +39,7 @@ PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the int
 @click.pass_obj
 def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""
-    from dr_lib.rooms.remote import far_side
-    from dr_lib.runs.backlog import ALIKE
+    from dr_lib.runs.backlog import ALIKE, ALIKE_STATUS
     from dr_lib.runs.runner import run_study
 
     if on:
@@ -53,7 +52,7 @@ def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
         number = len(failures) - is_alike
         what = "1 run" if number == 1 else f"{number} runs"
         error = click.ClickException("\n".join([f"{what} failed:", *failures]))
-        error.exit_code = far_side.ALIKE if is_alike else 1
+        error.exit_code = ALIKE_STATUS if is_alike else 1
         raise error
 
 

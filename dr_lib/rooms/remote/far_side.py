@@ -21,7 +21,9 @@ MAX_MIB = 64  # of one file that is brought back
 WATCHED_S = 0.5
 SHOW_S = 10.0  # until what was printed is shown
 LEAST_HOURS = 1 / 60  # in less no run is begun
-ALIKE = 3  # exit status of a runner where every other run would fail alike
+ALIKE = (
+    3  # `backlog.ALIKE_STATUS`: exit status of a runner where every other run would fail alike
+)
 # in what is brought back: the exit status of the runner, and the files left out
 ENDED = "ended.json"
 HAS_ENDED = " ended with "  # printed between a run and its exit status

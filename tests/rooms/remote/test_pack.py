@@ -15,6 +15,7 @@ from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
 from dr_lib.rooms.remote import colab, far_side, kaggle, pack, session
+from dr_lib.runs.backlog import ALIKE_STATUS
 from dr_lib.runs.study import load_study, plan_runs
 from tests.conftest import find_studies
 from tests.runs.conftest import ROOT, write_study
@@ -261,3 +262,8 @@ def test_a_row_is_known_by_its_device(device, row, is_on):
         far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"])
         == is_on
     )
+
+
+def test_both_sides_know_the_same_exit_status():
+    """The far side runs before the library is there, and cannot import it."""
+    assert far_side.ALIKE == ALIKE_STATUS
