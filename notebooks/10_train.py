@@ -180,7 +180,8 @@ print(
 )
 print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
 print(
-    f"{timing.steady_epoch_s:.3f} s per epoch from the second on; times resumed: {timing.resumed}"
+    f"{timing.epochs_done} of {epochs} epochs, {timing.steady_epoch_s:.3f} s per epoch from the "
+    f"second on; times resumed: {timing.resumed}"
 )
 if target_auc:
     seconds = row.get("seconds_to_target", float("nan"))
