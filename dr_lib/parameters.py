@@ -196,13 +196,13 @@ def check_together(values: Mapping[str, Any]) -> None:
         fault = f"recipe {recipe} caches features on one machine"
         raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
     if values.get("mode") == "plain":
-        if recipe != "full" or values.get("num_machines", 1) > 1:
-            fault = "mode plain trains a whole network on one machine"
-            raise ParameterError(f"{fault}: use recipe full and num_machines 1, or mode paper")
-        if values.get("input") == "memory":
-            raise ParameterError(
-                "mode plain decodes photographs in each epoch: leave input out, or use mode paper"
+        can_decode = values.get("input") != "memory"
+        if recipe != "full" or values.get("num_machines", 1) > 1 or not can_decode:
+            fault = (
+                "mode plain trains a whole network on one machine, and decodes in each epoch"
             )
+            advice = "use recipe full, num_machines 1 and input auto, or mode paper"
+            raise ParameterError(f"{fault}: {advice}")
     if model == "small_cnn" and values.get("weights") == "imagenet":
         raise ParameterError(
             "small_cnn has no ImageNet weights: use weights none, or mobilenet"

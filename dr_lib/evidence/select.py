@@ -59,7 +59,7 @@ POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
 LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
 # part of the work that a mode may set anew
-SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
+SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs", "batch_norm")
 # by which claims match like with like, beside the factors of paper C
 CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
 CELL_WORK += ("threads_asked",)

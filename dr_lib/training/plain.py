@@ -8,8 +8,6 @@ from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.errors import DrError
 
-SHUFFLED = 4096  # records in the shuffle buffer [about 40 kB each at 299 px]
-
 
 class PlainBatches(Batches):
     """Full training batches that tf.data reads, decodes and shuffles; counted as `Batches` does."""
@@ -64,7 +62,7 @@ class PlainBatches(Batches):
             tf.data.TFRecordDataset(list(map(str, self.inputs.paths)))
             .map(parse, tf.data.AUTOTUNE)
             .filter(lambda encoded, row: row >= 0)  # photographs of this side alone
-            .shuffle(SHUFFLED, seed=self.shuffle_seed)
+            .shuffle(4096, seed=self.shuffle_seed)  # records of about 40 kB
             .map(decode, tf.data.AUTOTUNE)
             .batch(self.batch_size, drop_remainder=True)
             .apply(tf.data.experimental.assert_cardinality(len(self)))
