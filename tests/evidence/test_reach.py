@@ -67,6 +67,7 @@ MEASURED = [
     "round_trip_ms",
 ]
 MEASURED += [f"{name}_percent_mean" for name in ("cpu", "memory", "gpu", "gpu_memory")]
+MEASURED += ["device_peak_mib"]
 
 
 def read_parameters(notebook: str, run: PlannedRun) -> dict:

@@ -222,3 +222,12 @@ def test_what_is_asked_for_wrongly_is_refused(change, told):
         open_network(
             **{"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS} | change
         )
+
+
+def test_a_framework_names_its_arithmetic():
+    """As in the training of notebook 10; what has been built already stays as it is."""
+    network = open_network("tensorflow", LAYERS, WEIGHTS)
+    before = network.model.get_weights()
+    found = network.detect_arithmetic("cpu")
+    assert found == {"matmul_precision": "float32", "conv_precision": "float32"}
+    assert all((a == b).all() for a, b in zip(network.model.get_weights(), before, strict=True))
