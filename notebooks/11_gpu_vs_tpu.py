@@ -110,6 +110,20 @@ page.table(
 )
 
 # %% [markdown]
+# The ratio of two machines is one of their hardware only where their software is alike. Two stacks
+# on one machine show what the software does.
+
+# %% tags=["report"]
+from dr_lib.evidence.training_time import compare_places
+
+page.stacks(selection.timed, ["place"])
+page.table(
+    compare_places(selection.timed, factors),
+    "ratios",
+    "Training times of each two places, and what their ratio is of [95 % interval].",
+)
+
+# %% [markdown]
 # A run may have a target, a validation AUC that its study file sets. Every try counts, and one that
 # failed, did not reach the target or was resumed is at infinity in the median.
 

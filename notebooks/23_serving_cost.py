@@ -103,6 +103,7 @@ page.table(
     "response_times",
     "Times of a request, mean [95 % interval] over n deployments.",
 )
+page.stacks(timed, ["model", "format", "image_size"])
 
 # %% tags=["report"]
 from dr_lib.evidence.select import list_runs

@@ -230,6 +230,7 @@ else:
         "variation",
         "Allocation of variation; test of Brunner, Dette and Munk, p by Holm's method.",
     )
+    page.stacks(timed, FACTORS)
 
 # %% tags=["report"]
 from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead

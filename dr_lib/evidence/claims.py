@@ -110,21 +110,23 @@ class Claim(BaseModel):
         return [self.numerator, self.denominator] if self.denominator else [self.numerator]
 
     @property
-    def hardware_sides(self) -> list[tuple[Condition, ...]]:
-        """Conditions of each side on its hardware."""
-        return [tuple(term for term in side if term.column in HARDWARE) for side in self.sides]
+    def compares_machines(self) -> bool:
+        """Whether its sides are different hardware."""
+        first, last = (
+            [term for term in side if term.column in HARDWARE]
+            for side in (self.sides[0], self.sides[-1])
+        )
+        return first != last
 
     @property
     def is_of_hardware(self) -> bool:
-        """Whether its sides are different machines that do the same by the same software, so that
-        the claim is one about hardware.
-        """
+        """Whether its sides are different machines that do the same by the same software."""
         first, last = (
             {term.column: term for term in side if term.column not in HARDWARE}
             for side in (self.sides[0], self.sides[-1])
         )
         is_same = all(first[column] == last[column] for column in first.keys() & last.keys())
-        return is_same and self.hardware_sides[0] != self.hardware_sides[-1]
+        return is_same and self.compares_machines
 
     @property
     def is_anywhere(self) -> bool:

@@ -2,7 +2,7 @@
 differ.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,16 +26,13 @@ WORK = (
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
 PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
+REQUESTED = "matmul_precision_requested"
 STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
-PLAN = [
-    *STACK,
-    "strategy",
-    "num_replicas",
-    "matmul_precision_requested",
-]  # rows of one environment agree in it
+# rows of one environment agree in it
+PLAN = [*STACK, REQUESTED, "strategy", "num_replicas"]
 SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
 VERSIONS = [*SOFTWARE, "driver"]
 # of rows older than these: what was requested, never what was detected
@@ -52,7 +49,7 @@ ABSENT = {
     "threads_asked": 0,
     "last_frozen": "",
     "last_layer": "",
-    "matmul_precision_requested": "default",
+    REQUESTED: "default",
 }
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
@@ -80,9 +77,13 @@ WARMTH = {
 }
 TIMES = ("train_s", "steady_epoch_s")
 WITHIN = "within this session"  # not of the next one
-OF_STACK = "of the software stack and the machine"
-OF_HARDWARE = "of the machine, in equal arithmetic"
-OF_DEFAULTS = "of the machine, in each device's default arithmetic"
+UNKNOWN = "unknown"
+# what a ratio of two machines is of
+OF_BOTH = "of stack and hardware"
+OF_FLOAT32 = "of the hardware, at equal float32"
+OF_EQUAL = "of the hardware, at equal arithmetic"
+OF_DEFAULTS = "of the hardware, at each device's default arithmetic"
+OF_STACK = "of the stack"  # on one machine
 FEW_SESSIONS = "no interval: too few sessions"
 EQUAL = "no interval: all times are equal"
 # a row per request has its own
@@ -282,43 +283,70 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
         over_all = Design(*times, sessions=sessions, keep_all=True).estimate(statistic)
         value = over_all.interval().value
         found = found._replace(num_left_out=num_left_out, over_all=value)
+    if len(sides) > 1 and pd.concat(sides).get("machine", pd.Series(dtype=str)).nunique() > 1:
+        scopes = filter(None, [found.scope, describe_ratio(*sides)])
+        found = found._replace(scope="; ".join(scopes))
     return found
 
 
 def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
-    """Find where the software stacks of rows on different machines differ, or are unknown.
+    """Find where the software stacks of timed rows differ, or are unknown.
 
-    What is unknown is like nothing: a row of one machine says nothing of another.
+    What is unknown is like nothing between machines: one says nothing of another. On one machine it
+    is like unknown.
 
     Returns:
-        The levels by column, `unknown` where a row has none; empty where the stacks are alike.
+        The levels by column, or UNKNOWN where a row has none; empty where the stacks are alike.
     """
-    rows = pd.concat(sides).replace(["", "unknown"], np.nan)
-    known = [name for name in rows if rows[name].notna().any()]
+    rows = pd.concat(sides)
+    is_between = rows["machine"].nunique() > 1
+    rows = rows.replace(["", UNKNOWN], np.nan)
+    known = {name for name in rows if rows[name].notna().any()}
     backends = set(rows["backend"].dropna()) if "backend" in known else set()
     names = [*ARITHMETIC, "environment_settings", *{"warmth"}.intersection(rows)]
-    if not {"backend", *PLANNED}.isdisjoint(known):
+    if not known.isdisjoint(["backend", *PLANNED]):
         names.append("backend")
-    if not set(PLANNED).isdisjoint(known):
+    if not known.isdisjoint(PLANNED):
         names += PLANNED
-    if "keras" in known or not backends.isdisjoint({"tensorflow", "jax"}):
+    if "keras" in known or not backends.isdisjoint(["tensorflow", "jax"]):
         names.append("keras")
-    if len(backends) < 2:  # else their versions are no matter
+    if len(backends) < 2:  # else their versions do not matter
         names += [name for name in LIBRARIES if name in (backends or known)] or ["backend"]
 
     unlike = {}
     for name in dict.fromkeys(names):
         column = rows[name] if name in known else pd.Series(np.nan, rows.index)
-        levels = column.where(column.notna(), ABSENT.get(name)).map(
-            write_level, na_action="ignore"
-        )
+        column = column.where(column.notna(), ABSENT.get(name))
+        levels = column.map(write_level, na_action="ignore")
         if name in LIBRARIES:
             levels = levels.str.extract(r"^(\d+\.\d+)", expand=False)
-        if levels.isna().any():
-            unlike[name] = "unknown"
-        elif levels.nunique() > 1:
-            unlike[name] = ", ".join(sorted(levels.unique()))
+        if levels.nunique() > 1:
+            unlike[name] = ", ".join(sorted(levels.dropna().unique()))
+        elif levels.isna().any() and is_between:
+            unlike[name] = UNKNOWN
     return unlike
+
+
+def write_unlike(cells: Iterable[Sequence[pd.DataFrame]]) -> str:
+    """Write where the software stacks of the sides of any cell differ, or are unknown, and how."""
+    unlike = {}
+    for sides in cells:
+        unlike.update(compare_stacks(*sides))
+    return ", ".join(f"{name} ({levels})" for name, levels in unlike.items())
+
+
+def describe_ratio(*sides: pd.DataFrame) -> str:
+    """Say what the ratio of two sides' times is of: their stacks, their hardware, or both."""
+    rows = pd.concat(sides)
+    unlike = compare_stacks(rows)
+    if rows["machine"].nunique() == 1:
+        return OF_STACK if unlike else ""
+    if not unlike:
+        is_float32 = rows[ARITHMETIC].eq("float32").all(axis=None)
+        return OF_FLOAT32 if is_float32 else OF_EQUAL
+    requests = set(rows[REQUESTED].dropna()) if REQUESTED in rows else set()
+    is_default = requests <= {ABSENT[REQUESTED]} and UNKNOWN not in unlike.values()
+    return OF_DEFAULTS if is_default and unlike.keys() <= {*ARITHMETIC} else OF_BOTH
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:

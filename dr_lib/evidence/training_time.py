@@ -2,6 +2,7 @@
 whether a speed counts.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import HARDWARE, MIN_RUNS, Selection, measure
+from dr_lib.evidence.select import (
+    HARDWARE,
+    MIN_RUNS,
+    PLAN,
+    Selection,
+    describe_ratio,
+    measure,
+    write_unlike,
+)
 from dr_lib.statistics.equivalence import (
     compare_scores,
     is_equivalent,
@@ -132,6 +141,44 @@ def _divide_by_fastest(
     fastest = min(means, key=lambda peer: (math.isnan(means[peer]), means[peer]))
     ratio = measure("train_s", trained[key], trained[fastest])
     return Interval(1.0, np.nan, np.nan, ratio.n) if key == fastest else ratio
+
+
+def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
+    """Compare the training times of each two places that did the same work, on two machines or by
+    two software stacks on one.
+
+    Args:
+        timed: timed rows of a `Selection`.
+        factors: of the `Selection`.
+
+    Returns:
+        A row per two places: the slower `place`, the faster `reference`, `n`, `times_as_long` with
+        bounds, `ratio_of` (stack, hardware or both, see `describe_ratio`), and how their stacks are
+        `unlike`. Empty without two such places.
+    """
+    work = ["mode", *(name for name in factors if name not in PLAN)]
+    lines = []
+    for _, like in timed.dropna(subset=["train_s"]).groupby(work) if len(timed) else ():
+        places = sorted(
+            (rows for _, rows in like.groupby("place")),
+            key=lambda rows: -measure("train_s", rows).value,
+        )
+        for slow, fast in itertools.combinations(places, 2):
+            ratio_of = describe_ratio(slow, fast)
+            if not ratio_of:
+                continue
+            ratio = measure("train_s", slow, fast)
+            scope = ratio.scope.removesuffix(ratio_of).removesuffix("; ")
+            line = {
+                "place": slow["place"].iloc[0],
+                "reference": fast["place"].iloc[0],
+                "n": ratio.n,
+                "times_as_long": ratio._replace(scope=scope),
+                "ratio_of": ratio_of,
+                "unlike": write_unlike([(slow, fast)]),
+            }
+            lines.append(line)
+    return tabulate(lines)
 
 
 def _score(rows: pd.DataFrame, metric: str) -> Interval:

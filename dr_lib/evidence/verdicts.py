@@ -21,16 +21,20 @@ from dr_lib.evidence.judged import PRELIMINARY, VERDICTS
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
     ABSENT,
+    ARITHMETIC,
     CELL_WORK,
     HARDWARE,
     IMAGES,
     MIN_RUNS,
+    REQUESTED,
     STACK,
     VERSIONS,
     WARMTH,
+    WORK,
     Selection,
-    compare_stacks,
     list_runs,
+    write_level,
+    write_unlike,
 )
 from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, compare_models
 from dr_lib.hardware.cloud import AZURE
@@ -226,14 +230,20 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         except BadSampleError as error:
             found = found._replace(reason=str(error))
 
+    unlike = ""
+    if claim.compares_machines:
+        unlike = _list_unlike_work(claim, cells)
+    if claim.is_of_hardware:
+        unlike = unlike or write_unlike(cells.rows.values() or [sides.rows])
     if not cells.rows:
         levels = [
             {key: set(side[key].astype(str)) for key in cells.keys} for side in sides.rows
         ]
-        unlike = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
-        differing = ", ".join(unlike or cells.keys)
+        keys = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
+        differing = unlike or ", ".join(keys or cells.keys)
         reason = f"no cell was run on both sides: they differ in {differing}"
-        found = found._replace(verdict="not measured", reason=reason)
+        verdict = "not comparable" if claim.compares_machines else "not measured"
+        found = found._replace(verdict=verdict, reason=reason)
     elif claim.is_of_design and len(cells.rows) > claim.cells:
         reason = f"{len(cells.rows)} cells for {claim.cells} of the design: several machines or"
         found = found._replace(verdict="not comparable", reason=f"{reason} kinds of work")
@@ -241,16 +251,11 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         places = "; ".join(sorted(set(used["environment"])))
         reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
         found = found._replace(verdict="not comparable", reason=reason)
-    elif claim.is_of_hardware and (unlike := _list_unlike(cells)):
-        reason = (
-            f"the software stacks differ, or are unknown, in {unlike}: the number is of the"
-        )
-        found = found._replace(
-            verdict="not comparable", reason=f"{reason} stack and the machine"
-        )
-    is_between = claim.hardware_sides[0] != claim.hardware_sides[-1]
+    elif unlike:
+        reason = f"the machines' software or work differs, or is unknown, in {unlike}"
+        found = found._replace(verdict="not comparable", reason=reason)
     # the time to an accuracy compares equal models as it is
-    is_between &= not claim.columns[0].startswith("to_")
+    is_between = claim.compares_machines and not claim.columns[0].startswith("to_")
     if is_between and found.verdict not in VERDICTS[4:]:
         found = _weigh_models(found, cells)
     if found.verdict in VERDICTS[:2]:
@@ -325,9 +330,11 @@ def match_cells(
     fixed = {term.column for term in terms if term.patterns != ("*",)}
     both = pd.concat(sides)
     columns = [*dict.fromkeys([*FACTORS, *CELL_WORK, *factors])]
+    if claim.is_of_hardware and REQUESTED in columns:  # alike is what was done
+        columns = [name for name in columns if name != REQUESTED] + ARITHMETIC
     if "dataset" not in both:
         columns += IMAGES
-    if claim.hardware_sides[0] == claim.hardware_sides[-1]:
+    if not claim.compares_machines:
         columns += ["threads", "environment"]
     keys = [
         name
@@ -345,12 +352,19 @@ def match_cells(
     return Cells(keys, {key: [group[key] for group in groups] for key in matched})
 
 
-def _list_unlike(cells: Cells) -> str:
-    """List where the stacks of a cell's sides differ, and how."""
-    unlike = {}
-    for sides in cells.rows.values():
-        unlike.update(compare_stacks(*sides))
-    return ", ".join(f"{name} ({levels})" for name, levels in unlike.items())
+def _list_unlike_work(claim: Claim, cells: Cells) -> str:
+    """List in what work two machines differ, beside what the claim or its paper varies."""
+    varied = {"code_sha256", *PAPERS[claim.paper].may_differ, *cells.keys}
+    varied.update(term.column for side in claim.sides for term in side)
+    unlike = []
+    for name in [name for name in WORK if name not in varied]:
+        for sides in cells.rows.values():
+            levels = [set(side.get(name, pd.Series("")).map(write_level)) for side in sides]
+            if levels[0] != levels[-1]:
+                names = ", ".join(sorted(set.union(*levels)))
+                unlike.append(f"{name} ({names})")
+                break
+    return ", ".join(unlike)
 
 
 def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]:

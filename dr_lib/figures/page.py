@@ -15,7 +15,15 @@ from dr_lib.errors import DrError
 from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.judged import VERDICTS, count_by_chance, judge_claims
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import PLAN, WARMTH, WORK, Selection, list_runs
+from dr_lib.evidence.select import (
+    ARITHMETIC,
+    PLAN,
+    WARMTH,
+    WORK,
+    Selection,
+    list_runs,
+    write_unlike,
+)
 from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 from dr_lib.files import find_listed, write_listed
 from dr_lib.markdown import escape
@@ -38,7 +46,12 @@ RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 # columns of probabilities, with three decimals, and as they are
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 EXACT = ("threshold", "predicted", "probability_referable")
-SAID = ("point", "probabilities", "error")  # columns whose words the figures have too
+SAID = (
+    "point",
+    "probabilities",
+    "error",
+    "ratio_of",
+)  # columns whose words the figures have too
 # of the names of columns that say more of another one
 ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
@@ -145,7 +158,7 @@ class Page:
         text = f"{write_span(row, column, self.lang)} {unit}".strip()
         notes = []
         if isinstance(scope := row.get(f"{column}_scope"), str):
-            notes.append(self.say(scope))
+            notes += map(self.say, scope.split("; "))
         if (number := row.get(f"{column}_left_out", 0)) > 0:
             words = self.say("without {} outliers, {} with them")
             notes.append(words.format(f"{number:.0f}", self.number(row[f"{column}_over_all"])))
@@ -209,6 +222,29 @@ class Page:
         display(HTML(shown.to_html(index=False, border=0)))
         self._caption("Table", self.say(caption))
 
+    def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
+        """Say where the software of several machines differs, and what is unknown of all.
+
+        Args:
+            timed: timed rows of a `Selection`.
+            keys: columns that tell apart what machines are compared in.
+        """
+        if timed.empty:
+            return
+        if timed.reindex(columns=ARITHMETIC).isna().any(axis=None):
+            self.note(
+                "The arithmetic of these rows is not known: no ratio is of hardware alone."
+            )
+        cells = [
+            [rows] for _, rows in timed.groupby(list(keys)) if rows["machine"].nunique() > 1
+        ]
+        if unlike := write_unlike(cells):
+            words = (
+                "The software of the machines differs, or is unknown, in {}: a ratio of their "
+                "times is of stack and hardware."
+            )
+            self.note(words, unlike)
+
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""
         self.table(
@@ -224,8 +260,9 @@ class Page:
             "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
             "only if the whole interval violates it. A claim about every case is judged case "
             "by case; to refute it, the 95 % apply to all intervals together. Rows from "
-            "hardware, data or work other than the paper's are listed but not compared. "
-            "Versions may differ, and are listed too."
+            "hardware, data or work other than the paper's are listed but not compared, and "
+            "machines only where their software is alike. Patch versions may differ, and are "
+            "listed too."
         )
         judged = judge_claims(paper, selection)
         self.section("The paper's claims")
