@@ -154,7 +154,8 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
     Returns:
         A row per two places: the slower `place`, the faster `reference`, `n`, `times_as_long` with
         bounds, `ratio_of` (stack, hardware or both, see `describe_ratio`), and how their stacks are
-        `unlike`. Empty without two such places.
+        `unlike`; `auc_difference` with bounds and whether the `models` are equal, see
+        `compare_models`. Empty without two such places.
     """
     work = ["mode", *(name for name in factors if name not in PLAN)]
     lines = []
@@ -167,6 +168,7 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
             ratio_of = describe_ratio(slow, fast)
             if not ratio_of:
                 continue
+            models = compare_models(slow, fast)
             ratio = measure("train_s", slow, fast)
             scope = ratio.scope.removesuffix(ratio_of).removesuffix("; ")
             line = {
@@ -176,6 +178,8 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
                 "times_as_long": ratio._replace(scope=scope),
                 "ratio_of": ratio_of,
                 "unlike": write_unlike([(slow, fast)]),
+                "auc_difference": models.difference,
+                "models": models.verdict,
             }
             lines.append(line)
     return tabulate(lines)
