@@ -13,9 +13,11 @@ from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
     compare_models,
+    compare_places,
     summarise_targets,
 )
 from dr_lib.statistics.intervals import NOTHING
+from tests.evidence.real_rows import T4X2, TPU, train_referable
 
 CPU = {
     "status": "ok",
@@ -25,6 +27,7 @@ CPU = {
     "num_accelerators": 1,
 }
 TIMES = {"paper": [100.0, 110, 105], "fast": [50.0, 52, 49], "scaled": [20.0, 21, 19]}
+TEN = np.linspace(0.98, 1.02, 10)
 AUCS = {"paper": [0.90, 0.91, 0.92], "fast": [0.91, 0.905, 0.92], "scaled": [0.80, 0.81, 0.79]}
 
 
@@ -490,3 +493,38 @@ def test_a_target_without_a_validation_split_is_not_measured():
     lost = table.set_index("environment").loc["machine not known"]
     assert (lost["started"], lost["reached"]) == (1, 0)
     assert summarise_targets(select_runs(make_runs(mode="paper"))).empty
+
+
+def test_a_ratio_of_machines_is_of_stack_or_hardware():
+    """Three arms, 3000, 2400 and 1800 s, and a TPU at equal float32: which ratio is of what."""
+    jax = {"backend": "jax", "jit": True, "scenario": "C2"}
+    arms = [
+        train_referable(3000 * TEN, T4X2, scenario="C1"),
+        train_referable(2400 * TEN, T4X2, **jax),
+        train_referable(1800 * TEN, TPU, matmul_precision="bfloat16", **jax),
+    ]
+    rows = pd.concat(arms, ignore_index=True).assign(study="gpu_vs_tpu")
+    rows["run_id"] = rows["run_id"] + rows.index.astype(str)
+
+    def split(rows):
+        selection = select_runs(rows)
+        table = compare_places(selection.timed, selection.factors)
+        return {round(row.times_as_long, 2): row for row in table.itertuples()}
+
+    found = split(rows)
+    assert {ratio: row.ratio_of for ratio, row in found.items()} == {
+        1.25: "of the stack",
+        1.67: "of stack and hardware",
+        1.33: "of the hardware, at each device's default arithmetic",
+    }
+    assert found[1.25].unlike == "backend (jax, tensorflow), jit (False, True)"
+    assert found[1.67].times_as_long_low < 1.67 < found[1.67].times_as_long_high
+    equal = split(rows.assign(matmul_precision="float32"))
+    assert equal[1.33].ratio_of == "of the hardware, at equal float32"
+    unknown = split(rows.drop(columns=["matmul_precision", "conv_precision"]))
+    assert unknown[1.33].ratio_of == "of stack and hardware"
+    assert unknown[1.25].ratio_of == "of the stack"
+    environments = compare_environments(select_runs(rows).finished, ["backend"])
+    assert "of the hardware, at each device's default arithmetic" in set(
+        environments["train_s_ratio_scope"].dropna()
+    )

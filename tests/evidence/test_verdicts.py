@@ -496,3 +496,99 @@ def test_served_models_are_the_same_file_on_both_instances():
     for version in ("0123", None):
         (found,) = judge("B21", first, second.assign(model_version=version))
         assert found.verdict == "not comparable" and "other exported files" in found.reason
+
+
+# ---- stack and hardware
+
+ON_JAX = {"backend": "jax", "jit": True}
+
+
+def train_arms(**tpu):
+    """Ten trainings of each arm of paper A's study: TensorFlow and JAX on two T4, JAX on a TPU,
+    which has these columns.
+    """
+    return (
+        train_referable(3080 * TEN, T4X2, scenario="C1"),
+        train_referable(2700 * TEN, T4X2, scenario="C2", **ON_JAX),
+        train_referable(1994 * TEN, TPU, scenario="C2", **ON_JAX).assign(**tpu),
+    )
+
+
+@pytest.mark.parametrize(
+    ("tpu", "named"),
+    [
+        ({}, ""),
+        ({"keras": "3.15.9", "python": "3.12.1"}, ""),  # patch versions and Python
+        ({"strategy": "DataParallel", "num_replicas": 8, "driver": "1", "cpu": "other"}, ""),
+        ({"tensorflow": "2.1.0"}, ""),  # is not what computes
+        ({"environment_settings": None}, ""),  # a row older than that request
+        ({"keras": "3.14.1"}, "keras (3.14, 3.15)"),
+        ({"keras": None}, "keras (unknown)"),
+        ({"jax": "0.9.2"}, "jax (0.10, 0.9)"),
+        ({"jit": False}, "jit (False, True)"),
+        ({"jit": None}, "jit (unknown)"),
+        ({"input": "stream"}, "input (memory, stream)"),
+        ({"on_device": True}, "on_device (False, True)"),
+        ({"environment_settings": "XLA_FLAGS: 1"}, "environment_settings"),
+        ({"matmul_precision": "bfloat16"}, "matmul_precision (bfloat16, float32)"),
+        ({"conv_precision": None}, "conv_precision (unknown)"),
+        ({"learning_rate": 0.01}, "learning_rate (0.001, 0.01)"),  # work
+        ({"optimizer": "adamw"}, "optimizer (adam, adamw)"),
+        ({"augmentation": "colour"}, "augmentation (colour, flip)"),
+    ],
+)
+def test_hardware_is_judged_where_work_and_stack_are_alike(tpu, named):
+    """A9 compares both machines on JAX: 26 % less. What differs, or is unknown, is named."""
+    _, gpu, tpu = train_arms(**tpu)
+    (found,) = judge("A9", gpu, tpu)
+    assert found.verdict == ("not comparable" if named else "does not hold")
+    assert named in found.reason and found.ours.value == pytest.approx(26.1, abs=0.1)
+
+
+def test_one_printed_saving_is_read_in_three_ways():
+    """TensorFlow on the T4 and JAX on the TPU: a saving of stack and hardware, 35 %."""
+    arms = pd.concat(train_arms(), ignore_index=True).assign(study="gpu_vs_tpu")
+    arms["run_id"] = arms["run_id"] + arms.index.astype(str)
+    for rows, verdicts_of in (
+        (arms, ["not comparable", "holds", "does not hold"]),
+        (arms[arms["scenario"].eq("C1") | arms["accelerator"].ne("Tesla T4")], None),
+    ):
+        selection = select_runs(rows)
+        table = verdicts.judge_claims("A", selection).set_index("id")
+        found = table.loc[["A6", "A8", "A9"]]
+        wanted = verdicts_of or ["not comparable", "holds", "not comparable"]
+        assert list(found["verdict"]) == wanted
+        assert found.loc["A8", "ours"] == pytest.approx(35.3, abs=0.1)
+        assert "backend (jax, tensorflow), jit (False, True)" in found.loc["A6", "reason"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "verdict"),
+    [({}, "holds"), ({"tensorflow": "2.14.0"}, "not comparable"), ({"keras": None}, "not")],
+)
+def test_a_gpu_and_a_cpu_are_compared_on_like_versions(gpu, verdict):
+    """C53, ten times as fast on any machine: the frameworks of both need equal minor versions."""
+    cpu = run_scenarios(1000 * NEAR, F4S)
+    (found,) = judge("C53", cpu, run_scenarios(60 * NEAR, NC4AS, **gpu))
+    assert found.verdict.startswith(verdict)
+
+
+@pytest.mark.parametrize(
+    ("m6", "verdict"),
+    [({}, "holds"), ({"tensorflow": "2.20.0"}, "not comparable")],
+)
+def test_instances_are_compared_on_like_servers(m6, verdict):
+    """B21, 1.92 times as fast on ml.m5.xlarge as on ml.m6g.xlarge."""
+    slow = serve(QUIET * 392, "vgg19", "ml.m6g.xlarge", **m6)
+    assert say("B21", slow, serve(QUIET * 204.6, "vgg19", "ml.m5.xlarge")) == [verdict]
+
+
+def test_rows_without_arithmetic_keep_means_and_stacks_and_lose_hardware():
+    """Unknown is like unknown on one machine, and unlike between two."""
+    arms = [
+        table.drop(columns=["matmul_precision", "conv_precision"]) for table in train_arms()
+    ]
+    tensorflow, gpu, tpu = arms
+    found = judge("A8 A9", tensorflow, gpu, tpu)
+    assert [one.verdict for one in found] == ["holds", "not comparable"]
+    assert "matmul_precision (unknown), conv_precision (unknown)" in found[1].reason
