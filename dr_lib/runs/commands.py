@@ -90,11 +90,13 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
     check_data(folder, runs, backlog.rows, root)
+    refused = find_refused(design, runs, facts)
     if commands:
-        skipped = backlog.find_skipped()
+        # machines and kernels that are missing here may exist elsewhere
+        skipped = refused.keys() & backlog.find_skipped().keys()
         left = [run for run in backlog.list_left() if run.scenario not in skipped]
         return click.echo("\n".join(list_commands(study, left)))
-    backlog.unavailable = find_refused(design, runs, facts)
+    backlog.unavailable = refused
     skipped = backlog.find_skipped()
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)

@@ -22,13 +22,17 @@ from tests.runs.conftest import complete, run_quietly, write_study
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
-def test_machines_that_are_not_there_are_a_reason_to_skip(house):
-    """The sentence names what a scheduler starts."""
+def test_machines_that_are_not_there_are_a_reason_to_skip(house, monkeypatch):
+    """The sentence names what a scheduler starts, and that command prints it."""
     assert run_quietly(write_study(house, **TWO), house) == []
     (row,) = read_rows(house)
     assert row["status"] == "skipped"
     assert "it trains on 2 machines" in row["error"]
     assert "plan STUDY --commands" in row["error"]
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    study = house / "papermill_runs" / "trial.yaml"
+    printed = CliRunner().invoke(main, ["plan", str(study), "--commands"]).output
+    assert "DR_LIB_MACHINE=1" in printed
 
 
 def test_a_scheduler_starts_each_machine_by_its_command(house, dear, monkeypatch):

@@ -27,11 +27,12 @@ from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
+from dr_lib.evidence.select import list_faults
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.backlog import ALIKE
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
-from dr_lib.runs.row import RowError, read_rows, read_runs
+from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
 from dr_lib.runs.runner import _foresee, run_study
 from dr_lib.runs.study import check_needs, load_study
 from tests.runs.conftest import complete, run_quietly, write_study
@@ -186,39 +187,39 @@ def test_what_a_machine_cannot_do_is_found_out_once(house):
 
 
 def test_a_level_that_this_machine_can_never_run_is_skipped_once(house, capsys, monkeypatch):
-    """No TPU is here: by hand, C1 of the accelerators tpu and cpu has one row, which no further
-    call writes again; C2 is made, and a machine that can run nothing of a study is an error.
+    """No TPU is here: by hand, C1 and C2 of two accelerators and two levels have one row each,
+    which no further call writes again and which is no copy of the other; C3 and C4 are made.
     """
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
     notebook.cells[0].source += 'accelerator: str = "auto"\n'
     nbformat.write(notebook, house / "notebooks" / "10_train.ipynb")
-    levels = {"notebook": "10_train", "factors": {"accelerator": ["tpu", "cpu"]}}
-    path = write_study(house, **levels, retries=2, order="sequential")
-    plan = partial(CliRunner().invoke, main, ["plan", str(path)])
-    said = plan().output
-    assert (
-        re.findall(r"(C\d)-.*  (\w+(?: do)?) +acc", said)
-        == [
-            ("C1", "skipped"),
-            ("C2", "to do"),
-        ]
-        * 2
-    )
-    assert "2 not possible on this machine: this machine has no TPU" in said
+    factors = {"accelerator": ["tpu", "cpu"], "level": ["a", "b"]}
+    study = partial(write_study, house, notebook="10_train", order="sequential", retries=2)
+    path = study(factors=factors)
+    plan = partial(CliRunner().invoke, main)
+    planned = plan(["plan", str(path)]).output
+    statuses = re.findall(r"-r0\d-\S+  (\S+)", planned)
+    assert statuses == ["skipped", "skipped", "to", "to"] * 2
+    assert "4 not possible on this machine: this machine has no TPU" in planned
 
     assert run_quietly(path, house) == []
-    assert "scenarios skipped: 1, this machine has no TPU" in capsys.readouterr().out
-    (row,) = trial(house).glob("rows/C1-*.json")
-    written = row.read_bytes()
-    assert json.loads(written)["error"].startswith("this machine has no TPU")
+    assert "scenarios skipped: 2, this machine has no TPU" in capsys.readouterr().out
+    written = {row: row.read_bytes() for row in trial(house).glob("rows/C[12]-*.json")}
+    assert sorted(row.name[:6] for row in written) == ["C1-r00", "C2-r00"]
     assert run_quietly(path, house) == run_quietly(path, house, only="C1-r01") == []
-    assert [*trial(house).glob("rows/C1-*.json")] == [row] and row.read_bytes() == written
-    assert list_begun(house) == ["C2-r00", "C2-r01"]
-    assert not CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.strip()
+    assert written == {row: row.read_bytes() for row in trial(house).glob("rows/C[12]-*.json")}
+    assert list_begun(house) == ["C3-r00", "C4-r00", "C3-r01", "C4-r01"]
+    assert not plan(["plan", str(path), "--commands"]).output.strip()
 
-    path = write_study(house, **levels | {"factors": {"accelerator": ["tpu"]}})
+    first, *_ = written
+    write_row(house / "elsewhere", json.loads(written[first]) | {"started_at": "2026-01-01"})
+    runs = read_runs(trial(house), house / "elsewhere")
+    assert runs["status"].value_counts().to_dict() == {"ok": 4, "skipped": 2}
+    assert list_faults(runs) == []
+
+    path = study(factors={"accelerator": ["tpu"]})
     with pytest.raises(DrError, match="no run is possible: this machine has no TPU"):
         run_quietly(path, house, only="C1-r00")
 
