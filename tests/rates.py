@@ -35,7 +35,7 @@ from dr_lib.code import read_commit, shorten_commit
 from dr_lib.evidence.claims import Claim, read_claims
 from dr_lib.evidence.select import STACK
 from dr_lib.evidence.select import measure as measure_runs
-from dr_lib.evidence.training_time import AUC, AUC_MARGIN, compare_models
+from dr_lib.evidence.training_time import AUC, AUC_MARGIN, judge_models
 from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.evidence.verdicts import judge as judge_rows
 from dr_lib.rooms.serving.export.gate import measure_changes
@@ -430,7 +430,7 @@ def simulate_models(
         for mean in (0.93 - difference, 0.93):
             auc = mean + seed + rng.normal(0, 0.01 * (1 - correlation) ** 0.5, n)
             sides.append(pd.DataFrame({"seed": range(n), AUC: auc}))
-        passes.append(compare_models(*sides).verdict == "equal")
+        passes.append(judge_models(*sides).verdict == "equal")
     if difference:
         rates = {"other models pass": count_true(passes, 0.05)}
     else:

@@ -47,9 +47,10 @@ NOT_VALIDATED = "not measured: no validation split"
 SAME_SEED = "no interval: a seed was trained twice"
 PRELIMINARY = "preliminary: repetitions are still to come"
 NO_MACHINE = "machine not known"
+EXTENDED = "repetitions were added after a look"
 FEW_TRIES = "no interval: fewer than six"
 HALF_MISSED = "not reached by half"
-LIMITS = (NOT_VALIDATED, SAME_SEED, PRELIMINARY, FEW_TRIES, HALF_MISSED)
+LIMITS = (NOT_VALIDATED, SAME_SEED, PRELIMINARY, EXTENDED, FEW_TRIES, HALF_MISSED)
 MODE_VERDICTS = (
     "reference",
     "counts",
@@ -274,7 +275,7 @@ class Models(NamedTuple):
     difference: Interval = NOTHING  # of their mean test scores, 90 %
 
 
-def compare_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
+def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
     """Compare what two machines trained, or served: a time counts between equal models alone.
 
     Trained models are equal if their mean test AUC, or accuracy for paper C's frameworks, is
@@ -376,6 +377,8 @@ def _find_median(rows: pd.DataFrame, retries: int) -> Measured:
         return found._replace(scope=PRELIMINARY)
     if np.isnan(found.low):
         return found._replace(scope=FEW_TRIES)
+    if (rows.get("looks", pd.Series(1)) > 1).any():
+        return found._replace(scope=EXTENDED)
     if np.isinf(found.value):
         return found._replace(scope=HALF_MISSED)
     return found

@@ -36,7 +36,7 @@ from dr_lib.evidence.select import (
     write_level,
     write_unlike,
 )
-from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, compare_models
+from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, judge_models
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.rooms import load
 from dr_lib.statistics.cells import (
@@ -514,7 +514,7 @@ def _weigh_models(found: Verdict, cells: Cells) -> Verdict:
     """Say how the models of both sides compare, where they do least: only times of equal ones are
     compared.
     """
-    compared = [compare_models(*sides) for sides in cells.rows.values()]
+    compared = [judge_models(*sides) for sides in cells.rows.values()]
     order = [EQUAL, UNDECIDED, UNLIKE]
     worst = max(
         compared, key=lambda each: (order.index(each.verdict), abs(each.difference.value))

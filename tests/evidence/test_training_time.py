@@ -12,8 +12,8 @@ from dr_lib.evidence.select import select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
-    compare_models,
     compare_places,
+    judge_models,
     summarise_targets,
 )
 from dr_lib.statistics.intervals import NOTHING
@@ -385,35 +385,33 @@ def make_models(scores, column="metric_auc_test", first_seed=20, **columns):
 )
 def test_times_of_equal_models_alone_are_compared(scores, verdict, words):
     """Whichever side is better: another model is another work."""
-    found = compare_models(make_models(scores), make_models(GOOD))
+    found = judge_models(make_models(scores), make_models(GOOD))
     assert found.verdict == verdict and words in found.words
 
 
 def test_trainings_of_too_few_seeds_are_counted_and_said():
     """Of one seed, or of none that is known, each is a training; of three seeds a seed is."""
     for seeds in ([20] * 5, [None] * 5):
-        found = compare_models(make_models(GOOD).assign(seed=seeds), make_models(GOOD))
+        found = judge_models(make_models(GOOD).assign(seed=seeds), make_models(GOOD))
         assert "n = 5, seeds repeated or unknown" in found.words
-    found = compare_models(
-        make_models(GOOD).assign(seed=[20, 20, 21, 22, 22]), make_models(GOOD)
-    )
+    found = judge_models(make_models(GOOD).assign(seed=[20, 20, 21, 22, 22]), make_models(GOOD))
     assert found.words.endswith("n = 3")
 
 
 def test_frameworks_are_compared_by_accuracy_and_served_models_by_their_file():
     """Trainings of paper C have no AUC; what is served is not trained again."""
     sides = [make_models(GOOD, "metric_accuracy_test", framework="mxnet") for _ in range(2)]
-    assert compare_models(*sides).words.startswith("test accuracy differs by 0.000")
+    assert judge_models(*sides).words.startswith("test accuracy differs by 0.000")
     without = sides[1].drop(columns="metric_accuracy_test")
-    assert compare_models(sides[0], without).words == "test accuracy not measured"
+    assert judge_models(sides[0], without).words == "test accuracy not measured"
 
     served = pd.DataFrame({"predict_ms": [9.0, 8.0], "model_version": ["abc", "abc"]})
-    assert compare_models(served, served).verdict == "equal"
+    assert judge_models(served, served).verdict == "equal"
     for other, name in (("def", "def"), (None, "unknown")):
-        found = compare_models(served, served.assign(model_version=other))
+        found = judge_models(served, served.assign(model_version=other))
         assert found == ("not comparable", f"other exported files: abc against {name}", NOTHING)
     unknown = served.assign(model_version=None)
-    assert compare_models(unknown, unknown).verdict == "not comparable"
+    assert judge_models(unknown, unknown).verdict == "not comparable"
 
 
 def make_tries(seconds, accelerator="Tesla T4", target=0.9, **columns):
@@ -478,6 +476,7 @@ def test_every_try_for_a_target_counts():
     }
     assert read_target(runs.assign(seed=20))[3:5] == pytest.approx([np.nan] * 2, nan_ok=True)
     assert read_target(runs.assign(planned=9))[5].startswith("preliminary")
+    assert read_target(runs.assign(looks=2))[5] == "repetitions were added after a look"
 
 
 def test_a_target_without_a_validation_split_is_not_measured():
