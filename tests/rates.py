@@ -33,9 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.evidence.claims import Claim, read_claims
-from dr_lib.evidence.select import STACK
+from dr_lib.evidence.select import AUC, AUC_MARGIN, STACK, judge_models
 from dr_lib.evidence.select import measure as measure_runs
-from dr_lib.evidence.training_time import AUC, AUC_MARGIN, judge_models
 from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.evidence.verdicts import judge as judge_rows
 from dr_lib.rooms.serving.export.gate import measure_changes

@@ -11,7 +11,8 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
-from dr_lib.statistics.intervals import MIN_RUNS, NOTHING, Measured
+from dr_lib.statistics.equivalence import compare_scores, is_equivalent
+from dr_lib.statistics.intervals import MIN_RUNS, NOTHING, Interval, Measured, count_needed
 
 # what a run did: rows that are pooled, or compared, have to agree in it
 WORK = (
@@ -76,6 +77,14 @@ WARMTH = {
     "unknown": "it is not known which runs were cold, the first since the machine's boot",
 }
 TIMES = ("train_s", "steady_epoch_s")
+AUC = "metric_auc_test"
+# a mode is as good as the paper's, and a machine's model as another's, if its mean is within it
+AUC_MARGIN = 0.02
+# whether models are equal, and what is said of a ratio of the times of others
+ALIKE = "equal"
+UNDECIDED = "undecided"
+UNLIKE = "not comparable"
+OF_MODELS = {UNDECIDED: "of models not shown to be equal", UNLIKE: "of unlike models"}
 WITHIN = "within this session"  # not of the next one
 UNKNOWN = "unknown"
 # what a ratio of two machines is of
@@ -284,8 +293,12 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
         value = over_all.interval().value
         found = found._replace(num_left_out=num_left_out, over_all=value)
     if len(sides) > 1 and pd.concat(sides).get("machine", pd.Series(dtype=str)).nunique() > 1:
-        scopes = filter(None, [found.scope, describe_ratio(*sides)])
-        found = found._replace(scope="; ".join(scopes))
+        scopes = [
+            found.scope,
+            describe_ratio(*sides),
+            OF_MODELS.get(judge_models(*sides).verdict),
+        ]
+        found = found._replace(scope="; ".join(filter(None, scopes)))
     return found
 
 
@@ -347,6 +360,51 @@ def describe_ratio(*sides: pd.DataFrame) -> str:
     requests = set(rows[REQUESTED].dropna()) if REQUESTED in rows else set()
     is_default = requests <= {ABSENT[REQUESTED]} and UNKNOWN not in unlike.values()
     return OF_DEFAULTS if is_default and unlike.keys() <= {*ARITHMETIC} else OF_BOTH
+
+
+class Models(NamedTuple):
+    """Whether two sides' models are equal enough for their times to be compared."""
+
+    verdict: str  # equal, undecided or not comparable
+    words: str  # how they compare, in numbers
+    difference: Interval = NOTHING  # of their mean test scores, 90 %
+
+
+def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
+    """Compare what two machines trained, or served: a time counts between equal models alone.
+
+    Trained models are equal if their mean test AUC, or accuracy for paper C's frameworks, is
+    equivalent within AUC_MARGIN, see `compare_scores`; served ones if they are the same exported
+    file.
+
+    Args:
+        a: rows of one side, one a run, of one kind of work.
+        b: those of the other.
+    """
+    known = {name for side in (a, b) for name in side if side[name].notna().any()}
+    if "predict_ms" in known:
+        versions = [side.reindex(columns=["model_version"])["model_version"] for side in (a, b)]
+        files = [sorted(set(column.dropna().astype(str))) for column in versions]
+        if all(files) and files[0] == files[1]:
+            return Models(ALIKE, "the same exported file")
+        named = [", ".join(names) or "unknown" for names in files]
+        return Models(UNLIKE, f"other exported files: {named[0]} against {named[1]}")
+    column = "metric_accuracy_test" if "framework" in known else AUC
+    name = "accuracy" if "framework" in known else "AUC"
+    scores = [side.reindex(columns=["seed", column]).set_index("seed") for side in (a, b)]
+    difference = compare_scores(scores[0][column], scores[1][column])
+    if not difference.n:
+        return Models(UNLIKE, f"test {name} not measured")
+    value, low, high, n = difference
+    words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
+    if n > min(side.index.nunique() for side in scores):
+        words += ", seeds repeated or unknown"
+    is_shown = is_equivalent(difference, AUC_MARGIN)
+    if is_shown is None:
+        needed = count_needed(difference, -AUC_MARGIN, AUC_MARGIN)
+        words += f": n near {needed} might show whether the models are equal"
+        return Models(UNDECIDED, words, difference)
+    return Models(ALIKE if is_shown else UNLIKE, words, difference)
 
 
 def list_columns(names: str, runs: pd.DataFrame) -> list[str]:

@@ -5,43 +5,34 @@ whether a speed counts.
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.evidence.select import (
+    AUC,
+    AUC_MARGIN,
     HARDWARE,
     MIN_RUNS,
     PLAN,
     Selection,
     describe_ratio,
+    judge_models,
     measure,
     write_unlike,
 )
-from dr_lib.statistics.equivalence import (
-    compare_scores,
-    is_equivalent,
-    repetitions_for_equivalence,
-)
+from dr_lib.statistics.equivalence import is_equivalent, repetitions_for_equivalence
 from dr_lib.statistics.intervals import (
     NOTHING,
     Interval,
     Measured,
-    count_needed,
     difference_interval,
     mean_interval,
     median_interval,
     tabulate,
 )
 
-AUC = "metric_auc_test"
-ACCURACY = "metric_accuracy_test"
-# a mode is as good as the paper's, and a machine's model as another's, if its mean is within it
-AUC_MARGIN = 0.02
-EQUAL = "equal"
-UNDECIDED = "undecided"
-UNLIKE = "not comparable"
 # what limits the time to a target
 NOT_VALIDATED = "not measured: no validation split"
 SAME_SEED = "no interval: a seed was trained twice"
@@ -156,7 +147,7 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
         A row per two places: the slower `place`, the faster `reference`, `n`, `times_as_long` with
         bounds, `ratio_of` (stack, hardware or both, see `describe_ratio`), and how their stacks are
         `unlike`; `auc_difference` with bounds and whether the `models` are equal, see
-        `compare_models`. Empty without two such places.
+        `judge_models`. Empty without two such places.
     """
     work = ["mode", *(name for name in factors if name not in PLAN)]
     lines = []
@@ -169,14 +160,14 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
             ratio_of = describe_ratio(slow, fast)
             if not ratio_of:
                 continue
-            models = compare_models(slow, fast)
+            models = judge_models(slow, fast)
             ratio = measure("train_s", slow, fast)
-            scope = ratio.scope.removesuffix(ratio_of).removesuffix("; ")
+            scope = [part for part in ratio.scope.split("; ") if part != ratio_of]
             line = {
                 "place": slow["place"].iloc[0],
                 "reference": fast["place"].iloc[0],
                 "n": ratio.n,
-                "times_as_long": ratio._replace(scope=scope),
+                "times_as_long": ratio._replace(scope="; ".join(scope)),
                 "ratio_of": ratio_of,
                 "unlike": write_unlike([(slow, fast)]),
                 "auc_difference": models.difference,
@@ -265,49 +256,6 @@ def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
     unlike = lower if difference.value < 0 else higher
     verdicts = {True: counts, False: unlike, None: undecided}
     return difference, verdicts[is_equivalent(difference, AUC_MARGIN)], needed
-
-
-class Models(NamedTuple):
-    """Whether two sides' models are equal enough for their times to be compared."""
-
-    verdict: str  # equal, undecided or not comparable
-    words: str  # how they compare, in numbers
-    difference: Interval = NOTHING  # of their mean test scores, 90 %
-
-
-def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
-    """Compare what two machines trained, or served: a time counts between equal models alone.
-
-    Trained models are equal if their mean test AUC, or accuracy for paper C's frameworks, is
-    equivalent within AUC_MARGIN, see `compare_scores`; served ones if they are the same exported
-    file.
-
-    Args:
-        a: rows of one side, one a run, of one kind of work.
-        b: those of the other.
-    """
-    if len(_read(a, "predict_ms")) or len(_read(b, "predict_ms")):
-        files = [sorted(set(_read(side, "model_version").astype(str))) for side in (a, b)]
-        if all(files) and files[0] == files[1]:
-            return Models(EQUAL, "the same exported file")
-        named = [", ".join(names) or "unknown" for names in files]
-        return Models(UNLIKE, f"other exported files: {named[0]} against {named[1]}")
-    column = ACCURACY if len(_read(a, "framework")) else AUC
-    name = "accuracy" if column == ACCURACY else "AUC"
-    scores = [side.reindex(columns=["seed", column]).set_index("seed") for side in (a, b)]
-    difference = compare_scores(scores[0][column], scores[1][column])
-    if not difference.n:
-        return Models(UNLIKE, f"test {name} not measured")
-    value, low, high, n = difference
-    words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
-    if n > min(side.index.nunique() for side in scores):
-        words += ", seeds repeated or unknown"
-    is_shown = is_equivalent(difference, AUC_MARGIN)
-    if is_shown is None:
-        needed = count_needed(difference, -AUC_MARGIN, AUC_MARGIN)
-        words += f": n near {needed} might show whether the models are equal"
-        return Models(UNDECIDED, words, difference)
-    return Models(EQUAL if is_shown else UNLIKE, words, difference)
 
 
 def summarise_targets(selection: Selection) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from dr_lib.evidence.judged import PRELIMINARY, VERDICTS
 from dr_lib.evidence.papers import FACTORS, PAPERS
 from dr_lib.evidence.select import (
     ABSENT,
+    ALIKE,
     ARITHMETIC,
     CELL_WORK,
     HARDWARE,
@@ -28,15 +29,17 @@ from dr_lib.evidence.select import (
     MIN_RUNS,
     REQUESTED,
     STACK,
+    UNDECIDED,
+    UNLIKE,
     VERSIONS,
     WARMTH,
     WORK,
     Selection,
+    judge_models,
     list_runs,
     write_level,
     write_unlike,
 )
-from dr_lib.evidence.training_time import EQUAL, UNDECIDED, UNLIKE, judge_models
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.rooms import load
 from dr_lib.statistics.cells import (
@@ -515,7 +518,7 @@ def _weigh_models(found: Verdict, cells: Cells) -> Verdict:
     compared.
     """
     compared = [judge_models(*sides) for sides in cells.rows.values()]
-    order = [EQUAL, UNDECIDED, UNLIKE]
+    order = [ALIKE, UNDECIDED, UNLIKE]
     worst = max(
         compared, key=lambda each: (order.index(each.verdict), abs(each.difference.value))
     )

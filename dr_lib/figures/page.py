@@ -4,6 +4,7 @@ import re
 from base64 import b64encode
 from collections.abc import Collection, Sequence
 from io import BytesIO
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +17,13 @@ from dr_lib.evidence.energy import summarise_energy
 from dr_lib.evidence.judged import VERDICTS, count_by_chance, judge_claims
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
+    ALIKE,
     ARITHMETIC,
     PLAN,
     WARMTH,
     WORK,
     Selection,
+    judge_models,
     list_runs,
     write_unlike,
 )
@@ -223,7 +226,7 @@ class Page:
         self._caption("Table", self.say(caption))
 
     def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
-        """Say where the software of several machines differs, and what is unknown of all.
+        """Say where the software or the models of several machines differ, and what is unknown.
 
         Args:
             timed: timed rows of a `Selection`.
@@ -244,6 +247,12 @@ class Page:
                 "times is of stack and hardware."
             )
             self.note(words, unlike)
+        pairs = [[rows for _, rows in list_runs(cell).groupby("machine")] for (cell,) in cells]
+        compared = [judge_models(*pair) for sides in pairs for pair in combinations(sides, 2)]
+        unequal = [models.words for models in compared if models.verdict != ALIKE]
+        if unequal:
+            words = "In {} of {} pairs of machines models are not shown to be equal: {}."
+            self.note(words, len(unequal), len(compared), unequal[0])
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""

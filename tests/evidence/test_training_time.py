@@ -8,12 +8,11 @@ import pytest
 from scipy import stats
 
 from dr_lib.evidence import training_time
-from dr_lib.evidence.select import select_runs
+from dr_lib.evidence.select import judge_models, select_runs
 from dr_lib.evidence.training_time import (
     compare_environments,
     compare_machines,
     compare_places,
-    judge_models,
     summarise_targets,
 )
 from dr_lib.statistics.intervals import NOTHING

@@ -14,10 +14,17 @@ from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
+    ALIKE,
     COLD,
     EQUAL,
     EXCLUSIONS,
     FEW_SESSIONS,
+    OF_BOTH,
+    OF_DEFAULTS,
+    OF_EQUAL,
+    OF_FLOAT32,
+    OF_MODELS,
+    OF_STACK,
     UNSURE,
     WARMTH,
     WITHIN,
@@ -48,7 +55,15 @@ def find_sentences() -> set[str]:
         style.IMAGES,
         scenarios.BARS,
     }
-    sentences |= {"framework", "network", "accelerator", "environment", "Figure", "Table"}
+    sentences |= {
+        "framework",
+        "network",
+        "accelerator",
+        "environment",
+        "reference",
+        "Figure",
+        "Table",
+    }
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
     sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
@@ -59,6 +74,8 @@ def find_sentences() -> set[str]:
         COLD,
         UNSURE,
         *LIMITS,
+        *OF_MODELS.values(),
+        *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK),
         EQUAL,
         FEW_SESSIONS,
         WITHIN,
