@@ -64,7 +64,7 @@ from dr_lib.statistics.intervals import (
 
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
-WRONG_OVER_LOOKS = (3.0, 6.5, 11.0, 15.6)
+WRONG_OVER_LOOKS = (3.1, 6.5, 10.9, 15.4)
 STATISTICS = {
     "mean": AVERAGE,
     "sum": SUM,
