@@ -66,12 +66,11 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
 }
-COLD = "cold: the first run of its kind since the machine's boot"
-UNSURE = "not known whether it was cold, beside warm runs of its kind"
 # cold and warm runs both count where train_s differs by a smaller share in every session
 MAX_DIFFERENCE = 0.01
-# what timed rows are, where they are not warm: what is said of them
-WARMTH = {
+WARMTH = {  # of a training that is not simply warm: what is said of such runs
+    "apart": "cold runs, the first of their kind since the machine's boot, stand apart",
+    "unsure": "runs that may have been cold do not count beside warm ones of their kind",
     "cold and warm": "cold and warm runs differ by less than 1 % in every session, and both count",
     "cold": "every run is cold, the first of its kind since the machine's boot",
     "unknown": "it is not known which runs were cold, the first since the machine's boot",
@@ -111,8 +110,7 @@ class Selection(NamedTuple):
     """The rows of an analysis: tables with one row per run, or per request to a served model."""
 
     runs: pd.DataFrame  # all rows of the analysis's notebooks
-    # status ok, with `machine`, `mode`, `environment`, `disturbed`, `timed` and `apart`: cold runs
-    # beside others
+    # status ok, with `machine`, `mode`, `environment`, `disturbed`, `timed` and `warmth`
     finished: pd.DataFrame
     timed: pd.DataFrame  # those of them whose times count
     excluded: pd.DataFrame  # `run_id` and `reason` of every other row
@@ -132,7 +130,7 @@ def select_runs(
     """Select the timed rows: status ok and not resumed; disturbed rows count unless excluded.
 
     Cold runs, the first of their kind since the machine's boot, count where all are cold, or where
-    they differ little from the warm ones of each session; else they stand `apart`.
+    they differ little from the warm ones of each session; else they stand apart.
 
     Columns are added: `timed`; `machine`, such as `kaggle, 2 x Tesla T4`, with the instance type or
     the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
@@ -187,10 +185,10 @@ def select_runs(
             is_barred = finished[mark].astype(bool)
             is_timed = is_timed & ~is_barred
             excluded.append(finished[is_barred].assign(reason=EXCLUSIONS[mark]))
-    finished = _find_warmth(finished.assign(timed=is_timed, apart=False))
-    barred = finished[is_timed & ~finished["timed"]]
-    reasons = barred["apart"].map({True: COLD, False: UNSURE})
-    excluded.append(barred.assign(reason=reasons))
+    finished = _find_warmth(finished.assign(timed=is_timed, warmth="warm"))
+    for warmth in ("apart", "unsure"):
+        rows = finished[finished["warmth"] == warmth]
+        excluded.append(rows.assign(reason=WARMTH[warmth]))
     excluded = pd.concat(
         [rows for rows in excluded if len(rows)] or excluded, ignore_index=True
     )
@@ -211,28 +209,26 @@ def _find_warmth(finished: pd.DataFrame) -> pd.DataFrame:
     """
     if "train_s" not in finished or finished["train_s"].isna().all():
         return finished
+    is_timed = finished["timed"]
     cold = finished.reindex(columns=["cold"])["cold"].astype(object)
-    warmth = cold.map({True: "cold", False: "warm"}).fillna("unknown")
+    warmth = cold.map({True: "cold", False: "warm"}).fillna("unknown").where(is_timed, "")
     keys = [*(name for name in KIND if name in finished), "place"]
     kind = finished.groupby(keys, dropna=False).ngroup()
-    timed = finished.assign(warmth=warmth, kind=kind)[finished["timed"]]
+    timed = finished.assign(warmth=warmth, kind=kind)[is_timed]
     means = timed.pivot_table("train_s", ["kind", "session"], "warmth")
     means = means.reindex(columns=["cold", "warm"]).dropna(subset=["cold"])
     differences = abs(means["cold"] / means["warm"] - 1)
     if len(means) and (differences < MAX_DIFFERENCE).all():
-        warmth = warmth.mask(warmth != "unknown", "cold and warm")
+        warmth = warmth.replace(["cold", "warm"], "cold and warm")
 
-    is_cold = finished["timed"] & (warmth == "cold")
-    is_unknown = finished["timed"] & (warmth == "unknown")
-    is_warm = finished["timed"] & ~is_cold & ~is_unknown
-    is_unsure = is_unknown & is_warm.groupby(kind).transform("any")
-    apart = is_cold & bool((is_warm | is_unknown).any())
-    return finished.assign(
-        warmth=warmth,
-        apart=apart,
-        timed=finished["timed"] & ~apart & ~is_unsure,
-        place=finished["place"] + is_cold.map({True: ", cold", False: ""}),
-    )
+    is_warm = warmth.isin(["warm", "cold and warm"])
+    has_warm = is_warm.groupby(kind).transform("any")
+    warmth = warmth.mask((warmth == "unknown") & has_warm, "unsure")
+    place = finished["place"].mask(warmth == "cold", finished["place"] + ", cold")
+    if set(warmth) - {"cold", ""}:
+        warmth = warmth.replace("cold", "apart")
+    is_timed = is_timed & ~warmth.isin(["apart", "unsure"])
+    return finished.assign(warmth=warmth, place=place, timed=is_timed)
 
 
 def list_faults(runs: pd.DataFrame) -> list[str]:

@@ -88,7 +88,7 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
     lines = []
     for key, rows in groups.items():
         line = dict(zip(keys, key, strict=True))
-        if len(cold := rows[rows["apart"]]):
+        if len(cold := rows[rows["warmth"] == "apart"]):
             lines.append(line | _summarise(cold, cold) | {"environment": f"{key[0]}, cold"})
         line = line | _summarise(rows, trained[key])
         if num_environments > 1:
@@ -117,7 +117,7 @@ def _summarise(rows: pd.DataFrame, timed: pd.DataFrame) -> dict[str, Any]:
         "sessions": rows["session"].nunique(),
         "disturbed": int(rows["disturbed"].sum()),
         "timed": len(timed),
-        "apart": timed["apart"].any(),
+        "apart": (timed["warmth"] == "apart").any(),
     }
     for name in TIMES:
         line[name] = measure(name, timed)
@@ -277,7 +277,7 @@ def summarise_targets(selection: Selection) -> pd.DataFrame:
     is_failed = (runs["status"] == "failed") & (runs.get("copy_of", "") == "")
     finished = selection.finished
     environment = finished["environment"].mask(
-        finished["apart"], finished["environment"] + ", cold"
+        finished["warmth"] == "apart", finished["environment"] + ", cold"
     )
     failed = _place_failed(runs[is_failed], selection)
     tries = pd.concat([finished.assign(environment=environment), failed])

@@ -122,12 +122,9 @@ class Page:
         if selection.others:
             words = "Only the newest kind of run is analysed; choose another with only: {}."
             self.note(words, selection.others)
-        if number := int(selection.finished["apart"].sum()):
-            self.note("Cold runs, the first since the machine's boot, stand apart: {}.", number)
-        for warmth in _list_values(selection.timed, "warmth"):
+        for warmth in _list_values(selection.finished, "warmth"):
             if warmth in WARMTH:
-                text = say(WARMTH[warmth])
-                self.findings([f"{text[0].upper()}{text[1:]}."])
+                self.findings([f"{say(WARMTH[warmth]).capitalize()}."])
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
         """Show the page's title, one line of facts, and a notice above both.

@@ -27,7 +27,7 @@ def plot_training_time(
     say = choose_words(lang)
     ours = []
     if "train_s" in finished:
-        timed = finished[finished["timed"] | finished["apart"]]
+        timed = finished[finished["timed"] | (finished["warmth"] == "apart")]
         for place, rows in timed.dropna(subset=["train_s"]).groupby("place"):
             seconds = rows["train_s"]
             mean = Mean(

@@ -9,8 +9,7 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.evidence.select import (
-    COLD,
-    UNSURE,
+    WARMTH,
     UnlikeRunsError,
     list_columns,
     list_runs,
@@ -423,10 +422,10 @@ def test_cold_and_warm_runs_make_no_mean(runs, timed, warmth):
     selection = select_runs(pd.concat(rows))
     assert selection.timed["train_s"].tolist() == timed
     assert {*selection.timed["warmth"]} == warmth
-    shown = selection.finished[selection.finished["apart"]]
+    shown = selection.finished[selection.finished["warmth"] == "apart"]
     assert shown["place"].str.endswith(", cold").all()
     assert len(selection.excluded) == len(runs) - len(timed)
-    assert selection.excluded["reason"].isin([COLD, UNSURE]).all()
+    assert selection.excluded["reason"].isin([WARMTH["apart"], WARMTH["unsure"]]).all()
 
 
 def test_one_machines_cold_run_is_not_compared_with_anothers_warm_one():

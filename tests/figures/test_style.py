@@ -15,7 +15,6 @@ from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
     ALIKE,
-    COLD,
     EQUAL,
     EXCLUSIONS,
     FEW_SESSIONS,
@@ -25,7 +24,6 @@ from dr_lib.evidence.select import (
     OF_FLOAT32,
     OF_MODELS,
     OF_STACK,
-    UNSURE,
     WARMTH,
     WITHIN,
 )
@@ -71,8 +69,6 @@ def find_sentences() -> set[str]:
         *evaluation.ERRORS,
         *EXCLUSIONS.values(),
         *WARMTH.values(),
-        COLD,
-        UNSURE,
         *LIMITS,
         *OF_MODELS.values(),
         *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK),
