@@ -108,6 +108,7 @@ def test_a_ratio_of_spreads_is_judged():
     ("runs", "missed"),
     [
         (both(epochs=3), "epochs=200"),
+        (both().assign(patience=11), "patience=0"),  # may have stopped before the 200th
         (both(data_kind="synthetic"), "data_kind=photographs"),
         (both(mode="fast", precision="mixed_float16"), "mode=paper, precision=float32"),
         (
