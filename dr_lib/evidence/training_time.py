@@ -144,7 +144,7 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
         factors: of the `Selection`.
 
     Returns:
-        A row per two places: the slower `place`, the faster `reference`, `n`, `times_as_long` with
+        A row per two places: the `slower`, the `faster` one, `n`, `times_as_long` with
         bounds, `ratio_of` (stack, hardware or both, see `describe_ratio`), and how their stacks are
         `unlike`; `auc_difference` with bounds and whether the `models` are equal, see
         `judge_models`. Empty without two such places.
@@ -164,8 +164,8 @@ def compare_places(timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataF
             ratio = measure("train_s", slow, fast)
             scope = [part for part in ratio.scope.split("; ") if part != ratio_of]
             line = {
-                "place": slow["place"].iloc[0],
-                "reference": fast["place"].iloc[0],
+                "slower": slow["place"].iloc[0],
+                "faster": fast["place"].iloc[0],
                 "n": ratio.n,
                 "times_as_long": ratio._replace(scope="; ".join(scope)),
                 "ratio_of": ratio_of,

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import evaluation
+from dr_lib.evidence import evaluation, select, training_time
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
@@ -75,6 +75,8 @@ def find_sentences() -> set[str]:
         EQUAL,
         FEW_SESSIONS,
         WITHIN,
+        *(select.OF_BOTH, select.OF_STACK, select.OF_DEFAULTS),
+        *(select.OF_FLOAT32, select.OF_EQUAL, training_time.EQUAL),
         "sensitivity",
         "specificity",
     }
