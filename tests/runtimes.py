@@ -255,7 +255,7 @@ def put_stand_ins(folder: Path) -> Path:
     A client beside the Python that runs is found before all others, the real ones included.
     """
     folder.mkdir()
-    source = (ROOT / "tests" / "runs" / "remote" / "stand_in.py").read_text()
+    source = (ROOT / "tests" / "rooms" / "remote" / "stand_in.py").read_text()
     for name in ("colab", "kaggle"):
         # an interpreter with a space in its path is started by sh, in what is a text to Python
         start = f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n'''"

@@ -635,12 +635,13 @@ def test_a_machine_without_a_name_is_not_taken_for_stopped(cloud, monkeypatch):
 
 @pytest.mark.slow
 def test_a_run_that_the_device_cannot_make_is_made(cloud):
-    """Its row says skipped: no further machine is allocated for it."""
-    path = write_study(cloud.house, repetitions=1, parameters={"trouble": "unavailable"})
+    """One row says skipped for both repetitions: no further machine is allocated for them."""
+    path = write_study(cloud.house, parameters={"trouble": "unavailable"})
     assert "C1-r00: skipped" in cloud.run(path, "colab:cpu").output
-    assert (
-        "all 1 runs are already completed on colab:cpu" in cloud.run(path, "colab:cpu").output
-    )
+    said = cloud.run(path, "colab:cpu").output
+    assert "all 2 runs are already completed on colab:cpu" in said
+    assert "scenarios skipped there: UnavailableError: no such thing" in said
+    assert len(list(path.with_suffix("").glob("rows/*.json"))) == 1
     assert len(cloud.sessions) == 1
 
 
