@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -180,7 +181,15 @@ def _activate_tensorflow(plan: Plan) -> Device:
         virtual = [tf.config.LogicalDeviceConfiguration()] * plan.num_replicas
         tf.config.set_logical_device_configuration(cpu, virtual)
     devices = [f"{plan.accelerator.upper()}:{number}" for number in range(plan.num_replicas)]
-    return Device(plan, name, tf.distribute.MirroredStrategy(devices))
+    return Device(plan, name, _mirror(*devices))
+
+
+@cache
+def _mirror(*devices: str) -> Any:
+    """Make a MirroredStrategy, one in a process: a second one counts its collective operations from
+    the start, and fails where their shapes are others.
+    """
+    return import_tensorflow().distribute.MirroredStrategy(devices)
 
 
 def _activate_jax(plan: Plan) -> Device:
