@@ -388,6 +388,26 @@ def test_times_of_equal_models_alone_are_compared(scores, verdict, words):
     assert found.verdict == verdict and words in found.words
 
 
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        (GOOD, ""),
+        ([0.93, 0.90, 0.95, 0.92, 0.91], "of models not shown to be equal"),
+        ([0.50, 0.51, 0.49, 0.52, 0.48], "of unlike models"),
+    ],
+)
+def test_a_ratio_of_machines_says_that_their_models_differ(scores, words):
+    """In every table that divides the times of two machines."""
+    sides = []
+    for accelerator, auc in (("Tesla T4", GOOD), ("TPU v5e", scores)):
+        rows = make_tries([1.0] * 5, accelerator).assign(metric_auc_test=auc)
+        rows["boot"] += rows["seed"].astype(str)
+        sides.append(rows)
+    finished = select_runs(pd.concat(sides, ignore_index=True)).finished
+    scope = compare_environments(finished)["train_s_ratio_scope"].dropna().iloc[0]
+    assert scope.endswith(words) and ("models" in scope) == bool(words)
+
+
 def test_trainings_of_too_few_seeds_are_counted_and_said():
     """Of one seed, or of none that is known, each is a training; of three seeds a seed is."""
     for seeds in ([20] * 5, [None] * 5):
