@@ -201,13 +201,13 @@ def _activate_jax(plan: Plan) -> Device:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import jax
 
-    asked = plan.request.matmul_precision
+    requested = plan.request.matmul_precision
     names = {
         "default": os.environ.get("JAX_DEFAULT_MATMUL_PRECISION") or None,
         "tf32": "tensorfloat32",
         "bfloat16_3x": "high",  # three passes on a TPU
     }
-    jax.config.update("jax_default_matmul_precision", names.get(asked, asked))
+    jax.config.update("jax_default_matmul_precision", names.get(requested, requested))
     if is_cpu and num_local > 1:
         jax.config.update("jax_num_cpu_devices", num_local)
     place = machines.Place()
