@@ -97,6 +97,8 @@ class Predictor:
                     "differs"
                 )
             self._idle.put(model)
+        if not is_litert:
+            self.machine.update(model.detect_arithmetic())
 
     def warm_up(self) -> None:
         """Run a synthetic photograph through every interpreter.

@@ -9,6 +9,7 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.rooms.serving.grader.folder import ModelFolderError
+from dr_lib.training.arithmetic import name_arithmetic
 
 
 class SavedModel:
@@ -32,7 +33,7 @@ class SavedModel:
             self._loaded = tf.saved_model.load(str(path))
             self._grade = self._loaded.signatures["serving_default"]
             (images,) = self._grade.structured_input_signature[1].values()
-            self._to_tensor = tf.constant
+            self._tf = tf
             self.image_size = int(images.shape[1])
             if (
                 images.dtype != tf.uint8
@@ -46,4 +47,15 @@ class SavedModel:
 
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 -> (n, grades) float32."""
-        return self._grade(images=self._to_tensor(images))["probabilities"].numpy()
+        return self._grade(images=self._tf.constant(images))["probabilities"].numpy()
+
+    def detect_arithmetic(self) -> dict[str, str]:
+        """Detect in which arithmetic TensorFlow multiplies here, in columns of a row."""
+
+        def convolve(images: np.ndarray, kernel: np.ndarray) -> np.ndarray:
+            return self._tf.nn.conv2d(images, kernel, 2, "VALID").numpy()
+
+        return {
+            "matmul_precision": name_arithmetic(self._tf.matmul),
+            "conv_precision": name_arithmetic(convolve, is_conv=True),
+        }
