@@ -94,6 +94,7 @@ OF_DEFAULTS = "of the hardware, at each device's default arithmetic"
 OF_STACK = "of the stack"  # on one machine
 FEW_SESSIONS = "no interval: too few sessions"
 EQUAL = "no interval: all times are equal"
+MANY_OUTLIERS = "no interval: more than one run in five is an outlier"
 # a row per request has its own
 REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
@@ -280,7 +281,9 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
     is_one = pd.concat([side["session"] for side in sides]).nunique() == 1
     design = Design(*times, sessions=sessions)
     found = Measured(*design.estimate(statistic, within=is_one).interval())
-    if np.isnan(found.low) and len(pd.concat(sides)) > len(sides):
+    if design.has_many_outliers:
+        found = found._replace(scope=MANY_OUTLIERS)
+    elif np.isnan(found.low) and len(pd.concat(sides)) > len(sides):
         found = found._replace(scope=FEW_SESSIONS if found.n < MIN_RUNS else EQUAL)
     elif is_one and found.n > 1:
         found = found._replace(scope=WITHIN)

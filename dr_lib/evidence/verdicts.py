@@ -26,6 +26,7 @@ from dr_lib.evidence.select import (
     CELL_WORK,
     HARDWARE,
     IMAGES,
+    MANY_OUTLIERS,
     MIN_RUNS,
     REQUESTED,
     STACK,
@@ -125,6 +126,7 @@ class Part(NamedTuple):
     together: Interval  # wider: right in 95 of 100 studies for all parts at once
     is_partial: bool = False  # of a machine that made a part of the design
     num_left_out: int = 0  # outliers among its runs
+    no_interval: str = ""  # the reason, where it has none
 
 
 def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
@@ -409,9 +411,9 @@ def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]
                 ours = _scale(claim, found.interval())
                 together = _scale(claim, found.interval(ERROR / num_parts))
                 part_is_partial = is_partial and not claim.every_cell
-                parts.append(
-                    Part(part, ours, together, part_is_partial, int(design.is_left_out.sum()))
-                )
+                num_left_out = int(design.is_left_out.sum())
+                reason = MANY_OUTLIERS if design.has_many_outliers else ""
+                parts.append(Part(part, ours, together, part_is_partial, num_left_out, reason))
     return parts
 
 
@@ -484,7 +486,8 @@ def decide(claim: Claim, parts: Sequence[Part], *, num_missing: int = 0) -> Verd
         if ours.n == 1:
             reason = f"one run, or one session: at least {needed} are needed to decide"
     elif not repeated:
-        reason = "no interval: nothing was repeated"
+        reasons = [part.no_interval for part in parts if part.no_interval]
+        reason = (reasons or ["no interval: nothing was repeated"])[0]
     elif violated and (not num_missing or any(part.is_partial for part in parts)):
         verdict = "does not hold"
     elif num_satisfied == len(parts) and not num_missing:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import evaluation, select, training_time
+from dr_lib.evidence import evaluation
 from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
@@ -18,6 +18,7 @@ from dr_lib.evidence.select import (
     EQUAL,
     EXCLUSIONS,
     FEW_SESSIONS,
+    MANY_OUTLIERS,
     OF_BOTH,
     OF_DEFAULTS,
     OF_EQUAL,
@@ -74,9 +75,8 @@ def find_sentences() -> set[str]:
         *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK),
         EQUAL,
         FEW_SESSIONS,
+        MANY_OUTLIERS,
         WITHIN,
-        *(select.OF_BOTH, select.OF_STACK, select.OF_DEFAULTS),
-        *(select.OF_FLOAT32, select.OF_EQUAL, training_time.EQUAL),
         "sensitivity",
         "specificity",
     }

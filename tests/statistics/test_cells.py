@@ -182,6 +182,22 @@ def test_outliers_are_those_of_rosner():
     assert not cells.find_outliers([1.0, 1.0, 2.0, 1.01], [0] * 4).any()
 
 
+def test_more_outliers_than_one_run_in_five_leave_no_interval():
+    """Four of fifteen runs doubled: the mean of all is 1.27, and that of the others 1.00. None is
+    left out, and nothing decides; with three the interval is that of the others.
+    """
+    runs = 1 + 0.01 * np.tile([-1.0, 0.0, 1.0, 0.5, -0.5], 3)
+    sessions = [np.repeat(["a", "b", "c"], 5)]
+    runs[[0, 6, 12]] *= 2
+    three = cells.Design([runs], sessions=[sessions])
+    assert three.is_left_out.sum() == 3 and three.estimate(cells.AVERAGE).interval().high < 1.1
+    runs[3] *= 2
+    four = cells.Design([runs], sessions=[sessions])
+    found = four.estimate(cells.AVERAGE).interval()
+    assert not four.is_left_out.any() and found.value == pytest.approx(1.27, abs=0.01)
+    assert np.isnan([found.low, found.high]).all()
+
+
 def test_a_design_without_repetitions_has_no_bounds():
     """A value, and nothing to say how sure it is; nor do times that a clock rounded."""
     for sides in (([[1.0], [2.0]], [[2.0], [4.0]]), ([[3.0] * 3], [[6.0] * 3])):
