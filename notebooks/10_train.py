@@ -27,7 +27,6 @@ batch_size: int = 8  # images per step, over all replicas; mode scaled uses four
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start
-halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
 rho: float = 0.9  # of rmsprop: share of the mean squared gradient that each step keeps
 epsilon: float = 0.0000001  # added to the mean squared gradient (adam: to its root)
 patience: int = 0  # epochs without a better validation AUC until training stops, 0 for none
@@ -35,6 +34,7 @@ min_delta: float = 0.0  # smallest rise of the validation AUC that counts as bet
 augmentation: str = "flip"  # none, flip or colour
 recipe: str = "full"  # full, few or upper; few and upper train only parts of mobilenet
 weigh_grades: bool = False  # give every grade the same total weight in the loss
+halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
 keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
 target_auc: float = 0.0  # validation AUC to time, 0 for none; the training does not end there
 # machine

@@ -193,7 +193,7 @@ def test_the_steady_epoch_leaves_the_first_out():
 )
 def test_the_target_is_reached_at_the_end_of_an_epoch(aucs, target, resumed, expected):
     """The first epoch of 10, 2, 4 and 3 s that is as good; a clock that stopped has no seconds."""
-    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [], 20.0, 0.1, resumed, {})
+    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [], 20.0, 0.1, 4, resumed, {})
     history = [{"auc": 1.0} if auc is None else {"auc": 1.0, "val_auc": auc} for auc in aucs]
     found = timing.find_target(history, target)
     assert tuple(found.values()) == pytest.approx(expected, nan_ok=True)
