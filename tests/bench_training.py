@@ -30,7 +30,8 @@ from dr_lib import hardware
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
-from dr_lib.statistics.intervals import mean_interval, ratio_interval
+from dr_lib.statistics.cells import RATIO, Design
+from dr_lib.statistics.intervals import mean_interval
 from dr_lib.training.config import BATCH_SCALE, TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
@@ -47,7 +48,7 @@ BATCH = 8
 EPOCHS = 4  # epochs of a turn
 # columns of the table, fields of an interval
 SPEED = {"images_per_s": "value", "low": "low", "high": "high"}
-RATIO = {"times_paper": "value", "times_low": "low", "times_high": "high"}
+TIMES = {"times_paper": "value", "times_low": "low", "times_high": "high"}
 
 
 class Variant:
@@ -221,7 +222,8 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
-        ratio = ratio_interval(variant.images_per_s, variants[0].images_per_s)
+        design = Design([variant.images_per_s], [variants[0].images_per_s])
+        ratio = design.estimate(RATIO).interval()
         line = {
             "what": variant.name,
             "model": setting["model"],
@@ -233,7 +235,7 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
             "precision": variant.plan.precision,
         }
         line |= {name: f"{getattr(speed, field):.4g}" for name, field in SPEED.items()}
-        line |= {name: f"{getattr(ratio, field):.3g}" for name, field in RATIO.items()}
+        line |= {name: f"{getattr(ratio, field):.3g}" for name, field in TIMES.items()}
         lines.append(
             line
             | {"compile_s": f"{variant.compile_s:.1f}"}

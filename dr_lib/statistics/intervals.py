@@ -109,33 +109,6 @@ def mean_interval(times: ArrayLike) -> Interval:
     )
 
 
-def ratio_interval(a: ArrayLike, b: ArrayLike) -> Interval:
-    """Estimate the ratio of the arithmetic means of `a` and `b`, as the papers report, with Welch's
-    interval of the logarithms' means plus half of their variances.
-
-    Args:
-        a: times of the numerator, any shape, positive.
-        b: times of the denominator in the same unit; the two need not have the same length or
-            spread.
-
-    Raises:
-        BadSampleError: a value is zero, negative or not finite.
-    """
-    a = check_times(a)
-    b = check_times(b)
-    n = min(a.size, b.size)
-    if n == 0:
-        return NOTHING
-    value = float(a.mean() / b.mean())
-    if n == 1:
-        return Interval(value, np.nan, np.nan, n)
-    centre_a, variance_a = _estimate_log_mean(a)
-    centre_b, variance_b = _estimate_log_mean(b)
-    half = widen([(variance_a, a.size - 1), (variance_b, b.size - 1)], 1 - LEVEL)
-    centre = centre_a - centre_b
-    return Interval(value, float(np.exp(centre - half)), float(np.exp(centre + half)), n)
-
-
 def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> Interval:
     """Estimate mean(a) - mean(b) with Welch's interval.
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 
-def run_on_dask(study: Path, root: Path, on: str, *, yes: bool, **options) -> list[str]:  # noqa: ARG001
+def run_on_dask(study: Path, root: Path, on: str, *, yes: bool, **options) -> list[str]:
     """Run a study on the cluster of `on`, such as dask:tcp://HOST:8786; nothing is uploaded.
 
     Args, and what is returned, are those of `run_on_cluster`.
