@@ -67,7 +67,7 @@ lint: .venv/lint ## ruff and hadolint
 # on a machine with Python 3.12; CI runs it
 test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; needs Python 3.12
 	@$(BIN)/python -m dr_lib sample > /dev/null
-	$(BIN)/python tests/runtimes.py --reports kaggle-gpu
+	$(BIN)/python tools/runtimes.py --reports kaggle-gpu
 
 sync: .venv/ready ## write each notebook from its .py
 	$(BIN)/python -m dr_lib.notebook.publish
@@ -82,31 +82,31 @@ clean: ## delete .venv, kernels and results
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
 bench: .venv/more ## measured comparisons
-	$(BIN)/python tests/bench_data.py 2>/dev/null
-	$(BIN)/python tests/bench_stream.py 2>/dev/null
-	$(BIN)/python tests/bench_monitor.py 2>/dev/null
-	$(BIN)/python tests/bench_training.py 2>/dev/null
-	$(BIN)/python tests/bench_runtimes.py 2>/dev/null
-	$(BIN)/python tests/bench_server.py 2>/dev/null
-	$(BIN)/python tests/bench_cuda.py 2>/dev/null
-	$(BIN)/python tests/bench_remote.py 2>/dev/null
+	$(BIN)/python tools/bench_data.py 2>/dev/null
+	$(BIN)/python tools/bench_stream.py 2>/dev/null
+	$(BIN)/python tools/bench_monitor.py 2>/dev/null
+	$(BIN)/python tools/bench_training.py 2>/dev/null
+	$(BIN)/python tools/bench_runtimes.py 2>/dev/null
+	$(BIN)/python tools/bench_server.py 2>/dev/null
+	$(BIN)/python tools/bench_cuda.py 2>/dev/null
+	$(BIN)/python tools/bench_remote.py 2>/dev/null
 
 # make rates FULL=1 takes a night, without it 20 minutes on 2 cores
 rates: .venv/ready ## how often intervals and verdicts are wrong in simulations: FULL=1
-	$(BIN)/python -W ignore tests/rates.py $(if $(FULL),--full)
+	$(BIN)/python -W ignore tools/rates.py $(if $(FULL),--full)
 
 gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
-	$(BIN)/python -m tests.gallery
+	$(BIN)/python -m tools.gallery
 
 gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where it stopped
-	$(BIN)/python tests/bench_gpu.py
+	$(BIN)/python tools/bench_gpu.py
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
-	$(BIN)/python tests/runtimes.py
+	$(BIN)/python tools/runtimes.py
 	@$(PIP) uv
-	$(BIN)/python tests/floors.py
+	$(BIN)/python tools/floors.py
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64; root on Debian
-	@$(BIN)/python tests/container.py
+	@$(BIN)/python tools/container.py

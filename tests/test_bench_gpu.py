@@ -18,7 +18,7 @@ def test_a_machine_that_is_taken_away_leaves_its_figures(tmp_path):
     """Killed between two figures, the next start measures the others alone."""
     pytest.importorskip("jax")
     out = tmp_path / "gpu.csv"
-    command = [sys.executable, "tests/bench_gpu.py", "--dry", "--mnist", "synthetic"]
+    command = [sys.executable, "tools/bench_gpu.py", "--dry", "--mnist", "synthetic"]
     command += ["--out", str(out)]
     process = subprocess.Popen([*command, "cuda", "--inside"], cwd=ROOT, start_new_session=True)
     while not out.exists():

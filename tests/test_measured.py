@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.runs.row import check_row, read_row
-from tests.measured import FOLDER, read_measured, tabulate, write_page
+from tools.measured import FOLDER, read_measured, tabulate, write_page
 
 ROWS = sorted(FOLDER.glob("*/*/*.json"))
 DATA = pd.read_csv(FOLDER / "data.csv", index_col="data_sha256")

@@ -154,7 +154,7 @@ def test_a_page_names_nothing_that_is_gone(page, names):
     options |= {"--debug", "--help", "--help-notebook", "--port", "--ntasks-per-node"}
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):
-        for path in re.findall(r"(?:dr_lib|docs|notebooks|tests)/[\w./-]+", span):
+        for path in re.findall(r"(?:dr_lib|docs|notebooks|tests|tools)/[\w./-]+", span):
             assert (ROOT / path).exists(), span
         for study in re.findall(r"papermill_runs/[\w]+\.\w+", span):
             assert (ROOT / study).exists(), span

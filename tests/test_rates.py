@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests import rates
+from tools import rates
 
 
 @pytest.mark.parametrize(

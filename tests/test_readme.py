@@ -20,7 +20,7 @@ PAGES.append(ROOT / "README.pt-BR.md")
 # network, account
 ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
-    r"| --on |tests/bench_"
+    r"| --on |tools/bench_"
 )
 SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
 LITTLE = {
@@ -59,7 +59,7 @@ def shorten(command: str, clone: Path) -> str:
 def test_git_ignores_what_the_commands_read_and_write():
     """Photographs, labels with patients' names, and all results."""
     commands = [command for page in PAGES for command in read_commands(page)]
-    text = "\n".join(command for command in commands if "tests/bench_" not in command)
+    text = "\n".join(command for command in commands if "tools/bench_" not in command)
     paths = {
         path.strip("/")
         for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)

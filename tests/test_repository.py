@@ -303,7 +303,7 @@ def test_the_readme_shows_what_was_measured(readme):
     """The table of speeds has the rows of measured.csv in their order, and its numbers; none is
     typed.
     """
-    with (ROOT / "tests" / "measured.csv").open(encoding="utf-8") as file:
+    with (ROOT / "tools" / "measured.csv").open(encoding="utf-8") as file:
         measured = list(csv.DictReader(file))
     table = re.search(
         "(?s)<!-- measured -->(.*)<!-- /measured -->",
@@ -343,7 +343,7 @@ def test_the_readme_shows_what_was_measured(readme):
 
 def test_the_page_on_scale_calculates_from_what_was_measured():
     """By its formulas, from the rates of scale.csv."""
-    rates = pd.read_csv(ROOT / "tests" / "scale.csv", index_col="rate")["median"]
+    rates = pd.read_csv(ROOT / "tools" / "scale.csv", index_col="rate")["median"]
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
     prepared, runs, served = re.findall(r"(?:^\| [\d.].*\n)+", page, re.MULTILINE)
     overhead_s = rates["overhead_s"]

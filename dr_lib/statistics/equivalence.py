@@ -23,7 +23,7 @@ from dr_lib.statistics.intervals import (
 )
 
 POWER = 0.8
-# of each of two intervals, so that the narrower one errs as one of 90 % does (tests/rates.py)
+# of each of two intervals, so that the narrower one errs as one of 90 % does (tools/rates.py)
 LEVEL_OF_TWO = 0.925
 
 

@@ -16,7 +16,7 @@ class StoredCrops:
 
     Threads, not processes: decoders release Python's lock, so threads need less CPU time than
     processes, which send every pixel back, and neither time to start nor memory of their own
-    (`tests/bench_stream.py`).
+    (`tools/bench_stream.py`).
     """
 
     def __init__(

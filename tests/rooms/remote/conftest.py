@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
 from dr_lib.files import lock
-from tests.runtimes import HOMES, find_python, put_stand_ins
+from tools.runtimes import HOMES, find_python, put_stand_ins
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")

@@ -1,4 +1,4 @@
-"""What a GPU is asked, in order of value: python tests/bench_gpu.py [STEP ...] [--out CSV] [--dry].
+"""What a GPU is asked, in order of value: python tools/bench_gpu.py [STEP ...] [--out CSV] [--dry].
 
 Each step is a process that is ended after eight minutes. Each figure is appended to the CSV when it
 is measured; started again, a step measures what the CSV lacks. `--dry` asks a CPU the same in
@@ -33,7 +33,7 @@ from dr_lib.errors import DrError
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
 from dr_lib.statistics.intervals import Interval, mean_interval
-from tests.measured import name_warmth
+from tools.measured import name_warmth
 
 STEP_S = 480  # a lent machine may be taken away soon
 # a study's parameters where a CPU is asked in small
@@ -167,7 +167,7 @@ def list_streams(setting: Setting) -> Measures:
 
 def compare_streams(data_dir: Path, model: str) -> Figures:
     """The share of a step's time that streaming adds."""
-    from tests.bench_stream import time_steps
+    from tools.bench_stream import time_steps
 
     times = time_steps(data_dir, model, TURNS)
     return {"share that streaming adds": median_interval(1 - times[1] / times[0])}
@@ -184,7 +184,7 @@ def list_networks(setting: Setting) -> Measures:
 
 def measure_network(model: str, mode: str, number: int) -> Figures:
     """Images per second of training, over turns of four epochs."""
-    from tests.bench_training import build, take_photographs
+    from tools.bench_training import build, take_photographs
 
     data_dir = open_sample(ROOT / "papermill_runs" / "sample")
     setting = {"model": model, "image_size": 224}

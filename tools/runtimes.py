@@ -1,4 +1,4 @@
-"""Run the notebooks in look-alikes of the cloud runtimes: python tests/runtimes.py [--reports]
+"""Run the notebooks in look-alikes of the cloud runtimes: python tools/runtimes.py [--reports]
 [NAME ...].
 
 With --reports only those run that show what is there already, on small studies of stored rows.
@@ -27,7 +27,7 @@ from dr_lib.notebook.setup import ALWAYS, PACKAGES
 from tests.studies import PREDICTIONS, write_studies
 
 ROOT = Path(__file__).resolve().parents[1]
-LISTS = ROOT / "tests" / "runtimes"
+LISTS = ROOT / "tools" / "runtimes"
 HOMES = ROOT / ".runtimes"
 SAMPLE = Path("papermill_runs", "sample")
 RECORDS = SAMPLE / "records"

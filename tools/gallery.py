@@ -1,4 +1,4 @@
-"""Fill docs/gallery.md: python -m tests.gallery runs its commands and makes what its marks name.
+"""Fill docs/gallery.md: python -m tools.gallery runs its commands and makes what its marks name.
 
 That is a figure, the last figure of a notebook, a report, or a table of one by its caption. Runs
 that are there are kept; to measure anew, delete their folders below papermill_runs.
@@ -23,8 +23,8 @@ from dr_lib import hardware
 from dr_lib.code import read_commit
 from dr_lib.errors import DrError
 from dr_lib.runs.row import read_runs
-from tests.measured import write_origin
 from tests.test_readme import ROOT, read_commands
+from tools.measured import write_origin
 
 PAGE = ROOT / "docs" / "gallery.md"
 PICTURES = PAGE.with_suffix("")

@@ -1,4 +1,4 @@
-"""What faults of Kaggle cost: python tests/bench_remote.py [NUMBER [SEED]].
+"""What faults of Kaggle cost: python tools/bench_remote.py [NUMBER [SEED]].
 
 Sessions by Kaggle's own client against a service on this machine, each with one random fault of one
 request, once or lasting; then the same command is called without faults until it has nothing to do.

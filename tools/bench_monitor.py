@@ -1,4 +1,4 @@
-"""What the monitor costs: python tests/bench_monitor.py.
+"""What the monitor costs: python tools/bench_monitor.py.
 
 The CPU seconds of a process that sleeps at ten samples a second, while 200 idle processes stand
 around that have to be read through in the search for its children. Where there is a GPU, the energy

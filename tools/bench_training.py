@@ -1,4 +1,4 @@
-"""Measured comparisons of training: python tests/bench_training.py [--out CSV] [--paper-run]
+"""Measured comparisons of training: python tools/bench_training.py [--out CSV] [--paper-run]
 [--clock BACKEND].
 
 Images per second of notebook 10's modes, all in one process, in turns: MobileNet at 96 px on a CPU,

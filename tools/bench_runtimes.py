@@ -1,5 +1,5 @@
 """Measured comparisons of runtimes, each against the SavedModel's signature: python
-tests/bench_runtimes.py.
+tools/bench_runtimes.py.
 
 MobileNet and VGG19 at 224 px with random weights, one photograph a call, one thread each, in turns,
 by the CPU time of this process.

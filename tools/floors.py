@@ -1,6 +1,6 @@
 """Run notebooks 00, 10 and 11 with the oldest and the newest versions that requirements.txt allows.
 
-    python tests/floors.py [oldest|newest ...]
+    python tools/floors.py [oldest|newest ...]
 
 Each set is resolved by uv and installed into a virtual environment of its own in `.runtimes/`.
 """
@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from packaging.requirements import Requirement
 
-from tests.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, read_packages
+from tools.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, read_packages
 
 JOBS = {
     "00_start_here": {},

@@ -22,7 +22,6 @@ import psutil
 
 from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
-from tests.bench_server import draw_photograph, export_mobilenet
 from tests.rooms.serving.driver import (
     ROOT,
     find_port,
@@ -32,6 +31,7 @@ from tests.rooms.serving.driver import (
     run_process,
     wait_until,
 )
+from tools.bench_server import draw_photograph, export_mobilenet
 
 DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
 BASE, PYTHON, SUITE = re.search(

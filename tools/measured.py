@@ -1,4 +1,4 @@
-"""Show what lies in docs/measured: python -m tests.measured writes its tables and its figure.
+"""Show what lies in docs/measured: python -m tools.measured writes its tables and its figure.
 
 A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/, and what `make gpu`
 wrote in docs/measured/<machine>/gpu.csv.

@@ -1,4 +1,4 @@
-"""Measured comparisons of streaming crops from disk: python tests/bench_stream.py [--records
+"""Measured comparisons of streaming crops from disk: python tools/bench_stream.py [--records
 FOLDER].
 
 Threads beside processes, one core beside one core of tf.data on the same shards, memory from 10,000
@@ -27,7 +27,7 @@ import psutil
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.stream import StoredCrops
-from tests.in_turn import time_in_turn
+from tools.in_turn import time_in_turn
 
 SIZE = 299
 BATCH = 16

@@ -4,7 +4,7 @@ A line is one design: how rows or patients are simulated, and the rates of what 
 fails where the 99 % lower bound (Clopper and Pearson 1934, Biometrika 26) of an error is above
 what is required of it. PARTS lists the lines. Results go to docs/measured/rates.md.
 
-    python tests/rates.py [--full] [--only TEXT]
+    python tools/rates.py [--full] [--only TEXT]
 """
 
 import argparse

@@ -1,5 +1,5 @@
 """Measured comparisons of the data's way, each against a named peer in one run: python
-tests/bench_data.py.
+tools/bench_data.py.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Measured comparisons of the CUDA network: python tests/bench_cuda.py [mnist.npz].
+"""Measured comparisons of the CUDA network: python tools/bench_cuda.py [mnist.npz].
 
 The library built for this CPU against Keras on TensorFlow, or on JAX where there is no other: the
 same network, batch, optimiser and images in memory, wall time of an epoch, in turns.
-tests/bench_gpu.py asks a GPU.
+tools/bench_gpu.py asks a GPU.
 """
 
 import os
@@ -22,7 +22,7 @@ from dr_lib.data.small_images import load_mnist
 from dr_lib.rooms.mnist import cuda as mnist
 from dr_lib.rooms.mnist.build import build
 from dr_lib.rooms.mnist.reference import MnistReference
-from tests.in_turn import time_in_turn
+from tools.in_turn import time_in_turn
 
 REPEATS = 11
 CASES = (  # implementation, batch size, images of an epoch, times that ours shall be as fast

@@ -1,6 +1,6 @@
-"""Measure what docs/scale.md calculates large numbers from: python tests/bench_scale.py [PART ...].
+"""Measure what docs/scale.md calculates large numbers from: python tools/bench_scale.py [PART ...].
 
-Rates of one machine, each a median with the least and the most of its turns, go to tests/scale.csv;
+Rates of one machine, each a median with the least and the most of its turns, go to tools/scale.csv;
 what follows from them by the page's formulas, and by a simulated queue, goes to the page. Needs
 Linux. The parts are prepare, stream, pairs, runs, answers; with `none` the page is written from the
 CSV.
@@ -36,10 +36,10 @@ from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others
 from dr_lib.runs.runner import run_study
-from tests.bench_data import lay_out
-from tests.bench_server import draw_photograph, export_mobilenet, open_client
-from tests.bench_stream import open_crops
 from tests.rooms.serving.driver import run_process
+from tools.bench_data import lay_out
+from tools.bench_server import draw_photograph, export_mobilenet, open_client
+from tools.bench_stream import open_crops
 
 TURNS = 3
 NUM = 40  # photographs prepared
@@ -269,9 +269,9 @@ def _round(number: float) -> str:
 
 
 def main() -> None:
-    """Measure all parts, or those that are named, write tests/scale.csv and the page."""
+    """Measure all parts, or those that are named, write tools/scale.csv and the page."""
     facts = hardware.probe()
-    path = ROOT / "tests" / "scale.csv"
+    path = ROOT / "tools" / "scale.csv"
     rows = []
     for measure in (
         measure_prepare,

@@ -1,4 +1,4 @@
-"""Measured costs of the server, paired and interleaved in one run: python tests/bench_server.py
+"""Measured costs of the server, paired and interleaved in one run: python tools/bench_server.py
 [--model DIR].
 """
 
