@@ -8,7 +8,7 @@ files        writes a file whole or not at all, reads the CSV of a spreadsheet; 
 options      what several commands take: paths, amounts, a table's sheet and columns
 numbers      writes numbers and intervals, in two languages
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
-statistics   intervals, effects: how sure a number is, and what the factors of an experiment do
+statistics   how sure a number is
 data         photograph, labels, prepared: from photographs and a label table to batches
 training     models, fit, metrics: one timed training
 runs         makes rows: studies, their runner, what a run writes

@@ -24,7 +24,10 @@ READERS = {
     "evidence",
     "figures",
     "notebook",
-    # in rooms
+    # in rooms, or rooms themselves
+    "claims",
+    "evaluation",
+    "effects.py",
     "costs.py",
     "endpoint.py",
     "epochs.py",

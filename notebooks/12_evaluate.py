@@ -55,13 +55,13 @@ setup.set_up(root, "statsmodels")
 # photographs, copies, synthetic photographs among real ones.
 
 # %%
-from dr_lib.evidence.predictions import (
+from dr_lib.parameters import split_paths
+from dr_lib.rooms.evaluation.predictions import (
     average_sets,
     group_by_photographs,
     pool_folds,
     read_predictions,
 )
-from dr_lib.parameters import split_paths
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # the latest of this clone
@@ -81,9 +81,9 @@ if not paths:  # a clone without runs: a network learns the sample
     paths = [here / PREDICTIONS]
 
 # %%
-from dr_lib.evidence import evaluation
 from dr_lib.figures.page import Page
 from dr_lib.figures.style import SAMPLE
+from dr_lib.rooms.evaluation import evaluation
 
 chosen = split_paths(columns)
 if folds:
@@ -133,7 +133,7 @@ page.heading("How well does the model refer?", [names, counts], notice)
 import pandas as pd
 
 from dr_lib.data.labels.schema import OWN, fold_name
-from dr_lib.figures import evaluation as figures
+from dr_lib.rooms.evaluation import figures as figures
 
 flow = evaluation.count_flow(model)
 shown = flow if private else evaluation.hide_flow(flow)
@@ -491,7 +491,7 @@ if len(compared):
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.verdicts import judge_data_sets
+from dr_lib.rooms.claims.verdicts import judge_data_sets
 
 data_sets = evaluation.compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
@@ -532,7 +532,7 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # autoavaliação pública, pois a tabela original não estava acessível.
 
 # %% tags=["report"]
-from dr_lib.evidence import checklist
+from dr_lib.rooms.evaluation import checklist
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 facts = checklist.state_facts(checklist.Evaluated(model, *tables))

@@ -151,7 +151,7 @@ if timed["usd_per_hour"].notna().any():
 # ## 4. Medir
 
 # %% tags=["report"]
-from dr_lib.figures import scenarios
+from dr_lib.rooms.scenarios import figures as scenarios
 
 page.figure(
     scenarios.plot_time_and_cost(timed, lang),
@@ -198,7 +198,7 @@ page.energy(timed, keys, g_per_kwh)
 
 # %% tags=["report"]
 from dr_lib.figures.style import name_term
-from dr_lib.statistics.effects import allocate_variation, estimate_effects
+from dr_lib.rooms.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 
 effects = variation = pd.DataFrame()
@@ -233,7 +233,7 @@ else:
     page.stacks(timed, FACTORS)
 
 # %% tags=["report"]
-from dr_lib.evidence.scenarios import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
+from dr_lib.rooms.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
 is_priced = (timed["cost_usd"] > 0).any()

@@ -31,13 +31,11 @@ SPINE = (
 )
 # a room imports the spine, and no other room
 ROOMS = {
-    "evaluation": "evidence.evaluation evidence.predictions evidence.checklist"
-    " figures.evaluation",
+    "evaluation": "",
     "serving": "",
-    "scenarios": "training.frameworks runs.kernels evidence.scenarios figures.scenarios"
-    " statistics.effects",
+    "scenarios": "",
     "mnist": "",
-    "claims": "evidence.claims evidence.verdicts",
+    "claims": "",
     "remote": "",
     "cluster": "runs.cluster runs.machines hardware.machines",
     "explain": "",
@@ -68,14 +66,15 @@ MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
 }
 MAY_IMPORT["rooms/explain/grad_cam.py"] = {"keras"}
 MAY_IMPORT |= {
-    f"training/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
+    f"rooms/scenarios/frameworks/{name}_network.py": {name}
+    for name in ("keras", "torch", "mxnet")
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["code.py", "errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
 FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/warmth.py"]
-FOREIGN += ["rooms/__init__.py"]
+FOREIGN += ["rooms/__init__.py", "rooms/scenarios/__init__.py"]
 FOREIGN += ["rooms/remote/__init__.py", "rooms/remote/far_side.py"]  # before all else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
 FOREIGN += [f"data/labels/{name}.py" for name in ("__init__", "reader", "schema")]
@@ -85,7 +84,8 @@ FOREIGN += [
 FOREIGN += ["training/arithmetic.py"]
 FOREIGN += ["data/__init__.py", "data/small_images.py"]
 FOREIGN += [
-    f"training/frameworks/{path.name}" for path in ROOT.glob("dr_lib/training/frameworks/*.py")
+    f"rooms/scenarios/frameworks/{path.name}"
+    for path in ROOT.glob("dr_lib/rooms/scenarios/frameworks/*.py")
 ]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
 
@@ -378,7 +378,7 @@ def read_numbers(table: str) -> list[list[float]]:
 
 def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     """`python -m dr_lib claims` writes its table."""
-    from dr_lib.evidence.claims import count_claims
+    from dr_lib.rooms.claims.claims import count_claims
 
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     lines = (

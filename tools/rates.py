@@ -32,11 +32,15 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dr_lib.code import read_commit, shorten_commit
-from dr_lib.evidence.claims import Claim, read_claims
 from dr_lib.evidence.select import AUC, AUC_MARGIN, STACK, judge_models
 from dr_lib.evidence.select import measure as measure_runs
-from dr_lib.evidence.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
-from dr_lib.evidence.verdicts import judge as judge_rows
+from dr_lib.rooms.claims.claims import Claim, read_claims
+from dr_lib.rooms.claims.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
+from dr_lib.rooms.claims.verdicts import judge as judge_rows
+from dr_lib.rooms.scenarios.effects import (
+    allocate_variation,
+    estimate_effects,
+)
 from dr_lib.rooms.serving.export.gate import measure_changes
 from dr_lib.statistics.cells import AVERAGE, Design
 from dr_lib.statistics.clustered import (
@@ -51,10 +55,6 @@ from dr_lib.statistics.clustered import (
     proportion_interval,
 )
 from dr_lib.statistics.clustered import difference_interval as clustered_difference
-from dr_lib.statistics.effects import (
-    allocate_variation,
-    estimate_effects,
-)
 from dr_lib.statistics.intervals import NOTHING, Interval, difference_interval
 from dr_lib.statistics.precision import repetitions_for_precision
 
@@ -1155,7 +1155,7 @@ def list_few() -> list[Line]:
 
 def simulate_hidden(rng: np.random.Generator, studies: int) -> Rows:
     """Test splits with nested, crossed and incomplete groups, audited by integer programming."""
-    from tests.evidence.test_evaluation import audit
+    from tests.rooms.evaluation.test_evaluation import audit
 
     is_found = [bool(audit(rng)) for _ in range(studies)]
     return {"a count below five": {"can be computed": count_true(is_found, 0.0)}}
@@ -1343,7 +1343,8 @@ PARTS = [  # add a part here, or lines to a part's function
     Part(
         "Hidden counts",
         "Subgroups of 40 to 800 patients, as a report shows them. The audit is that of"
-        " tests/evidence/test_evaluation.py: of groups, of two and three crossed, and of the rest.",
+        " tests/rooms/evaluation/test_evaluation.py: of groups, of two and three crossed, and of"
+        " the rest.",
         lambda: [Line("hidden counts", simulate_hidden, SHORT // 4, SHORT)],
     ),
     Part(

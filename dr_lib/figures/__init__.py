@@ -3,6 +3,4 @@
 style      colours, words in two languages, number formats, panels
 page       what an analysis notebook shows: figures, tables, claims, and their files
 training_time  training time by hardware, speed-up by the number of machines
-scenarios  the factorial study, scenario by scenario, and what its factors do
-evaluation the evaluation of predictions
 """

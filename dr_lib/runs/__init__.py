@@ -13,7 +13,6 @@ cluster    makes them on many machines
 machines   the other machines of one run
 papermill  one papermill process, and its error
 jupyter    what that process does: a notebook in a kernel, and why a kernel died
-kernels    Jupyter kernels for frameworks that need an environment of their own
 run        one run, locked by one process
 warmth     whether a run was the first of its kind since the machine's boot
 row        the schema of a row, written and read

@@ -4,7 +4,6 @@ bootstrap    resamples patients: bands of curves
 clustered    AUC, Brier, kappa, shares, differences where a patient has several photographs
 calibration  whether probabilities are what they say
 intervals    intervals of means, their ratios and differences
-effects      allocation of variation, effects with intervals
 precision    the spread of repetitions, and how many a mean needs
 cells        bounds of whatever is computed from the cells of a design
 equivalence  equal within a margin, not inferior by it, and how many observations that takes

@@ -13,5 +13,4 @@ keras_backend  the device, clock and gradients of Keras on each of its backends
 versions    of what a training imported
 checkpoint  one file from which a killed training goes on
 metrics     scores predictions of referable disease and of grades
-frameworks  two small networks, the same in Keras, PyTorch and MXNet
 """

@@ -12,16 +12,16 @@ import pytest
 from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import PLAN, WORK, select_runs
 from dr_lib.evidence.training_time import compare_environments
-from dr_lib.evidence.verdicts import judge_claims
 from dr_lib.figures import page
 from dr_lib.figures.style import read_headers
+from dr_lib.rooms.claims.claims import read_judged
+from dr_lib.rooms.claims.verdicts import judge_claims
 from dr_lib.rooms.serving.figures import plot_predict_time
 from tests.evidence.real_rows import CPU, run_scenarios, train_referable
-from tests.evidence.test_claims import both
+from tests.rooms.claims.test_claims import both
 
 
 @pytest.fixture

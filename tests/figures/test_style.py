@@ -10,8 +10,6 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence import evaluation
-from dr_lib.evidence.claims import read_judged
 from dr_lib.evidence.papers import PAPERS
 from dr_lib.evidence.select import (
     ALIKE,
@@ -29,9 +27,12 @@ from dr_lib.evidence.select import (
     WITHIN,
 )
 from dr_lib.evidence.training_time import LIMITS, SCALED
-from dr_lib.figures import page, scenarios, style
+from dr_lib.figures import page, style
 from dr_lib.numbers import write_interval, write_probability
+from dr_lib.rooms.claims.claims import read_judged
+from dr_lib.rooms.evaluation import evaluation
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
+from dr_lib.rooms.scenarios import figures as scenarios
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence

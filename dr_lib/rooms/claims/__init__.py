@@ -1,1 +1,5 @@
-"""What rows say about the papers' claims."""
+"""What rows say about the papers' claims.
+
+claims    the papers' claims, an entry each
+verdicts  what rows say of them
+"""

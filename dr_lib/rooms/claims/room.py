@@ -5,7 +5,7 @@ from dr_lib.rooms import Room
 ROOM = Room(
     "The papers' claims",
     commands=("claims",),
-    judge="dr_lib.evidence.verdicts:judge_claims",
-    published="dr_lib.evidence.claims:list_printed",
+    judge="dr_lib.rooms.claims.verdicts:judge_claims",
+    published="dr_lib.rooms.claims.claims:list_printed",
     plan_notes="dr_lib.rooms.claims.commands:list_undecided",
 )

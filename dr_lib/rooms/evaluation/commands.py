@@ -38,9 +38,9 @@ def evaluate(
     sets (external validation).
     """
     from dr_lib.data.labels.privacy import place_private
-    from dr_lib.evidence.predictions import pool_folds, read_predictions
     from dr_lib.files import find_listed
     from dr_lib.notebook.report import run_analysis
+    from dr_lib.rooms.evaluation.predictions import pool_folds, read_predictions
 
     choice = dict(parameters)
     if prepared := choice.get("private"):

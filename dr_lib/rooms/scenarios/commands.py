@@ -14,7 +14,7 @@ def kernels(root: Path, names: tuple[str, ...]) -> None:
     On a machine with a GPU, also add CUDA for TensorFlow to the current environment.
     """
     from dr_lib.hardware.facts import list_gpus
-    from dr_lib.runs.kernels import KERNELS, KernelError, add_cuda, set_up
+    from dr_lib.rooms.scenarios.kernels import KERNELS, KernelError, add_cuda, set_up
 
     has_gpu = bool(list_gpus())
     failures = []

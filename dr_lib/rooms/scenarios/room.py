@@ -22,7 +22,7 @@ ROOM = Room(
                 "python": "3.9",
                 "cuda": "11.7",
             },
-            add_bills="dr_lib.evidence.scenarios:add_bills",
+            add_bills="dr_lib.rooms.scenarios.costs:add_bills",
         )
     },
 )

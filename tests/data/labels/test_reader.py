@@ -9,7 +9,7 @@ from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.schema import fold_id, is_unknown
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.errors import DrError
-from dr_lib.evidence.predictions import read_predictions
+from dr_lib.rooms.evaluation.predictions import read_predictions
 
 ROWS = [["a.jpg", "0", "x"], ["b.jpg", "3", "y"], ["c.jpg", "4", "z"]]
 TEXT = "image,grade,notes\na.jpg,0,x\nb.jpg,3,y\nc.jpg,4,z\n"

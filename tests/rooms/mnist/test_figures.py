@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.claims import read_claims
 from dr_lib.evidence.select import NoRunsError
+from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.mnist.figures import (
     plot_cumulative_time,
     plot_speed_up,

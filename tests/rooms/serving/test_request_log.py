@@ -13,7 +13,7 @@ from dr_lib.rooms.serving.request_log import (
     write_requests,
 )
 from dr_lib.runs.row import read_runs, write_row
-from tests.evidence.test_claims import claim, judge
+from tests.rooms.claims.test_claims import claim, judge
 
 RUN = {
     "study": "serving",

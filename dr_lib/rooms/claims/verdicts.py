@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.claims import Claim, read_judged
 from dr_lib.evidence.conditions import Condition
 from dr_lib.evidence.judged import PRELIMINARY, VERDICTS
 from dr_lib.evidence.papers import FACTORS, PAPERS
@@ -43,6 +42,7 @@ from dr_lib.evidence.select import (
 )
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.rooms import load
+from dr_lib.rooms.claims.claims import Claim, read_judged
 from dr_lib.statistics.cells import (
     AVERAGE,
     DIFFERENCE,

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from scipy import stats
 
 from dr_lib.__main__ import main
-from dr_lib.evidence import verdicts
-from dr_lib.evidence.claims import read_claims
 from dr_lib.evidence.judged import count_by_chance
 from dr_lib.evidence.select import PLAN, WORK, list_faults, select_runs
-from dr_lib.evidence.verdicts import (
+from dr_lib.rooms.claims import verdicts
+from dr_lib.rooms.claims.claims import read_claims
+from dr_lib.rooms.claims.verdicts import (
     judge_claims,
     list_judged_rows,
 )

@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.figures.scenarios import (
+from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
+from dr_lib.rooms.scenarios.figures import (
     name_scenarios,
     plot_effects,
     plot_time_and_cost,
     plot_utilisation,
     plot_variation,
 )
-from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
 from tests.figures.reading import is_whole, timed_runs, words
 
 CPU = {"platform": "azure", "accelerator": "cpu"}

@@ -13,7 +13,9 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.evidence.evaluation import (
+from dr_lib.markdown import escape
+from dr_lib.numbers import write_probability, write_span
+from dr_lib.rooms.evaluation.evaluation import (
     FEW,
     count_below,
     find_worse_eyes,
@@ -21,9 +23,7 @@ from dr_lib.evidence.evaluation import (
     hides_test,
     write_few,
 )
-from dr_lib.evidence.predictions import Predictions, Source
-from dr_lib.markdown import escape
-from dr_lib.numbers import write_probability, write_span
+from dr_lib.rooms.evaluation.predictions import Predictions, Source
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 from dr_lib.statistics.clustered import MIN_PATIENTS
 

@@ -9,10 +9,10 @@ import pytest
 import yaml
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.claims import ENTRIES, list_printed, read_claims, read_judged
 from dr_lib.evidence.papers import PAPERS
+from dr_lib.rooms.claims.claims import ENTRIES, list_printed, read_claims, read_judged
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 CLAIMS = {claim.id: claim for claim in read_claims()}
 
 

@@ -17,7 +17,7 @@ from sklearn.metrics import precision_recall_curve, roc_curve
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
-from dr_lib.evidence.predictions import SUBGROUPS, Predictions
+from dr_lib.rooms.evaluation.predictions import SUBGROUPS, Predictions
 from dr_lib.statistics.bootstrap import bootstrap_patients, score_roc
 from dr_lib.statistics.calibration import (
     fit_recalibration,

@@ -9,14 +9,19 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence import evaluation
-from dr_lib.evidence.evaluation import choose_points, count_flow, measure_points, recalibrate
-from dr_lib.evidence.predictions import (
+from dr_lib.parameters import join_paths, split_paths
+from dr_lib.rooms.evaluation import evaluation
+from dr_lib.rooms.evaluation.evaluation import (
+    choose_points,
+    count_flow,
+    measure_points,
+    recalibrate,
+)
+from dr_lib.rooms.evaluation.predictions import (
     average_sets,
     pool_folds,
     read_predictions,
 )
-from dr_lib.parameters import join_paths, split_paths
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 
 

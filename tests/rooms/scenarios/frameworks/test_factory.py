@@ -8,12 +8,12 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
+from dr_lib.rooms.scenarios.frameworks import factory
+from dr_lib.rooms.scenarios.frameworks.architecture import build_layers, draw_weights
+from dr_lib.rooms.scenarios.frameworks.base import Network
+from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
+from dr_lib.rooms.scenarios.frameworks.factory import open_network
 from dr_lib.training.divergence import find_fault
-from dr_lib.training.frameworks import factory
-from dr_lib.training.frameworks.architecture import build_layers, draw_weights
-from dr_lib.training.frameworks.base import Network
-from dr_lib.training.frameworks.batches import FixedBatches
-from dr_lib.training.frameworks.factory import open_network
 
 LAYERS = build_layers(1, 8, 1)
 WEIGHTS = draw_weights(LAYERS, 3)

@@ -11,10 +11,10 @@ import numpy as np
 
 from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
+from dr_lib.rooms.scenarios.frameworks.architecture import Layer
+from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.arithmetic import UNITS, name_arithmetic
 from dr_lib.training.divergence import find_fault
-from dr_lib.training.frameworks.architecture import Layer
-from dr_lib.training.frameworks.batches import FixedBatches
 from dr_lib.training.versions import read_versions
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour

@@ -18,12 +18,12 @@ from sklearn.metrics import (
 )
 
 from dr_lib.errors import DrError
-from dr_lib.evidence import checklist, evaluation
-from dr_lib.evidence.predictions import Predictions, read_predictions
-from dr_lib.evidence.verdicts import judge_data_sets
+from dr_lib.rooms.claims.verdicts import judge_data_sets
+from dr_lib.rooms.evaluation import checklist, evaluation
+from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
 from tests.evidence.predictions import AUTHORS, draw_abroad, draw_predictions, write
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}
 
 
@@ -800,7 +800,7 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     assert facts["crossed"].startswith("high sensitivity: TP ")
     for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
         assert all(f"{value:.3f} [" in facts["points"] for value in measured[name][:2])
-    items = pd.read_csv(ROOT / "dr_lib/evidence/checklist.csv")["fact"].dropna()
+    items = pd.read_csv(ROOT / "dr_lib/rooms/evaluation/checklist.csv")["fact"].dropna()
     assert set(items) <= set(facts)
 
 

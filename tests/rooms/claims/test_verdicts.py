@@ -4,12 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence import verdicts
-from dr_lib.evidence.claims import read_claims
-from dr_lib.evidence.evaluation import choose_points, compare_data_sets
-from dr_lib.evidence.predictions import read_predictions
 from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.evidence.verdicts import judge_data_sets, list_judged_rows
+from dr_lib.rooms.claims import verdicts
+from dr_lib.rooms.claims.claims import read_claims
+from dr_lib.rooms.claims.verdicts import judge_data_sets, list_judged_rows
+from dr_lib.rooms.evaluation.evaluation import choose_points, compare_data_sets
+from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.statistics.intervals import Interval
 from tests.evidence.predictions import AUTHORS, draw_predictions
 from tests.evidence.real_rows import (

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.formula.api import ols
 
-from dr_lib.statistics.effects import (
+from dr_lib.rooms.scenarios.effects import (
     allocate_variation,
     estimate_effects,
 )

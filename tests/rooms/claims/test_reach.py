@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.evidence.claims import read_judged
-from dr_lib.evidence.evaluation import compare_data_sets, freeze_points, read_trainings
 from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.predictions import average_sets, read_predictions
 from dr_lib.evidence.select import MIN_RUNS
-from dr_lib.evidence.verdicts import judge_data_sets
 from dr_lib.hardware import Facts, HardwareError
+from dr_lib.rooms.claims.claims import read_judged
+from dr_lib.rooms.claims.verdicts import judge_data_sets
+from dr_lib.rooms.evaluation.evaluation import compare_data_sets, freeze_points, read_trainings
+from dr_lib.rooms.evaluation.predictions import average_sets, read_predictions
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row
 from dr_lib.runs.study import PlannedRun, load_study, plan_runs
@@ -39,7 +39,7 @@ from tests.evidence.real_rows import (
     train_mnist,
 )
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MACHINES = {  # of the papers, as detected; endpoints are named by their studies
     "gpu_vs_tpu": [T4X2, TPU],
     "exports": [CPU],

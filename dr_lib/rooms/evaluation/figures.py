@@ -11,8 +11,6 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.evaluation import POINTS
-from dr_lib.evidence.predictions import Predictions
 from dr_lib.figures.style import (
     LINES,
     OURS,
@@ -23,6 +21,8 @@ from dr_lib.figures.style import (
     use_commas,
 )
 from dr_lib.numbers import write_number, write_probability
+from dr_lib.rooms.evaluation.evaluation import POINTS
+from dr_lib.rooms.evaluation.predictions import Predictions
 
 MAX_POINTS = 1000  # more photographs are drawn as their density alone
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
