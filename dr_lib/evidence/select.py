@@ -57,7 +57,8 @@ POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
 LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
 # part of the work that a mode may set anew
-SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs", "batch_norm")
+SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
+SET_BY_PLACE = ("batch_norm",)  # by the mode and the number of devices
 # by which claims match like with like, beside the factors of paper C
 CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
 CELL_WORK += ("threads_asked",)
@@ -258,8 +259,12 @@ def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
     """Mark the rows of studies that lack repetitions which their study file plans."""
     if not {"planned", "study", "scenario"} <= set(runs):
         return pd.Series(False, runs.index)
-    made = runs.groupby(["study", "scenario"])["run_id"].transform("nunique")
-    return (made < runs["planned"]).groupby(runs["study"]).transform("any")
+    # each machine, the end of a run's name, makes them all
+    place = runs["run_id"].astype(str).str.replace("^[^-]*-[^-]*-?", "", regex=True)
+    keys = [runs["study"], place, runs["scenario"]]
+    made = runs["run_id"].groupby(keys).transform("nunique")
+    is_skipped = (runs["status"] == "skipped").groupby(keys).transform("all")
+    return ((made < runs["planned"]) & ~is_skipped).groupby(keys[:2]).transform("any")
 
 
 def measure(column: str, *sides: pd.DataFrame) -> Measured:
@@ -315,7 +320,8 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     rows = rows.replace(["", UNKNOWN], np.nan)
     known = {name for name in rows if rows[name].notna().any()}
     backends = set(rows["backend"].dropna()) if "backend" in known else set()
-    names = [*ARITHMETIC, "environment_settings", *{"warmth"}.intersection(rows)]
+    names = [*ARITHMETIC, "environment_settings", *known.intersection(["batch_norm"])]
+    names += {"warmth"}.intersection(rows)
     if not known.isdisjoint(["backend", *PLANNED]):
         names.append("backend")
     if not known.isdisjoint(PLANNED):
@@ -383,10 +389,10 @@ def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
     known = {name for side in (a, b) for name in side if side[name].notna().any()}
     if "predict_ms" in known:
         versions = [side.reindex(columns=["model_version"])["model_version"] for side in (a, b)]
-        files = [sorted(set(column.dropna().astype(str))) for column in versions]
-        if all(files) and files[0] == files[1]:
+        files = [sorted(set(column.fillna("").astype(str))) for column in versions]
+        if all(files[0]) and files[0] == files[1]:
             return Models(ALIKE, "the same exported file")
-        named = [", ".join(names) or "unknown" for names in files]
+        named = [", ".join(name or "unknown" for name in names) for names in files]
         return Models(UNLIKE, f"other exported files: {named[0]} against {named[1]}")
     column = "metric_accuracy_test" if "framework" in known else AUC
     name = "accuracy" if "framework" in known else "AUC"
@@ -397,7 +403,9 @@ def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
     value, low, high, n = difference
     words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
     if n > min(side.index.nunique() for side in scores):
-        words += ", seeds repeated or unknown"
+        words += ", seeds unknown"
+    if num_missing := int(sum(side[column].isna().sum() for side in scores)):
+        return Models(UNDECIDED, f"{words}: {num_missing} runs have none", difference)
     is_shown = is_equivalent(difference, AUC_MARGIN)
     if is_shown is None:
         needed = count_needed(difference, -AUC_MARGIN, AUC_MARGIN)
@@ -540,10 +548,10 @@ def _name_kinds(
     kinds = pd.Series("", levels.index)
     if not levels["is_by_hand"].any():
         return kinds
-    work = set(WORK) - set(SET_BY_MODE)
+    work = set(WORK) - {*SET_BY_MODE, *SET_BY_PLACE}
     if "code_sha256" not in levels:
         work.add("commit")
-    parts = [(work, []), (SET_BY_MODE, ["mode"]), (PLAN, ["environment"])]
+    parts = [(work, []), (SET_BY_MODE, ["mode"]), ([*PLAN, *SET_BY_PLACE], ["environment"])]
     parts.append((SOFTWARE, _list_kernels(levels)))
     for columns, keys in parts:
         like = levels[kinds == ""].sort_values("started_at", kind="stable")
@@ -568,9 +576,9 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     it names is one.
     """
     unlike = {}
-    groups = [(finished, set(WORK) - {*SET_BY_MODE, "split_sha256"})]
+    groups = [(finished, set(WORK) - {*SET_BY_MODE, *SET_BY_PLACE, "split_sha256"})]
     groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
-    groups += [(rows, PLAN) for _, rows in finished.groupby("environment")]
+    groups += [(rows, [*PLAN, *SET_BY_PLACE]) for _, rows in finished.groupby("environment")]
     kernels = _list_kernels(finished)
     groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
     tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]

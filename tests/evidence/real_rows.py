@@ -84,7 +84,8 @@ def train_referable(seconds, hardware, **columns) -> pd.DataFrame:
     """Trainings of notebook 10 as paper A's, one for each time, each in a session of its own."""
     rows = []
     for k, s in enumerate(seconds):
-        about = PAPER_A | hardware | {"boot": name_boot(hardware, k)} | columns
+        own = {"boot": name_boot(hardware, k), "seed": 20 + k}
+        about = PAPER_A | hardware | own | columns
         rows.append(copy_row("10", train_s=float(s), run_id=f"{s}-{k}", **about))
     return pd.DataFrame(rows)
 
@@ -94,7 +95,7 @@ def serve(times_ms, model, instance_type, **columns) -> pd.DataFrame:
     rows = []
     for k, ms in enumerate(times_ms):
         name = f"{model}-{instance_type}-{ms}-{k}"
-        row = copy_row("22", "savedmodel", **PAPER_B | columns)
+        row = copy_row("22", "savedmodel", **PAPER_B | {"seed": 20 + k} | columns)
         row.update(model=model, instance_type=instance_type, run_id=name, deployment=name)
         row.update(boot=name)
         row.update(request=0, predict_ms=float(ms), round_trip_ms=ms + 195.0)
@@ -109,7 +110,7 @@ def train_mnist(implementation, times_s, hardware, accuracy=None, **columns) -> 
     rows = []
     for k, seconds in enumerate(times_s):
         kind = implementation if implementation.startswith("keras") else "fused"
-        row = copy_row("40", kind, **PAPER_D | hardware | columns)
+        row = copy_row("40", kind, **PAPER_D | hardware | {"seed": 20 + k} | columns)
         row.update(implementation=implementation, run_id=f"{implementation}-{seconds}-{k}")
         row.update(train_s=float(seconds), boot=name_boot(hardware, k))
         row.update(replica_train_s=[[seconds * epoch / 40 for epoch in range(1, 41)]])
@@ -156,6 +157,7 @@ def run_scenarios(
                     | hardware
                 )
                 about |= {"run_id": f"{cell}-{hardware}-{k}", "boot": name_boot(hardware, k)}
+                about |= {"seed": 20 + k}
                 about |= columns
                 rows += [copy_row("30", **about | times)] if times else []
     return pd.DataFrame(rows)

@@ -409,10 +409,13 @@ def test_a_ratio_of_machines_says_that_their_models_differ(scores, words):
 
 
 def test_trainings_of_too_few_seeds_are_counted_and_said():
-    """Of one seed, or of none that is known, each is a training; of three seeds a seed is."""
-    for seeds in ([20] * 5, [None] * 5):
-        found = judge_models(make_models(GOOD).assign(seed=seeds), make_models(GOOD))
-        assert "n = 5, seeds repeated or unknown" in found.words
+    """Trainings of one seed are one, and show nothing; of unknown seeds each counts."""
+    found = judge_models(make_models(GOOD).assign(seed=20), make_models(GOOD))
+    assert found.verdict == "undecided" and "n = 1" in found.words
+    found = judge_models(make_models(GOOD).assign(seed=None), make_models(GOOD))
+    assert "n = 5, seeds unknown" in found.words
+    found = judge_models(make_models([*GOOD[:4], None]), make_models(GOOD))
+    assert found.verdict == "undecided" and found.words.endswith("1 runs have none")
     found = judge_models(make_models(GOOD).assign(seed=[20, 20, 21, 22, 22]), make_models(GOOD))
     assert found.words.endswith("n = 3")
 
@@ -429,8 +432,9 @@ def test_frameworks_are_compared_by_accuracy_and_served_models_by_their_file():
     for other, name in (("def", "def"), (None, "unknown")):
         found = judge_models(served, served.assign(model_version=other))
         assert found == ("not comparable", f"other exported files: abc against {name}", NOTHING)
-    unknown = served.assign(model_version=None)
-    assert judge_models(unknown, unknown).verdict == "not comparable"
+    for versions in ([None, None], ["abc", None]):
+        unknown = served.assign(model_version=versions)
+        assert judge_models(unknown, unknown).verdict == "not comparable"
 
 
 def make_tries(seconds, accelerator="Tesla T4", target=0.9, **columns):

@@ -337,7 +337,7 @@ def match_cells(
     columns = [*dict.fromkeys([*FACTORS, *CELL_WORK, *factors])]
     if claim.is_of_hardware and REQUESTED in columns:  # alike is what was done
         columns = [name for name in columns if name != REQUESTED] + ARITHMETIC
-    if "dataset" not in both:
+    if "dataset" not in both or both["dataset"].isna().all():
         columns += IMAGES
     if not claim.compares_machines:
         columns += ["threads", "environment"]
@@ -402,8 +402,17 @@ def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]
             count = Interval(value, value, value, sum(map(len, sides[0])))
             parts.append(Part(name, count, count, is_partial))
         elif claim.statistic == "sd_ratio":
-            ours = divide_deviations(*(_average_sessions(column, side) for side in sides))
-            parts.append(Part(name, ours, ours))
+            design = _fit_design(claim, column, sides, keep_all=keep_all)
+            averaged = [
+                _average_sessions(column, side, keep_all=keep_all or design.has_many_outliers)
+                for side in sides
+            ]
+            ours = divide_deviations(*averaged)
+            reason = MANY_OUTLIERS if design.has_many_outliers else ""
+            if reason:
+                ours = ours._replace(low=np.nan, high=np.nan)
+            num_left_out = int(design.is_left_out.sum())
+            parts.append(Part(name, ours, ours, False, num_left_out, reason))
         else:
             design = _fit_design(claim, column, sides, keep_all=keep_all)
             for part, statistic in _list_statistics(claim, name, rows).items():
@@ -512,7 +521,8 @@ def _weigh_warmth(claim: Claim, found: Verdict, used: pd.DataFrame) -> Verdict:
         return found
     kinds = [kind for kind in WARMTH if (used["warmth"] == kind).any()]
     reason = "; ".join([found.reason, *map(WARMTH.get, kinds)])
-    verdict = "undecided" if "cold" in kinds else found.verdict
+    is_mixed = claim.compares_machines and used["warmth"].nunique() > 1
+    verdict = "undecided" if "cold" in kinds or is_mixed else found.verdict
     return found._replace(verdict=verdict, reason=reason)
 
 
@@ -578,11 +588,13 @@ def _scale(claim: Claim, found: Interval) -> Interval:
     return found
 
 
-def _average_sessions(column: str, side: Sequence[pd.DataFrame]) -> np.ndarray:
+def _average_sessions(
+    column: str, side: Sequence[pd.DataFrame], *, keep_all: bool = False
+) -> np.ndarray:
     """Average each session."""
     runs = pd.Series(np.concatenate([cell[column] for cell in side]))
     sessions = np.concatenate([cell["session"] for cell in side])
-    is_outlier = find_outliers(np.log(runs), sessions)
+    is_outlier = find_outliers(np.log(runs), sessions) & (not keep_all)
     return runs[~is_outlier].groupby(sessions[~is_outlier]).mean().to_numpy()
 
 

@@ -474,7 +474,8 @@ def write_training(folder, times, *, sessions=1, **columns) -> None:
         for k, s in enumerate(times):
             about = {"seed": k, "boot": f"{place} {k % sessions}", "study": folder.name}
             train_s = s if place == "gpu" else 0.64 * s * (1 + 0.001 * (k % 3))
-            row = {"run_id": f"{place}-{k}", "train_s": train_s, "scenario": place}
+            name = f"C1-r{k:02d}-{place}"
+            row = {"run_id": name, "train_s": train_s, "scenario": "C1"}
             write_row(folder, copy_row("10", **PAPER_A | hardware | about | row | columns))
 
 
@@ -498,21 +499,51 @@ def test_a_verdict_waits_for_the_repetitions_of_the_study(tmp_path, repetitions,
     assert CliRunner().invoke(main, ["claims", str(folder)]).output.count(said) == 1 or not said
 
 
+def test_each_machine_makes_all_repetitions_that_it_can(tmp_path):
+    """Six on the GPUs and three on the TPU are not six; a scenario that a machine skips keeps
+    nothing waiting.
+    """
+    folder = tmp_path / "mine"
+    times = 3000 * np.array([1, 1.01, 0.99, 1.001, 1.011, 0.991])
+    write_training(folder, times, sessions=3)
+    (folder / "study.json").write_text(json.dumps({"repetitions": [6]}))
+    skipped = {"run_id": "C2-r00-tpu", "scenario": "C2", "status": "skipped", "study": "mine"}
+    write_row(folder, copy_row("10", **PAPER_A | TPU | skipped))
+    assert judge(claim("A6"), read_runs(folder)).verdict == "holds"
+    for k in (3, 4, 5):
+        (folder / "rows" / f"C1-r{k:02d}-tpu.json").unlink()
+    assert judge(claim("A6"), read_runs(folder)).verdict == "preliminary"
+
+
+def test_outliers_among_the_spread_are_counted(tmp_path):
+    """One long run in thirty on each side is left out and said; nine are too many."""
+    rng = np.random.default_rng(2)
+    for num_long, said in ((1, "without 2 outliers"), (9, "more than one run in five")):
+        sides = []
+        for hardware, level in ((T4X2, 3000.0), (TPU, 2000.0)):
+            times = level * rng.lognormal(0, 0.01, 30)
+            times[: num_long * (30 // num_long) : 30 // num_long] *= 2
+            boots = [f"{hardware['accelerator']} {k // 10}" for k in range(30)]
+            sides.append(train_referable(times, hardware).assign(boot=boots))
+        found = judge(claim("A7"), pd.concat(sides, ignore_index=True))
+        assert said in found.reason
+
+
 def test_one_run_counts_once_whatever_it_is_called(tmp_path):
     """A folder copied and renamed, and a run under another name: two runs a side stay two."""
     times = [3000.0, 3030.0]
     for name in ("mine", "again"):
         write_training(tmp_path / name, times, sessions=2)
     row = copy_row("10", **PAPER_A | T4X2 | {"seed": 0, "boot": "gpu 0", "study": "mine"})
-    row |= {"run_id": "other", "train_s": 3000.0, "scenario": "gpu"}
+    row |= {"run_id": "other", "train_s": 3000.0, "scenario": "C1"}
     write_row(tmp_path / "mine", row)
     found = judge(claim("A6"), read_runs(tmp_path))
     assert (found.verdict, found.n) == ("undecided", 2)
     said = CliRunner().invoke(main, ["claims", str(tmp_path)]).output
-    assert "mine/rows/other.json is a copy of again/rows/gpu-0.json" in said
-    moved = row | {"study": "third", "train_s": 2999.0, "run_id": "gpu-0"}
+    assert "mine/rows/other.json is a copy of again/rows/C1-r00-gpu.json" in said
+    moved = row | {"study": "third", "train_s": 2999.0, "run_id": "C1-r00-gpu"}
     write_row(tmp_path / "third", moved)
-    with pytest.raises(RowError, match="run gpu-0 is twice, in .*again.* and .*third"):
+    with pytest.raises(RowError, match="run C1-r00-gpu is twice, in .*again.* and .*third"):
         read_runs(tmp_path)
 
 
@@ -526,7 +557,7 @@ def test_a_time_that_is_none_is_named_and_the_other_rows_judge(tmp_path):
     runs = read_runs(tmp_path)
     found = judge(claim("A6"), runs)
     assert (found.verdict, found.n) == ("holds", 3), found.reason
-    assert "bad/rows/gpu-0.json: train_s is -5, which is no time" in list_faults(runs)
+    assert "bad/rows/C1-r00-gpu.json: train_s is -5, which is no time" in list_faults(runs)
 
 
 def test_what_is_left_out_is_said_and_all_runs_are_beside_it(tmp_path):
@@ -536,7 +567,7 @@ def test_what_is_left_out_is_said_and_all_runs_are_beside_it(tmp_path):
     times = np.tile(3000 * np.linspace(0.995, 1.005, 10), 3)
     write_training(tmp_path / "mine", times[np.arange(30) // 3], sessions=3)
     for k in range(3):
-        path = tmp_path / "mine" / "rows" / f"gpu-{k}.json"
+        path = tmp_path / "mine" / "rows" / f"C1-r{k:02d}-gpu.json"
         row = json.loads(path.read_text())
         path.write_text(json.dumps(row | {"train_s": 2 * row["train_s"]}))
     found = judge(claim("A6"), read_runs(tmp_path))
