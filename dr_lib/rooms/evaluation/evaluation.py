@@ -598,6 +598,8 @@ def hide_subgroups(subgroups: pd.DataFrame, predictions: Predictions) -> pd.Data
     at least as many or none, alone and crossed with each factor shown before. No level counts as a
     level, and who has several is counted apart, so that no difference of shown counts is few.
     """
+    if subgroups.empty:
+        return subgroups
     test = predictions.test
     shown = []
     masked = subgroups.astype(object)

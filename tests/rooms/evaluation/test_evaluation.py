@@ -141,6 +141,15 @@ def test_a_very_good_model_has_its_points_in_order(model):
     assert points["validation_specificity"].tolist() == pytest.approx([0.95, 1])
 
 
+def test_predictions_without_a_subgroup_hide_none(tmp_path):
+    """The columns that a file must have, and no other."""
+    table = draw_predictions(100).drop(columns=["eye", "camera", "age"])
+    (bare,) = read_predictions(write(tmp_path, table))
+    own = evaluation.choose_points(bare, **ASKED)
+    groups = evaluation.split_subgroups(bare, own)
+    assert evaluation.hide_subgroups(groups, bare).empty
+
+
 def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     """Those of home's validation, whichever file is named first; counts by hand; other
     photographs change nothing.
