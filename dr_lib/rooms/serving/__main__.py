@@ -25,8 +25,8 @@ from dr_lib.rooms.serving.grader.folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line and serve; a model that cannot be served ends it with status 1 and
-    a line.
+    """Read the command line, serve, and end the process; a model that cannot be served ends it with
+    status 1 and a line.
     """
     options = _read_options(arguments)
     if options.end_with:
@@ -49,6 +49,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(f"no model to serve: {error}")
     except DrError as error:
         sys.exit(str(error))
+    # all is answered; granian's threads may still run, and abort an interpreter that is ending
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
