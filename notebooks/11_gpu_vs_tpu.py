@@ -119,7 +119,7 @@ from dr_lib.evidence.training_time import compare_places
 
 page.stacks(selection.timed, ["place"])
 page.table(
-    compare_places(selection.timed, factors).rename(columns={"place": "environment"}),
+    compare_places(selection.timed, factors),
     "ratios",
     "Training times of each two places, and what their ratio is of [95 % interval].",
 )

@@ -133,7 +133,7 @@ page.heading("How well does the model refer?", [names, counts], notice)
 import pandas as pd
 
 from dr_lib.data.labels.schema import OWN, fold_name
-from dr_lib.rooms.evaluation import figures as figures
+from dr_lib.rooms.evaluation import figures
 
 flow = evaluation.count_flow(model)
 shown = flow if private else evaluation.hide_flow(flow)

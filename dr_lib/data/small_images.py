@@ -233,10 +233,10 @@ def _count(num_images: int, share: float) -> int:
     return count
 
 
-if __name__ == "__main__":
-    save(sys.argv[1], Path(sys.argv[2]))
-
-
 def to_floats(images: np.ndarray) -> np.ndarray:
     """Convert uint8 images to float32 in [0, 1]."""
     return np.multiply(images, np.float32(1 / 255), dtype=np.float32)
+
+
+if __name__ == "__main__":
+    save(sys.argv[1], Path(sys.argv[2]))

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
+from dr_lib.parameters import REQUESTED as REQUESTS
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.equivalence import compare_scores, is_equivalent
@@ -27,7 +28,7 @@ WORK = (
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
 PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
-REQUESTED = "matmul_precision_requested"
+REQUESTED = REQUESTS["matmul_precision"]
 STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
@@ -76,6 +77,7 @@ WARMTH = {  # of a training that is not simply warm: what is said of such runs
     "cold": "every run is cold, the first of its kind since the machine's boot",
     "unknown": "it is not known which runs were cold, the first since the machine's boot",
 }
+RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 TIMES = ("train_s", "steady_epoch_s")
 AUC = "metric_auc_test"
 # a mode is as good as the paper's, and a machine's model as another's, if its mean is within it
@@ -259,9 +261,9 @@ def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
     """Mark the rows of studies that lack repetitions which their study file plans."""
     if not {"planned", "study", "scenario"} <= set(runs):
         return pd.Series(False, runs.index)
-    # each machine, the end of a run's name, makes them all
-    place = runs["run_id"].astype(str).str.replace("^[^-]*-[^-]*-?", "", regex=True)
-    keys = [runs["study"], place, runs["scenario"]]
+    # each machine makes them all
+    machine = runs["run_id"].astype(str).str.extract(RUN)["machine"].fillna("")
+    keys = [runs["study"], machine, runs["scenario"]]
     made = runs["run_id"].groupby(keys).transform("nunique")
     is_skipped = (runs["status"] == "skipped").groupby(keys).transform("all")
     return ((made < runs["planned"]) & ~is_skipped).groupby(keys[:2]).transform("any")

@@ -20,6 +20,7 @@ from dr_lib.evidence.select import (
     ALIKE,
     ARITHMETIC,
     PLAN,
+    RUN,
     WARMTH,
     WORK,
     Selection,
@@ -45,16 +46,11 @@ COMMITS = ("commit", "code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
-RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
 # columns of probabilities, with three decimals, and as they are
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 EXACT = ("threshold", "predicted", "probability_referable")
-SAID = (
-    "point",
-    "probabilities",
-    "error",
-    "ratio_of",
-)  # columns whose words the figures have too
+# columns whose words the figures have too
+SAID = ("point", "probabilities", "error", "ratio_of")
 # of the names of columns that say more of another one
 ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped

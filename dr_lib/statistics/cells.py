@@ -237,6 +237,12 @@ class Design:
             is_exact=self.is_exact,
         )
 
+    def average_sessions(self) -> list[np.ndarray]:
+        """Average the runs of each side in each session, without outliers: (sessions,) a side."""
+        side = np.searchsorted(self.ends, self.cell, side="right")
+        runs = pd.Series(self.times).groupby([side, self.session]).mean()
+        return [means.to_numpy() for _, means in runs.groupby(level=0)]
+
     def test(self, contrasts: np.ndarray) -> Test:
         """Test that contrasts of the cells' mean logarithms are all zero.
 

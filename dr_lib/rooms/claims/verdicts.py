@@ -53,7 +53,6 @@ from dr_lib.statistics.cells import (
     Design,
     Statistic,
     divide_deviations,
-    find_outliers,
 )
 from dr_lib.statistics.intervals import (
     NOTHING,
@@ -401,27 +400,21 @@ def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]
             (value,) = values
             count = Interval(value, value, value, sum(map(len, sides[0])))
             parts.append(Part(name, count, count, is_partial))
-        elif claim.statistic == "sd_ratio":
-            design = _fit_design(claim, column, sides, keep_all=keep_all)
-            averaged = [
-                _average_sessions(column, side, keep_all=keep_all or design.has_many_outliers)
-                for side in sides
-            ]
-            ours = divide_deviations(*averaged)
-            reason = MANY_OUTLIERS if design.has_many_outliers else ""
+            continue
+        design = _fit_design(claim, column, sides, keep_all=keep_all)
+        num_left_out = int(design.is_left_out.sum())
+        reason = MANY_OUTLIERS if design.has_many_outliers else ""
+        if claim.statistic == "sd_ratio":
+            ours = divide_deviations(*design.average_sessions())
             if reason:
                 ours = ours._replace(low=np.nan, high=np.nan)
-            num_left_out = int(design.is_left_out.sum())
             parts.append(Part(name, ours, ours, False, num_left_out, reason))
         else:
-            design = _fit_design(claim, column, sides, keep_all=keep_all)
             for part, statistic in _list_statistics(claim, name, rows).items():
                 found = design.estimate(statistic)
                 ours = _scale(claim, found.interval())
                 together = _scale(claim, found.interval(ERROR / num_parts))
                 part_is_partial = is_partial and not claim.every_cell
-                num_left_out = int(design.is_left_out.sum())
-                reason = MANY_OUTLIERS if design.has_many_outliers else ""
                 parts.append(Part(part, ours, together, part_is_partial, num_left_out, reason))
     return parts
 
@@ -586,16 +579,6 @@ def _scale(claim: Claim, found: Interval) -> Interval:
     if claim.statistic == "saving":
         return Interval(100 - 100 * value, 100 - 100 * high, 100 - 100 * low, n)
     return found
-
-
-def _average_sessions(
-    column: str, side: Sequence[pd.DataFrame], *, keep_all: bool = False
-) -> np.ndarray:
-    """Average each session."""
-    runs = pd.Series(np.concatenate([cell[column] for cell in side]))
-    sessions = np.concatenate([cell["session"] for cell in side])
-    is_outlier = find_outliers(np.log(runs), sessions) & (not keep_all)
-    return runs[~is_outlier].groupby(sessions[~is_outlier]).mean().to_numpy()
 
 
 def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:

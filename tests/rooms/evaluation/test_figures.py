@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.rooms.evaluation import evaluation
-from dr_lib.rooms.evaluation import figures as figures
+from dr_lib.rooms.evaluation import evaluation, figures
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
 from tests.evidence.predictions import draw_abroad, draw_predictions, write
 from tests.figures.reading import is_whole, words
