@@ -70,13 +70,13 @@ test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; need
 	$(BIN)/python tools/runtimes.py --reports kaggle-gpu
 
 sync: .venv/ready ## write each notebook from its .py
-	$(BIN)/python -m dr_lib.notebook.publish
+	$(BIN)/python -m tools.publish
 
 # make publish URL=https://github.com/OWNER/NAME REF=v1, and URL= to remove the address
 REF ?= main
 publish: .venv/ready ## write the repository's address: URL= REF=
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
-	@$(BIN)/python -m dr_lib.notebook.publish --url="$(URL)" --ref="$(REF)"
+	@$(BIN)/python -m tools.publish --url="$(URL)" --ref="$(REF)"
 
 clean: ## delete .venv, kernels and results
 	rm -rf .venv .runtimes .kernels papermill_runs/*/

@@ -1,6 +1,5 @@
 """Train, time, price and serve a fundus model: the library of the notebooks.
 
-notebook     sets a notebook up, writes it from its source, renders a report, packs a deposit
 command      how a command of this library is typed where it runs
 parameters   checks what a notebook is given for its parameters
 errors       the base of what this library raises
@@ -12,8 +11,7 @@ statistics   how sure a number is
 data         photograph, labels, prepared: from photographs and a label table to batches
 training     models, fit, metrics: one timed training
 runs         makes rows: studies, their runner, what a run writes
-evidence     reads rows: what they say about a paper
-figures      draws tables
+report       from rows to a page: what is compared, tables, figures, the notebook around them
 rooms        subjects beside the spine, found by name
 """
 

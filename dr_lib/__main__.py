@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SPINE = {
     "dr_lib.data.commands": ("sample", "prepare", "split", "verify"),
     "dr_lib.runs.commands": ("run", "plan"),
-    "dr_lib.notebook.commands": ("report",),
+    "dr_lib.report.commands": ("report",),
 }
 ADVICE = {  # on what a disk refuses
     "EDQUOT": "your quota is used up: free some space",

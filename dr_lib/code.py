@@ -21,9 +21,7 @@ READERS = {
     "options.py",
     "commands.py",
     "room.py",
-    "evidence",
-    "figures",
-    "notebook",
+    "report",
     # in rooms, or rooms themselves
     "claims",
     "evaluation",

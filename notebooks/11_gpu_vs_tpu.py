@@ -35,7 +35,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root, "statsmodels")
 
@@ -48,8 +48,8 @@ setup.set_up(root, "statsmodels")
 # %%
 import pandas as pd
 
-from dr_lib.evidence.rows import open_rows
-from dr_lib.figures.page import Page
+from dr_lib.report.page import Page
+from dr_lib.report.rows import open_rows
 
 # rows of the paper's task, else of grades: a mean over both would be the mean of nothing
 rows = open_rows(
@@ -88,7 +88,7 @@ page.title(words, "A" if published else "", selection)
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.figures.training_time import plot_training_time
+from dr_lib.report.figures import plot_training_time
 
 if published or finished["timed"].any():
     page.figure(
@@ -98,7 +98,7 @@ if published or finished["timed"].any():
     )
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import compare_environments
+from dr_lib.report.training_time import compare_environments
 
 factors = selection.factors
 environments = compare_environments(finished, factors)
@@ -115,7 +115,7 @@ page.table(
 # lies within 0.02. Two stacks on one machine show what the software does.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import compare_places
+from dr_lib.report.training_time import compare_places
 
 page.stacks(selection.timed, ["place"])
 page.table(
@@ -129,7 +129,7 @@ page.table(
 # failed, did not reach the target or was resumed is at infinity in the median.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import summarise_targets
+from dr_lib.report.training_time import summarise_targets
 
 targets = summarise_targets(selection)
 page.table(
@@ -147,7 +147,7 @@ page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 # tests at 5 % each, margin 0.02.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import compare_modes
+from dr_lib.report.training_time import compare_modes
 
 if len(modes := compare_modes(selection)):
     page.table(
@@ -165,7 +165,7 @@ else:
 # machines, and its price.
 
 # %% tags=["report"]
-from dr_lib.evidence.training_time import compare_machines
+from dr_lib.report.training_time import compare_machines
 from dr_lib.runs.prices import price_runs
 
 machines = compare_machines(price_runs(selection.timed), factors)

@@ -43,7 +43,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root, "statsmodels")
 
@@ -81,8 +81,8 @@ if not paths:  # a clone without runs: a network learns the sample
     paths = [here / PREDICTIONS]
 
 # %%
-from dr_lib.figures.page import Page
-from dr_lib.figures.style import SAMPLE
+from dr_lib.report.page import Page
+from dr_lib.report.style import SAMPLE
 from dr_lib.rooms.evaluation import evaluation
 
 chosen = split_paths(columns)

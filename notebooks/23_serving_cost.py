@@ -39,7 +39,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root)
 
@@ -51,8 +51,8 @@ setup.set_up(root)
 # %%
 import pandas as pd
 
-from dr_lib.evidence.rows import open_rows
-from dr_lib.figures.page import Page
+from dr_lib.report.page import Page
+from dr_lib.report.rows import open_rows
 
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
 rows = open_rows("B", runs, root, default=default, allow=allow, only=only, exclude=exclude)
@@ -77,7 +77,7 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.figures.style import name
+from dr_lib.report.style import name
 from dr_lib.rooms.serving.figures import plot_predict_time
 
 ours = sorted(set(timed["model"])) if len(timed) else []
@@ -106,7 +106,7 @@ page.table(
 page.stacks(timed, ["model", "format", "image_size"])
 
 # %% tags=["report"]
-from dr_lib.evidence.select import list_runs
+from dr_lib.report.select import list_runs
 from dr_lib.rooms.serving.request_log import KINDS
 
 # `environment` names the machine, and its instance type where that tells two apart
@@ -163,7 +163,7 @@ if len(
 
 # %% tags=["report"]
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import UnlikeRunsError
+from dr_lib.report.select import UnlikeRunsError
 from dr_lib.rooms.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
 from dr_lib.rooms.serving.figures import describe_choice
 from dr_lib.runs.prices import PriceError
@@ -211,7 +211,7 @@ else:
 # deles são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
 
 # %% tags=["report"]
-from dr_lib.evidence.judged import judge_claims
+from dr_lib.report.judged import judge_claims
 
 if published:
     judged = judge_claims("B", selection)

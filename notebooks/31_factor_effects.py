@@ -39,7 +39,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root, "statsmodels")
 
@@ -47,9 +47,9 @@ setup.set_up(root, "statsmodels")
 import pandas as pd
 
 from dr_lib.command import write_lasting_command
-from dr_lib.evidence.papers import FACTORS
-from dr_lib.evidence.rows import open_rows
-from dr_lib.figures.page import Page
+from dr_lib.report.page import Page
+from dr_lib.report.papers import FACTORS
+from dr_lib.report.rows import open_rows
 from dr_lib.runs.prices import find_price, price_runs
 from dr_lib.runs.row import read_rows
 
@@ -197,7 +197,7 @@ page.energy(timed, keys, g_per_kwh)
 # três ou mais.
 
 # %% tags=["report"]
-from dr_lib.figures.style import name_term
+from dr_lib.report.style import name_term
 from dr_lib.rooms.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 

@@ -40,7 +40,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root)
 
@@ -253,7 +253,7 @@ for name, batch in trainings:
 # claims.
 
 # %%
-from dr_lib.evidence.select import select_runs
+from dr_lib.report.select import select_runs
 from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.runs.row import read_row
 

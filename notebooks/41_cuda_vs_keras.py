@@ -33,7 +33,7 @@ from pathlib import Path
 here = Path.cwd()
 root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 setup.set_up(root)
 
@@ -44,8 +44,8 @@ setup.set_up(root)
 # figure 1a shows only the paper.
 
 # %%
-from dr_lib.evidence.rows import open_rows
-from dr_lib.figures.page import Page
+from dr_lib.report.page import Page
+from dr_lib.report.rows import open_rows
 
 rows = open_rows(
     "D",
@@ -79,7 +79,7 @@ page.title(
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.evidence.select import NoRunsError
+from dr_lib.report.select import NoRunsError
 from dr_lib.rooms.mnist import figures as mnist
 
 page.figure(
@@ -127,7 +127,7 @@ if published:
 # ## What this shows
 
 # %% tags=["summary"]
-from dr_lib.figures.style import name_line
+from dr_lib.report.style import name_line
 
 words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
 sentences = [

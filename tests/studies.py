@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from dr_lib.runs.row import write_row
-from tests.evidence.predictions import draw_predictions
-from tests.evidence.real_rows import CPU, T4X2, copy_row, run_scenarios, train_referable
+from tests.report.predictions import draw_predictions
+from tests.report.real_rows import CPU, T4X2, copy_row, run_scenarios, train_referable
 from tests.rooms.serving.test_endpoint import load_endpoint
 
 PREDICTIONS = Path("predictions.csv")

@@ -26,7 +26,7 @@ def root(tmp_path) -> Path:
     root = tmp_path / "Ana Maria"
     texts = {
         "dr_lib/a.py": "ONE = 1\nTWO = 2\n",
-        "dr_lib/figures/b.py": "RED = 3\n",
+        "dr_lib/report/b.py": "RED = 3\n",
         "dr_lib/runs/prices.csv": "usd\n1\n",
         "papermill_runs/grades.yaml": "notebook: n\n",
         "README.md": "# Read\n",
@@ -100,7 +100,7 @@ SAME = {
     "a study file": lambda root: edit(root, "papermill_runs/grades.yaml", b"n\n", b"m\n"),
     "a page": lambda root: edit(root, "README.md", b"Read", b"Reads"),
     "a price": lambda root: edit(root, "dr_lib/runs/prices.csv", b"1", b"2"),
-    "a figure": lambda root: edit(root, "dr_lib/figures/b.py", b"3", b"4"),
+    "a figure": lambda root: edit(root, "dr_lib/report/b.py", b"3", b"4"),
     "another notebook": lambda root: edit(root, "notebooks/other.ipynb", b"TWO", b"ONE"),
     "text of the notebook": lambda root: edit(root, "notebooks/n.ipynb", b"# Train", b"# It"),
     "a parameter": lambda root: edit(root, "notebooks/n.ipynb", b"int = 3", b"int = 4"),

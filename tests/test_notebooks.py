@@ -19,16 +19,16 @@ from jupyter_client import KernelManager
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.errors import DrError
-from dr_lib.notebook.report import run_analysis, write_report
 from dr_lib.numbers import write_interval
+from dr_lib.report.render import run_analysis, write_report
 from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.rooms.scenarios.kernels import find_kernel
 from dr_lib.rooms.serving.endpoint import find_rates
 from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.runs.row import read_runs, write_row
-from tests.evidence.predictions import draw_abroad, draw_predictions, write
-from tests.evidence.real_rows import copy_row
+from tests.report.predictions import draw_abroad, draw_predictions, write
+from tests.report.real_rows import copy_row
 from tests.studies import write_studies
 
 

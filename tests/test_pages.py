@@ -128,6 +128,7 @@ def names() -> set[str]:
     """All words of the code, of the build and of the studies."""
     paths = [
         *ROOT.glob("dr_lib/**/*.*"),
+        ROOT / "tools" / "publish.py",
         *ROOT.glob("notebooks/*.py"),
         ROOT / "tests" / "test_repository.py",
         ROOT / "tests" / "runs" / "test_study.py",

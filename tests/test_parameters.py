@@ -18,7 +18,7 @@ from dr_lib.parameters import (
     read_value,
 )
 from dr_lib.runs.row import write_row
-from tests.evidence.real_rows import copy_row
+from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[1]
 CELL = """epochs: int = 20  # passes

@@ -26,7 +26,7 @@ SPINE = (
     "data",
     "training",
     "runs",
-    "evidence figures notebook",
+    "report",
     "__main__",
 )
 # a room imports the spine, and no other room
@@ -71,7 +71,7 @@ MAY_IMPORT |= {
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = ["code.py", "errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
-FOREIGN += ["notebook/__init__.py", "notebook/setup.py"]
+FOREIGN += ["report/__init__.py", "report/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/warmth.py"]
 FOREIGN += ["rooms/__init__.py", "rooms/scenarios/__init__.py"]
@@ -132,11 +132,14 @@ def test_a_module_imports_downwards_and_no_room():
     assert wrong == EXCEPTIONS
 
 
-def test_evidence_knows_schemas_alone():
+READERS = "papers conditions select rows judged training_time energy".split()
+
+
+def test_readers_of_rows_know_schemas_alone():
     """What reads rows and predictions knows nothing of how they are made, and draws nothing."""
     known = {
         name
-        for path in ROOT.glob("dr_lib/evidence/*.py")
+        for path in [ROOT / f"dr_lib/report/{name}.py" for name in READERS]
         for name in imports(ast.parse(path.read_text()))
     }
     others = ("dr_lib.runs.", "dr_lib.data.")

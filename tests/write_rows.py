@@ -3,7 +3,7 @@
     python tests/write_rows.py 10 30
 
 runs notebooks 10 and 30, each in a minute or less, and puts their rows in the place of the old ones
-in tests/evidence/rows.jsonl; without numbers it runs all that make rows. Look at the difference
+in tests/report/rows.jsonl; without numbers it runs all that make rows. Look at the difference
 before you commit it.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import papermill
 
 ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "tests" / "evidence" / "rows.jsonl"
+ROWS = ROOT / "tests" / "report" / "rows.jsonl"
 RUNS = [  # notebook and its parameters: the defaults, but for what is quick
     ("10_train", {"task": "referable", "epochs": 3, "image_size": 48}),
     ("21_export_quantize", {}),

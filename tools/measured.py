@@ -10,9 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.code import shorten_commit
-from dr_lib.figures.means import Mean, plot_means
-from dr_lib.figures.training_time import UNITS
 from dr_lib.numbers import write_interval
+from dr_lib.report.figures import UNITS
+from dr_lib.report.means import Mean, plot_means
 from dr_lib.runs.row import Row, read_row
 from dr_lib.statistics.intervals import mean_interval
 

@@ -32,8 +32,8 @@ from threadpoolctl import threadpool_limits
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dr_lib.code import read_commit, shorten_commit
-from dr_lib.evidence.select import AUC, AUC_MARGIN, STACK, judge_models
-from dr_lib.evidence.select import measure as measure_runs
+from dr_lib.report.select import AUC, AUC_MARGIN, STACK, judge_models
+from dr_lib.report.select import measure as measure_runs
 from dr_lib.rooms.claims.claims import Claim, read_claims
 from dr_lib.rooms.claims.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.rooms.claims.verdicts import judge as judge_rows

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dr_lib.notebook.setup import ALWAYS, PACKAGES
+from dr_lib.report.setup import ALWAYS, PACKAGES
 from tests.studies import PREDICTIONS, write_studies
 
 ROOT = Path(__file__).resolve().parents[1]

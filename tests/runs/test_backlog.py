@@ -9,7 +9,7 @@ from dr_lib.files import write_json
 from dr_lib.runs.backlog import Backlog
 from dr_lib.runs.row import RowError, spent_path, write_row
 from dr_lib.runs.study import Study, plan_runs
-from tests.evidence.real_rows import copy_row
+from tests.report.real_rows import copy_row
 
 STUDY = Study(
     notebook="n",

@@ -27,8 +27,8 @@ from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import list_faults
 from dr_lib.hardware.facts import find_boot
+from dr_lib.report.select import list_faults
 from dr_lib.runs.backlog import ALIKE
 from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths

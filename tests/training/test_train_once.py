@@ -13,7 +13,7 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.evidence import select
+from dr_lib.report import select
 from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
 from dr_lib.training.fit import predict

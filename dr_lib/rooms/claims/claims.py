@@ -19,9 +19,9 @@ from pydantic import (
 )
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.conditions import Condition
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import HARDWARE
+from dr_lib.report.conditions import Condition
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
 ONE_SIDED = ("mean", "sum", "bill", "score")

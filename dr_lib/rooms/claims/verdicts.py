@@ -15,10 +15,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.conditions import Condition
-from dr_lib.evidence.judged import PRELIMINARY, VERDICTS
-from dr_lib.evidence.papers import FACTORS, PAPERS
-from dr_lib.evidence.select import (
+from dr_lib.hardware.cloud import AZURE
+from dr_lib.report.conditions import Condition
+from dr_lib.report.judged import PRELIMINARY, VERDICTS
+from dr_lib.report.papers import FACTORS, PAPERS
+from dr_lib.report.select import (
     ABSENT,
     ALIKE,
     ARITHMETIC,
@@ -40,7 +41,6 @@ from dr_lib.evidence.select import (
     write_level,
     write_unlike,
 )
-from dr_lib.hardware.cloud import AZURE
 from dr_lib.rooms import load
 from dr_lib.rooms.claims.claims import Claim, read_judged
 from dr_lib.statistics.cells import (

@@ -39,7 +39,7 @@ def evaluate(
     """
     from dr_lib.data.labels.privacy import place_private
     from dr_lib.files import find_listed
-    from dr_lib.notebook.report import run_analysis
+    from dr_lib.report.render import run_analysis
     from dr_lib.rooms.evaluation.predictions import pool_folds, read_predictions
 
     choice = dict(parameters)

@@ -11,7 +11,8 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.figure import Figure
 
-from dr_lib.figures.style import (
+from dr_lib.numbers import write_number, write_probability
+from dr_lib.report.style import (
     LINES,
     OURS,
     THEIRS,
@@ -20,7 +21,6 @@ from dr_lib.figures.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.numbers import write_number, write_probability
 from dr_lib.rooms.evaluation.evaluation import POINTS
 from dr_lib.rooms.evaluation.predictions import Predictions
 

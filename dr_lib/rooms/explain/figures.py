@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dr_lib.figures.style import SAMPLE, open_panels
+from dr_lib.report.style import SAMPLE, open_panels
 
 
 def plot_explanations(

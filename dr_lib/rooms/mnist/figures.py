@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from dr_lib.evidence.papers import PAPERS, list_published
-from dr_lib.evidence.select import NoRunsError
-from dr_lib.figures.style import (
+from dr_lib.report.papers import PAPERS, list_published
+from dr_lib.report.select import NoRunsError
+from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
     THEIRS,

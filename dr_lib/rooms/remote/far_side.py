@@ -28,7 +28,7 @@ ALIKE = (
 ENDED = "ended.json"
 HAS_ENDED = " ended with "  # printed between a run and its exit status
 STATUS = "far side: "  # printed before how it is
-INSTALL = "from dr_lib.notebook import setup; print(*setup.install_missing(*setup.RUNNER))"
+INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.RUNNER))"
 
 
 def start(folder: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import Selection
+from dr_lib.report.select import Selection
 from dr_lib.runs.prices import PriceError, price_runs, price_seconds
 
 BRL_PER_USD = 973 / 200  # Moura Filho and Sousa: US$200 = R$973; day not given

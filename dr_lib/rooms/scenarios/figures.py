@@ -13,8 +13,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.papers import FACTORS
-from dr_lib.figures.style import (
+from dr_lib.numbers import write_interval, write_number
+from dr_lib.report.papers import FACTORS
+from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
     OTHER_COLOUR,
     choose_words,
@@ -24,7 +25,6 @@ from dr_lib.figures.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.numbers import write_interval, write_number
 
 METERS = {
     "cpu_percent_mean": "CPU",

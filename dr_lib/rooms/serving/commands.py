@@ -284,8 +284,8 @@ def price(
     accuracy_within: float | None,
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
-    from dr_lib.evidence.select import list_faults
-    from dr_lib.figures.page import Page
+    from dr_lib.report.page import Page
+    from dr_lib.report.select import list_faults
     from dr_lib.rooms.serving.endpoint import (
         list_endpoints,
         price_endpoints,

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dr_lib.evidence.papers import list_published
+from dr_lib.report.papers import list_published
 from dr_lib.runs.prices import find_price
 
 

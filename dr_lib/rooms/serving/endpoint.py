@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import measure, name_deployments, select_runs
+from dr_lib.report.select import measure, name_deployments, select_runs
 from dr_lib.rooms.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
 from dr_lib.statistics.intervals import Interval, tabulate

@@ -7,9 +7,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.figures.means import Mean, plot_means
-from dr_lib.figures.style import (
+from dr_lib.numbers import write_number, write_span
+from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.style import (
     OURS,
     THEIRS,
     choose_words,
@@ -17,7 +18,6 @@ from dr_lib.figures.style import (
     open_panels,
     space_ticks,
 )
-from dr_lib.numbers import write_number, write_span
 from dr_lib.rooms.serving.costs import read_paper_latencies
 from dr_lib.rooms.serving.endpoint import NETWORK
 from dr_lib.rooms.serving.request_log import KINDS, summarise_requests

@@ -8,7 +8,7 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import Selection, list_runs, measure, select_runs
+from dr_lib.report.select import Selection, list_runs, measure, select_runs
 from dr_lib.rooms.serving.costs import usd_per_million
 from dr_lib.runs.row import list_rows, read_row
 from dr_lib.statistics.intervals import tabulate

@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from scipy import stats
 
 from dr_lib.__main__ import main
-from dr_lib.evidence.judged import count_by_chance
-from dr_lib.evidence.select import PLAN, WORK, list_faults, select_runs
+from dr_lib.report.judged import count_by_chance
+from dr_lib.report.select import PLAN, WORK, list_faults, select_runs
 from dr_lib.rooms.claims import verdicts
 from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.claims.verdicts import (
@@ -19,7 +19,7 @@ from dr_lib.rooms.claims.verdicts import (
     list_judged_rows,
 )
 from dr_lib.runs.row import RowError, read_runs, write_row
-from tests.evidence.real_rows import (
+from tests.report.real_rows import (
     CPU,
     F4S,
     NC4AS,

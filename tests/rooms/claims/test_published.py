@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.papers import PAPERS
+from dr_lib.report.papers import PAPERS
 from dr_lib.rooms.claims.claims import ENTRIES, list_printed, read_claims, read_judged
 
 ROOT = Path(__file__).resolve().parents[3]

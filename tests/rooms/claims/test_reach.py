@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import MIN_RUNS
 from dr_lib.hardware import Facts, HardwareError
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import MIN_RUNS
 from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.claims.verdicts import judge_data_sets
 from dr_lib.rooms.evaluation.evaluation import compare_data_sets, freeze_points, read_trainings
@@ -26,8 +26,8 @@ from dr_lib.runs.row import write_row
 from dr_lib.runs.study import PlannedRun, load_study, plan_runs
 from dr_lib.training.config import TrainingConfig
 from tests.conftest import find_studies
-from tests.evidence.predictions import draw_abroad, draw_predictions
-from tests.evidence.real_rows import (
+from tests.report.predictions import draw_abroad, draw_predictions
+from tests.report.real_rows import (
     COLAB_CPU,
     COLAB_T4,
     CPU,

@@ -4,15 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import PLAN, WORK, select_runs
+from dr_lib.report.select import PLAN, WORK, select_runs
 from dr_lib.rooms.claims import verdicts
 from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.claims.verdicts import judge_data_sets, list_judged_rows
 from dr_lib.rooms.evaluation.evaluation import choose_points, compare_data_sets
 from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.statistics.intervals import Interval
-from tests.evidence.predictions import AUTHORS, draw_predictions
-from tests.evidence.real_rows import (
+from tests.report.predictions import AUTHORS, draw_predictions
+from tests.report.real_rows import (
     COLAB_CPU,
     COLAB_T4,
     F4S,

@@ -21,7 +21,7 @@ from dr_lib.errors import DrError
 from dr_lib.rooms.claims.verdicts import judge_data_sets
 from dr_lib.rooms.evaluation import checklist, evaluation
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
-from tests.evidence.predictions import AUTHORS, draw_abroad, draw_predictions, write
+from tests.report.predictions import AUTHORS, draw_abroad, draw_predictions, write
 
 ROOT = Path(__file__).resolve().parents[3]
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}

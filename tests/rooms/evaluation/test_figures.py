@@ -6,8 +6,8 @@ import pytest
 
 from dr_lib.rooms.evaluation import evaluation, figures
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
-from tests.evidence.predictions import draw_abroad, draw_predictions, write
-from tests.figures.reading import is_whole, words
+from tests.report.predictions import draw_abroad, draw_predictions, write
+from tests.report.reading import is_whole, words
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from dr_lib.rooms.evaluation.predictions import (
     pool_folds,
     read_predictions,
 )
-from tests.evidence.predictions import draw_abroad, draw_predictions, write
+from tests.report.predictions import draw_abroad, draw_predictions, write
 
 
 def change(table: pd.DataFrame, rows: list[int], column: str, value) -> pd.DataFrame:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import select_runs
+from dr_lib.report.select import select_runs
 from dr_lib.rooms.mnist.epochs import (
     compare_like_for_like,
     find_times_to_accuracy,

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import NoRunsError
+from dr_lib.report.select import NoRunsError
 from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.mnist.figures import (
     plot_cumulative_time,
     plot_speed_up,
     plot_time_to_accuracy,
 )
-from tests.figures.reading import is_whole, timed_runs, words
+from tests.report.reading import is_whole, timed_runs, words
 from tests.rooms.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
 
 FORTY = [0.9 + 0.001 * k for k in range(40)]

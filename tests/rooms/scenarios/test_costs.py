@@ -5,7 +5,7 @@ import math
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.select import Selection
+from dr_lib.report.select import Selection
 from dr_lib.rooms.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 from dr_lib.runs.prices import PriceError
 

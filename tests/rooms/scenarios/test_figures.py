@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.figures.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
+from dr_lib.report.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
 from dr_lib.rooms.scenarios.figures import (
     name_scenarios,
     plot_effects,
@@ -15,7 +15,7 @@ from dr_lib.rooms.scenarios.figures import (
     plot_utilisation,
     plot_variation,
 )
-from tests.figures.reading import is_whole, timed_runs, words
+from tests.report.reading import is_whole, timed_runs, words
 
 CPU = {"platform": "azure", "accelerator": "cpu"}
 T4 = {"platform": "azure", "accelerator": "Tesla T4"}

@@ -21,7 +21,7 @@ from dr_lib.rooms.serving.figures import describe_choice
 from dr_lib.rooms.serving.request_log import write_requests
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.row import read_runs, write_row
-from tests.evidence.real_rows import copy_row
+from tests.report.real_rows import copy_row
 
 C7G = "ml.c7g.xlarge"
 M5 = "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour

@@ -9,7 +9,7 @@ from dr_lib.rooms.serving.figures import (
     plot_predict_time,
 )
 from dr_lib.rooms.serving.request_log import summarise_requests
-from tests.figures.reading import is_whole, timed_runs, words
+from tests.report.reading import is_whole, timed_runs, words
 
 ROW = {
     "status": "ok",

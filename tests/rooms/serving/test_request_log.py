@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import select_runs
+from dr_lib.report.select import select_runs
 from dr_lib.rooms.serving.request_log import (
     KINDS,
     read_requests,

@@ -1,6 +1,6 @@
 """Update what the repository repeats: address, badges, set-up cell and metadata of each notebook.
 
-`python -m dr_lib.notebook.publish` brings them in step with pyproject.toml, where address, ref and
+`python -m tools.publish` brings them in step with pyproject.toml, where address, ref and
 kinds of notebooks stand once, and docs/rows.md with the schema of a row. `--url` and `--ref` change
 the address first.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from dr_lib.files import write_text
 from dr_lib.parameters import list_choices
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
 READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
 # Colab and Kaggle open GitHub's
@@ -46,7 +46,7 @@ places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
 root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
 if not os.path.isdir(root / "dr_lib"):  # copy a data set, unpack an archive, or clone
     unpack = """for m in zipfile tarfile; do
-        timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/notebook && d=$(mktemp -d) &&
+        timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/report && d=$(mktemp -d) &&
         python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
     data = Path("/kaggle/input")
     files = [*Path("/content").glob("*"), *data.rglob("*")]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.select import (
+from dr_lib.report.select import (
     WARMTH,
     UnlikeRunsError,
     list_columns,

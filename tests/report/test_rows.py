@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.rows import choose_rows, open_rows
-from tests.evidence.real_rows import copy_row
+from dr_lib.report.rows import choose_rows, open_rows
+from tests.report.real_rows import copy_row
 
 
 def write_rows(folder, *rows):

@@ -33,11 +33,11 @@ def report(
     """Run the analysis notebook on the rows below the folders, and write report.html with its
     figures and tables.
     """
-    from dr_lib.notebook.report import write_report
+    from dr_lib.report.render import write_report
 
     choice = {"notebook": notebook, "lang": lang, **dict(parameters)}
     if deposit:
-        from dr_lib.notebook.deposit import write_deposit
+        from dr_lib.report.deposit import write_deposit
 
         readme = write_deposit(folders, deposit, root, **choice)
         return click.echo(f"wrote {readme} and the files it lists")

@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.evidence.select import select_runs
-from dr_lib.figures.style import ACCELERATOR_COLOURS
-from dr_lib.figures.training_time import plot_training_time
-from tests.figures.reading import is_whole, words
+from dr_lib.report.figures import plot_training_time
+from dr_lib.report.select import select_runs
+from dr_lib.report.style import ACCELERATOR_COLOURS
+from tests.report.reading import is_whole, words
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
 T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}

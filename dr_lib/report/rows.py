@@ -7,10 +7,10 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.conditions import Condition
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import Selection, list_columns, select_runs, write_level
 from dr_lib.parameters import parse_number, split_paths
+from dr_lib.report.conditions import Condition
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import Selection, list_columns, select_runs, write_level
 from dr_lib.rooms import load
 from dr_lib.runs.row import read_rows, read_runs
 

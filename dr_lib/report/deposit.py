@@ -12,7 +12,7 @@ import yaml
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file, is_empty, write_bytes, write_json, write_text
 from dr_lib.markdown import escape
-from dr_lib.notebook.report import write_report
+from dr_lib.report.render import write_report
 from dr_lib.runs.papermill import redact_paths
 from dr_lib.runs.row import list_rows, read_row
 from dr_lib.runs.study import find_file, read_keys

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import (
+from dr_lib.numbers import write_interval, write_probability
+from dr_lib.report import page, style
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import (
     ALIKE,
     EQUAL,
     EXCLUSIONS,
@@ -26,9 +28,7 @@ from dr_lib.evidence.select import (
     WARMTH,
     WITHIN,
 )
-from dr_lib.evidence.training_time import LIMITS, SCALED
-from dr_lib.figures import page, style
-from dr_lib.numbers import write_interval, write_probability
+from dr_lib.report.training_time import LIMITS, SCALED
 from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.evaluation import evaluation
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
@@ -81,7 +81,10 @@ def find_sentences() -> set[str]:
         "sensitivity",
         "specificity",
     }
-    drawing = [*ROOT.glob("dr_lib/figures/*.py"), *ROOT.glob("dr_lib/rooms/*/figures.py")]
+    drawing = [
+        ROOT / f"dr_lib/report/{name}.py" for name in ("figures", "means", "page", "style")
+    ]
+    drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
     for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
@@ -107,7 +110,7 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     """A report in Portuguese has no English in its figures and tables, and the table of words
     holds nothing unused.
     """
-    with (ROOT / "dr_lib/figures/words.csv").open(encoding="utf-8") as file:
+    with (ROOT / "dr_lib/report/words.csv").open(encoding="utf-8") as file:
         known = [row["english"] for row in csv.DictReader(file)]
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()

@@ -13,10 +13,13 @@ from IPython.display import HTML, Markdown, display
 from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.energy import summarise_energy
-from dr_lib.evidence.judged import VERDICTS, count_by_chance, judge_claims
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import (
+from dr_lib.files import find_listed, write_listed
+from dr_lib.markdown import escape
+from dr_lib.numbers import COMMAS, write_decimals, write_number, write_probability, write_span
+from dr_lib.report.energy import summarise_energy
+from dr_lib.report.judged import VERDICTS, count_by_chance, judge_claims
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import (
     ALIKE,
     ARITHMETIC,
     PLAN,
@@ -28,10 +31,7 @@ from dr_lib.evidence.select import (
     list_runs,
     write_unlike,
 )
-from dr_lib.figures.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
-from dr_lib.files import find_listed, write_listed
-from dr_lib.markdown import escape
-from dr_lib.numbers import COMMAS, write_decimals, write_number, write_probability, write_span
+from dr_lib.report.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",

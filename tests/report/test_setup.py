@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from dr_lib.hardware.facts import Facts
-from dr_lib.notebook import setup
+from dr_lib.report import setup
 
 ROOT = Path(__file__).resolve().parents[2]
-CALL = "from dr_lib.notebook.setup import install_missing; print(*install_missing('cv2'))"
+CALL = "from dr_lib.report.setup import install_missing; print(*install_missing('cv2'))"
 
 
 def run(python: Path | str, code: str, **variables: str) -> subprocess.CompletedProcess:

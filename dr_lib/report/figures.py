@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from dr_lib.evidence.papers import PAPERS, list_published
-from dr_lib.evidence.select import measure
-from dr_lib.figures.means import Mean, plot_means
-from dr_lib.figures.style import ACCELERATOR_COLOURS, choose_words
+from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.papers import PAPERS, list_published
+from dr_lib.report.select import measure
+from dr_lib.report.style import ACCELERATOR_COLOURS, choose_words
 from dr_lib.statistics.intervals import Interval
 
 UNITS = {"s": 1, "min": 60, "h": 3600}

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from dr_lib.evidence.energy import measure_energy, summarise_energy
-from tests.evidence.real_rows import T4X2, TPU, copy_row
+from dr_lib.report.energy import measure_energy, summarise_energy
+from tests.report.real_rows import T4X2, TPU, copy_row
 
 NAN = float("nan")
 COUNTED = {

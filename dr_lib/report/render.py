@@ -10,9 +10,9 @@ from typing import Any
 import nbformat
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.papers import ANALYSES
 from dr_lib.files import LISTING, find_listed, write_listed, write_text
 from dr_lib.parameters import join_paths, read_value
+from dr_lib.report.papers import ANALYSES
 from dr_lib.runs.row import read_runs
 from dr_lib.runs.study import find_file, read_keys
 

@@ -4,7 +4,7 @@ unlike they are.
 
 import pandas as pd
 
-from dr_lib.evidence.select import PLAN, WORK, select_runs
+from dr_lib.report.select import PLAN, WORK, select_runs
 
 
 def timed_runs(rows) -> pd.DataFrame:

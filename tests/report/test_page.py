@@ -12,15 +12,15 @@ import pytest
 from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
-from dr_lib.evidence.papers import PAPERS
-from dr_lib.evidence.select import PLAN, WORK, select_runs
-from dr_lib.evidence.training_time import compare_environments
-from dr_lib.figures import page
-from dr_lib.figures.style import read_headers
+from dr_lib.report import page
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import PLAN, WORK, select_runs
+from dr_lib.report.style import read_headers
+from dr_lib.report.training_time import compare_environments
 from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.claims.verdicts import judge_claims
 from dr_lib.rooms.serving.figures import plot_predict_time
-from tests.evidence.real_rows import CPU, run_scenarios, train_referable
+from tests.report.real_rows import CPU, run_scenarios, train_referable
 from tests.rooms.claims.test_claims import both
 
 
@@ -258,7 +258,7 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     page.Page().appendix(select_runs(several))
     assert "The commits of the runs differ, their code does not." in shown[-2]
     missing = {*WORK, *PLAN} - {*page.COMMITS} - {*read_headers()}
-    assert not missing, "give them headers in dr_lib/figures/words.csv"
+    assert not missing, "give them headers in dr_lib/report/words.csv"
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):

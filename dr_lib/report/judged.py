@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from dr_lib.evidence.select import Selection
+from dr_lib.report.select import Selection
 from dr_lib.rooms import find_all
 from dr_lib.statistics.cells import ERROR
 

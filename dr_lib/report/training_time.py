@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.evidence.select import (
+from dr_lib.report.select import (
     AUC,
     AUC_MARGIN,
     HARDWARE,

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullLocator
 
-from dr_lib.figures.style import choose_words, draw_runs, open_panels, space_ticks
 from dr_lib.numbers import write_interval, write_number
+from dr_lib.report.style import choose_words, draw_runs, open_panels, space_ticks
 from dr_lib.statistics.intervals import Interval
 
 

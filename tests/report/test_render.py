@@ -18,12 +18,12 @@ from nbconvert.filters import markdown2html
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.evidence.papers import ANALYSES
-from dr_lib.notebook.report import render, write_report
 from dr_lib.numbers import write_number
+from dr_lib.report.papers import ANALYSES
+from dr_lib.report.render import render, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
-from tests.evidence.predictions import draw_abroad, draw_predictions, write
-from tests.evidence.real_rows import copy_row
+from tests.report.predictions import draw_abroad, draw_predictions, write
+from tests.report.real_rows import copy_row
 from tests.rooms.serving.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[2]

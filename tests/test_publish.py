@@ -14,7 +14,7 @@ import nbformat
 import papermill
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 STEMS = [path.stem for path in sorted(ROOT.glob("notebooks/*.py"))]
 GPU = {"10_train", "30_train_scenario", "40_mnist_cuda"}
 LINE = r"local, .+, Keras on \w+, commit (unknown|[0-9a-f]{7,}(-dirty)?)"
@@ -89,7 +89,7 @@ def test_the_set_up_cell_is_short_and_needs_nothing(stem):
         alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
     }
     names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
-    assert names <= {*sys.stdlib_module_names, "dr_lib.notebook"}
+    assert names <= {*sys.stdlib_module_names, "dr_lib.report"}
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dr_lib.evidence import training_time
-from dr_lib.evidence.select import judge_models, select_runs
-from dr_lib.evidence.training_time import (
+from dr_lib.report import training_time
+from dr_lib.report.select import judge_models, select_runs
+from dr_lib.report.training_time import (
     compare_environments,
     compare_machines,
     compare_places,
     summarise_targets,
 )
 from dr_lib.statistics.intervals import NOTHING
-from tests.evidence.real_rows import T4X2, TPU, train_referable
+from tests.report.real_rows import T4X2, TPU, train_referable
 
 CPU = {
     "status": "ok",
