@@ -5,6 +5,7 @@ import csv
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -13,6 +14,7 @@ import papermill
 import pytest
 from packaging.requirements import Requirement
 
+from dr_lib.rooms import find_rooms
 from tests.conftest import find_studies
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,6 +132,32 @@ def test_a_module_imports_downwards_and_no_room():
             if not (is_allowed or (room and not other)):
                 wrong.add(f"{importer} -> {imported}")
     assert wrong == EXCEPTIONS
+
+
+# notebooks that import a room that does not list them as its own: the list only shrinks
+VISITORS = {"10_train explain", "10_train serving", "12_evaluate claims"}
+
+
+def test_a_room_owns_what_cannot_work_without_it():
+    """What it lists exists and is of one room; a notebook that imports a room is its own."""
+    kept = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    targets = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
+    owners = {}
+    for room, added in find_rooms().items():
+        for pattern in added.own:
+            kind, _, name = pattern.rpartition(":")
+            known = {"extra": kept["optional-dependencies"], "make": targets}
+            owned = [name] if name in known.get(kind, ()) else list(ROOT.glob(name))
+            assert owned, f"{room} owns {pattern}, which is not there"
+            for item in owned:
+                assert owners.setdefault(item, room) == room, f"{item} has two owners"
+    visitors = set()
+    for path in NOTEBOOKS:
+        for name in imports(ast.parse(path.read_text())):
+            room = re.match(r"dr_lib\.rooms\.(\w+)", name)
+            if room and owners.get(path) != room[1]:
+                visitors.add(f"{path.stem} {room[1]}")
+    assert visitors == VISITORS
 
 
 READERS = "papers conditions select rows judged training_time energy".split()

@@ -45,6 +45,7 @@ class Room(NamedTuple):
     """What a room adds; functions are named as in `load`."""
 
     about: str  # heading of its commands
+    own: tuple[str, ...] = ()  # what goes with it: patterns of paths, extra:NAME, make:TARGET
     commands: tuple[str, ...] = ()  # functions of its module `commands`
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them

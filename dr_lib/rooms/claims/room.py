@@ -4,6 +4,7 @@ from dr_lib.rooms import Room
 
 ROOM = Room(
     "The papers' claims",
+    own=("docs/measured/holds.md",),
     commands=("claims",),
     judge="dr_lib.rooms.claims.verdicts:judge_claims",
     published="dr_lib.rooms.claims.claims:list_printed",

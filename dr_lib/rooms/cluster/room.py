@@ -4,6 +4,7 @@ from dr_lib.rooms import Room
 
 ROOM = Room(
     "Several machines",
+    own=("docs/clusters.md", "extra:dask"),
     targets=("dask",),
     start="dr_lib.rooms.cluster.commands:run_on_dask",
 )

@@ -6,6 +6,7 @@ FACTORS = ("framework", "dataset", "image_size", "network")
 
 ROOM = Room(
     "Other frameworks",
+    own=("notebooks/3?_*", "papermill_runs/scenarios_*.yaml", "papermill_runs/backends.yaml"),
     commands=("kernels",),
     papers={
         "C": Paper(

@@ -4,6 +4,18 @@ from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "An endpoint and its price",
+    own=(
+        "notebooks/2?_*",
+        "papermill_runs/exports.yaml",
+        "papermill_runs/serving*.yaml",
+        "docs/serving.md",
+        "tools/bench_server.py",
+        "tools/bench_runtimes.py",
+        "tools/container.py",
+        "make:container",
+        "extra:sagemaker",
+        "extra:runtimes",
+    ),
     commands=("export", "predict", "serve", "load", "price"),
     papers={
         "B": Paper(
