@@ -271,7 +271,7 @@ if task == "grades":
 
 # %%
 from dr_lib.command import write_lasting_command
-from dr_lib.rooms.serving.grader.folder import write_trained
+from dr_lib.training.model_folder import write_trained
 from dr_lib.training.recorder import CHECKPOINT
 from dr_lib.training.train_once import BEST, PREDICTIONS
 

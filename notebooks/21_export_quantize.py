@@ -78,8 +78,8 @@ device = hardware.activate(
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores per prediction")
 
 # %%
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.untrained import export_untrained
+from dr_lib.training.model_folder import read_folder
 
 is_trained = bool(model_dir)
 if not is_trained:

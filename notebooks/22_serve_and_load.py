@@ -113,7 +113,7 @@ print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
 # %%
 import numpy as np
 
-from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.training.model_folder import read_folder
 
 if url and not served_dir:
     raise ValueError(

@@ -24,9 +24,9 @@ from dr_lib.report.render import run_analysis, write_report
 from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.rooms.scenarios.kernels import find_kernel
 from dr_lib.rooms.serving.endpoint import find_rates
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.runs.row import read_runs, write_row
+from dr_lib.training.model_folder import read_folder
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.real_rows import copy_row
 from tests.studies import write_studies

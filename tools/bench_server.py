@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import cv2
 import numpy as np
 
-from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     ROOT,
     Process,

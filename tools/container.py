@@ -20,8 +20,8 @@ from typing import Any
 
 import psutil
 
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     ROOT,
     find_port,

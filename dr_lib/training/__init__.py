@@ -13,4 +13,5 @@ keras_backend  the device, clock and gradients of Keras on each of its backends
 versions    of what a training imported
 checkpoint  one file from which a killed training goes on
 metrics     scores predictions of referable disease and of grades
+model_folder  the trained model, or one made of it, and a manifest of what serving needs
 """

@@ -21,7 +21,7 @@ from dr_lib.errors import DrError  # noqa: E402
 from dr_lib.files import expand_home  # noqa: E402
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.processes import end_with_parent  # noqa: E402
-from dr_lib.rooms.serving.grader.folder import ModelFolderError  # noqa: E402
+from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -52,7 +52,7 @@ def export(
     from dr_lib.rooms.serving.export.convert import FORMATS
     from dr_lib.rooms.serving.export.export import export_model, pack_folder
     from dr_lib.rooms.serving.export.gate import Labelled
-    from dr_lib.rooms.serving.grader.folder import read_folder
+    from dr_lib.training.model_folder import read_folder
 
     facts = read_folder(model).facts
     size = facts["image_size"]
@@ -142,7 +142,7 @@ def predict(
     be a trained model too.
     """
     from dr_lib.rooms.serving.grader import grade_files as grader
-    from dr_lib.rooms.serving.grader.folder import read_folder
+    from dr_lib.training.model_folder import read_folder
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
     if labels and not by_patient:

@@ -8,7 +8,7 @@ from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.hardware import import_keras
 from dr_lib.rooms.serving.export.convert import convert, find_format
-from dr_lib.rooms.serving.grader.folder import ModelFolder, write_folder
+from dr_lib.training.model_folder import ModelFolder, write_folder
 
 
 def export_untrained(

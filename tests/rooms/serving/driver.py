@@ -21,7 +21,7 @@ import cv2
 import numpy as np
 import psutil
 
-from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.training.model_folder import read_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 READY_S = 20  # on a machine that does much else

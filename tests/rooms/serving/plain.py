@@ -10,8 +10,8 @@ from pathlib import Path
 import cv2
 
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import read_folder
 
 cv2.setNumThreads(1)
 PREDICTOR = Predictor(read_folder(Path(os.environ["MODEL"])), count_cpus())

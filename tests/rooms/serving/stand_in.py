@@ -7,9 +7,9 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from dr_lib.rooms.serving.grader.folder import write_folder
+from dr_lib.training.model_folder import write_folder
 from dr_lib.training.models import build_model
-from tests.rooms.serving.grader.test_folder import FACTS
+from tests.training.test_model_folder import FACTS
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -18,7 +18,7 @@ import numpy as np
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware import without_output
-from dr_lib.rooms.serving.grader.folder import count_bytes
+from dr_lib.training.model_folder import count_bytes
 
 if TYPE_CHECKING:
     import keras

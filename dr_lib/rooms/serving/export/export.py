@@ -22,7 +22,7 @@ from dr_lib.rooms.serving.export.convert import (
     load_network,
 )
 from dr_lib.rooms.serving.export.runtimes import open_runtime
-from dr_lib.rooms.serving.grader.folder import MANIFEST, list_files, read_folder, write_folder
+from dr_lib.training.model_folder import MANIFEST, list_files, read_folder, write_folder
 
 # of a probability: rounding is no mistake, another result in the same precision is one; a MobileNet
 # trained on photographs came out 1.1e-5 off in float32, 0.02 in float16

@@ -1,6 +1,5 @@
 """A model folder that grades photographs.
 
-folder       one artifact and its manifest
 litert       runs a LiteRT model
 savedmodel   runs a SavedModel
 predict      the bytes of a photograph -> an answer

@@ -21,8 +21,8 @@ from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.rooms.serving.grader.folder import ModelFolder, ModelFolderError, read_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import ModelFolder, ModelFolderError, read_folder
 
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started

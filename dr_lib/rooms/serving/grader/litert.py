@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter
 
-from dr_lib.rooms.serving.grader.folder import ModelFolderError
+from dr_lib.training.model_folder import ModelFolderError
 
 
 class LiteRT:

@@ -21,9 +21,9 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
-from dr_lib.rooms.serving.grader.folder import EXPORT, ModelFolder, ModelFolderError
 from dr_lib.rooms.serving.grader.litert import LiteRT
 from dr_lib.rooms.serving.grader.savedmodel import SavedModel
+from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.command import write_install
-from dr_lib.rooms.serving.grader.folder import ModelFolderError
 from dr_lib.training.arithmetic import name_arithmetic
+from dr_lib.training.model_folder import ModelFolderError
 
 
 class SavedModel:

@@ -13,7 +13,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.serving.grader.folder import ModelFolderError, read_folder
+from dr_lib.training.model_folder import ModelFolderError, read_folder
 
 HEAD_S = 60  # granian's longest
 MAX_CONNECTIONS = 1024

@@ -8,8 +8,8 @@ import pytest
 from dr_lib.rooms.serving.export.convert import FORMATS
 from dr_lib.rooms.serving.export.export import export_model
 from dr_lib.rooms.serving.export.gate import Labelled
-from tests.rooms.serving.grader.test_folder import FACTS
 from tests.rooms.serving.stand_in import build_network, draw_crops, write_model_folder
+from tests.training.test_model_folder import FACTS
 
 
 @pytest.fixture(scope="session")

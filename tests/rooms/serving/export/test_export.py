@@ -18,7 +18,7 @@ from dr_lib.rooms.serving.export.convert import FORMATS
 from dr_lib.rooms.serving.export.export import export_model, pack_folder
 from dr_lib.rooms.serving.export.gate import Labelled
 from dr_lib.rooms.serving.export.runtimes import open_runtime
-from dr_lib.rooms.serving.grader.folder import read_folder, write_folder
+from dr_lib.training.model_folder import read_folder, write_folder
 from tests.rooms.serving.stand_in import build_network, draw_crops, write_model_folder
 
 

@@ -18,7 +18,7 @@ from dr_lib.rooms.serving.export.runtimes import (
     open_runtime,
     pin_tensorflow,
 )
-from dr_lib.rooms.serving.grader.folder import read_folder
+from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.stand_in import ROOT, draw_crops
 
 pytestmark = (

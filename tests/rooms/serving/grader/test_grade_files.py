@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.rooms.serving.grader.folder import read_folder, write_folder
 from dr_lib.rooms.serving.grader.grade_files import find_patients, grade_files, grade_prepared
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import read_folder, write_folder
 from tests.rooms.serving.driver import draw_photograph, encode
 
 

@@ -4,14 +4,14 @@ import os
 
 import pytest
 
-from dr_lib.rooms.serving.grader.folder import (
+from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.untrained import export_untrained
+from dr_lib.training.model_folder import (
     ModelFolderError,
     list_files,
     read_folder,
     write_folder,
 )
-from dr_lib.rooms.serving.grader.predict import Predictor
-from dr_lib.rooms.serving.untrained import export_untrained
 
 
 def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tmp_path, jpeg):

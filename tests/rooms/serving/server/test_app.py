@@ -20,9 +20,9 @@ from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.hardware import probe
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.grader.litert import LiteRT
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     call,
     draw_photograph,

@@ -16,8 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from dr_lib.rooms.serving.grader.folder import read_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     draw_photograph,
     encode,

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from dr_lib.rooms.serving.__main__ import main
-from dr_lib.rooms.serving.grader.folder import ModelFolderError, write_folder
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.training.model_folder import ModelFolderError, write_folder
 from tests.rooms.serving.driver import (
     ROOT,
     call,

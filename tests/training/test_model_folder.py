@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from dr_lib.rooms.serving.grader.folder import ModelFolderError, read_folder, write_folder
+from dr_lib.training.model_folder import ModelFolderError, read_folder, write_folder
 
 FACTS = {
     "format": "litert_int8",
