@@ -83,7 +83,30 @@ if not paths:  # a clone without runs: a network learns the sample
 # %%
 from dr_lib.report.page import Page
 from dr_lib.report.style import SAMPLE
-from dr_lib.rooms.evaluation import evaluation
+from dr_lib.rooms.evaluation.comparison import compare_data_sets, compare_models, read_trainings
+from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
+from dr_lib.rooms.evaluation.flow import count_flow, hide_flow, hides_test
+from dr_lib.rooms.evaluation.points import (
+    SOURCES,
+    abstain,
+    find_thresholds,
+    freeze_points,
+    list_errors,
+    measure_points,
+    move_prevalence,
+)
+from dr_lib.rooms.evaluation.scores import (
+    FEW,
+    count_below,
+    count_grades,
+    find_worse_eyes,
+    read_shares,
+    seems_confidence,
+    summarise,
+    write_few,
+)
+from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
+from dr_lib.statistics.clustered import MIN_PATIENTS
 
 chosen = split_paths(columns)
 if folds:
@@ -135,8 +158,8 @@ import pandas as pd
 from dr_lib.data.labels.schema import OWN, fold_name
 from dr_lib.rooms.evaluation import figures
 
-flow = evaluation.count_flow(model)
-shown = flow if private else evaluation.hide_flow(flow)
+flow = count_flow(model)
+shown = flow if private else hide_flow(flow)
 page.figure(
     figures.plot_flow(shown, lang), "flow", "From the photographs offered to those evaluated."
 )
@@ -165,12 +188,12 @@ for evaluated in models:
         )
 if "grade" in model.test and model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
-below = pd.Series([evaluation.count_below(table) for table in (model.table, model.test)])
+below = pd.Series([count_below(table) for table in (model.table, model.test)])
 if below[0]:
     page.note(
         "{} photographs, {} of the test split, are referable with a grade below 2, as by macular "
         "oedema: the column referable is the label.",
-        *(below if private else map(evaluation.write_few, below)),
+        *(below if private else map(write_few, below)),
     )
 
 # %% [markdown] tags=["en"]
@@ -192,17 +215,17 @@ if below[0]:
 # de operação.
 
 # %%
-shares = evaluation.read_shares("prevalence", prevalence)
-frozen = evaluation.read_shares("thresholds", thresholds)
-points = evaluation.freeze_points(
+shares = read_shares("prevalence", prevalence)
+frozen = read_shares("thresholds", thresholds)
+points = freeze_points(
     models, sensitivity=sensitivity, specificity=specificity, thresholds=frozen
 )
 own = points[0]
-measured = evaluation.measure_points(model, own)
-patients = evaluation.measure_points(model, own, by_patient=True)
+measured = measure_points(model, own)
+patients = measure_points(model, own, by_patient=True)
 
 # %% tags=["report"]
-summary = evaluation.summarise(model)
+summary = summarise(model)
 page.table(
     summary,
     "summary",
@@ -210,7 +233,7 @@ page.table(
 )
 few = ""
 rarer_patients = summary["rarer_patients"].iloc[0]
-if rarer_patients < evaluation.MIN_PATIENTS:
+if rarer_patients < MIN_PATIENTS:
     few = say(
         "Too few patients: effectively {} with referable photographs or with others. The bounds of "
         "the AUC are therefore those that hold for any score."
@@ -221,7 +244,7 @@ if summary.filter(like="_low").isna().iloc[0].any():
     )
 
 # %% tags=["report"]
-curves = figures.plot_curves(evaluation.trace_curves(model), measured, lang)
+curves = figures.plot_curves(trace_curves(model), measured, lang)
 page.figure(curves, "roc", "ROC curve and precision-recall curve.")
 page.table(own, "points", "Operating points and the data they were chosen on.")
 if own.empty:
@@ -236,7 +259,7 @@ if len(own) == 1:
         page.number(specificity),
     )
 if "chosen_on" in own:
-    if own["source"].iloc[0] == evaluation.SOURCES[2]:
+    if own["source"].iloc[0] == SOURCES[2]:
         page.note(
             "The thresholds were frozen on the validation split of {} and carried over unchanged.",
             own["chosen_on"].iloc[0],
@@ -246,12 +269,12 @@ if "chosen_on" in own:
             "On the validation split, every threshold between the two reaches the requested "
             "sensitivity and specificity."
         )
-    if own["validation_diseased"].min() < evaluation.MIN_PATIENTS:
+    if own["validation_diseased"].min() < MIN_PATIENTS:
         page.note(
             "The thresholds rest on {} patients with the disease; with fewer than {} they depend "
             "on chance.",
             own["validation_diseased"].min(),
-            evaluation.MIN_PATIENTS,
+            MIN_PATIENTS,
         )
 
 # %% [markdown] tags=["en"]
@@ -267,7 +290,7 @@ if "chosen_on" in own:
 # mesmo quando pequenas.
 
 # %% tags=["report"]
-if len(own) and not private and evaluation.hides_test(flow):
+if len(own) and not private and hides_test(flow):
     # a second row would tell how many photographs could not be used
     measured = measured[measured["ungradable"] == "excluded"]
     patients = patients[patients["ungradable"] == "excluded"]
@@ -290,7 +313,7 @@ page.table(measured.drop(columns=same), "accuracy", words)
 # verossimilhança (Bayes), se lá o espectro da doença for o mesmo.
 
 # %% tags=["report"]
-moved = evaluation.move_prevalence(measured, shares)
+moved = move_prevalence(measured, shares)
 page.table(moved, "prevalence", "Predictive values at another prevalence [95 % interval].")
 
 # %% [markdown] tags=["en"]
@@ -312,7 +335,7 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # %% tags=["report"]
 from dr_lib.statistics.calibration import NEAR
 
-calibrated, smoothed = evaluation.calibrate(model)
+calibrated, smoothed = calibrate(model)
 figure = figures.plot_calibration(smoothed, lang)
 page.figure(
     figure,
@@ -358,7 +381,7 @@ if num_clipped:
 
 # %% tags=["report"]
 for share in (None, *shares):
-    decisions = evaluation.weigh_decisions(model, share)
+    decisions = weigh_decisions(model, share)
     name = "decision_curve" if share is None else f"decision_curve_{share:g}"
     page.figure(
         figures.plot_decisions(decisions, lang),
@@ -383,7 +406,7 @@ figure = figures.plot_distributions(model, own, lang)
 words = "Predicted probabilities by true class: density, middle half, median and photographs."
 page.figure(figure, "distributions", words)
 if len(model.graded):
-    figure = figures.plot_confusion(evaluation.count_grades(model), lang)
+    figure = figures.plot_confusion(count_grades(model), lang)
     page.figure(
         figure,
         "confusion",
@@ -396,8 +419,8 @@ if len(model.graded):
         )
 
 # %% tags=["report"]
-groups = evaluation.split_subgroups(model, own, named)
-groups = groups if private else evaluation.hide_subgroups(groups, model)
+groups = split_subgroups(model, own, named)
+groups = groups if private else hide_subgroups(groups, model)
 words = (
     "Subgroups at high sensitivity; scored if they have at least 10 patients with and 10 "
     "without disease."
@@ -409,9 +432,9 @@ if is_hidden.any():
         "Not shown: {}. Alone or crossed with the groups above, they have fewer than {} patients "
         "with or without the disease; larger groups can be shown.",
         ", ".join(groups.loc[is_hidden, "factor"].unique()),
-        evaluation.FEW,
+        FEW,
     )
-crowded = evaluation.find_crowded(model)
+crowded = find_crowded(model)
 for name, count in crowded.items():
     page.note("{} has {} values: no subgroups.", name, count)
 if groups.empty and crowded.empty:
@@ -433,7 +456,7 @@ if groups.empty and crowded.empty:
 
 # %% tags=["report"]
 if len(own):
-    figure = figures.plot_abstention(evaluation.abstain(model, own), lang)
+    figure = figures.plot_abstention(abstain(model, own), lang)
     page.figure(figure, "abstention", "Accuracy on the photographs left to the model.")
 
 # %% [markdown] tags=["en"]
@@ -452,7 +475,7 @@ if len(own):
 
 # %% tags=["report"]
 if len(own):
-    errors = evaluation.list_errors(model, own, num_errors)
+    errors = list_errors(model, own, num_errors)
     shown = errors if private else errors.drop(columns="image_id")
     page.table(shown, "errors", "The worst errors on the test split.")
 
@@ -473,7 +496,7 @@ if private and len(own):
 # %% tags=["report"]
 from dr_lib.statistics.clustered import MIN_GRADED
 
-compared = evaluation.compare_models(models, points)
+compared = compare_models(models, points)
 if len(compared):
     page.section("Comparison")
     page.table(
@@ -485,15 +508,15 @@ if len(compared):
         "A difference has an interval from {} patients with the disease (sensitivity), from {} "
         "without it (specificity), and from {} patients of whom two are graded differently "
         "(kappa).",
-        evaluation.MIN_PATIENTS,
-        evaluation.MIN_PATIENTS,
+        MIN_PATIENTS,
+        MIN_PATIENTS,
         MIN_GRADED,
     )
 
 # %% tags=["report"]
 from dr_lib.rooms.claims.verdicts import judge_data_sets
 
-data_sets = evaluation.compare_data_sets(models, points)
+data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
     figure = figures.plot_data_sets(data_sets, lang)
@@ -503,7 +526,7 @@ if len(group_by_photographs(models)) > 1:
         "data_sets",
         "Each model on each data set, at thresholds carried over [95 % interval].",
     )
-trainings = evaluation.read_trainings(models, paths)
+trainings = read_trainings(models, paths)
 judged = judge_data_sets(data_sets, trainings)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
     page.section("Voets et al.")
@@ -567,8 +590,8 @@ page.write("MODEL_CARD.md", checklist.write_card(facts).encode())
 
 # %% tags=["report"]
 if private and len(own):
-    people = evaluation.find_worse_eyes(model.test)
-    limit = evaluation.find_thresholds(people, own, own["point"].iloc[0])
+    people = find_worse_eyes(model.test)
+    limit = find_thresholds(people, own, own["point"].iloc[0])
     people["referred"] = people["probability_referable"] >= limit
     shown = people[["patient_id", "probability_referable", "referred"]]
     page.table(shown, "referrals", "One answer per patient.")
@@ -612,7 +635,7 @@ for _, row in measured.iterrows():
         )
         scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
         sentences.append(words.format(say(row["point"]), *scores))
-for m in filter(evaluation.seems_confidence, models):
+for m in filter(seems_confidence, models):
     words = say(
         "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
         "the probability of the predicted class, instead of referable disease?"
@@ -620,7 +643,7 @@ for m in filter(evaluation.seems_confidence, models):
     is_healthy = m.test["referable"] == 0
     lowest = page.number(m.test["probability_referable"].min())
     sentences.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
-if summary.iloc[0]["auc_high"] < 0.5 and not evaluation.seems_confidence(model):
+if summary.iloc[0]["auc_high"] < 0.5 and not seems_confidence(model):
     sentences.append(
         say(
             "The AUC is below 0.5: check whether the labels or the probability columns are "

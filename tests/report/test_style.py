@@ -30,7 +30,9 @@ from dr_lib.report.select import (
 )
 from dr_lib.report.training_time import LIMITS, SCALED
 from dr_lib.rooms.claims.claims import read_judged
-from dr_lib.rooms.evaluation import evaluation
+from dr_lib.rooms.evaluation.curves import CALIBRATED
+from dr_lib.rooms.evaluation.flow import STAGES
+from dr_lib.rooms.evaluation.points import ERRORS, POINTS
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 from dr_lib.rooms.scenarios import figures as scenarios
 
@@ -66,9 +68,9 @@ def find_sentences() -> set[str]:
     }
     sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
-    sentences |= {*evaluation.STAGES, *evaluation.POINTS, *evaluation.CALIBRATED}
+    sentences |= {*STAGES, *POINTS, *CALIBRATED}
     sentences |= {
-        *evaluation.ERRORS,
+        *ERRORS,
         *EXCLUSIONS.values(),
         *WARMTH.values(),
         *LIMITS,

@@ -1,7 +1,12 @@
 """What predictions say about a model.
 
 predictions  anybody's predictions, read and checked for leaks
-evaluation   how well they refer, by patient
+flow         photographs and patients, from offered to evaluated
+scores       scores over all thresholds, by patient
+points       operating points: chosen, frozen, scored
+curves       ROC, calibration, decisions
+subgroups    cameras, ages ..., and counts too small to be shown
+comparison   several models, several data sets
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12
 """

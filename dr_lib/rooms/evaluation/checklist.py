@@ -15,15 +15,9 @@ import pandas as pd
 
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_probability, write_span
-from dr_lib.rooms.evaluation.evaluation import (
-    FEW,
-    count_below,
-    find_worse_eyes,
-    hide_flow,
-    hides_test,
-    write_few,
-)
+from dr_lib.rooms.evaluation.flow import hide_flow, hides_test
 from dr_lib.rooms.evaluation.predictions import Predictions, Source
+from dr_lib.rooms.evaluation.scores import FEW, count_below, find_worse_eyes, write_few
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
@@ -65,7 +59,7 @@ METHODS = {  # of the intervals, 95 %, over patients
 
 
 class Evaluated(NamedTuple):
-    """The tables of an evaluation, each as its function of `evaluation` returns it.
+    """The tables of an evaluation, each as its function of this room returns it.
 
     Counts of the subgroups are as they may be shown, see `hide_subgroups`.
     """

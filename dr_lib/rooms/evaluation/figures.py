@@ -1,7 +1,7 @@
 """Draw an evaluation: flow, ROC, calibration, decisions, distributions, grades, abstention.
 
-Each function takes the tables of `evidence.evaluation` that its docstring names, and `lang`: en, or
-pt with decimal commas.
+Each function takes the tables of this room that its docstring names, and `lang`: en, or pt with
+decimal commas.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.rooms.evaluation.evaluation import POINTS
+from dr_lib.rooms.evaluation.points import POINTS
 from dr_lib.rooms.evaluation.predictions import Predictions
 
 MAX_POINTS = 1000  # more photographs are drawn as their density alone

@@ -19,7 +19,8 @@ from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import MIN_RUNS
 from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.claims.verdicts import judge_data_sets
-from dr_lib.rooms.evaluation.evaluation import compare_data_sets, freeze_points, read_trainings
+from dr_lib.rooms.evaluation.comparison import compare_data_sets, read_trainings
+from dr_lib.rooms.evaluation.points import freeze_points
 from dr_lib.rooms.evaluation.predictions import average_sets, read_predictions
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row

@@ -8,7 +8,8 @@ from dr_lib.report.select import PLAN, WORK, select_runs
 from dr_lib.rooms.claims import verdicts
 from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.claims.verdicts import judge_data_sets, list_judged_rows
-from dr_lib.rooms.evaluation.evaluation import choose_points, compare_data_sets
+from dr_lib.rooms.evaluation.comparison import compare_data_sets
+from dr_lib.rooms.evaluation.points import choose_points
 from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.statistics.intervals import Interval
 from tests.report.predictions import AUTHORS, draw_predictions

@@ -19,8 +19,27 @@ from sklearn.metrics import (
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.claims.verdicts import judge_data_sets
-from dr_lib.rooms.evaluation import checklist, evaluation
+from dr_lib.rooms.evaluation import checklist
+from dr_lib.rooms.evaluation.comparison import compare_data_sets, compare_models, read_trainings
+from dr_lib.rooms.evaluation.curves import calibrate, weigh_decisions
+from dr_lib.rooms.evaluation.flow import count_flow, hide_flow
+from dr_lib.rooms.evaluation.points import (
+    abstain,
+    choose_points,
+    freeze_points,
+    list_errors,
+    measure_points,
+    move_prevalence,
+)
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
+from dr_lib.rooms.evaluation.scores import (
+    count_below,
+    count_grades,
+    read_shares,
+    seems_confidence,
+    summarise,
+)
+from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
 from tests.report.predictions import AUTHORS, draw_abroad, draw_predictions, write
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,14 +55,14 @@ def model(tmp_path_factory) -> Predictions:
 @pytest.fixture
 def points(model) -> pd.DataFrame:
     """Its operating points."""
-    return evaluation.choose_points(model, **ASKED)
+    return choose_points(model, **ASKED)
 
 
 def test_scores_are_those_of_scikit_learn(model):
     """AUC, average precision, Brier score and kappa of the test split, inside their bounds; n is
     patients.
     """
-    row = evaluation.summarise(model).iloc[0]
+    row = summarise(model).iloc[0]
     test = model.test
     y = test["referable"]
     p = test["probability_referable"]
@@ -66,9 +85,7 @@ def test_scores_are_those_of_scikit_learn(model):
             and row[f"{name}_low"] < value < row[f"{name}_high"]
         )
     assert (row["num_images"], row["num_patients"]) == (240, 120)
-    assert (
-        evaluation.count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
-    )
+    assert count_grades(model).loc[4, 4] == ((grades[0] == 4) & (grades[1] == 4)).sum()
 
 
 @pytest.mark.parametrize("probability", ["referable", 0.5])
@@ -76,18 +93,18 @@ def test_a_perfect_and_a_constant_score_are_not_certain(model, points, probabili
     """Their AUC has bounds in every table, and so has what they differ by from another model."""
     same = model.test["referable"] if probability == "referable" else probability
     sure = model._replace(name="sure", test=model.test.assign(probability_referable=same))
-    row = evaluation.summarise(sure).iloc[0]
+    row = summarise(sure).iloc[0]
     assert np.isnan(row["average_precision_low"]) == (probability == "referable")
     assert row["prevalence_low"] < row["prevalence"]
     tables = [
-        evaluation.summarise(sure),
-        evaluation.compare_data_sets([sure], [points]),
-        evaluation.split_subgroups(sure, points),
+        summarise(sure),
+        compare_data_sets([sure], [points]),
+        split_subgroups(sure, points),
     ]
     for table in tables:
         widths = (table["auc_high"] - table["auc_low"]).dropna()
         assert len(widths) and widths.min() > 0.05
-    compared = evaluation.compare_models([model, sure], [points, points]).iloc[0]
+    compared = compare_models([model, sure], [points, points]).iloc[0]
     assert compared["delta_auc_low"] < compared["delta_auc"] < compared["delta_auc_high"]
 
 
@@ -101,7 +118,7 @@ def test_operating_points_come_from_the_validation_split(model, points):
     assert (p[y] >= first).mean() >= 0.9 > (p[y] > first).mean()
     assert (p[~y] < second).mean() >= 0.9 and set(points["validation_patients"]) == {90}
     other = model._replace(test=model.test.assign(probability_referable=0.5))
-    assert evaluation.choose_points(other, **ASKED).equals(points)
+    assert choose_points(other, **ASKED).equals(points)
 
 
 def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model):
@@ -109,21 +126,19 @@ def test_without_validation_no_operating_point_is_fitted_on_the_test_split(model
     refused.
     """
     bare = model._replace(validation=model.validation[:0])
-    nothing = evaluation.choose_points(bare, **ASKED)
-    assert nothing.empty and evaluation.measure_points(bare, nothing).empty
-    assert evaluation.choose_points(bare, **ASKED, thresholds=[0.2, 0.6])[
-        "threshold"
-    ].tolist() == [
+    nothing = choose_points(bare, **ASKED)
+    assert nothing.empty and measure_points(bare, nothing).empty
+    assert choose_points(bare, **ASKED, thresholds=[0.2, 0.6])["threshold"].tolist() == [
         0.2,
         0.6,
     ]
     for wrong in ([0.2], [0.6, 0.2]):
         with pytest.raises(DrError, match="give two between 0 and 1, such as 0.21,0.75"):
-            evaluation.choose_points(bare, **ASKED, thresholds=wrong)
+            choose_points(bare, **ASKED, thresholds=wrong)
     with pytest.raises(DrError, match="sensitivity must be between 0 and 1, not 90"):
-        evaluation.choose_points(model, sensitivity=90, specificity=0.9)
+        choose_points(model, sensitivity=90, specificity=0.9)
     with pytest.raises(DrError, match="prevalence must be between"):
-        evaluation.move_prevalence(nothing, [0.1, 1])
+        move_prevalence(nothing, [0.1, 1])
 
 
 def test_a_very_good_model_has_its_points_in_order(model):
@@ -135,7 +150,7 @@ def test_a_very_good_model_has_its_points_in_order(model):
         "probability_referable": [0.8] * 19 + [0.5] + [0.3] * 19 + [0.5],
     }
     validation = pd.DataFrame(table).assign(patient_id=range(40))
-    points = evaluation.choose_points(model._replace(validation=validation), **ASKED)
+    points = choose_points(model._replace(validation=validation), **ASKED)
     assert points["threshold"].tolist() == [0.5, 0.8]
     assert points["validation_sensitivity"].tolist() == pytest.approx([1, 0.95])
     assert points["validation_specificity"].tolist() == pytest.approx([0.95, 1])
@@ -145,9 +160,9 @@ def test_predictions_without_a_subgroup_hide_none(tmp_path):
     """The columns that a file must have, and no other."""
     table = draw_predictions(100).drop(columns=["eye", "camera", "age"])
     (bare,) = read_predictions(write(tmp_path, table))
-    own = evaluation.choose_points(bare, **ASKED)
-    groups = evaluation.split_subgroups(bare, own)
-    assert evaluation.hide_subgroups(groups, bare).empty
+    own = choose_points(bare, **ASKED)
+    groups = split_subgroups(bare, own)
+    assert hide_subgroups(groups, bare).empty
 
 
 def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
@@ -156,13 +171,13 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
     """
     home = draw_predictions(300).assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, draw_abroad(), "b"), write(tmp_path, home, "a"))
-    abroad, own = evaluation.freeze_points(found, **ASKED)
+    abroad, own = freeze_points(found, **ASKED)
     assert abroad["threshold"].equals(own["threshold"]) and set(abroad["chosen_on"]) == {"home"}
     assert (set(abroad["source"]), set(own["source"])) == (
         {"carried over unchanged"},
         {"validation"},
     )
-    table = evaluation.compare_data_sets(found, [abroad, own])
+    table = compare_data_sets(found, [abroad, own])
     assert table[["trained_on", "tested_on"]].drop_duplicates().to_numpy().tolist() == [
         ["home", "abroad"],
         ["home"] * 2,
@@ -175,7 +190,7 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
         assert (row.sensitivity, row.specificity) == pytest.approx(
             (called[y].mean(), 1 - called[~y].mean())
         )
-    bare = evaluation.compare_data_sets(found[:1], evaluation.freeze_points(found[:1], **ASKED))
+    bare = compare_data_sets(found[:1], freeze_points(found[:1], **ASKED))
     assert len(bare) == 1 and np.isnan(bare["sensitivity"][0]) and bare["trained_on"][0] == ""
 
 
@@ -268,7 +283,7 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     ]
     paths = [tmp_path / str(number) / "predictions.csv" for number in range(3)]
     shared = known | {"crop_method": "voets"}
-    assert evaluation.read_trainings(models, [*paths, "elsewhere.csv"]) == {
+    assert read_trainings(models, [*paths, "elsewhere.csv"]) == {
         "one": shared | {"seed": 1},
         "two": shared,
         "three": {},
@@ -276,13 +291,13 @@ def test_a_training_is_known_by_the_version_of_its_model(tmp_path):
     }
     for text in ("", "[]", "{", '{"sha256": 1}'):
         (tmp_path / "1" / "model" / "manifest.json").write_text(text)
-        assert evaluation.read_trainings(models[:1], paths) == {"one": {}}
+        assert read_trainings(models[:1], paths) == {"one": {}}
 
 
 def test_a_point_that_validation_cannot_reach_is_left_out(model):
     """All have the same probability: no threshold passes nine of ten healthy ones."""
     unsure = model.validation.assign(probability_referable=1.0)
-    points = evaluation.choose_points(model._replace(validation=unsure), **ASKED)
+    points = choose_points(model._replace(validation=unsure), **ASKED)
     assert points["point"].tolist() == ["high sensitivity"]
 
 
@@ -291,9 +306,9 @@ def test_an_operating_point_by_hand(model, points):
     is a false alarm.
     """
     dark = model.test[model.test["referable"] == 0].head(3)
-    row, *_, referred, _ = evaluation.measure_points(
-        model._replace(ungradable=dark), points
-    ).to_dict("records")
+    row, *_, referred, _ = measure_points(model._replace(ungradable=dark), points).to_dict(
+        "records"
+    )
     y = model.test["referable"] == 1
     called = model.test["probability_referable"] >= points["threshold"][0]
     tp = (called & y).sum()
@@ -310,14 +325,14 @@ def test_an_operating_point_by_hand(model, points):
     assert {name: row[name] for name in expected} == pytest.approx(expected)
     assert (referred["ungradable"], referred["fp"]) == ("counted as referred", fp + 3)
     never = points.assign(threshold=1.1)  # not even a probability of 1 is referred
-    assert evaluation.measure_points(model._replace(ungradable=dark), never)["fp"].tolist() == [
+    assert measure_points(model._replace(ungradable=dark), never)["fp"].tolist() == [
         0,
         0,
         3,
         3,
     ]
     # its own prevalence
-    moved = evaluation.move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])
+    moved = move_prevalence(pd.DataFrame([row]), [tp / len(y) + fn / len(y)])
     assert moved["ppv"][0] == pytest.approx(row["ppv"]) and moved["npv"][0] == pytest.approx(
         row["npv"]
     )
@@ -343,9 +358,9 @@ def test_the_decision_curve_is_that_of_dcurves():
         0.15,
         0.1,
     ]
-    curve = evaluation.weigh_decisions(
-        Predictions("", test, test, test, test[:0], False)
-    ).set_index("threshold")
+    curve = weigh_decisions(Predictions("", test, test, test, test[:0], False)).set_index(
+        "threshold"
+    )
     rows = curve.iloc[
         [np.abs(curve.index - threshold).argmin() for threshold in (0.1, 0.25, 0.5)]
     ]
@@ -372,14 +387,14 @@ def test_a_decision_curve_at_another_prevalence(model, points):
     y = model.test["referable"] == 1
     called = model.test["probability_referable"] >= 0.5
     net = called[y].mean() * 0.08 - called[~y].mean() * 0.92
-    curve = evaluation.weigh_decisions(model, 0.08).iloc[-1]
+    curve = weigh_decisions(model, 0.08).iloc[-1]
     assert (curve["threshold"], curve["refer_all"]) == (0.5, pytest.approx(0.08 - 0.92))
     assert curve["net_benefit"] == curve["gain_over_none"] == pytest.approx(net)
     assert curve["gain_over_all"] == pytest.approx(net - 0.08 + 0.92)
     for name in ("gain_over_none", "gain_over_all"):
         assert curve[f"{name}_low"] < curve[name] < curve[f"{name}_high"]
-    own = evaluation.weigh_decisions(model)
-    same = evaluation.weigh_decisions(model, y.mean())
+    own = weigh_decisions(model)
+    same = weigh_decisions(model, y.mean())
     for name in ("net_benefit", "refer_all", "recalibrated", "gain_over_all"):
         assert same[name].tolist() == pytest.approx(own[name].tolist())
 
@@ -397,7 +412,7 @@ def test_a_patient_is_referred_by_the_worse_eye(model, points):
     dark = test[:1].assign(patient_id="E", grade=3, probability_referable=np.nan)
     few = model._replace(test=test, ungradable=dark)
     at = points.assign(threshold=0.5)[:1]
-    table = evaluation.measure_points(few, at, by_patient=True).set_index("ungradable")
+    table = measure_points(few, at, by_patient=True).set_index("ungradable")
     counts = table[["tp", "fn", "fp", "tn"]].to_numpy().tolist()
     assert counts == [[1, 1, 1, 2], [2, 1, 1, 1]]
     usual = table.loc["excluded"]
@@ -405,11 +420,11 @@ def test_a_patient_is_referred_by_the_worse_eye(model, points):
     assert usual["npv"] == pytest.approx(2 / 3)
     # Wilson's interval of 1 of 2, by hand
     assert usual["sensitivity_low"] == pytest.approx(0.0945, abs=1e-4)
-    eyes = evaluation.measure_points(few, at).iloc[0]
+    eyes = measure_points(few, at).iloc[0]
     assert (eyes["tp"], eyes["fn"], eyes["sensitivity_severe"]) == (1, 2, 0)
     # two visits are one patient
     twice = few._replace(test=test.assign(visit=[1, 2, 1, 1, 1, 1, 1, 1]))
-    again = evaluation.measure_points(twice, at, by_patient=True)
+    again = measure_points(twice, at, by_patient=True)
     assert again[["tp", "fn", "fp", "tn"]].to_numpy().tolist() == counts
 
 
@@ -503,8 +518,8 @@ def audit(rng, *, is_naive: bool = False) -> list[str]:
     """Find what a test split's shown subgroups tell; naive ones mask few patients one by one."""
     test = draw_groups(rng).assign(probability_referable=0.5)
     model = Predictions("", test, test, test, test[:0], False)
-    groups = evaluation.split_subgroups(model, pd.DataFrame(), ["site", "city", "pump"])
-    shown = evaluation.hide_subgroups(groups, model)
+    groups = split_subgroups(model, pd.DataFrame(), ["site", "city", "pump"])
+    shown = hide_subgroups(groups, model)
     if is_naive:
         counts = groups[["num_patients", "num_diseased"]]
         shown = groups.assign(**counts.mask((counts < 5).any(axis=1), "–"))
@@ -530,20 +545,20 @@ def test_few_patients_of_a_subgroup_are_hidden(tmp_path):
     table["Site 1"] = np.where(table["patient_id"].isin(rare), "b", "a")
     table = table.assign(name=table["image_id"], quality=table.index / 600, predicted_grade="a")
     (own,) = read_predictions(write(tmp_path, table))
-    at = evaluation.choose_points(own, **ASKED)
-    groups = evaluation.split_subgroups(own, at, ["Site 1"])
-    assert evaluation.find_crowded(own).to_dict() == {"quality": 240}
+    at = choose_points(own, **ASKED)
+    groups = split_subgroups(own, at, ["Site 1"])
+    assert find_crowded(own).to_dict() == {"quality": 240}
     assert set(groups["factor"]) == {"camera", "eye", "age", "site_1"}
     groups = groups.query("factor == 'site_1'")
     assert groups["num_patients"].tolist() == [118, 2]
-    hidden = evaluation.hide_subgroups(groups, own)
+    hidden = hide_subgroups(groups, own)
     assert (hidden[["num_patients", "num_diseased", "num_images"]] == "–").all(axis=None)
     assert hidden["auc"].isna().all() and groups["auc"].notna().any()
     for column in ("name", "nowhere", "quality"):
         with pytest.raises(
             DrError, match=f"subgroups: {column} is not a column with 2 to 20 groups"
         ):
-            evaluation.split_subgroups(own, at, [column])
+            split_subgroups(own, at, [column])
 
 
 @pytest.mark.parametrize(
@@ -560,7 +575,7 @@ def test_the_probability_of_the_predicted_class_is_doubted(model, probability, i
     """It is high where the class is sure, referable or not."""
     five = model.test[[f"probability_{grade}" for grade in range(5)]]
     test = model.test.assign(probability_referable=probability(five))
-    assert evaluation.seems_confidence(model._replace(test=test)) == is_doubted
+    assert seems_confidence(model._replace(test=test)) == is_doubted
 
 
 def test_referable_below_grade_2_is_the_label_and_counted(tmp_path):
@@ -570,27 +585,27 @@ def test_referable_below_grade_2_is_the_label_and_counted(tmp_path):
     table["referable"] = ((table["grade"] >= 2) | is_wet).astype(int)
     (read,) = read_predictions(write(tmp_path, table))
     test = table[table["split"] == "test"]
-    assert evaluation.count_below(read.test) == (is_wet & (table["split"] == "test")).sum() > 0
+    assert count_below(read.test) == (is_wet & (table["split"] == "test")).sum() > 0
     p = test[["probability_2", "probability_3", "probability_4"]].sum(axis=1).clip(upper=1)
     expected = roc_auc_score(test["referable"], p)
-    assert evaluation.summarise(read)["auc"][0] == pytest.approx(expected)
+    assert summarise(read)["auc"][0] == pytest.approx(expected)
     assert "or marked as referable" in checklist.state_facts(evaluate(read))["outcome"]
 
 
 def test_shares_are_read_as_people_write_them():
     """Points, per cent, decimal commas between semicolons; words are refused in a sentence."""
     for text in ("0.05,0.2", "5%, 20 %", "0,05;0,2"):
-        assert evaluation.read_shares("prevalence", text) == pytest.approx([0.05, 0.2])
+        assert read_shares("prevalence", text) == pytest.approx([0.05, 0.2])
     with pytest.raises(
         DrError, match="prevalence few: give numbers with decimal points, such as 0.05,0.2"
     ):
-        evaluation.read_shares("prevalence", "few")
+        read_shares("prevalence", "few")
 
 
 def test_equally_sure_photographs_are_left_out_at_random(model, points):
     """All are as near to the threshold: not those that come last in the file."""
     same = model.test.sort_values("referable").assign(probability_referable=0.9)
-    table = evaluation.abstain(model._replace(test=same), points)
+    table = abstain(model._replace(test=same), points)
     share = same["referable"].mean()
     kept = pd.DataFrame(table)["num_images"].iloc[-1]
     assert kept == 120 and 0.1 < share < 0.9
@@ -599,14 +614,12 @@ def test_equally_sure_photographs_are_left_out_at_random(model, points):
 
 def test_small_subgroups_are_counted_and_not_scored(model, points):
     """By camera, eye and band of age; one with fewer than 10 patients with disease has no score."""
-    table = evaluation.split_subgroups(model, points).set_index(["factor", "level"])
+    table = split_subgroups(model, points).set_index(["factor", "level"])
     assert table.loc[("camera", "A"), "num_images"] == (model.test["camera"] == "A").sum()
     assert table.loc["age"].index.tolist() == ["< 40", "40-59", ">= 60"]
     assert table.loc[("age", "40-59"), "auc_low"] < table.loc[("age", "40-59"), "auc"]
     few = model.test.assign(camera=["rare"] * 12 + ["A"] * 228)
-    rare = evaluation.split_subgroups(model._replace(test=few), points).set_index(
-        ["factor", "level"]
-    )
+    rare = split_subgroups(model._replace(test=few), points).set_index(["factor", "level"])
     assert rare.loc[("camera", "rare"), "num_patients"] == 6 and np.isnan(
         rare.loc[("camera", "rare"), "auc"]
     )
@@ -617,10 +630,10 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
     """None is left out at 0, half at 50 %; the first error missed has the highest grade of those
     missed.
     """
-    abstained = evaluation.abstain(model, points)
+    abstained = abstain(model, points)
     assert abstained["num_images"].iloc[[0, -1]].tolist() == [240, 120]
     assert abstained["sensitivity"].iloc[-1] >= abstained["sensitivity"].iloc[0]
-    errors = evaluation.list_errors(model, points.assign(threshold=0.7), 4)
+    errors = list_errors(model, points.assign(threshold=0.7), 4)
     missed = errors[errors["error"] == "missed"]
     test = model.test[
         (model.test["probability_referable"] < 0.7) & (model.test["referable"] == 1)
@@ -641,10 +654,10 @@ def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):
     found = read_predictions(
         write(tmp_path, draw_predictions(), "one"), write(tmp_path, worse, "two")
     )
-    row = evaluation.compare_models(found, [points, points]).iloc[0]
+    row = compare_models(found, [points, points]).iloc[0]
     aucs = [roc_auc_score(m.test["referable"], m.test["probability_referable"]) for m in found]
     assert row["delta_auc"] == pytest.approx(aucs[1] - aucs[0]) and row["delta_auc_high"] < 0
-    same = evaluation.compare_models([found[0], found[0]], [points, points]).iloc[0]
+    same = compare_models([found[0], found[0]], [points, points]).iloc[0]
     assert (same["delta_auc"], same["delta_sensitivity"], same["delta_kappa"]) == (0, 0, 0)
     assert same.filter(regex="_low$|_high$").isna().all()
 
@@ -659,7 +672,7 @@ def test_recalibration_is_learned_on_the_validation_split(model):
         return table.assign(probability_referable=1 / (1 + odds**3))
 
     pushed = model._replace(test=push(model.test), validation=push(model.validation))
-    table, curves = evaluation.calibrate(pushed)
+    table, curves = calibrate(pushed)
     raw, recalibrated = table["slope"]
     assert (
         raw < 1
@@ -674,7 +687,7 @@ def test_recalibration_is_learned_on_the_validation_split(model):
         probability_referable=1 - model.validation["probability_referable"]
     )
     for validation in (model.validation[:0], turned):  # the second would turn the ranking round
-        assert len(evaluation.calibrate(pushed._replace(validation=validation))[0]) == 1
+        assert len(calibrate(pushed._replace(validation=validation))[0]) == 1
 
 
 def test_the_flow_counts_photographs_and_patients(tmp_path):
@@ -690,7 +703,7 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     dark = table.index[table["split"] == "test"][0]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
     table.loc[dark, "reason"] = "too dark"
-    flow = evaluation.count_flow(read_predictions(write(tmp_path, table))[0]).set_index(
+    flow = count_flow(read_predictions(write(tmp_path, table))[0]).set_index(
         ["stage", "reason"]
     )
     counts = {
@@ -706,7 +719,7 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
         "ungradable": (1, 1),
         "evaluated": (48, 95),
     }
-    shown = evaluation.hide_flow(flow.reset_index())
+    shown = hide_flow(flow.reset_index())
     assert shown[["num_patients", "num_images"]].to_numpy().tolist() == [
         ["–", "–"],  # who was left out would be the sum without the others
         [0, "< 5"],
@@ -742,7 +755,7 @@ def test_few_patients_with_many_photographs_are_not_found_by_subtraction(left_ou
         ("evaluated", 30, 60),
     ]
     flow = pd.DataFrame(rows, columns=["stage", "num_patients", "num_images"])
-    shown = evaluation.hide_flow(flow).set_index("stage")
+    shown = hide_flow(flow).set_index("stage")
     assert set(shown.loc[[stage], "num_patients"]) == {"< 5"}
     assert set(shown.loc[[stage], "num_images"]) <= {"< 5", "–"}
     assert set(shown.index[shown["num_patients"] == "–"]) == set(sums)
@@ -761,17 +774,17 @@ def evaluated(tmp_path) -> checklist.Evaluated:
 
 def evaluate(model: Predictions) -> checklist.Evaluated:
     """The tables of an evaluation."""
-    points = evaluation.choose_points(model, **ASKED)
+    points = choose_points(model, **ASKED)
     return checklist.Evaluated(
         model,
-        evaluation.count_flow(model),
-        evaluation.summarise(model),
+        count_flow(model),
+        summarise(model),
         points,
-        evaluation.measure_points(model, points),
-        evaluation.measure_points(model, points, by_patient=True),
-        evaluation.calibrate(model)[0],
-        evaluation.hide_subgroups(evaluation.split_subgroups(model, points), model),
-        evaluation.compare_data_sets([model], [points]),
+        measure_points(model, points),
+        measure_points(model, points, by_patient=True),
+        calibrate(model)[0],
+        hide_subgroups(split_subgroups(model, points), model),
+        compare_data_sets([model], [points]),
     )
 
 
@@ -788,7 +801,7 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
         == "excluded < 5; counted as referred in a second row < 5; not usable 0"
     )
     people = model.test.groupby("patient_id")[["sex", "age"]].first()
-    shown = evaluation.split_subgroups(model, evaluated.points)
+    shown = split_subgroups(model, evaluated.points)
     assert (
         f"sex female: {(people['sex'] == 'female').sum()}; age < 40: "
         in checklist.state_facts(evaluated._replace(subgroups=shown))["characteristics"]
@@ -866,11 +879,11 @@ def test_scores_and_bounds_are_those_of_r(tmp_path):
     table = draw_predictions(1500, seed=3)
     path = write(tmp_path, table[table["eye"] == "right"])
     (model,) = read_predictions(path)
-    points = evaluation.choose_points(model, **ASKED)
+    points = choose_points(model, **ASKED)
     tables = [
-        evaluation.summarise(model),
-        evaluation.calibrate(model)[0],
-        *(evaluation.measure_points(model, points).loc[[k]] for k in range(2)),
+        summarise(model),
+        calibrate(model)[0],
+        *(measure_points(model, points).loc[[k]] for k in range(2)),
     ]
     scores, fit, sensitive, specific = (table.iloc[0] for table in tables)
     expected = [

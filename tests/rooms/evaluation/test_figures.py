@@ -4,7 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.rooms.evaluation import evaluation, figures
+from dr_lib.rooms.evaluation import figures
+from dr_lib.rooms.evaluation.comparison import compare_data_sets
+from dr_lib.rooms.evaluation.curves import trace_curves
+from dr_lib.rooms.evaluation.flow import count_flow
+from dr_lib.rooms.evaluation.points import POINTS, choose_points, freeze_points, measure_points
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import is_whole, words
@@ -24,7 +28,7 @@ def test_the_flow_names_every_loss(model):
     """Offered, learned from, validation, test, the one without an answer and its reason,
     evaluated.
     """
-    figure = figures.plot_flow(evaluation.count_flow(model))
+    figure = figures.plot_flow(count_flow(model))
     text = words(figure)
     for line in (
         "offered\n120 patients, 240 photographs",
@@ -38,9 +42,9 @@ def test_curves_pass_through_the_operating_points(model):
     """Both points lie on the ROC curve, at their sensitivity; the numbers of the axes have
     commas in Portuguese.
     """
-    points = evaluation.choose_points(model, sensitivity=0.9, specificity=0.9)
-    measured = evaluation.measure_points(model, points)
-    figure = figures.plot_curves(evaluation.trace_curves(model), measured, "pt")
+    points = choose_points(model, sensitivity=0.9, specificity=0.9)
+    measured = measure_points(model, points)
+    figure = figures.plot_curves(trace_curves(model), measured, "pt")
     corners = figure.axes[0].get_lines()[0].get_xydata()
     for row in measured[measured["ungradable"] == "excluded"].itertuples():
         place = np.array([1 - row.specificity, row.sensitivity])
@@ -80,8 +84,8 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
     """Trained at home, tested at home and abroad, in Portuguese."""
     home = draw_predictions().assign(model_version="v1", dataset="home")
     found = read_predictions(write(tmp_path, home, "a"), write(tmp_path, draw_abroad(), "b"))
-    points = evaluation.freeze_points(found, sensitivity=0.9, specificity=0.9)
-    table = evaluation.compare_data_sets(found, points)
+    points = freeze_points(found, sensitivity=0.9, specificity=0.9)
+    table = compare_data_sets(found, points)
     figure = figures.plot_data_sets(table, "pt")
     assert all(
         words_ in words(figure)
@@ -92,7 +96,7 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
         sorted(table["sensitivity"])
     ) and is_whole(figure)
     bars = figure.axes[1].containers[0].lines[2][0].get_segments()
-    at = table[table["point"] == evaluation.POINTS[0]]
+    at = table[table["point"] == POINTS[0]]
     assert [bar[:, 0] for bar in bars] == [
         pytest.approx(x) for x in at[["sensitivity_low", "sensitivity_high"]].to_numpy()
     ]

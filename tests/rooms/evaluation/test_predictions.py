@@ -10,18 +10,16 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.parameters import join_paths, split_paths
-from dr_lib.rooms.evaluation import evaluation
-from dr_lib.rooms.evaluation.evaluation import (
-    choose_points,
-    count_flow,
-    measure_points,
-    recalibrate,
-)
+from dr_lib.rooms.evaluation.comparison import compare_models
+from dr_lib.rooms.evaluation.curves import recalibrate
+from dr_lib.rooms.evaluation.flow import count_flow
+from dr_lib.rooms.evaluation.points import choose_points, list_errors, measure_points
 from dr_lib.rooms.evaluation.predictions import (
     average_sets,
     pool_folds,
     read_predictions,
 )
+from dr_lib.rooms.evaluation.scores import summarise
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 
@@ -278,9 +276,9 @@ def test_a_column_of_the_file_s_own_meets_none_of_ours(tmp_path):
             [
                 points[0],
                 measure_points(models[0], points[0], by_patient=True),
-                evaluation.list_errors(models[0], points[0], 5),
-                evaluation.compare_models(models, points),
-                evaluation.summarise(models[0]),
+                list_errors(models[0], points[0], 5),
+                compare_models(models, points),
+                summarise(models[0]),
             ]
         )
     for mine, without in zip(*tables, strict=True):
