@@ -359,15 +359,14 @@ if task == "grades":
     finds = (
         f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
     )
-doubt = (
-    " The interval includes 0.5, the AUC of chance: **the network has not been shown to "
-    "learn.**"
-)
+from dr_lib.training.metrics import find_doubt
+
+doubt = find_doubt(auc)
 Markdown(
     f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
     f" **{timing.train_s:.1f} s** on {escape(trained.device.name)} ({escape(row['cpu'])}). It"
     f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
-    + (doubt if auc.low <= 0.5 else "")
+    + (f" **{doubt}**" if doubt else "")
 )
 
 # %% [markdown]

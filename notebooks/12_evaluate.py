@@ -624,10 +624,14 @@ page.write("README.md", checklist.write_readme(sources, made_by).encode())
 # ## What this shows
 
 # %% tags=["summary"]
+from dr_lib.training.metrics import UNLEARNED, has_learned
+
 auc = page.interval(summary.iloc[0], "auc")
 sentences = [
     say("The model {} finds referable photographs with an AUC of {}.").format(model.name, auc)
 ]
+if not has_learned(summary["auc_low"].iloc[0]):
+    sentences = [say(UNLEARNED).format(auc, summary["num_patients"].iloc[0])]
 for _, row in measured.iterrows():
     if row["ungradable"] == "excluded":
         words = say(

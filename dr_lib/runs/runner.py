@@ -212,6 +212,14 @@ def _settle(session: Session, run: PlannedRun, error: str) -> None:
                 session.failures.append(ALIKE)
     else:
         session.num_completed += 1
+        row = session.backlog.row(run)
+        if "metric_auc_test" in row:
+            from dr_lib.statistics.intervals import Interval
+            from dr_lib.training.metrics import find_doubt
+
+            bounds = [row[f"metric_auc_test{bound}"] for bound in ("", "_low", "_high")]
+            if doubt := find_doubt(Interval(*bounds, row["num_patients_test"])):
+                session.bar.write(f"{run.run_id}: {doubt}")
     session.bar.n = session.num_completed
 
 

@@ -15,6 +15,10 @@ NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 # to train on, by recipe: of each class, and in all
 NUM_PATIENTS = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
+# of the AUC with its interval, and the patients
+UNLEARNED = (
+    "The model has not been shown to be better than chance: its AUC is {} on {} patients."
+)
 
 
 def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
@@ -98,6 +102,20 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
         "accuracy": float(accuracy_score(referable, called)),
         "threshold": float(threshold),
     }
+
+
+def has_learned(auc_low: float) -> bool:
+    """Whether a model is shown to have learned: the lower bound of its AUC's 95 % interval, over
+    patients, is above 0.5, the AUC of chance. Without a bound it is not.
+    """
+    return auc_low > 0.5
+
+
+def find_doubt(auc: Interval) -> str:
+    """Say that a model has not been shown to have learned (`has_learned`); empty where it has."""
+    if has_learned(auc.low):
+        return ""
+    return UNLEARNED.format(f"{auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}]", auc.n)
 
 
 def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, float]:

@@ -103,6 +103,8 @@ def write_trained(
     network: Path, config: "TrainingConfig", trained: "Trained", commit: str
 ) -> ModelFolder:
     """Move the .keras file that `train_once` wrote into a model folder beside it, `model`."""
+    from dr_lib.training.metrics import find_doubt
+
     folder = network.parent / "model"
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")
@@ -122,6 +124,7 @@ def write_trained(
         "test_time_augmentation": config.parts.test_time_augmentation,
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
+        "warning": find_doubt(trained.auc),
         "trained_with": config.describe(),
         "commit": commit,
         "versions": {name: trained.row[name] for name in ("keras", "numpy")},

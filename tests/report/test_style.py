@@ -35,6 +35,7 @@ from dr_lib.rooms.evaluation.flow import STAGES
 from dr_lib.rooms.evaluation.points import ERRORS, POINTS
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 from dr_lib.rooms.scenarios import figures as scenarios
+from dr_lib.training.metrics import UNLEARNED
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
@@ -79,6 +80,7 @@ def find_sentences() -> set[str]:
         EQUAL,
         FEW_SESSIONS,
         MANY_OUTLIERS,
+        UNLEARNED,
         WITHIN,
         "sensitivity",
         "specificity",

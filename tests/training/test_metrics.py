@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.training.metrics import choose_threshold, score, score_grades
+from dr_lib.statistics.intervals import Interval
+from dr_lib.training.metrics import choose_threshold, find_doubt, score, score_grades
 
 TRUTH = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
 PROBABILITY = np.array([0.1, 0.2, 0.3, 0.6, 0.4, 0.5, 0.7, 0.8, 0.9])
@@ -30,6 +31,20 @@ def test_threshold_is_the_highest_that_finds_enough():
     theirs.
     """
     assert choose_threshold(TRUTH, PROBABILITY) == 0.4
+
+
+@pytest.mark.parametrize(
+    ("low", "is_doubted"), [(0.1, True), (0.5, True), (0.51, False), (np.nan, True)]
+)
+def test_a_training_that_found_nothing_is_named(low, is_doubted):
+    """Shown to be better than chance is an AUC whose lower bound is above 0.5, and no other."""
+    doubt = find_doubt(Interval(0.52, low, 0.92, 8))
+    assert bool(doubt) == is_doubted
+    if low == 0.1:
+        assert doubt == (
+            "The model has not been shown to be better than chance: its AUC is "
+            "0.52 [0.10, 0.92] on 8 patients."
+        )
 
 
 def test_a_diverged_training_is_an_error():

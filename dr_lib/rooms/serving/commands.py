@@ -153,9 +153,10 @@ def predict(
         raise click.UsageError(
             "--by-patient and --sep need photographs, not a prepared folder: leave them out"
         )
+    model_folder = read_folder(model)
     if is_prepared:
         grader.grade_prepared(
-            read_folder(model),
+            model_folder,
             images[0],
             out,
             is_external=external,
@@ -168,7 +169,7 @@ def predict(
     files = grader.list_photographs(images)
     patients = grader.find_patients(files, labels, **table) if by_patient else None
     reasons, statuses = grader.grade_files(
-        read_folder(model),
+        model_folder,
         files,
         out,
         workers=workers,
@@ -176,6 +177,8 @@ def predict(
         progress=show_progress("grading"),
     )
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    if warning := model_folder.facts.get("warning"):
+        click.echo(warning)
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
     describe_statuses(statuses)

@@ -64,6 +64,7 @@ def export_untrained(
         "labels_sha256": "",
         "split_sha256": "",
         "metrics": {},
+        "warning": "The model is untrained: its answers mean nothing.",
         "commit": commit,
         "versions": {"keras": keras.__version__},
     }

@@ -139,7 +139,10 @@ def export_model(
             }
             target = out / format_name
             if is_written:
-                write_folder(new, artifact, {**facts, "format": format_name, "gate": row})
+                judged = {"format": format_name, "gate": row}
+                if is_judged:
+                    judged["warning"] = verdict["warning"]
+                write_folder(new, artifact, {**facts, **judged})
                 if target.exists():
                     target.rename(new.parent / "old")
                 new.rename(target)

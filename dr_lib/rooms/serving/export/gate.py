@@ -10,6 +10,7 @@ from dr_lib.errors import DrError
 from dr_lib.statistics.clustered import auc_interval, estimate_aucs, kappa_interval
 from dr_lib.statistics.equivalence import bound_changes, patients_for_non_inferiority
 from dr_lib.statistics.intervals import NOTHING, Interval
+from dr_lib.training.metrics import find_doubt
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
 ROUNDING = 0.01  # of a probability: an artifact that changes less has lost nothing
@@ -59,8 +60,8 @@ def compare(
         sensitivity_before and _after at the threshold, which the artifact keeps though its
         probabilities may have moved (NaN where no eye is referable);
         max_abs_difference of a probability; needed_patients for the margin at this spread (0: not
-        known); margin, passes, reason (empty where it passes) and warning, where the network itself
-        may be guessing: what guesses loses nothing.
+        known); margin, passes, reason (empty where it passes) and the warning of `find_doubt`, for
+        a network that guesses loses nothing.
 
     Raises:
         DrError: a row is no probabilities.
@@ -111,7 +112,7 @@ def compare(
         "margin": margin,
         "passes": not reason,
         "reason": reason,
-        "warning": _find_warning(auc_before, kappa_before),
+        "warning": find_doubt(auc_before),
     }
 
 
@@ -239,15 +240,4 @@ def _find_reason(changes: Changes, num_images: int, margin: float) -> str:
     return (
         f"{reason}; about {changes.needed_patients} patients would decide, here are "
         f"{changes.auc.n}"
-    )
-
-
-def _find_warning(auc: Interval, kappa: Interval) -> str:
-    """Warn that the network itself may be no better than chance; empty if it is shown to be."""
-    if auc.low > 0.5 and kappa.low > 0:
-        return ""
-    return (
-        "the network itself may be no better than chance:"
-        f" AUC {auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}],"
-        f" kappa {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}]"
     )

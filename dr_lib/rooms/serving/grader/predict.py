@@ -77,6 +77,8 @@ class Predictor:
         """
         self.facts = folder.facts
         self.version = folder.version
+        gate = folder.facts.get("gate") or {}  # of models that were exported before, it alone
+        self.warning = folder.facts.get("warning", gate.get("warning", ""))
         is_litert = folder.facts["format"] != "savedmodel"
         runtime = "ai_edge_litert" if is_litert else "tensorflow"
         self.machine = {
@@ -178,6 +180,7 @@ class Predictor:
             "threshold": threshold,
             "model": self.facts["model"],
             "model_version": self.version,
+            "warning": self.warning,
             "machine": self.machine,
             "fundus": {"status": crop.status, **circle},
             "timings_ms": {

@@ -96,6 +96,7 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
         "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][
             :12
         ],
+        "warning": "The model is untrained: its answers mean nothing.",
         "fundus": (
             {"status": crop.status}
             | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()}
