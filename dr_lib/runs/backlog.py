@@ -1,4 +1,4 @@
-"""List the runs of a study that are still to be made, and check their time and cost.
+"""List the runs of a study that are still to be made, and estimate their time and cost.
 
 The runner of this machine, a Dask cluster and a session of a cloud service all ask here.
 """
@@ -9,8 +9,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -18,8 +17,8 @@ from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
-from dr_lib.runs.prices import PriceError, find_price, price_seconds
-from dr_lib.runs.row import Row, count_paid, identify, read_left, read_seconds
+from dr_lib.runs.prices import find_price, price_seconds
+from dr_lib.runs.row import Row, identify, read_left
 from dr_lib.runs.study import PlannedRun, Study
 
 NO_ROW: Row = {"status": ""}
@@ -35,7 +34,6 @@ class Offer(NamedTuple):
 
     run: PlannedRun
     seconds: list[float]  # predicted, of it and of those after it; NaN where nothing has run
-    stop_at: float  # when it has to have stopped, on the monotonic clock
     refusal: str  # why it may not begin; empty if it may
 
 
@@ -121,87 +119,27 @@ class Backlog:
         for run in self.planned:
             row = self.row(run)
             if row["status"] == "ok":
-                run_s = read_seconds(self.folder, run.run_id, row).run_s
-                seconds.setdefault(run.scenario, []).append(run_s)
+                seconds.setdefault(run.scenario, []).append(_measure_s(row))
         of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
         return [median(seconds.get(run.scenario, [of_all])) for run in runs]
 
-    def measure_paid_usd(self) -> float:
-        """Sum what all runs of the study have cost so far, each at the price of its machine.
-
-        Tries that left no row count; they, and rows without a price, have the study's.
-        """
-        rows = read_left(self.folder)
-        noted = {path.parent.name for path in self.folder.glob("runs/*/spent.json")}
-        planned = {run.name: run for run in self.planned}
-        paid_usd = 0.0
-        for run_id in rows.keys() | noted:
-            row = rows.get(run_id, {})
-            run = planned.get("-".join(run_id.split("-")[:2]))
-            machines = count_paid(row) if row or not run else run.num_machines
-            paid_s = machines * read_seconds(self.folder, run_id, row).paid_s
-            paid_usd += price_seconds(self._find_rate(row), paid_s)
-        return paid_usd
-
-    def _find_rate(self, row: Row) -> float:
-        """Find the hourly price of a row's machine."""
-        if row.get("usd_per_hour") is not None:
-            return row["usd_per_hour"]
-        if row.get("priced_as"):  # it failed
-            with suppress(PriceError):
-                return find_price(row["priced_as"]).usd_per_hour
-        return self._usd_per_hour
-
-    def afford_s(self, paid_usd: float) -> float:
-        """Compute the machine seconds that the rest of `max_usd` buys; infinite without it."""
-        if not self.study.max_usd or not self._usd_per_hour:
-            return math.inf
-        return 3600 * (self.study.max_usd - paid_usd) / self._usd_per_hour
-
-    def refuse(self, paid_usd: float, next_s: float, num_machines: int = 1) -> str:
-        """Explain why no further run may begin; empty if one may.
-
-        Args:
-            paid_usd: that are spent.
-            next_s: that the next run takes; NaN, where nothing is known yet, holds nobody back.
-            num_machines: that the next one is paid for.
-        """
-        next_s = 0.0 if math.isnan(next_s) else next_s
-        if time.monotonic() + next_s > self.stop_at:
-            return "max_hours leaves no time for another run"
-        if self.afford_s(paid_usd) <= num_machines * next_s:
-            return f"max_usd: {paid_usd:.2f} of {self.study.max_usd:.2f} USD are spent"
-        return ""
-
-    def find_next(self, under_way: Collection[PlannedRun] = ()) -> Offer | None:
-        """Find the next run, and whether time and money suffice for it; None after the last.
-
-        Args:
-            under_way: runs that others are making: what they will take is as good as spent.
-        """
+    def find_next(self) -> Offer | None:
+        """Find the next run, and whether there is time for it; None after the last."""
         waiting = self.list_left()
         if not waiting:
             return None
         of_session = self._list_of_session(waiting)
         left = of_session or waiting
-        run = left[0]
         seconds = self.predict_s(left)
-        paid_usd = 0.0
-        if self.study.max_usd:
-            under_way_s = sum(self.predict_s([*under_way]))
-            paid_usd = self.measure_paid_usd() + price_seconds(self._usd_per_hour, under_way_s)
-        refusal = self.refuse(paid_usd, seconds[0], run.num_machines)
+        refusal = ""
         if not of_session:
             count = self.study.session_repetitions
             advice = "restart the machine for more"
             refusal = f"this session has completed its {count} warm repetitions: {advice}"
-        affordable_s = self.afford_s(paid_usd) / run.num_machines
-        return Offer(
-            run=run,
-            seconds=seconds,
-            stop_at=min(self.stop_at, time.monotonic() + affordable_s),
-            refusal=refusal,
-        )
+        # a time that is not known yet, NaN, refuses nothing
+        elif time.monotonic() > self.stop_at or time.monotonic() + seconds[0] > self.stop_at:
+            refusal = "max_hours leaves no time for another run"
+        return Offer(left[0], seconds, refusal)
 
     def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """Select the runs that this session may make: a boot of the machine has limited
@@ -294,3 +232,13 @@ class Backlog:
                 f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
             )
         return "\n".join(lines)
+
+
+def _measure_s(row: Row) -> float:
+    """Measure a run's seconds, including papermill and the kernel's start; of a resumed one, as if
+    its last process had trained all epochs.
+    """
+    run_s = row.get("process_s") or row["wall_s"]
+    if row.get("resumed") and row.get("epochs_done") and row.get("epoch_s"):
+        run_s *= row["epochs_done"] / len(row["epoch_s"])
+    return run_s

@@ -63,11 +63,11 @@ def run_on_cluster(
 ) -> list[str]:
     """Send the runs that no machine has completed to a Dask cluster, and bring their rows here.
 
-    A run is handed out when a worker is free and the limits hold it: of time, and of money over all
-    workers, those under way included. A machine makes one run at a time, whatever its number of
-    workers: they wait for each other. Every worker needs the repository with its requirements;
-    samples, logs and executed notebooks stay with it. Where a worker is lost, Dask gives its run to
-    another; one at which several workers were lost has failed.
+    A run is handed out when a worker is free and there is time for it. A machine makes one run at a
+    time, whatever its number of workers: they wait for each other. Every worker needs the
+    repository with its requirements; samples, logs and executed notebooks stay with it. Where a
+    worker is lost, Dask gives its run to another; one at which several workers were lost has
+    failed.
 
     Args, and what is returned, are those of `run_study`, besides:
         address: of the scheduler, tcp://HOST:8786 say.
@@ -103,17 +103,15 @@ def run_on_cluster(
     executor = client.get_executor(pure=False)
     with client, tqdm(total=len(backlog.list_left()), desc="runs") as bar:
         while True:
-            while not is_over and (offer := backlog.find_next(under_way.values())):
-                # what a first run costs has to be known before others are handed out on a budget
-                is_first = study.max_usd and math.isnan(offer.seconds[0])
-                if len(under_way) >= (1 if is_first else max(1, _count_workers(client))):
+            while not is_over and (offer := backlog.find_next()):
+                if len(under_way) >= max(1, _count_workers(client)):
                     break
                 if offer.refusal:
                     bar.write(f"{offer.refusal}; start again to resume")
                     is_over = True
                     break
                 backlog.closed.add(offer.run.run_id)
-                left_hours = (offer.stop_at - time.monotonic()) / 3600
+                left_hours = (stop_at - time.monotonic()) / 3600
                 name = offer.run.name
                 request = (
                     path.stem,

@@ -10,7 +10,7 @@ import json
 import math
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dr_lib.errors import DrError
 from dr_lib.files import is_foreign, write_json
@@ -114,7 +114,7 @@ DETAILS = {  # in some rows
     "disturbed": bool,  # others took more than a tenth of the CPU time, or the run stood still
     "repeats": int,  # in older rows: number of earlier, disturbed tries
     "process_s": float,  # whole process, including papermill and the kernel's start [s]
-    "spent_s": float,  # time of earlier tries, including those without a row [s]
+    "spent_s": float,  # in older rows: time of earlier tries, those without a row too [s]
 }
 MONITORED = {  # while the monitor ran, see `monitor.summarise`; null if not measured
     "num_samples": int,  # rows of the monitor, including those of events
@@ -303,28 +303,6 @@ def _read_plan(path: Path) -> tuple[float, float]:
     return (planned[-1], len(planned)) if planned else (math.nan, math.nan)
 
 
-class Seconds(NamedTuple):
-    """How long a run took, including papermill and the kernel's start, as far as is recorded."""
-
-    run_s: float  # of the try that left its row, in all processes that went on from each other
-    paid_s: float  # of all tries, those that left no row too
-
-
-def read_seconds(study_dir: Path, run_id: str, row: Row) -> Seconds:
-    """Read how long a run took from its row ({} if it has none) and from its recorded times."""
-    path = spent_path(study_dir, run_id)
-    try:
-        noted_s = float(json.loads(path.read_bytes())) if path.exists() else 0.0
-    except (ValueError, TypeError) as error:
-        raise RowError(
-            f"{path} is damaged: remove it, then the run's earlier tries no longer count"
-        ) from error
-    process_s = row.get("process_s") or row.get("wall_s") or 0.0
-    earlier_s = row.get("spent_s") or 0.0
-    run_s = process_s + (earlier_s if row.get("resumed") else 0.0)
-    return Seconds(run_s, max(noted_s, process_s + earlier_s))
-
-
 def count_paid(row: Row) -> int:
     """Count the machines for which a run's time is paid; a rehearsal uses one machine."""
     return 1 if row.get("rehearsed") else row.get("num_machines") or 1
@@ -338,8 +316,3 @@ def row_path(study_dir: Path, run_id: str) -> Path:
 def progress_path(study_dir: Path, run_id: str) -> Path:
     """Path of the file in which a run reports its progress."""
     return study_dir / "progress" / f"{run_id}.json"
-
-
-def spent_path(study_dir: Path, run_id: str) -> Path:
-    """Path of the seconds spent by a run that was saved at its time limit and has no row yet."""
-    return study_dir / "runs" / run_id / "spent.json"

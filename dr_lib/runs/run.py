@@ -63,7 +63,6 @@ class RunIdentity:
     kernel: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
-    spent_s: float | None = None  # by earlier tries
     rehearsed: bool | None = None
     priced_as: str = ""
     session: str | None = field(default_factory=lambda: os.environ.get(SESSION_VARIABLE))

@@ -22,7 +22,6 @@ from dr_lib import hardware
 from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.files import write_json
 from dr_lib.hardware.machines import Place, find_place
 from dr_lib.parameters import REQUESTED
 from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
@@ -36,13 +35,7 @@ from dr_lib.runs.papermill import (
     redact_paths,
     start_papermill,
 )
-from dr_lib.runs.row import (
-    progress_path,
-    read_left,
-    read_seconds,
-    spent_path,
-    write_row,
-)
+from dr_lib.runs.row import progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
@@ -58,7 +51,6 @@ from dr_lib.runs.study import (
 
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
-SAVED_S = 10.0  # between two notes of the seconds that a run has taken
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
 BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
@@ -172,7 +164,7 @@ def run_study(
 
 
 def _make_all(session: Session) -> None:
-    """Execute the remaining runs while time and money suffice, and report what is left."""
+    """Execute the remaining runs while time suffices, and report what is left."""
     backlog = session.backlog
     say = session.bar.write
     left = backlog.list_left()
@@ -254,7 +246,7 @@ def _make_one(session: Session, offer: Offer) -> str:
     session.epochs = {}
     _show(session, offer)
     identity = _identify(session, run)
-    identity.stop_at = offer.stop_at
+    identity.stop_at = session.backlog.stop_at
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
@@ -268,9 +260,7 @@ def _make_one(session: Session, offer: Offer) -> str:
     if row["status"] == "ok" and is_of_try:
         write_row(folder, {**row, "process_s": process_s})
         return ""
-    if error.startswith(OUT_OF_TIME):
-        write_json(spent_path(folder, run.run_id), identity.spent_s + process_s)
-    elif not error.startswith(UNAVAILABLE):
+    if not error.startswith((OUT_OF_TIME, UNAVAILABLE)):
         known = row if is_of_try else {}
         _write_incomplete(session, run, identity, "failed", error, process_s, known)
     return error
@@ -281,22 +271,18 @@ def _execute(
 ) -> str:
     """Execute a notebook, end it at its time limit, and return its error."""
     run = offer.run
-    spent = spent_path(session.backlog.folder, run.run_id)
-    start = saved = time.monotonic()
+    start = time.monotonic()
+    stop_at = session.backlog.stop_at
     timeout_s = 3600 * (session.backlog.study.timeout_hours or math.inf)
-    limit_s = min(timeout_s, offer.stop_at - start)
+    limit_s = min(timeout_s, stop_at - start)
     with start_papermill(execution, identity, lock=session.lock) as papermill:
         while papermill.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
                 papermill.wait(0.5)
             _show(session, offer)
-            # a runner that is killed loses no more of what was paid for
-            if time.monotonic() - saved > SAVED_S:
-                saved = time.monotonic()
-                write_json(spent, identity.spent_s + saved - start)
         if papermill.poll() is None:
-            if time.monotonic() >= offer.stop_at:
-                return f"{OUT_OF_TIME}: ended by max_hours or max_usd, incomplete"
+            if time.monotonic() >= stop_at:
+                return f"{OUT_OF_TIME}: ended by max_hours, incomplete"
             return f"ended after {limit_s:.0f} s: timeout_hours"
         if papermill.returncode == 0:
             return "the notebook ended without a row"  # or the row is there
@@ -366,7 +352,6 @@ def _identify(session: Session, run: PlannedRun) -> RunIdentity:
         kernel=run.kernel,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
-        spent_s=read_seconds(backlog.folder, run.run_id, row).paid_s,
         priced_as=backlog.study.instance,
     )
 

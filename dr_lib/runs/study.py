@@ -62,7 +62,6 @@ class Study(BaseModel):
     seed: int = 0
     instance: str = ""  # the machine's name in the table of prices
     max_hours: float | None = Field(default=None, gt=0, le=8760)
-    max_usd: float | None = Field(default=None, gt=0, le=1e6)  # of all sessions together
     # of one run, which is then ended
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
     retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
@@ -150,8 +149,6 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
     except ValidationError as error:
         raise DrError(f"{fault}: {_describe_fault(error)}") from error
     study.instance = instance or study.instance
-    if study.max_usd and not study.instance:
-        raise DrError(f"{path}: max_usd needs an instance with a known price")
     for name in filter(None, (study.notebook, study.report)):
         if name in RENAMED:
             raise DrError(f"{path}: {name} is now 10_train with task: {RENAMED[name]}")

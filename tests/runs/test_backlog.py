@@ -3,13 +3,8 @@
 import math
 from pathlib import Path
 
-import pytest
-
-from dr_lib.files import write_json
 from dr_lib.runs.backlog import Backlog
-from dr_lib.runs.row import RowError, spent_path, write_row
 from dr_lib.runs.study import Study, plan_runs
-from tests.report.real_rows import copy_row
 
 STUDY = Study(
     notebook="n",
@@ -71,6 +66,16 @@ def test_a_scenario_that_has_run_takes_its_own_median():
     assert "about 100 min" in describe(make_rows(times))
 
 
+def test_a_resumed_run_counts_all_its_epochs():
+    """Its last process took 10 min for a fifth of the epochs: 50 min, and as long for the other
+    seven.
+    """
+    rows = make_rows({("x", 1): [600.0]})
+    (row,) = rows.values()
+    row.update(resumed=1, epochs_done=10, epoch_s=[1.0, 1.0])
+    assert "about 350 min" in describe(rows)
+
+
 def test_what_the_machine_cannot_make_takes_no_time():
     """A skipped scenario is counted as such, both its repetitions, and not estimated: 10 + 2 x
     10 min are left.
@@ -126,40 +131,6 @@ def test_the_rest_is_priced_by_the_instance():
     free = STUDY.model_copy(update={"instance": ""})
     words = Backlog(free, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"), 0.05)
     assert "about 120 min for the rest" in words
-
-
-def test_what_was_cut_off_is_paid_for(tmp_path):
-    """Runs that have left no row but their seconds count, of whatever machine: 100 + 50 s."""
-    study = STUDY.model_copy(update={"max_usd": 0.01})  # of 213 s at 0.169 USD an hour
-    write_json(spent_path(tmp_path, "C1-r00-there"), 100.0)
-    write_json(spent_path(tmp_path, "C2-r01-here"), 50.0)
-    backlog = Backlog(study, tmp_path, RUNS, RUNS)
-    assert math.isclose(backlog.measure_paid_usd(), 150 / 3600 * 0.169)
-    assert not backlog.find_next().refusal
-    write_json(spent_path(tmp_path, "C2-r01-here"), 150.0)
-    assert "max_usd: 0.01 of 0.01 USD are spent" in backlog.find_next().refusal
-    spent_path(tmp_path, "C1-r00-there").write_text("1e")
-    with pytest.raises(RowError, match="C1-r00-there/spent.json is damaged: remove it"):
-        backlog.find_next()
-
-
-def test_each_run_is_paid_for_at_the_price_of_its_machine(tmp_path):
-    """An hour each: free on Kaggle, at the price in its row, at that of a failed run's label, at
-    the study's.
-    """
-    prices = [
-        {"priced_as": "kaggle", "usd_per_hour": 0.0},
-        {"priced_as": "old", "usd_per_hour": 0.5},
-        {"priced_as": "NC4as_T4_v3", "status": "failed"},
-        {"priced_as": ""},
-    ]
-    for number, columns in enumerate(prices):
-        row = copy_row("30", run_id=f"C1-r0{number}-there", wall_s=3600.0)
-        write_row(tmp_path, row | columns)
-    study = STUDY.model_copy(update={"max_usd": 1.2})
-    backlog = Backlog(study, tmp_path, RUNS, RUNS)
-    assert math.isclose(backlog.measure_paid_usd(), 0.5 + 0.526 + 0.169)
-    assert math.isclose(backlog.afford_s(1.195), 0.005 / 0.169 * 3600)
 
 
 def test_a_session_has_so_many_repetitions():

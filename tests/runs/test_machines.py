@@ -8,15 +8,12 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
-from dr_lib.files import write_json
 from dr_lib.runs.prices import price_runs
-from dr_lib.runs.row import read_rows, read_runs, spent_path
+from dr_lib.runs.row import read_rows, read_runs
 from dr_lib.runs.run import Run
-from dr_lib.runs.study import load_study, name_machine, plan_runs
 from tests.runs.conftest import complete, run_quietly, write_study
 
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
@@ -100,26 +97,6 @@ def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch
         run_quietly(alone, house, only="C1-r00")
     complete(house, alone, {"C2": 5.0})
     assert run_quietly(alone, house, only="C2-r00") == [] and not list(house.rglob("begun"))
-
-
-def test_what_a_saved_run_has_cost_is_that_of_its_machines(house, dear, monkeypatch, capsys):
-    """By hand: 100 s at a dollar a second, of two machines 200 dollars."""
-    path = write_study(house, **TWO, instance="dear", max_usd=50.0)
-    (run,) = plan_runs(load_study(path, house), name_machine(hardware.probe()))
-    saved = spent_path(house / "papermill_runs" / "trial", run.run_id)
-    saved.parent.mkdir(parents=True)
-    write_json(saved, 100.0)
-    for name, value in (
-        ("COORDINATOR", "127.0.0.1:1"),
-        ("NUM_MACHINES", "2"),
-        ("MACHINE", "0"),
-    ):
-        monkeypatch.setenv(f"DR_LIB_{name}", value)
-    assert run_quietly(path, house, only="C1-r00") == []
-    assert (
-        "max_usd: 200.00 of 50.00 USD are spent" in capsys.readouterr().out
-        and not read_rows(house)
-    )
 
 
 def test_the_plan_prices_all_machines(house, dear, monkeypatch):

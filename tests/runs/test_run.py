@@ -160,12 +160,12 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     """
     Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "trial"))
     end = time.monotonic() + 60
-    told = {"scenario": "C2", "retries": 1, "spent_s": 7.5, "stop_at": end}
+    told = {"scenario": "C2", "retries": 1, "stop_at": end}
     tell(monkeypatch, "C2-r04-here", tmp_path / "trial", **told)
     run = Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive"))
     row = json.loads(run.finish().read_text())
-    names = ("run_id", "study", "scenario", "retries", "spent_s")
-    assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1, 7.5]
+    names = ("run_id", "study", "scenario", "retries")
+    assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
     unknown = {"stop_at", "study_dir", "others_before", "rehearsed", "session", "kernel"}
     assert not unknown & set(row) and not (tmp_path / "drive").exists()
 

@@ -4,7 +4,6 @@ or is lost.
 
 import json
 import math
-import multiprocessing
 import os
 import random
 import re
@@ -105,24 +104,17 @@ def test_two_runners_do_not_share_a_study(house):
 
 
 def test_stops_before_a_run_that_does_not_fit(house):
-    """A scenario of two hours is not begun with one hour left, however short the others were, nor
-    where the budget does not hold it: an hour here costs 0.169 USD. With three hours and 0.7 USD it
-    is."""
-    study = {
-        "order": "sequential",
-        "factors": {"level": ["long", "short"]},
-        "instance": "F4s_v2",
-    }
-    complete(house, write_study(house, **study), {"C1": 7200.0, "C2": 6.0})
-    for max_hours, max_usd, begun in ((1, 0.7, []), (3, 0.6, []), (3, 0.7, ["C1-r01"])):
-        path = write_study(house, **study, max_usd=max_usd)
-        assert (
-            run_quietly(path, house, max_hours=max_hours, only="C1-r01") == []
-            and list_begun(house) == begun
-        )
+    """A scenario of two hours is not begun with one hour left, however short the others were. With
+    three hours it is."""
+    study = {"order": "sequential", "factors": {"level": ["long", "short"]}}
+    path = write_study(house, **study)
+    complete(house, path, {"C1": 7200.0, "C2": 6.0})
+    for max_hours, begun in ((1, []), (3, ["C1-r01"])):
+        assert run_quietly(path, house, max_hours=max_hours, only="C1-r01") == []
+        assert list_begun(house) == begun
 
 
-def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeypatch):
+def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
     """--max-hours goes over the file's, the first run stops in time and the second is not begun;
     then it goes on.
     """
@@ -133,46 +125,10 @@ def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, dear, monkeyp
     result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
     assert result.exit_code == 0 and "saved after epoch 2" in result.output
     assert not list(folder.glob("rows/*")) and list_begun(house) == ["C1-r00"]
-    # its seconds are spent, though it has no row
-    poor = write_study(house, **options, instance="dear", max_usd=0.5)
-    assert run_quietly(poor, house) == [] and list_begun(house) == ["C1-r00"]
     assert run_quietly(write_study(house, **options), house, only="C1-r00") == []
     (row,) = read_rows(folder)
-    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0) and row[
-        "spent_s"
-    ] > 0.5
+    assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0)
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
-
-
-def test_the_money_left_ends_a_run_of_unknown_length(house, dear):
-    """At a dollar a second 1,000 dollars last 1,000 seconds: a first run that needs more has to
-    save and stop.
-    """
-    path = write_study(
-        house,
-        parameters={"needs_s": 1100.0},
-        order="sequential",
-        instance="dear",
-        max_usd=1000.0,
-    )
-    assert (
-        run_quietly(path, house) == []
-        and list_begun(house) == ["C1-r00"]
-        and not read_rows(trial(house))
-    )
-
-
-def test_a_runner_that_is_killed_has_noted_what_was_spent(house, monkeypatch):
-    """The notes are of every 10 s, here of every 0.2 s."""
-    monkeypatch.setattr("dr_lib.runs.runner.SAVED_S", 0.2)
-    path = write_study(house, repetitions=1, parameters={"trouble": "hangs"})
-    runner = multiprocessing.get_context("fork").Process(target=run_quietly, args=(path, house))
-    runner.start()
-    while not (noted := list(trial(house).glob("runs/*/spent.json"))):
-        time.sleep(0.05)
-    runner.kill()
-    runner.join()
-    assert json.loads(noted[0].read_text()) > 0.2
 
 
 def test_what_a_machine_cannot_do_is_found_out_once(house):
@@ -548,25 +504,18 @@ def test_kills_change_nothing(house):
 
 
 @pytest.mark.slow
-def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, monkeypatch):
+def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypatch):
     """Four workers of one machine take turns; each run comes back as one row, and what is made is
     not made again.
 
     A killed worker's run is made by another; where Dask gives up, the run is named, and the next
-    call makes it. Limits hold over all workers: after three rows of 1 s and a run, at a USD a
-    second, 4.5 USD are spent.
+    call makes it.
     """
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("dr_lib.runs.cluster.PATIENCE_S", 1.0)
     there = shutil.copytree(house, house / "there")
     factors = {"level": ["a", "b"], "fail_at": [99, 98, 97]}  # not in the order of the alphabet
-    asked = {
-        "factors": factors,
-        "repetitions": 1,
-        "order": "sequential",
-        "instance": "dear",
-        "max_usd": 1000.0,
-    }
+    asked = {"factors": factors, "repetitions": 1, "order": "sequential"}
     asked["parameters"] = {"trouble": "runner dies"}
     path = write_study(house, **asked)
     complete(house, path, {"C1": 1.0, "C5": 1.0, "C6": 1.0})
@@ -589,11 +538,6 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, dear, mo
         cluster.scheduler.allowed_failures = 0
         assert run("C3-r00", only="C3-r00") == ["C3-r00"] and len(read_rows(trial(house))) == 3
         assert run(only="C3-r00") == ["C3-r00"] * 2
-        for root in (house, there):
-            write_study(root, **asked | {"max_usd": 4.5})
-        assert run() == ["C3-r00"] * 2  # it took its second and more
-        for root in (house, there):
-            write_study(root, **asked)
         cluster.scheduler.allowed_failures = 3
         (there / "died").unlink()
         begun = run()

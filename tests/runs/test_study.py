@@ -65,7 +65,8 @@ from tests.runs.conftest import ROOT, complete, write_study
         ({"retries": -1}, "retries is -1: give 0 or more"),
         ({"seed": 2**40}, "seed is 1099511627776: give 2147483647 or less"),
         ({"seed": "8:30"}, "seed is '8:30': give a whole number"),
-        ({"max_usd": "1 000"}, "max_usd is '1 000': give a number"),
+        ({"max_hours": "1 000"}, "max_hours is '1 000': give a number"),
+        ({"max_usd": 3}, "max_usd: not a key of a study file; the keys are notebook, report"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
         (
@@ -73,7 +74,6 @@ from tests.runs.conftest import ROOT, complete, write_study
             "kernel names level=z",
         ),
         ({"instance": "F5s_v9"}, "F5s_v9"),
-        ({"max_usd": 3}, "max_usd needs an instance"),
     ],
 )
 def test_a_mistake_is_found_before_anything_runs(house, changes, message):
@@ -307,7 +307,6 @@ EFFECTS = {  # of each key of a study, the test that fails without it
     "seed": "test_study.test_plan_holds_every_cell_in_every_block",
     "instance": "test_backlog.test_the_rest_is_priced_by_the_instance",
     "max_hours": "test_runner.test_a_run_that_saved_in_time_is_no_failure_and_goes_on",
-    "max_usd": "test_runner.test_stops_before_a_run_that_does_not_fit",
     "timeout_hours": "test_runner.test_a_run_that_dies_or_hangs_fails_alone",
     "retries": "test_runner.test_runs_once_records_failures_and_tries_again",
     "needs": "test_runner.test_a_study_that_needs_an_accelerator_asks_for_one",

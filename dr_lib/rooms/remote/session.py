@@ -85,7 +85,7 @@ def run_on_service(
         on: service and device, such as colab:T4.
         confirm: is given what will be uploaded where, and raises if that is not to be.
         say: is given each line on what goes on.
-        max_hours: of the session; max_usd is of all sessions, by the time of the rows.
+        max_hours: of the session.
 
     Raises:
         DrError: the study is not valid, or no such device can be asked for.
@@ -174,7 +174,7 @@ def _plan(
     """Find the runs left for this device, and the hours that a session may have.
 
     Raises:
-        DrError: quota, max_hours or max_usd hold no run.
+        DrError: quota or max_hours hold no run.
     """
     folder = find_results(path)
     every = plan_runs(study, "any")
@@ -201,11 +201,7 @@ def _plan(
         fault = f"{quota.left:.2f} {quota.unit} are left on {service.name} until {quota.until}"
         raise RemoteError(f"{fault}, too few for a session")
     backlog = Backlog(study, folder, list(planned.values()), every, rows)
-    paid_usd = backlog.measure_paid_usd()
-    if refusal := backlog.refuse(paid_usd, math.nan):
-        raise DrError(f"{path}: {refusal}")
-    wanted_hours = max_hours or study.max_hours or math.inf
-    hours = min(wanted_hours, backlog.afford_s(paid_usd) / 3600, quota.session_hours)
+    hours = min(max_hours or study.max_hours or math.inf, quota.session_hours)
     shortest_s = min(backlog.predict_s([planned[run] for run in left]))
     if shortest_s > 3600 * hours:
         fault = f"a run takes {shortest_s / 60:.0f} min, judged by finished runs"

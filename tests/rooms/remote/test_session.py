@@ -547,25 +547,6 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
     assert record.made == ["C1-r00"] and not list(tmp_path.rglob("*out.json"))
 
 
-def test_max_usd_is_of_all_sessions(cloud, monkeypatch):
-    """By the price of the study's machine and the time of its rows: the session gets what is
-    left, or is none.
-    """
-    (cloud.house / "own.csv").write_text(PRICE)
-    monkeypatch.setenv("DR_LIB_PRICES", str(cloud.house / "own.csv"))
-    monkeypatch.setenv("STAND_IN_FAULT", "refused")
-    path = write_study(cloud.house, instance="colab unit", max_usd=0.15)
-    complete(cloud.house, path, {"C1": 3600.0})
-    cloud.run(path, "kaggle:t4x2")
-    (push,) = [call for call in cloud.calls if "push" in call]
-    # 0.05 USD at 0.1 USD an hour, and the set-up
-    assert int(push[push.index("-t") + 1]) == 1800 + 1200
-    complete(cloud.house, path, {"C1": 7200.0})
-    result = cloud.run(path, "kaggle:t4x2")
-    assert "max_usd: 0.20 of 0.15 USD are spent" in result.output and result.exit_code == 1
-    assert len([call for call in cloud.calls if "push" in call]) == 1
-
-
 def start(cloud, path, on: str, called: str) -> subprocess.Popen:
     """Start a session in a process of its own, and wait until its client has been called with
     this word.
