@@ -42,16 +42,6 @@ ROOMS = {
     "cluster": "runs.cluster runs.machines hardware.machines",
     "explain": "",
 }
-# imports against these rules: the list only shrinks
-EXCEPTIONS = {
-    "dr_lib.hardware.devices -> dr_lib.hardware.machines",
-    "dr_lib.runs.commands -> dr_lib.runs.cluster",
-    "dr_lib.runs.commands -> dr_lib.runs.machines",
-    "dr_lib.runs.run -> dr_lib.hardware.machines",
-    "dr_lib.runs.runner -> dr_lib.hardware.machines",
-    "dr_lib.runs.runner -> dr_lib.runs.machines",
-    "dr_lib.training.train_once -> dr_lib.hardware.machines",
-}
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
 TRAINING = (
@@ -131,7 +121,7 @@ def test_a_module_imports_downwards_and_no_room():
             is_allowed = room == other and lower <= floor if not other else room == other
             if not (is_allowed or (room and not other)):
                 wrong.add(f"{importer} -> {imported}")
-    assert wrong == EXCEPTIONS
+    assert wrong == set()
 
 
 # notebooks that import a room that does not list them as its own: the list only shrinks

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
@@ -16,8 +15,8 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from dr_lib.command import write_install
-from dr_lib.hardware import machines
 from dr_lib.hardware.facts import Facts, HardwareError, read_version
+from dr_lib.hardware.machine import Machine, find_machine
 from dr_lib.hardware.plans import Plan
 
 
@@ -27,7 +26,7 @@ class Device(NamedTuple):
     plan: Plan
     name: str  # as the framework gives it, or cpu
     distribution: Any  # a tf.distribute.Strategy, or None
-    rank: int = 0  # of this machine among those of the plan
+    machine: Machine = Machine()  # one of those of the plan
 
     def scope(self) -> AbstractContextManager:
         """The context in which the model is built and compiled."""
@@ -41,21 +40,6 @@ class Device(NamedTuple):
         all replicas.
         """
         return self.distribution is not None
-
-    def broadcast(self, content: bytes) -> bytes:
-        """Return the values of machine 0, see `machines.broadcast`."""
-        return content if self.plan.num_machines == 1 else machines.broadcast(content)
-
-    def check_alike(self, values: Mapping[str, Any]) -> None:
-        """Raise a HardwareError unless machine 0 has the same values."""
-        first = json.loads(self.broadcast(json.dumps(values).encode()))
-        unlike = [name for name in values if first.get(name) != values[name]]
-        # all of them end, for the others would wait for one that has
-        if machines.is_any(bool(unlike)):
-            difference = "a machine differs from this one"
-            if unlike:
-                difference = f"machine {self.rank} and machine 0 differ in {', '.join(unlike)}"
-            raise HardwareError(f"{difference}: make them equal")
 
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
         """Describe the device, the plan, the machine and the versions, as columns of the run's
@@ -210,11 +194,10 @@ def _activate_jax(plan: Plan) -> Device:
     jax.config.update("jax_default_matmul_precision", names.get(requested, requested))
     if is_cpu and num_local > 1:
         jax.config.update("jax_num_cpu_devices", num_local)
-    place = machines.Place()
-    if plan.num_machines > 1:
-        place = machines.join(plan.num_machines, plan.accelerator, plan.num_gpus)
+    machine = find_machine(plan.num_machines)
+    machine.join(plan.num_machines, plan.accelerator, plan.num_gpus)
     there = [device for device in jax.devices() if device.platform == plan.accelerator]
-    devices = machines.take_evenly(there, num_local)
+    devices = machine.take(there, num_local)
     if len(devices) < plan.num_replicas:
         raise HardwareError(
             f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}:"
@@ -224,10 +207,13 @@ def _activate_jax(plan: Plan) -> Device:
         counts = f"{plan.num_replicas} of {len(there)} chips are used for training"
         warnings.warn(f"{counts}: set num_devices to use more", stacklevel=3)
     keras = import_keras("jax", plan.precision)
-    # a kernel may have had another plan before
-    distribution = machines.distribute(devices) if plan.strategy == "DataParallel" else None
+    distribution = None  # a kernel may have had another plan before
+    if plan.strategy == "DataParallel":
+        names = [f"{device.platform}:{device.id}" for device in devices]
+        # each machine feeds its own part
+        distribution = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
     keras.distribution.set_distribution(distribution)
-    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None, place.rank)
+    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None, machine)
 
 
 def measure_device_peak(framework: str) -> float | None:

@@ -7,14 +7,22 @@ runtime joins them.
 
 from __future__ import annotations
 
+import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from dr_lib.command import write_command
 from dr_lib.hardware.cloud import find_tpu_worker
 from dr_lib.hardware.facts import HardwareError
+from dr_lib.hardware.machine import Machine, Place
+
+if TYPE_CHECKING:
+    from dr_lib.runs.backlog import Backlog
 
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
@@ -38,19 +46,6 @@ HEARTBEAT_S = 20  # without a word from one, the others end
 LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()
 
 
-class Place(NamedTuple):
-    """The position of this machine among all."""
-
-    rank: int = 0  # machine 0 writes the row and the checkpoints
-    count: int = 1
-    coordinator: str = ""  # HOST:PORT of machine 0; empty where JAX finds it by itself
-
-    @property
-    def is_rehearsed(self) -> bool:
-        """Whether the machines are processes on a single machine."""
-        return self.coordinator.startswith(LOOPBACK)
-
-
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     """Find this machine's place from DR_LIB_*, Slurm, Kubernetes or Cloud TPU; else it is alone.
 
@@ -66,7 +61,7 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
                 f"set {COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}, which counts "
                 f"from 0; they are now {coordinator!r}, {count!r}, {rank!r}"
             )
-        return Place(int(rank), int(count), coordinator)
+        return Place(int(rank), int(count), coordinator.startswith(LOOPBACK))
     if all(name in environment for name in SLURM):
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
     # on Kaggle a warning may stand in place of the hosts
@@ -84,102 +79,197 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
     return Place(*find_tpu_worker())
 
 
-def join(num_machines: int, accelerator: str, num_gpus: int = 0) -> Place:
-    """Join the machines into one JAX runtime, with this many GPUs of each; call it before JAX
-    computes anything.
-
-    Raises:
-        HardwareError: this process was not started as one of so many, or the others do not come.
-    """
-    place = find_place()
-    if place.count != num_machines:
-        raise HardwareError(f"num_machines {num_machines}: {say_how(place)}")
-    if num_gpus and place.is_rehearsed:
-        raise HardwareError(
-            "several processes on one machine would share its GPUs: set accelerator='cpu'"
-        )
-    if all(name in os.environ for name in SLURM):
-        os.environ.setdefault(PORT, str(find_port(os.environ)))
-    import jax
-
-    if jax.distributed.is_initialized():
-        return place
-    if accelerator == "cpu":
-        jax.config.update("jax_platforms", "cpu")
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    try:
-        jax.distributed.initialize(
-            coordinator_address=place.coordinator or None,
-            num_processes=place.count if place.coordinator else None,
-            process_id=place.rank if place.coordinator else None,
-            # under Slurm JAX would take one
-            local_device_ids=list(range(num_gpus)) or None,
-            initialization_timeout=MEET_S,
-            heartbeat_timeout_seconds=HEARTBEAT_S,
-        )
-    except (RuntimeError, ValueError, OSError) as error:
-        is_late = "before any JAX" in str(error)  # or after the machines have parted
-        why = "restart the kernel" if is_late else f"each waits {MEET_S} s for the others"
-        proxies = [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy")]
-        if proxies and not is_late:
-            why += f", and {' and '.join(proxies)} may block the connection: unset it"
-        raise HardwareError(
-            f"machine {place.rank} of {place.count} cannot connect to the others: {why}"
-            f" ({first_line(error)})"
-        ) from error
-    if (jax.process_index(), jax.process_count()) != (place.rank, place.count):
-        raise HardwareError(
-            f"this is machine {place.rank} of {place.count}, but for JAX "
-            f"{jax.process_index()} of"
-            f" {jax.process_count()}: set {COORDINATOR}, {COUNT} and {RANK}"
-        )
-    return place
-
-
 def find_port(environment: Mapping[str, str]) -> int:
     """Find the port on which the machines of a Slurm step connect; steps of a job differ."""
     number = int(environment["SLURM_JOB_ID"]) + 257 * int(environment.get("SLURM_STEP_ID", 0))
     return PORTS[number % len(PORTS)]
 
 
-def say_how(place: Place) -> str:
-    """Explain how to start the machines of a training run."""
-    plan = write_command("plan", "STUDY", "--commands")
-    return (
-        f"this process was started as one of {place.count}; {plan} prints the command for each"
-    )
+class Several(Machine):
+    """One of several machines that train as one."""
 
+    @cached_property
+    def place(self) -> Place:
+        """The position of this machine, see `find_place`."""
+        return find_place()
 
-def take_evenly(devices: list[Any], number: int) -> list[Any]:
-    """Take this many devices of each machine, or all it has, in the order in which the machines
-    hold
-    a batch's parts.
-    """
-    of_each: dict[int, list[Any]] = {}
-    for device in sorted(devices, key=lambda device: device.id):
-        of_each.setdefault(device.process_index, []).append(device)
-    return [device for rank in sorted(of_each) for device in of_each[rank][:number]]
+    def find_fault(self, number: int) -> str:
+        """Explain why a run on so many machines cannot be made; empty if it can."""
+        if number in (1, self.place.count):
+            return ""
+        plan = write_command("plan", "STUDY", "--commands")
+        return (
+            f"it trains on {number} machines, and this process was started as one of"
+            f" {self.place.count}; {plan} prints the command for each"
+        )
 
+    def list_commands(self, command: str, number: int) -> list[str]:
+        """List the shell commands that start a run, one for each of its machines."""
+        coordinator = f'{COORDINATOR}="${{{COORDINATOR}:?HOST:PORT of machine 0}}"'
+        start = f"{coordinator} {COUNT}={number} {RANK}"
+        return [f"{start}={rank} {command}" for rank in range(number)]
 
-def distribute(devices: list[Any]) -> Any:
-    """Set up Keras to train on these JAX devices, each with its part of every batch."""
-    import keras
+    def take_part(self, backlog: Backlog, only: str, root: Path) -> list[str] | None:
+        """Make what another machine than the first does of a study; None on the first one.
 
-    names = [f"{device.platform}:{device.id}" for device in devices]
-    # each machine feeds its own part
-    return keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+        It executes the notebook of the run for itself, and writes only the notebook and its log.
 
+        Returns:
+            The error, if it failed, as one line.
 
-def broadcast(content: bytes) -> bytes:
-    """Return the values of machine 0 on all machines, which must call this at the same point."""
-    import numpy as np
-    from jax.experimental import multihost_utils
+        Raises:
+            HardwareError: the machines have no run to share.
+        """
+        place = self.place
+        if place.count == 1:
+            return None
+        run = backlog.runs[0]
+        if not only or run.num_machines != place.count:
+            fault = f"{place.count} machines must share one run"
+            raise HardwareError(f"{fault}: name the run with --only")
+        backlog.study.retries = 0  # no machine makes a run alone once more
+        if not place.rank:
+            return None
+        if not backlog.list_left():  # as machine 0 decides, too
+            return []
+        from dr_lib.runs import papermill
+        from dr_lib.runs.run import RunIdentity
 
-    size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
-    if not size:
-        return b""
-    own = np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
-    return np.asarray(multihost_utils.broadcast_one_to_all(own), np.uint8).tobytes()
+        of_machine = run._replace(run_id=f"{run.run_id}-machine-{place.rank}")
+        execution = papermill.prepare_execution(
+            of_machine, root, backlog.study.notebook, backlog.folder
+        )
+        with tempfile.TemporaryDirectory(prefix="dr-machine-") as scratch:
+            with papermill.start_papermill(
+                execution, RunIdentity(run.run_id, scratch)
+            ) as process:
+                returncode = process.wait()
+        if not returncode:
+            return []
+        error = papermill.find_error(execution.output, execution.log, returncode)
+        return [] if error.startswith(papermill.OUT_OF_TIME) else [f"{run.run_id}: {error}"]
+
+    def join(self, number: int, accelerator: str, num_gpus: int) -> None:
+        """Join the machines into one JAX runtime, with this many GPUs of each; call it before JAX
+        computes anything.
+
+        Raises:
+            HardwareError: this process is not one of so many, or the others do not come.
+        """
+        place = self.place
+        if fault := self.find_fault(number):
+            raise HardwareError(fault)
+        if num_gpus and place.is_rehearsed:
+            raise HardwareError(
+                "several processes on one machine would share its GPUs: set accelerator='cpu'"
+            )
+        if all(name in os.environ for name in SLURM):
+            os.environ.setdefault(PORT, str(find_port(os.environ)))
+        import jax
+
+        if jax.distributed.is_initialized():
+            return
+        if accelerator == "cpu":
+            jax.config.update("jax_platforms", "cpu")
+            jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        coordinator = os.environ.get(COORDINATOR)  # else JAX finds it by itself
+        try:
+            jax.distributed.initialize(
+                coordinator_address=coordinator,
+                num_processes=place.count if coordinator else None,
+                process_id=place.rank if coordinator else None,
+                # under Slurm JAX would take one
+                local_device_ids=list(range(num_gpus)) or None,
+                initialization_timeout=MEET_S,
+                heartbeat_timeout_seconds=HEARTBEAT_S,
+            )
+        except (RuntimeError, ValueError, OSError) as error:
+            is_late = "before any JAX" in str(error)  # or after the machines have parted
+            why = "restart the kernel" if is_late else f"each waits {MEET_S} s for the others"
+            proxies = [
+                name for name in os.environ if name.lower() in ("http_proxy", "https_proxy")
+            ]
+            if proxies and not is_late:
+                why += f", and {' and '.join(proxies)} may block the connection: unset it"
+            raise HardwareError(
+                f"machine {place.rank} of {place.count} cannot connect to the others: {why}"
+                f" ({first_line(error)})"
+            ) from error
+        if (jax.process_index(), jax.process_count()) != (place.rank, place.count):
+            raise HardwareError(
+                f"this is machine {place.rank} of {place.count}, but for JAX "
+                f"{jax.process_index()} of"
+                f" {jax.process_count()}: set {COORDINATOR}, {COUNT} and {RANK}"
+            )
+
+    def take(self, devices: list[Any], number: int) -> list[Any]:
+        """Take this many devices of each machine, or all it has, in the order in which the machines
+        hold a batch's parts.
+        """
+        of_each: dict[int, list[Any]] = {}
+        for device in sorted(devices, key=lambda device: device.id):
+            of_each.setdefault(device.process_index, []).append(device)
+        return [device for rank in sorted(of_each) for device in of_each[rank][:number]]
+
+    def check_alike(self, values: Mapping[str, Any]) -> None:
+        """Raise a HardwareError unless machine 0 has the same values."""
+        first = json.loads(self.broadcast(json.dumps(values).encode()))
+        unlike = [name for name in values if first.get(name) != values[name]]
+        # all of them end, for the others would wait for one that has
+        if is_any(bool(unlike)):
+            difference = "a machine differs from this one"
+            if unlike:
+                names = ", ".join(unlike)
+                difference = f"machine {self.place.rank} and machine 0 differ in {names}"
+            raise HardwareError(f"{difference}: make them equal")
+
+    def broadcast(self, content: bytes) -> bytes:
+        """Return the values of machine 0 on all machines, which call this at the same point."""
+        import numpy as np
+        from jax.experimental import multihost_utils
+
+        size = int(multihost_utils.broadcast_one_to_all(np.int32(len(content))))
+        if not size:
+            return b""
+        own = np.frombuffer(content[:size].ljust(size, b"\0"), np.uint8)
+        return np.asarray(multihost_utils.broadcast_one_to_all(own), np.uint8).tobytes()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Compute on this machine's devices alone: what another's compute cannot be read here."""
+        import keras
+
+        distribution = keras.distribution.distribution()
+        keras.distribution.set_distribution(None)
+        yield
+        keras.distribution.set_distribution(distribution)
+
+    @contextmanager
+    def losing_one(self) -> Iterator[None]:
+        """Report in one sentence that a machine was lost, which JAX reports as an error of its
+        collectives.
+        """
+        try:
+            yield
+        except (RuntimeError, ValueError) as error:
+            if not any(word in str(error).lower() for word in LOST):
+                raise
+            raise HardwareError(
+                f"one of {self.place.count} machines ended or cannot be reached; start the "
+                f"training again to resume from its last checkpoint ({first_line(error)})"
+            ) from error
+
+    def leave(self) -> bool:
+        """Disconnect from the others once all have reached this point; the network is to be loaded
+        again.
+        """
+        import jax
+        import keras
+
+        with self.losing_one():
+            jax.distributed.shutdown()
+        keras.distribution.set_distribution(None)
+        return True
 
 
 def is_any(value: bool) -> bool:
@@ -188,32 +278,6 @@ def is_any(value: bool) -> bool:
     from jax.experimental import multihost_utils
 
     return bool(np.any(multihost_utils.process_allgather(np.array([value]))))
-
-
-@contextmanager
-def losing_one(num_machines: int) -> Iterator[None]:
-    """Report in one sentence that a machine was lost, which JAX reports as an error of its
-    collectives.
-    """
-    try:
-        yield
-    except (RuntimeError, ValueError) as error:
-        if num_machines == 1 or not any(word in str(error).lower() for word in LOST):
-            raise
-        raise HardwareError(
-            f"one of {num_machines} machines ended or cannot be reached; start the training "
-            f"again to resume from its last checkpoint ({first_line(error)})"
-        ) from error
-
-
-def leave(num_machines: int) -> None:
-    """Disconnect from the other machines once all have reached this point; afterwards each is
-    alone.
-    """
-    import jax
-
-    with losing_one(num_machines):
-        jax.distributed.shutdown()
 
 
 def first_line(error: Exception) -> str:

@@ -22,7 +22,7 @@ class Request:
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
     num_devices: int = 0  # 0 takes all GPUs or chips; several of a CPU are virtual
-    num_machines: int = 1  # that train as one, each like this one, see `machines`
+    num_machines: int = 1  # that train as one, each like this one, see `machine`
     # paper and plain: float32, one step per call; fast and scaled take all that it can do
     mode: str = "paper"
     batch_size: int = 8  # over all replicas; as many devices are used as divide it

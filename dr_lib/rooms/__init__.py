@@ -49,6 +49,7 @@ class Room(NamedTuple):
     commands: tuple[str, ...] = ()  # functions of its module `commands`
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them
+    machines: str = ""  # the child of `hardware.machine.Machine` for several
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     judge: str = ""  # judges the claims of a paper by a selection of rows
     published: str = ""  # lists the means that a paper reports

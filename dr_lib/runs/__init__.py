@@ -6,11 +6,9 @@ which run this is and ends in a row (`row`). The rows of all runs together are t
 analyses call `runs`.
 
 study      a study file, checked, and its runs in their order
-backlog    the runs still to be made, what they take, and whether time and money hold them
+backlog    the runs still to be made, and what they take
 folder     a study's folder, for one process, one study and one notebook
 runner     makes the runs of a study, resumed where it stopped
-cluster    makes them on many machines
-machines   the other machines of one run
 papermill  one papermill process, and its error
 jupyter    what that process does: a notebook in a kernel, and why a kernel died
 run        one run, locked by one process

@@ -1,10 +1,8 @@
-"""Make the runs of a study on many machines, through a Dask cluster or as commands for a
-scheduler.
-"""
+"""Make the runs of a study on many machines, through a Dask cluster."""
 
 import math
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from contextlib import suppress
 from pathlib import Path
@@ -13,10 +11,8 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
-from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
-from dr_lib.hardware.machines import COORDINATOR, COUNT, RANK
 from dr_lib.runs.backlog import ALIKE, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
@@ -33,20 +29,6 @@ from dr_lib.runs.study import (
 
 ANY = "any"  # in place of a machine's name
 PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
-
-
-def list_commands(path: Path, runs: Sequence[PlannedRun]) -> list[str]:
-    """List one shell command per run and machine, for any scheduler, for the repository's root."""
-    lines = []
-    for run in runs:
-        command = write_lasting_command("run", path, "--only", run.name)
-        if run.num_machines == 1:
-            lines.append(command)
-            continue
-        coordinator = f'{COORDINATOR}="${{{COORDINATOR}:?HOST:PORT of machine 0}}"'
-        for rank in range(run.num_machines):
-            lines.append(f"{coordinator} {COUNT}={run.num_machines} {RANK}={rank} {command}")
-    return lines
 
 
 def run_on_cluster(

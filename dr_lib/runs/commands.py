@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.options import INSTANCE, PATH, POSITIVE
 from dr_lib.rooms import find_all, find_target
@@ -68,11 +69,11 @@ def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
 def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, with the time, cost and repetitions still needed."""
     from dr_lib import hardware
+    from dr_lib.hardware.machine import find_machine
     from dr_lib.runs.backlog import Backlog
-    from dr_lib.runs.cluster import list_commands
     from dr_lib.runs.folder import check_data, check_folder
-    from dr_lib.runs.machines import check_kernels
     from dr_lib.runs.study import (
+        check_kernels,
         check_needs,
         check_paths,
         find_refused,
@@ -94,8 +95,12 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     if commands:
         # machines and kernels that are missing here may exist elsewhere
         skipped = refused.keys() & backlog.find_skipped().keys()
-        left = [run for run in backlog.list_left() if run.scenario not in skipped]
-        return click.echo("\n".join(list_commands(study, left)))
+        for run in backlog.list_left():
+            if run.scenario not in skipped:
+                command = write_lasting_command("run", study, "--only", run.name)
+                machine = find_machine(run.num_machines)
+                click.echo("\n".join(machine.list_commands(command, run.num_machines)))
+        return
     backlog.unavailable = refused
     skipped = backlog.find_skipped()
     for run in runs:

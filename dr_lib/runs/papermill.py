@@ -34,14 +34,11 @@ class Execution(NamedTuple):
     log: Path  # what papermill prints
 
 
-def prepare_execution(
-    run: PlannedRun, root: Path, notebook: str, folder: Path, rank: int = 0
-) -> Execution:
-    """Name the files of one machine of a run in a study's folder; delete those of earlier tries."""
-    name = f"{run.run_id}-machine-{rank}" if rank else run.run_id
+def prepare_execution(run: PlannedRun, root: Path, notebook: str, folder: Path) -> Execution:
+    """Name the files of a run in a study's folder; delete those of earlier tries."""
     source = root / "notebooks" / f"{notebook}.ipynb"
-    output = folder / "notebooks" / f"{name}.ipynb"
-    log = folder / "logs" / f"{name}.log"
+    output = folder / "notebooks" / f"{run.run_id}.ipynb"
+    log = folder / "logs" / f"{run.run_id}.log"
     for path in (output, log):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

@@ -26,7 +26,7 @@ from dr_lib.files import lock, write_json
 from dr_lib.hardware.cgroups import Quota, read_quotas
 from dr_lib.hardware.cpus import list_bound
 from dr_lib.hardware.facts import find_boot
-from dr_lib.hardware.machines import Place, find_place
+from dr_lib.hardware.machine import find_machine
 from dr_lib.hardware.settings import describe_settings
 from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
@@ -125,7 +125,7 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
-        place = find_place() if parameters.get("num_machines", 1) > 1 else Place()
+        place = find_machine(parameters.get("num_machines", 1)).place
         if run:
             end_with_parent()
         else:

@@ -22,11 +22,10 @@ from dr_lib import hardware
 from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.hardware.machines import Place, find_place
+from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import REQUESTED
 from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
-from dr_lib.runs.machines import check_kernels, find_unavailable, take_part
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
     Execution,
@@ -39,11 +38,13 @@ from dr_lib.runs.row import progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
+    check_kernels,
     check_needs,
     check_paths,
     find_refused,
     find_results,
     find_runs,
+    find_unavailable,
     load_study,
     name_machine,
     plan_runs,
@@ -129,20 +130,13 @@ def run_study(
         if run.scenario in refused:
             unavailable[run.scenario] = refused[run.scenario]
 
-    place = find_place() if any(run.num_machines > 1 for run in planned) else Place()
-    if place.count > 1:
-        if not only or runs[0].num_machines != place.count:
-            fault = f"{place.count} machines must share one run"
-            raise DrError(f"{path}: {fault}: name the run with --only")
-        # no machine makes a run alone once more
-        study = study.model_copy(update={"retries": 0})
     backlog = Backlog(study, folder, runs, planned, unavailable=unavailable)
     backlog.read()
     check_data(folder, planned, backlog.rows, root)
-    if place.rank:  # as machine 0 decides, too
-        if not backlog.list_left():
-            return []
-        return take_part(runs[0], root, study.notebook, folder)
+    machine = find_machine(max(run.num_machines for run in planned))
+    errors = machine.take_part(backlog, only, root)
+    if errors is not None:
+        return errors
 
     hours = max_hours or study.max_hours or math.inf
     backlog.stop_at = time.monotonic() + 3600 * hours

@@ -6,12 +6,13 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import papermill
 import yaml
+from jupyter_client.kernelspec import KernelSpecManager
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -24,6 +25,7 @@ from pydantic import (
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
+from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import (
     INPUTS,
     ParameterError,
@@ -36,6 +38,7 @@ from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
+NO_KERNEL = "no Jupyter kernel"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # the split table of one fold
 COMMA = "a decimal comma ends a number in braces and lists: write 0.001"
 SUFFIXES = (".yaml", ".yml")  # of a study file
@@ -289,6 +292,28 @@ def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict
             config.plan(complete, num_images=0)
         except HardwareError as error:
             reasons[run.scenario] = str(error)
+    return reasons
+
+
+def find_unavailable(runs: Sequence[PlannedRun]) -> dict[str, str]:
+    """Explain why scenarios cannot be made here: a missing kernel, or missing machines."""
+    kernels = KernelSpecManager().find_kernel_specs()
+    machine = find_machine(max(run.num_machines for run in runs))
+    reasons = {}
+    for run in runs:
+        if run.kernel not in kernels:
+            hint = f"{write_command('kernels')} sets it up or explains why it cannot"
+            reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
+        elif fault := machine.find_fault(run.num_machines):
+            reasons[run.scenario] = fault
+    return reasons
+
+
+def check_kernels(runs: Sequence[PlannedRun]) -> dict[str, str]:
+    """Return what `find_unavailable` does; a DrError says that no run has its kernel."""
+    reasons = find_unavailable(runs)
+    if all(reasons.get(run.scenario, "").startswith(NO_KERNEL) for run in runs):
+        raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons
 
 

@@ -75,7 +75,7 @@ class Recorder(keras.callbacks.Callback):
             seconds_left: called after each epoch; where the next one would not fit, the training is
                 saved and stops.
             writes: the checkpoint; of several machines one does.
-            broadcast: see `Device.broadcast`: all resume from one checkpoint, stop at one epoch.
+            broadcast: see `Machine.broadcast`: all resume from one checkpoint, stop at one epoch.
         """
         super().__init__()
         self.out_dir = out_dir

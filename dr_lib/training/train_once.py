@@ -15,7 +15,7 @@ import numpy as np
 from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.errors import DrError
-from dr_lib.hardware import Device, Plan, activate, machines, probe
+from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
@@ -110,8 +110,7 @@ def train_once(
     data = prepared.describe() if prepared else {}
     work = {**asked, **data}
     device = activate(plan)
-    if plan.num_machines > 1:
-        device.check_alike({**work, "code_sha256": code_sha256})
+    device.machine.check_alike({**work, "code_sha256": code_sha256})
     if not splits:
         is_streamed = plan.input == "stream"
         splits = {
@@ -143,12 +142,12 @@ def train_once(
         session=session,
         report=report,
         seconds_left=seconds_left,
-        writes=device.rank == 0,
-        broadcast=device.broadcast,
+        writes=device.machine.place.rank == 0,
+        broadcast=device.machine.broadcast,
     )
     with device.scope():
         setup_s = elapsed_s()
-        with monitor, machines.losing_one(plan.num_machines):
+        with monitor, device.machine.losing_one():
             timing = fit.train(
                 setup.model,
                 setup.train_batches,
@@ -170,9 +169,7 @@ def train_once(
                 fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
             fail(fault, **device.describe(probe()))
             raise DrError(fault)
-        if plan.num_machines > 1:
-            machines.leave(plan.num_machines)
-            keras.distribution.set_distribution(None)
+        if device.machine.leave():
             network = keras.models.load_model(out_dir / BEST)
         probabilities = {
             name: fit.predict(
@@ -232,19 +229,10 @@ def find_arithmetic(device: Device) -> dict[str, str]:
     """Detect the arithmetic of a device's layers, see `detect_arithmetic`; warn where it is not as
     requested.
     """
-    import keras
-
     plan = device.plan
-    num_replicas = plan.num_replicas
-    distribution = keras.distribution.distribution()
-    if plan.num_machines > 1:  # what another machine computes cannot be read here
-        num_replicas = 1
-        keras.distribution.set_distribution(None)
-    with device.scope():
+    num_replicas = plan.num_replicas if plan.num_machines == 1 else 1
+    with device.machine.alone(), device.scope():
         found = detect_arithmetic(jit=plan.jit, num_replicas=num_replicas)
-    if plan.num_machines > 1:
-        keras.distribution.set_distribution(distribution)
-
     requested = plan.request.matmul_precision
     unlike = [f"{name} {value}" for name, value in found.items() if value != requested]
     if unlike and requested != "default":
@@ -261,6 +249,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     from dr_lib.training import fit, frozen, models, plain, resident
 
     plan = device.plan
+    part = (device.machine.place.rank, plan.num_machines)
     is_plain = config.mode == "plain"
     batch_size = config.schedule.batch_size
     is_grades = config.task == "grades"
@@ -318,7 +307,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             targets[name],
             batch_size,
             shuffle_seed=config.run_seed if name == "train" else None,
-            part=(device.rank, plan.num_machines),
+            part=part,
         )
         for name in ("train", "validation")
         if name in inputs
@@ -328,9 +317,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             splits["train"], targets["train"], batch_size, seed=config.run_seed
         )
     with device.scope():
-        batch_norm = models.find_batch_norm(
-            network, batch_size, part=(device.rank, plan.num_machines), jit=plan.jit
-        )
+        batch_norm = models.find_batch_norm(network, batch_size, part=part, jit=plan.jit)
     return Setup(
         device=device,
         splits=splits,

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from dr_lib.hardware import HardwareError, machines
-from dr_lib.hardware.machines import Place, find_place, take_evenly
+from dr_lib.hardware.machine import Place
+from dr_lib.hardware.machines import Several, find_place
 
 GIVEN = {"DR_LIB_COORDINATOR": "node1:29400", "DR_LIB_NUM_MACHINES": "4", "DR_LIB_MACHINE": "3"}
 STEP = {
@@ -21,23 +22,19 @@ POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
 @pytest.mark.parametrize(
     ("environment", "place"),
     [
-        ({}, Place(0, 1, "")),
-        (GIVEN, Place(3, 4, "node1:29400")),
-        (GIVEN | STEP, Place(3, 4, "node1:29400")),  # what is given goes before what is found
-        (STEP, Place(1, 2, "")),
+        ({}, Place(0, 1)),
+        (GIVEN, Place(3, 4)),
+        (GIVEN | STEP, Place(3, 4)),  # what is given goes before what is found
+        (STEP, Place(1, 2)),
         # a job, not a step
-        ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1, "")),
-        (POD, Place(2, 4, "")),
-        (
-            {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"},
-            Place(0, 1, ""),
-        ),  # Kaggle's
+        ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1)),
+        (POD, Place(2, 4)),
+        # Kaggle's
+        ({"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}, Place(0, 1)),
         # Kaggle's at times, to which the rest of this environment is no slice
-        (POD | {"TPU_WORKER_HOSTNAMES": "WARNING: could not determine"}, Place(0, 1, "")),
-        (
-            POD | {"TPU_PROCESS_ADDRESSES": "a:8476,b:8476,c:8476"},
-            Place(2, 3, ""),
-        ),  # JAX's first
+        (POD | {"TPU_WORKER_HOSTNAMES": "WARNING: could not determine"}, Place(0, 1)),
+        # JAX's first
+        (POD | {"TPU_PROCESS_ADDRESSES": "a:8476,b:8476,c:8476"}, Place(2, 3)),
     ],
 )
 def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, place):
@@ -48,8 +45,9 @@ def test_the_place_is_what_was_given_or_what_the_scheduler_says(environment, pla
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.1", "localhost", "[::1]"])
 def test_machines_that_meet_on_one_are_a_rehearsal(host):
     """Whatever it calls itself: what they show is no speed of several, and is paid as one's."""
-    assert Place(0, 2, f"{host}:29400").is_rehearsed
-    assert not Place(0, 2, "10.127.0.1:29400").is_rehearsed
+    meet = "DR_LIB_COORDINATOR"
+    assert find_place(GIVEN | {meet: f"{host}:29400"}).is_rehearsed
+    assert not find_place(GIVEN | {meet: "10.127.0.1:29400"}).is_rehearsed
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ def test_machines_that_do_not_meet_are_one_sentence(monkeypatch, error, proxy, s
     for name, value in GIVEN.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(HardwareError, match=said):
-        machines.join(4, "gpu")
+        Several().join(4, "gpu", 0)
 
 
 def test_machines_that_were_not_started_are_said(monkeypatch):
@@ -126,7 +124,7 @@ def test_machines_that_were_not_started_are_said(monkeypatch):
     with pytest.raises(
         HardwareError, match="started as one of 1; .*-m dr_lib plan STUDY --commands"
     ):
-        machines.join(2, "cpu")
+        Several().join(2, "cpu", 0)
 
 
 def test_each_machine_gives_as_many_devices_in_the_order_of_the_machines():
@@ -135,11 +133,11 @@ def test_each_machine_gives_as_many_devices_in_the_order_of_the_machines():
         SimpleNamespace(id=number, process_index=number // 4)
         for number in (11, 0, 5, 9, 1, 8, 4, 2)
     ]
-    assert [device.id for device in take_evenly(listed, 2)] == [0, 1, 4, 5, 8, 9]
+    assert [device.id for device in Several().take(listed, 2)] == [0, 1, 4, 5, 8, 9]
 
 
 @pytest.mark.parametrize("error", [RuntimeError, ValueError])
-def test_a_lost_machine_is_one_sentence_and_other_errors_stay(error):
+def test_a_lost_machine_is_one_sentence_and_other_errors_stay(error, monkeypatch):
     """What the collectives said, as seen with gloo 2 of JAX 0.10; a wrong shape is no lost
     machine.
     """
@@ -147,13 +145,10 @@ def test_a_lost_machine_is_one_sentence_and_other_errors_stay(error):
         "UNKNOWN: Gloo AllGather failed: Read error [127.0.0.1]:13492: Connection reset by"
         " peer\nmore"
     )
-    with pytest.raises(
-        HardwareError,
-        match=r"one of 2 machines ended .*resume from its last checkpoint \(UNKNOWN: Gl",
-    ):
-        with machines.losing_one(2):
-            raise error(gloo)
-    with pytest.raises(error, match="shapes differ"), machines.losing_one(2):
-        raise error("shapes differ")
-    with pytest.raises(error, match="Gloo"), machines.losing_one(1):
+    for name, value in GIVEN.items():
+        monkeypatch.setenv(name, value)
+    sentence = r"one of 4 machines ended .*resume from its last checkpoint \(UNKNOWN: Gl"
+    with pytest.raises(HardwareError, match=sentence), Several().losing_one():
         raise error(gloo)
+    with pytest.raises(error, match="shapes differ"), Several().losing_one():
+        raise error("shapes differ")

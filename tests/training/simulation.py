@@ -115,7 +115,7 @@ def train(
         validation = trained.splits["validation"]
         probability = predict(loaded, validation.images, 8)[:, 0]
     result = trained.row | {"kept_auc": roc_auc_score(validation.referable, probability)}
-    if trained.device.rank:
+    if trained.device.machine.place.rank:
         return
     with np.load(folder / "checkpoint.npz") as file:
         scalars = [
