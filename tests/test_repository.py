@@ -32,16 +32,7 @@ SPINE = (
     "__main__",
 )
 # a room imports the spine, and no other room
-ROOMS = {
-    "evaluation": "",
-    "serving": "",
-    "scenarios": "",
-    "mnist": "",
-    "claims": "",
-    "remote": "",
-    "cluster": "runs.cluster runs.machines hardware.machines",
-    "explain": "",
-}
+ROOMS = "evaluation serving scenarios mnist claims remote cluster explain".split()
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
 TRAINING = (
@@ -95,13 +86,12 @@ def imports(tree: ast.AST) -> set[str]:
 
 def find_place(module: str) -> tuple[str, int]:
     """The room of a module, empty for the spine, and the floor."""
-    name = module.removeprefix("dr_lib.")
-    if match := re.match(r"rooms\.(\w+)\.", name):
-        return match[1], 0
-    places = {part: (room, 0) for room, parts in ROOMS.items() for part in parts.split()}
-    places |= {part: ("", floor) for floor, parts in enumerate(SPINE) for part in parts.split()}
-    fitting = [part for part in places if f"{name}.".startswith(f"{part}.")]
-    return places[max(fitting, key=len)]
+    first, *below = module.removeprefix("dr_lib.").split(".")
+    if first == "rooms" and below:
+        assert below[0] in ROOMS
+        return below[0], 0
+    (floor,) = [floor for floor, parts in enumerate(SPINE) if first in parts.split()]
+    return "", floor
 
 
 def test_a_module_imports_downwards_and_no_room():

@@ -1,3 +1,3 @@
 """What tests of rooms share with those of the runs."""
 
-from tests.runs.conftest import house  # noqa: F401
+from tests.runs.conftest import dear, house  # noqa: F401

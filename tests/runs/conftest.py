@@ -1,8 +1,11 @@
 """A small house for studies: a notebook that takes no time, in a folder of its own."""
 
+import os
+import time
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 import yaml
 
@@ -171,3 +174,36 @@ def complete(house: Path, path: Path, process_s: dict[str, float], **columns) ->
             write_row(
                 path.with_suffix(""), row | {"process_s": process_s[run.scenario], **columns}
             )
+
+
+def trial(house: Path) -> Path:
+    """The study's folder."""
+    return house / "papermill_runs" / "trial"
+
+
+def list_begun(house: Path) -> list[str]:
+    """Scenario and repetition of every run that was begun, in their order."""
+    begun = sorted(trial(house).glob("begun/*"), key=lambda path: path.name.split("-")[-1])
+    return ["-".join(path.name.split("-")[:2]) for path in begun]
+
+
+def wait_for_silence(house: Path) -> None:
+    """Wait until no process of this house is left: papermill, kernel or sampler."""
+    deadline = time.monotonic() + 10
+    while names := [
+        p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if is_of(p, house)
+    ]:
+        assert time.monotonic() < deadline, f"outlived the runner: {names}"
+        time.sleep(0.1)
+
+
+def is_of(process: psutil.Process, house: Path) -> bool:
+    """Whether a process was started for a study in this house."""
+    try:
+        return (
+            process.status() != psutil.STATUS_ZOMBIE
+            and str(house) in process.cwd()
+            and process.pid != os.getpid()
+        )
+    except psutil.Error:
+        return False

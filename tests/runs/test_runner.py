@@ -4,11 +4,9 @@ or is lost.
 
 import json
 import math
-import os
 import random
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,24 +26,18 @@ from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_boot
 from dr_lib.report.select import list_faults
-from dr_lib.runs.backlog import ALIKE
-from dr_lib.runs.cluster import run_on_cluster
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
 from dr_lib.runs.runner import _foresee, run_study
 from dr_lib.runs.study import check_needs, load_study
-from tests.runs.conftest import complete, run_quietly, write_study
-
-
-def trial(house: Path) -> Path:
-    """The study's folder."""
-    return house / "papermill_runs" / "trial"
-
-
-def list_begun(house: Path) -> list[str]:
-    """Scenario and repetition of every run that was begun, in their order."""
-    begun = sorted(trial(house).glob("begun/*"), key=lambda path: path.name.split("-")[-1])
-    return ["-".join(path.name.split("-")[:2]) for path in begun]
+from tests.runs.conftest import (
+    complete,
+    list_begun,
+    run_quietly,
+    trial,
+    wait_for_silence,
+    write_study,
+)
 
 
 def test_runs_once_records_failures_and_tries_again(house, capsys):
@@ -428,28 +420,6 @@ def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
     assert not list(trial(house).glob("rows/*"))
 
 
-def wait_for_silence(house: Path) -> None:
-    """Wait until no process of this house is left: papermill, kernel or sampler."""
-    deadline = time.monotonic() + 10
-    while names := [
-        p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if is_of(p, house)
-    ]:
-        assert time.monotonic() < deadline, f"outlived the runner: {names}"
-        time.sleep(0.1)
-
-
-def is_of(process: psutil.Process, house: Path) -> bool:
-    """Whether a process was started for a study in this house."""
-    try:
-        return (
-            process.status() != psutil.STATUS_ZOMBIE
-            and str(house) in process.cwd()
-            and process.pid != os.getpid()
-        )
-    except psutil.Error:
-        return False
-
-
 @pytest.mark.slow
 def test_kills_change_nothing(house):
     """Three cells twice; killed after the first row, then the runner, papermill or a kernel at 6
@@ -501,71 +471,3 @@ def test_kills_change_nothing(house):
     ]
     assert sorted(runs["order"]) == list(range(6)) and not list(folder.rglob("*.tmp"))
     wait_for_silence(house)
-
-
-@pytest.mark.slow
-def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypatch):
-    """Four workers of one machine take turns; each run comes back as one row, and what is made is
-    not made again.
-
-    A killed worker's run is made by another; where Dask gives up, the run is named, and the next
-    call makes it.
-    """
-    distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr("dr_lib.runs.cluster.PATIENCE_S", 1.0)
-    there = shutil.copytree(house, house / "there")
-    factors = {"level": ["a", "b"], "fail_at": [99, 98, 97]}  # not in the order of the alphabet
-    asked = {"factors": factors, "repetitions": 1, "order": "sequential"}
-    asked["parameters"] = {"trouble": "runner dies"}
-    path = write_study(house, **asked)
-    complete(house, path, {"C1": 1.0, "C5": 1.0, "C6": 1.0})
-    with distributed.LocalCluster(
-        n_workers=0, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-
-        def run(failed="", **options):
-            errors = run_on_cluster(
-                path, house, cluster.scheduler_address, worker_root=there, **options
-            )
-            assert [error.split(": ")[0] for error in errors] == failed.split()
-            return list_begun(there)
-
-        with pytest.raises(DrError, match="has no workers: start some"):
-            run()
-        cluster.scale(4)
-        cluster.wait_for_workers(4)
-        assert run(max_hours=1e-9) == []
-        cluster.scheduler.allowed_failures = 0
-        assert run("C3-r00", only="C3-r00") == ["C3-r00"] and len(read_rows(trial(house))) == 3
-        assert run(only="C3-r00") == ["C3-r00"] * 2
-        cluster.scheduler.allowed_failures = 3
-        (there / "died").unlink()
-        begun = run()
-        assert run() == begun and set(begun[2:]) == {"C2-r00", "C4-r00"}
-        assert len(begun) == 5  # one of them was begun twice
-    rows = sorted(
-        (row["scenario"], row["level"], row["repetition"], row["status"])
-        for row in read_rows(trial(house))
-    )
-    assert rows == [
-        (f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)
-    ]
-    wait_for_silence(there)
-    with pytest.raises(DrError, match="no run 'C9-r00'"):
-        run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
-    with pytest.raises(DrError, match="no Dask scheduler answers"):
-        run_on_cluster(path, house, "tcp://127.0.0.1:9", max_hours=1)
-
-
-@pytest.mark.slow
-def test_a_failure_that_every_run_would_repeat_ends_the_hand_out(house):
-    """A worker's first refusal is the last run that any worker gets."""
-    distributed = pytest.importorskip("distributed")
-    there = shutil.copytree(house, house / "there")
-    path = write_study(house, repetitions=4, parameters={"trouble": "refused"})
-    with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=None
-    ) as cluster:
-        errors = run_on_cluster(path, house, cluster.scheduler_address, worker_root=there)
-    assert len(list_begun(there)) == 1 and errors[1:] == [ALIKE]
-    assert "DrError: no such weights" in errors[0]

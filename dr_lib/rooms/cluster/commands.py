@@ -8,6 +8,6 @@ def run_on_dask(study: Path, root: Path, on: str, *, yes: bool, **options) -> li
 
     Args, and what is returned, are those of `run_on_cluster`.
     """
-    from dr_lib.runs.cluster import run_on_cluster
+    from dr_lib.rooms.cluster.dask_runs import run_on_cluster
 
     return run_on_cluster(study, root, on.partition(":")[2], **options)

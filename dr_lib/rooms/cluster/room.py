@@ -7,5 +7,5 @@ ROOM = Room(
     own=("docs/clusters.md", "extra:dask"),
     targets=("dask",),
     start="dr_lib.rooms.cluster.commands:run_on_dask",
-    machines="dr_lib.hardware.machines:Several",
+    machines="dr_lib.rooms.cluster.machines:Several",
 )

@@ -136,7 +136,7 @@ def make_run(
     on_cpu: bool = False,
 ) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return its error lines and rows."""
-    root = root or Path(__file__).resolve().parents[2]
+    root = root or Path(__file__).resolve().parents[3]
     path = root / "papermill_runs" / f"{name}.yaml"
     # another worker may be at the same
     with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):

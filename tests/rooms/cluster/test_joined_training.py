@@ -3,6 +3,7 @@ others finish.
 """
 
 import json
+import socket
 import time
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.rooms.serving.driver import find_port
 from tests.training import simulation
 
 pytestmark = pytest.mark.slow
@@ -33,7 +33,10 @@ def start(folder: Path, count: int, config: dict, **arguments) -> list:
 def start_machines(what: str, folder: Path, count: int, **arguments) -> list:
     """Start so many machines on a free port."""
     pytest.importorskip("jax")
-    return simulation.start_machines(what, folder, count, find_port(), **arguments)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return simulation.start_machines(what, folder, count, port, **arguments)
 
 
 def wait(processes: list) -> None:
