@@ -4,7 +4,7 @@ from dr_lib.rooms import Room
 
 ROOM = Room(
     "Several machines",
-    own=("docs/clusters.md", "extra:dask"),
+    own=("docs/clusters.md", "papermill_runs/scaling*.yaml", "extra:dask"),
     targets=("dask",),
     start="dr_lib.rooms.cluster.commands:run_on_dask",
     machines="dr_lib.rooms.cluster.machines:Several",
