@@ -23,6 +23,8 @@ from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.processes import end_with_parent  # noqa: E402
 from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
 
+MAX_BODY = 6.291456  # of a request to an endpoint of SageMaker [MB]
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, serve, and end the process; a model that cannot be served ends it with
@@ -41,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
             options.model,
             host=options.host,
             port=options.port,
+            metrics_host=options.metrics_host,
+            metrics_port=options.metrics_port,
             threads=options.threads,
             queue=options.queue,
             request_s=options.request_seconds,
+            max_body=int(1e6 * options.max_body),
         )
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
@@ -60,9 +65,10 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080
     model = os.environ.get("MODEL") or "/opt/ml/model"
     host = os.environ.get("LISTEN_HOST") or "127.0.0.1"
+    max_body = os.environ.get("MAX_BODY") or MAX_BODY
 
     command = argparse.ArgumentParser(
-        prog="python -m dr_lib.rooms.serving",
+        prog="python -m dr_lib",
         description="Serve a model over HTTP.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
@@ -71,8 +77,17 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     add(
         "--model", type=lambda text: Path(expand_home(text)), default=model, help="model folder"
     )
+    add("folder", nargs="?", help="model folder, instead of --model")
     add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
     add("--port", type=int, default=port, help="port to listen at")
+    add(
+        "--metrics-port",
+        type=int,
+        default=0,
+        help="port of /metrics for Prometheus, 0 for none",
+    )
+    add("--metrics-host", default="127.0.0.1", help="address of /metrics, 0.0.0.0 for all")
+    add("--max-body", type=float, default=max_body, help="largest body of a request [MB]")
     add("--threads", type=int, default=count_cpus(), help="number of predictions at a time")
     add("--queue", type=int, default=64, help="number of requests that may wait")
     add(
@@ -89,12 +104,14 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     options = command.parse_args(arguments)
 
-    if options.threads < 1 or not options.request_seconds > 0:
-        command.error("--threads and --request-seconds must be above 0")
+    if options.folder:
+        options.model = Path(expand_home(options.folder))
+    if options.threads < 1 or not (options.request_seconds > 0 and options.max_body > 0):
+        command.error("--threads, --request-seconds and --max-body must be above 0")
     if options.queue < 0:
         command.error("--queue must be 0 or more")
-    if not 0 <= options.port < 2**16:
-        command.error("--port must be at most 65535")
+    if not all(0 <= port < 2**16 for port in (options.port, options.metrics_port)):
+        command.error("--port and --metrics-port must be at most 65535")
     return options
 
 

@@ -66,7 +66,13 @@ def export(
         out,
         formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
         calibration=calibration.images[:100],
-        labelled=Labelled(test.images, test.grade, test.patient_id, split_sha256),
+        labelled=Labelled(
+            test.images,
+            test.grade,
+            test.patient_id,
+            split_sha256,
+            prepared.photographs.query("split == 'test'")["status"],
+        ),
         force=force,
         say=click.echo,
     )
@@ -214,25 +220,43 @@ def serve(arguments: tuple[str, ...]) -> None:
 @click.option(
     "--requests",
     "num_requests",
-    default=25,
-    show_default=True,
-    help="number of requests, in a closed loop",
+    type=click.IntRange(1),
+    help="number of requests, one after another  [default: 25]",
 )
+@click.option("--gap", "gap_s", type=Amount(0), help="seconds between requests  [default: 5]")
 @click.option(
-    "--gap", "gap_s", default=5.0, type=Amount(0), help="seconds between requests  [default: 5]"
+    "--rate",
+    "rate_per_s",
+    type=POSITIVE,
+    help="requests a second, sent without waiting for answers, instead of a closed loop",
+)
+@click.option("--seconds", type=POSITIVE, help="with --rate, how long  [default: 60]")
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    help="with --rate, largest number of requests under way  [default: 64]",
 )
 @click.option("--out", type=PATH, required=True, help="CSV to write, one row per request")
 def load(
     url: str,
     images: Path,
-    num_requests: int,
-    gap_s: float,
+    num_requests: int | None,
+    gap_s: float | None,
+    rate_per_s: float | None,
+    seconds: float | None,
+    clients: int | None,
     out: Path,
 ) -> None:
     """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
     from dr_lib.data.labels.label_files import find_files
-    from dr_lib.rooms.serving.server.load import QUANTILES, run_closed_loop, summarise_load
+    from dr_lib.rooms.serving.server.load import describe_load, run_closed_loop, run_open_loop
 
+    if rate_per_s and (num_requests or gap_s is not None):
+        raise click.UsageError(
+            "--requests and --gap are of a test without --rate: leave them out"
+        )
+    if not rate_per_s and (seconds or clients):
+        raise click.UsageError("--seconds and --clients need --rate: give it, too")
     photographs = find_files(images)[0] if images.is_dir() else [images]
     bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
     if not bodies:
@@ -242,23 +266,27 @@ def load(
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
-    requests = run_closed_loop(url, bodies, num_requests=num_requests, gap_s=gap_s)
+    if rate_per_s:
+        requests = run_open_loop(
+            url,
+            bodies,
+            rate_per_s=rate_per_s,
+            seconds=seconds or 60.0,
+            seed=0,
+            num_connections=clients or 64,
+        )
+    else:
+        requests = run_closed_loop(
+            url,
+            bodies,
+            num_requests=num_requests or 25,
+            gap_s=5.0 if gap_s is None else gap_s,
+        )
     requests.to_csv(out, index=False)
     failed = requests[requests["error"] != ""]
     if len(failed) == len(requests):
         raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
-    summary = summarise_load(requests)
-    summary["first_ms"] = requests.loc[requests["error"] == "", "round_trip_ms"].iloc[0]
-    times = [
-        f"{name.removesuffix('_ms')} {summary[name]:.1f} ms"
-        for name in (*QUANTILES, "first_ms")
-        if summary[name] > 0  # too few answers for a percentile
-    ]
-    click.echo(f"{summary['n']} requests, {', '.join(times)}: {out}")
-    if len(failed):
-        click.echo(
-            f"{len(failed)} were not answered; the first error: {failed['error'].iloc[0]}"
-        )
+    click.echo("\n".join([*describe_load(requests), f"wrote {out}"]))
 
 
 @click.command()

@@ -174,13 +174,16 @@ def open_service(
     threads: int = 2,
     queue: int = 8,
     request_s: float = 10.0,
+    max_body: int = 6_291_456,
 ):
     """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
     from dr_lib.rooms.serving.grader.predict import Predictor
     from dr_lib.rooms.serving.server.app import Service
 
     predictor = (kind or Predictor)(read_folder(folder), threads)
-    return Service(predictor, threads=threads, queue=queue, request_s=request_s)
+    return Service(
+        predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
+    )
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 import math
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -111,11 +111,12 @@ def export_model(
             new.mkdir()
             size = convert(network, format_name, new / artifact, calibration=calibration)
             ideal = count_ideal_bytes(network, format_name)
+            after = _predict(format_name, new / artifact, images)
             verdict = gate.compare(
                 labelled.grade,
                 labelled.patient_id,
                 before,
-                _predict(format_name, new / artifact, images),
+                after,
                 threshold=source.facts["threshold"],
                 margin=margin,
             )
@@ -139,7 +140,11 @@ def export_model(
             }
             target = out / format_name
             if is_written:
-                judged = {"format": format_name, "gate": row}
+                judged = {
+                    "format": format_name,
+                    "gate": row,
+                    "expected": _count_expected(after, labelled.status),
+                }
                 if is_judged:
                     judged["warning"] = verdict["warning"]
                 write_folder(new, artifact, {**facts, **judged})
@@ -154,6 +159,18 @@ def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray
     predict = open_runtime(format_name, artifact, num_threads=0)
     starts = range(0, len(images), BATCH_SIZE)
     return np.concatenate([predict(images[start : start + BATCH_SIZE]) for start in starts])
+
+
+def _count_expected(probabilities: np.ndarray, status: Sequence[str]) -> dict[str, float]:
+    """Compute the shares that a server compares its answers with: each grade, and not ok."""
+    given = probabilities.argmax(axis=1)
+    shares = {
+        f"grade_{grade}": float((given == grade).mean())
+        for grade in range(probabilities.shape[1])
+    }
+    if len(status):
+        shares["not_ok"] = float((np.asarray(status) != "ok").mean())
+    return shares
 
 
 def _check_difference(format_name: str, difference: float) -> None:

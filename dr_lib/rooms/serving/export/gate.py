@@ -28,6 +28,7 @@ class Labelled(NamedTuple):
     grade: np.ndarray  # (n,) 0-4
     patient_id: np.ndarray  # (n,)
     split_sha256: str = ""  # of the split table that they are from
+    status: Sequence[str] = ()  # (n,) of their fields of view, where they are known
 
 
 def compare(

@@ -26,6 +26,7 @@ from dr_lib.rooms.serving.grader.savedmodel import SavedModel
 from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
+UNKNOWN = ("", "application/octet-stream")  # the body itself says what it is
 SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG
 ALPHABET = str.maketrans("-_", "+/", "\r\n\t")  # of base64, from the URL-safe one; no line ends
 PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
@@ -42,23 +43,28 @@ class RefusedError(DrError):
         self.status = status
 
 
-def check_media_type(media_type: str, content_encoding: str) -> None:
-    """Refuse an unsupported Content-Type or Content-Encoding."""
+def check_media_type(content_type: str, content_encoding: str) -> str:
+    """Read the media type of a body; refuse an unsupported Content-Type or Content-Encoding.
+
+    A form's media type is refused, for curl -d sends it, and drops bytes of a photograph.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
     if media_type.startswith("multipart/"):
         raise RefusedError(
             415,
             "send the file itself as the body, not a form: curl --data-binary @eye.jpg "
             "-H 'Content-Type: image/jpeg', not -F",
         )
-    if media_type not in MEDIA_TYPES:
+    if media_type not in (*MEDIA_TYPES, *UNKNOWN):
         raise RefusedError(
             415,
-            f"Content-Type {media_type[:100] or '(none)'}: send a photograph as image/jpeg or "
+            f"Content-Type {media_type[:100]}: send a photograph as image/jpeg or "
             "image/png (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in base64 "
             "as application/json",
         )
     if content_encoding not in ("", "identity"):
         raise RefusedError(415, "send the body as it is, without Content-Encoding")
+    return media_type
 
 
 class Predictor:
@@ -134,8 +140,8 @@ class Predictor:
 
         Args:
             body: as it was sent.
-            media_type: one of MEDIA_TYPES; JSON is an object whose `image` holds the file in
-                base64.
+            media_type: one of MEDIA_TYPES or UNKNOWN; JSON is an object whose `image` holds the
+                file in base64.
 
         Raises:
             RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of

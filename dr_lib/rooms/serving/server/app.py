@@ -1,16 +1,23 @@
-"""The endpoint: GET /ping and POST /invocations, in front of a bounded queue and worker threads."""
+"""The endpoint: POST /invocations, GET /ping and /openapi.json, in front of a bounded queue and
+worker threads.
+"""
 
 import asyncio
 import contextlib
+import hashlib
+import json
 import logging
 import re
 import time
 import traceback
+import uuid
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -18,11 +25,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from dr_lib.rooms.serving.grader.predict import Predictor, RefusedError, check_media_type
-from dr_lib.rooms.serving.server.sagemaker import LIMIT, MAX_BODY_BYTES
+from dr_lib.rooms.serving.server.metrics import Metrics
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
-MAX_PENDING_BYTES = 32 * MAX_BODY_BYTES  # of bodies that are being received or wait
+NUM_PENDING = 32  # largest bodies that may be received or wait at a time
+OPENAPI = Path(__file__).with_name("openapi.json")
+PATHS = ("/ping", "/invocations", "/openapi.json")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
@@ -35,10 +44,20 @@ class Service:
     All but the predictor lives in the event loop.
     """
 
-    def __init__(self, predictor: Predictor, *, threads: int, queue: int, request_s: float):
+    def __init__(
+        self,
+        predictor: Predictor,
+        *,
+        threads: int,
+        queue: int,
+        request_s: float,
+        max_body: int,
+    ):
         """Take the options of `serve`; the predictor must be made for as many threads."""
         self.predictor = predictor
+        self.metrics = Metrics(predictor.facts)
         self.request_s = request_s
+        self.max_body = max_body
         self.max_accepted = threads + queue
         self.is_warm = False
         self.is_stopping = False
@@ -48,20 +67,23 @@ class Service:
 
     async def answer(self, request: Request) -> dict[str, Any]:
         """Read a request's body and predict, or raise RefusedError."""
-        media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        check_media_type(media_type, request.headers.get("Content-Encoding", ""))
+        media_type = check_media_type(
+            request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding", "")
+        )
         self._check_room()
         body = bytearray()
         try:
             await self._receive(request, body)
             self._check_room()
             self.num_accepted += 1
+            self.metrics.accepted.set(self.num_accepted)
             try:
                 return await asyncio.get_running_loop().run_in_executor(
                     self.pool, self.predictor, bytes(body), media_type
                 )
             finally:
                 self.num_accepted -= 1
+                self.metrics.accepted.set(self.num_accepted)
         finally:
             self.pending_bytes -= len(body)
 
@@ -74,7 +96,7 @@ class Service:
             async with asyncio.timeout(self.request_s):
                 async for chunk in request.stream():
                     num_bytes += len(chunk)
-                    if num_bytes > 2 * MAX_BODY_BYTES:
+                    if num_bytes > 2 * self.max_body:
                         return
 
     def _check_room(self) -> None:
@@ -86,18 +108,18 @@ class Service:
     async def _receive(self, request: Request, body: bytearray) -> None:
         """Append the request's body to `body`, and stop at the first byte over the limit."""
         too_large = RefusedError(
-            413, f"the body is larger than {LIMIT} ({MAX_BODY_BYTES} bytes), the limit"
+            413, f"the body is larger than {self.max_body / 1e6:.2f} MB, the limit (--max-body)"
         )
-        if int(request.headers.get("Content-Length", 0)) > MAX_BODY_BYTES:
+        if int(request.headers.get("Content-Length", 0)) > self.max_body:
             raise too_large
         try:
             async with asyncio.timeout(self.request_s):
                 async for chunk in request.stream():
                     body += chunk
                     self.pending_bytes += len(chunk)
-                    if len(body) > MAX_BODY_BYTES:
+                    if len(body) > self.max_body:
                         raise too_large
-                    if self.pending_bytes > MAX_PENDING_BYTES:
+                    if self.pending_bytes > NUM_PENDING * self.max_body:
                         raise RefusedError(503, "too many requests are already being received")
         except TimeoutError as error:
             raise RefusedError(
@@ -111,8 +133,24 @@ def build_app(service: Service) -> Starlette:
     """Build the application of a service; the caller must warm up the predictor and report it."""
 
     async def ping(request: Request) -> Response:
-        is_ready = service.is_warm and not service.is_stopping
-        return Response(status_code=200 if is_ready else 503)
+        facts = service.predictor.facts
+        state = "ready" if service.is_warm else "loading"
+        if service.is_stopping:
+            state = "stopping"
+        return JSONResponse(
+            {
+                "status": state,
+                "model": facts["model"],
+                "format": facts["format"],
+                "model_version": service.predictor.version,
+            },
+            200 if state == "ready" else 503,
+        )
+
+    async def describe(request: Request) -> Response:
+        document = json.loads(OPENAPI.read_bytes())
+        document["info"]["version"] = service.predictor.version
+        return JSONResponse(document)
 
     async def invoke(request: Request) -> Response:
         attributes = request.headers.get(ATTRIBUTES)
@@ -120,7 +158,9 @@ def build_app(service: Service) -> Starlette:
             if attributes is not None and not VISIBLE_ASCII.fullmatch(attributes):
                 attributes = None
                 raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
-            response = JSONResponse(await service.answer(request))
+            answer = await service.answer(request)
+            service.metrics.count_answer(answer)
+            response = JSONResponse(answer)
         except RefusedError as error:
             response = JSONResponse(
                 {"error": str(error)}, error.status, HEADERS.get(error.status)
@@ -142,11 +182,15 @@ def build_app(service: Service) -> Starlette:
         return response
 
     async def refuse(request: Request, error: HTTPException) -> Response:
-        words = f"{error.detail}: use GET /ping or POST /invocations"
+        words = f"{error.detail}: use POST /invocations, GET /ping or GET /openapi.json"
         return JSONResponse({"error": words}, error.status_code)
 
     app = Starlette(
-        routes=[Route("/ping", ping), Route("/invocations", invoke, methods=["POST"])],
+        routes=[
+            Route("/ping", ping),
+            Route("/openapi.json", describe),
+            Route("/invocations", invoke, methods=["POST"]),
+        ],
         middleware=[Middleware(_Log, service)],
         exception_handlers={HTTPException: refuse},
     )
@@ -156,7 +200,10 @@ def build_app(service: Service) -> Starlette:
 
 
 class _Log:
-    """Log method, route, status and milliseconds; while stopping, have connections closed."""
+    """Log a line a request, with nothing of a person; while stopping, have connections closed.
+
+    Every answer names the request and the model's version.
+    """
 
     def __init__(self, app, service: Service):
         self.app = app
@@ -165,16 +212,44 @@ class _Log:
     async def __call__(self, scope, receive, send):
         """Pass a request on and log its answer."""
         start = time.perf_counter()
+        request_id = uuid.uuid4().hex[:16]
+        version = self.service.predictor.version
         method = scope["method"] if scope["method"] in METHODS else "-"
-        route = scope["path"] if scope["path"] in ("/ping", "/invocations") else "-"
+        route = scope["path"] if scope["path"] in PATHS else "-"
+        num_bytes = 0
+
+        async def receive_and_count():
+            nonlocal num_bytes
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            return message
 
         async def send_and_log(message):
-            is_start = message["type"] == "http.response.start"
-            if is_start and self.service.is_stopping:
-                message["headers"] = [*message["headers"], (b"connection", b"close")]
+            if message["type"] != "http.response.start":
+                return await send(message)
+            added = [
+                (b"x-request-id", request_id.encode()),
+                (b"x-model-version", version.encode()),
+            ]
+            if self.service.is_stopping:
+                added.append((b"connection", b"close"))
+            message["headers"] = [*message["headers"], *added]
             await send(message)
-            if is_start:
-                ms = 1000 * (time.perf_counter() - start)
-                logger.info("%s %s %s %.1f ms", method, route, message["status"], ms)
+            seconds = time.perf_counter() - start
+            status = message["status"]
+            caller = Headers(scope=scope).get("x-request-id")
+            words = [
+                method,
+                route,
+                str(status),
+                f"{num_bytes} bytes",
+                f"{1000 * seconds:.1f} ms",
+            ]
+            words += [f"model={version}", f"id={request_id}"]
+            if caller:  # it may be a patient's
+                words.append(f"caller={hashlib.sha256(caller.encode()).hexdigest()[:16]}")
+            logger.info(" ".join(words))
+            if route == "/invocations":
+                self.service.metrics.count_request(status, seconds)
 
-        await self.app(scope, receive, send_and_log)
+        await self.app(scope, receive_and_count, send_and_log)

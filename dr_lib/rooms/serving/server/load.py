@@ -26,9 +26,12 @@ from urllib.parse import urljoin, urlsplit
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from dr_lib.errors import DrError
+from dr_lib.numbers import write_interval
 from dr_lib.rooms.serving.server import sagemaker
+from dr_lib.statistics.intervals import UPPER, Interval
 
 QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_ms": 1.0}
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
@@ -41,6 +44,7 @@ PREDICTION = re.compile(
     "(?i)predict|probab|referable|grade|score|logit|label|^class|^outputs?$"
 )
 FAILURE = re.compile("(?i)^(error_?(message|type|code)?|errors|exception)$")
+NUM_BLOCKS = 10  # of a test, for the bounds of its percentiles
 START_PER_S = 8.0
 PRECISION = 0.1
 
@@ -227,6 +231,66 @@ def summarise_load(requests: pd.DataFrame) -> dict[str, float]:
         **_find_percentiles(response[is_answered]),
         **_find_percentiles(service[is_answered], "service_"),
     }
+
+
+def bound_percentile(times: pd.Series, share: float) -> Interval:
+    """Bound a percentile of times that are not independent, as those of one queue are not.
+
+    The count of longer times in each of NUM_BLOCKS stretches of the test varies more than by
+    chance; that excess, taken at its upper quartile, says how many independent times the test is
+    worth, and the bounds are the order statistics of so many. In simulated queues of one server
+    they held the true 50th to 99th percentile in 91 to 99 % of tests at half of its capacity, in 73
+    to 99 % at four fifths.
+
+    Args:
+        times: in the order of the requests.
+        share: 0.99 for the 99th percentile.
+
+    Returns:
+        The percentile, NaN where no longer time was measured; its upper bound is infinite where the
+        test was too short for one. `n` counts the times.
+    """
+    ordered = np.asarray(times, dtype=float)
+    n = len(ordered)
+    if n * (1 - share) <= 1 - 1e-9:  # rounding
+        return Interval(math.nan, math.nan, math.nan, n)
+    value = float(np.quantile(ordered, share, method="inverted_cdf"))
+    is_longer = ordered > value
+    counts = [block.sum() for block in np.array_split(is_longer, NUM_BLOCKS)]
+    chance = n / NUM_BLOCKS * is_longer.mean() * (1 - is_longer.mean())
+    freedom = NUM_BLOCKS - 1
+    excess = np.var(counts, ddof=1) / chance if chance else 1.0
+    excess = max(1.0, excess * freedom / stats.chi2.ppf(0.25, freedom))
+    worth = n / excess
+    low = stats.beta.ppf(1 - UPPER, worth * share, worth * (1 - share) + 1)
+    high = stats.beta.ppf(UPPER, worth * share + 1, worth * (1 - share))
+    bounds = np.quantile(ordered, [low, high], method="inverted_cdf")
+    is_bounded = high <= 1 - 1 / n
+    return Interval(value, float(bounds[0]), float(bounds[1]) if is_bounded else math.inf, n)
+
+
+def describe_load(requests: pd.DataFrame) -> list[str]:
+    """Describe a load test in lines: percentiles with 95 % bounds, the first answer apart, errors.
+
+    Args:
+        requests: of one `run_closed_loop` or one `run_open_loop`.
+    """
+    summary = summarise_load(requests)
+    answered = requests[requests["error"] == ""]
+    times = answered.get("response_ms", answered["round_trip_ms"])
+    lines = [
+        f"{len(answered)} of {len(requests)} requests answered, {summary['answered_per_s']:.1f} a"
+        " second"
+    ]
+    if len(times):
+        lines.append(f"first answer {times.iloc[0]:.1f} ms, not counted below")
+    for name in ("p50_ms", "p95_ms", "p99_ms"):
+        bound = bound_percentile(times.iloc[1:], QUANTILES[name])
+        if not math.isnan(bound.value):
+            lines.append(f"{name[:3]} {write_interval(*bound[:3])} ms, n = {bound.n}")
+    kinds = requests.loc[requests["error"] != "", "error"].value_counts()
+    lines += [f"{number} not answered: {error}" for error, number in kinds.items()]
+    return lines
 
 
 def find_max_rate(

@@ -6,6 +6,8 @@ import logging
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
@@ -13,6 +15,7 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
+from dr_lib.hardware import without_output
 from dr_lib.training.model_folder import ModelFolderError, read_folder
 
 HEAD_S = 60  # granian's longest
@@ -31,13 +34,16 @@ class Server:
     sending side hangs up, and gets no answer.
     """
 
-    def __init__(self, service, app, host: str, port: int):
-        """Take a service, its application, and the address to listen on."""
+    def __init__(self, service, app, host: str, port: int, say: Callable[[str], None] = print):
+        """Take a service, its application, the address to listen on, and who is told that it is
+        ready.
+        """
         self.failure: Exception | None = None
         self._service = service
         self._app = app
         self._host = host
         self._port = port
+        self._say = say
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._stopping = asyncio.Event()
@@ -102,22 +108,38 @@ class Server:
         try:
             await self._loop.run_in_executor(service.pool, service.predictor.warm_up)
             service.is_warm = True
+            facts = service.predictor.facts
+            self._say(
+                f"ready: {facts['model']} {facts['format']}, version {service.predictor.version},"
+                f" at http://{self._host}:{self._port}"
+            )
         except Exception as error:  # whatever it is, this model will never answer
             self.failure = DrError(f"the warm-up failed: {error}")
             self._stopping.set()
 
 
 def serve(
-    model: Path, *, host: str, port: int, threads: int, queue: int, request_s: float
+    model: Path,
+    *,
+    host: str,
+    port: int,
+    metrics_host: str,
+    metrics_port: int,
+    threads: int,
+    queue: int,
+    request_s: float,
+    max_body: int,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
 
     Args:
         model: a model folder.
         host, port: to listen at.
+        metrics_host, metrics_port: to serve /metrics at; port 0 serves none.
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the body of a request.
+        max_body: of a request [bytes].
 
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
@@ -137,10 +159,26 @@ def serve(
 
     _limit_heap()
     cv2.setNumThreads(1)
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
-    predictor = Predictor(read_folder(model), threads)
-    service = Service(predictor, threads=threads, queue=queue, request_s=request_s)
-    server = Server(service, build_app(service), host, port)
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(
+        format="%(asctime)s.%(msecs)03dZ %(message)s",
+        datefmt="%Y-%m-%dT%H:%M:%S",
+        level=logging.INFO,
+    )
+    with without_output(2):  # the runtimes greet there
+        predictor = Predictor(read_folder(model), threads)
+    service = Service(
+        predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
+    )
+    server = Server(service, build_app(service), host, port, logging.info)
+    if metrics_port:
+        try:
+            service.metrics.serve(metrics_host, metrics_port)
+        except OSError as error:
+            raise DrError(
+                f"cannot serve metrics on port {metrics_port} of {metrics_host}"
+                f" ({error.strerror}): choose another --metrics-port"
+            ) from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run()

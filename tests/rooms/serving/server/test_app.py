@@ -152,7 +152,8 @@ def draw_black():
 
 
 REFUSED = {
-    "no type": (415, b"\xff\xd8\xff", None),
+    "no type": (400, b"\xff\xd8\xff", None),
+    "no type, and text": (415, b"hello", None),
     "another type": (415, b"\xff\xd8\xff", "application/x-image"),
     "a form, as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x"),
     "text as JPEG": (415, b"hello", "image/jpeg"),
@@ -241,7 +242,7 @@ def test_other_json_names_the_key(port, jpeg, make):
 
 
 @pytest.mark.parametrize(
-    "media_type", [None, "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+    "media_type", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
 )
 def test_what_curl_sends_by_itself_names_the_options(port, jpeg, media_type):
     """-d drops bytes of a photograph and -F wraps them: the answer has the options that do not."""
@@ -321,8 +322,8 @@ def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor, jp
 
 def test_bodies_on_their_way_are_counted(served_folder, jpeg, monkeypatch):
     """Bodies on their way have a limit in all, and what slow clients took of it is given back."""
-    service = open_service(served_folder, request_s=0.5)
-    monkeypatch.setattr("dr_lib.rooms.serving.server.app.MAX_PENDING_BYTES", 1_000_000)
+    service = open_service(served_folder, request_s=0.5, max_body=1_000_000)
+    monkeypatch.setattr("dr_lib.rooms.serving.server.app.NUM_PENDING", 1)
     with run_in_thread(service) as port:
         wait_until(lambda: get(port).status == 200)
         clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]

@@ -3,6 +3,7 @@
 import gzip
 import itertools
 import json
+import math
 import re
 import threading
 import time
@@ -14,6 +15,8 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.serving.server.load import (
+    bound_percentile,
+    describe_load,
     find_max_rate,
     run_closed_loop,
     run_open_loop,
@@ -468,3 +471,37 @@ def test_refuses_numbers_that_are_no_load():
         run_closed_loop("http://127.0.0.1:1/", [b"x"], gap_s=-1)
     with pytest.raises(DrError, match="nothing to send"):
         run_closed_loop("http://127.0.0.1:1/", b"x")
+
+
+def test_a_percentile_has_the_bounds_of_as_many_independent_times_as_it_is_worth():
+    """The 95th percentile of 1,000 independent times lies between the 936th and the 963rd
+    (scipy.stats.binom), or a little wider; a stall of one stretch widens it; too few have none.
+    """
+    rng = np.random.default_rng(2)
+    times = pd.Series(rng.permutation(1000) + 1.0)
+    bound = bound_percentile(times, 0.95)
+    assert (bound.value, bound.n) == (950, 1000)
+    assert 915 <= bound.low <= 940 and 960 <= bound.high <= 975
+    stalled = pd.Series(np.sort(times))
+    assert bound_percentile(stalled, 0.95).low < 700
+    assert bound_percentile(times[:100], 0.99).high == math.inf
+    assert math.isnan(bound_percentile(times[:99], 0.99).value)
+
+
+def test_a_load_test_is_described_with_its_errors_by_kind():
+    """The first answer is apart, and each kind of error is counted."""
+    requests = pd.DataFrame(
+        {
+            "request": range(6),
+            "sent_s": np.arange(6.0),
+            "round_trip_ms": [500.0, 10, 20, 30, 40, 1],
+            "status": [200, 200, 200, 200, 200, 503],
+            "error": [""] * 5 + ["status 503: too many"],
+        }
+    )
+    assert describe_load(requests)[:2] == [
+        "5 of 6 requests answered, 1.0 a second",
+        "first answer 500.0 ms, not counted below",
+    ]
+    assert describe_load(requests)[2] == "p50 20.0 [10.0, ∞] ms, n = 4"
+    assert describe_load(requests)[-1] == "1 not answered: status 503: too many"

@@ -72,10 +72,11 @@ def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpe
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
-    """Method, route, status and milliseconds: no address, path, name, header, or word about the
-    picture.
+    """Date, method, route, status, bytes, milliseconds, model and ids: no address, path, name,
+    header, or word about the picture; a caller's own id is there as its hash.
     """
-    post(server.port, jpeg, X_Amzn_SageMaker_Custom_Attributes="SECRET")
+    named = {"X_Amzn_SageMaker_Custom_Attributes": "SECRET", "X_Request_Id": "SECRET"}
+    answer = post(server.port, jpeg, **named)
     get(server.port, "/SECRET?SECRET")
     call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
     post(server.port, b"SECRET")
@@ -89,14 +90,19 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     )
     assert "SECRET" not in log
     assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
-    assert re.sub(r"\d+\.\d ms", "ms", log).splitlines()[-6:] == [
-        "POST /invocations 200 ms",
-        "GET - 404 ms",
-        "- /ping 405 ms",
-        "POST /invocations 415 ms",
-        "POST /invocations 400 ms",
-        "POST /invocations 408 ms",
+    version = answer.headers["X-Model-Version"]
+    date = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    line = rf"{date} (.*) \d+\.\d ms model={version} id=(\w{{16}})(.*)"
+    found = [re.fullmatch(line, each).groups() for each in log.splitlines()[-6:]]
+    assert [(said, rest) for said, _, rest in found] == [
+        (f"POST /invocations 200 {len(jpeg)} bytes", " caller=0917b13a9091915d"),  # sha256sum
+        ("GET - 404 0 bytes", ""),
+        ("- /ping 405 0 bytes", ""),
+        ("POST /invocations 415 6 bytes", ""),
+        ("POST /invocations 400 20 bytes", ""),
+        ("POST /invocations 408 6 bytes", ""),
     ]
+    assert found[0][1] == answer.headers["X-Request-Id"]
 
 
 def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
@@ -150,9 +156,9 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["serve", "--threads", "0"], "--threads and --request-seconds must be above 0"),
-        (["serve", "--request-seconds", "nan"], "--request-seconds must be above 0"),
-        (["serve", "--port", "70000"], "--port must be at most 65535"),
+        (["serve", "--threads", "0"], "--threads, --request-seconds and --max-body must"),
+        (["serve", "--request-seconds", "nan"], "and --max-body must be above 0"),
+        (["serve", "--port", "70000"], "must be at most 65535"),
         (["train"], "invalid choice: 'train'"),
     ],
 )
