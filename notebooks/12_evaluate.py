@@ -21,6 +21,8 @@ ensemble: bool = False  # average the models' probabilities, instead of comparin
 folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
 sheet: str = ""  # sheet of a workbook, where several have the columns
 columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
+reference: str = ""  # of several readers, adjudicated, majority or median; empty for the first
+margin: float = 0.1  # of kappa, by which a model may agree less with the readers than they do
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
@@ -109,10 +111,9 @@ from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, spli
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
 chosen = split_paths(columns)
-if folds:
-    models = [pool_folds(paths, sheet=sheet, columns=chosen)]
-else:
-    models = read_predictions(*paths, sheet=sheet, columns=chosen)
+read = pool_folds if folds else read_predictions
+models = read(*paths, sheet=sheet, columns=chosen, reference=reference)
+models = [models] if folds else models
 models = average_sets(models) if ensemble else models
 model = models[0]
 if private:
@@ -494,6 +495,36 @@ if private and len(own):
     )
 
 # %% tags=["report"]
+from dr_lib.data.labels.readers import count_rules
+from dr_lib.data.labels.schema import REFERENCE
+from dr_lib.rooms.evaluation.readers import compare_readers, judge_agreement
+
+readers = compare_readers(model, own)
+agreement = judge_agreement(model, own, margin)
+if len(readers):
+    page.section("Readers")
+    rules = count_rules(model.test.get(REFERENCE, pd.Series(dtype=str)))
+    counts = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
+    page.note("The reference of the test photographs, by rule: {}.", counts)
+    numbered = say("reader {}").format(r"\1")
+    page.table(
+        readers.replace(r"reader (\d+)", numbered, regex=True),
+        "readers",
+        "The model, the readers and the reference beside each other [95 % interval]. The model "
+        "refers at high sensitivity; a reader is part of a reference that is not adjudicated.",
+    )
+    page.table(
+        agreement,
+        "agreement",
+        "Kappa of the model with the readers, less that among the readers [95 % interval].",
+    )
+    page.note(
+        "Within the readers' agreement: the interval of the difference is above the margin of -{}. "
+        "It is over patients, for these readers.",
+        page.number(margin),
+    )
+
+# %% tags=["report"]
 from dr_lib.statistics.clustered import MIN_GRADED
 
 compared = compare_models(models, points)
@@ -671,6 +702,11 @@ if len(model.graded):
             "This kappa has no interval: that takes {} patients, of whom two are graded wrongly."
         )
         sentences.append(words.format(MIN_GRADED))
+for _, row in agreement.iterrows() if len(agreement) else ():
+    words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
+    sentences.append(
+        words.format(say(row["kind"]), say(row["verdict"]), page.interval(row, "excess"))
+    )
 elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
 for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
     words = say("On the data set {}, {} has an AUC of {}.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dr_lib.options import COLUMN, PATH, SHEET, show_progress
+from dr_lib.options import COLUMN, PATH, REFERENCE, SHEET, show_progress
 
 
 @click.command()
@@ -66,6 +66,7 @@ def sample(root: Path) -> None:
 )
 @SHEET
 @COLUMN
+@REFERENCE
 def prepare(**options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
@@ -75,6 +76,9 @@ def prepare(**options) -> None:
     manifest = prepare(**options, progress=show_progress("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)
+    if rules := manifest["reference"]:
+        counts = ", ".join(f"{rule} {number}" for rule, number in rules.items())
+        click.echo(f"several readers; photographs by the rule of their grade: {counts}")
     _describe_split("split.csv", manifest["splits"]["split.csv"])
     click.echo(
         f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"

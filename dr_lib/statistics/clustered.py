@@ -5,6 +5,7 @@ Closed forms. The eyes of a patient are alike, so the spread is that between
 patients.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -396,16 +397,7 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
     grade = np.asarray(grade, dtype=float)
     graders = np.asarray(predicted, dtype=float)
     patient, num_patients = _number_patients(patient_id)
-    kappas = []
-    for called in graders:
-        terms = [np.ones_like(grade), grade, called, grade**2 + called**2, grade * called]
-        sums = _add_by_patient(np.stack(terms), patient, num_patients)
-        # of all patients, then without each of them
-        left = sums.sum(axis=1, keepdims=True) - np.insert(sums, 0, 0, axis=1)
-        n, of_grade, of_called, squares, products = left
-        by_chance = n * squares - 2 * of_grade * of_called
-        with np.errstate(invalid="ignore"):  # NaN of one grade alone
-            kappas.append(1 - n * (squares - 2 * products) / by_chance)
+    kappas = [_compute_kappas(grade, called, patient, num_patients) for called in graders]
     is_difference = len(graders) == 2
     kappa = kappas[1] - kappas[0] if is_difference else kappas[0]
     is_unlike = graders[0] != (graders[1] if is_difference else grade)
@@ -416,13 +408,45 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
     if is_few:
         return Interval(float(kappa[0]), np.nan, np.nan, num_patients)
     with np.errstate(divide="ignore", invalid="ignore"):  # of -1
-        scores = kappa if is_difference else np.arctanh(kappa)
-        deviations = scores[1:] - scores[1:].mean()
-        half = np.sqrt((num_patients - 1) * (deviations**2).mean())
-        half *= stats.t.ppf(UPPER, _count_carriers(deviations))
-        bounds = scores[0] + half * np.array([-1, 1])
+        bounds = _bound_jackknife(kappa if is_difference else np.arctanh(kappa))
     low, high = bounds if is_difference else np.tanh(bounds)
     return Interval(float(kappa[0]), float(low), float(high), num_patients)
+
+
+def excess_kappa(model: ArrayLike, readers: ArrayLike, patient_id: ArrayLike) -> Interval:
+    """Estimate how much better a model agrees with readers than they agree with each other.
+
+    The mean over readers of the model's kappa with each, less the mean over pairs of readers of
+    their kappa, all with quadratic weights, each on the photographs that both graded. The bounds
+    are those of a jackknife over patients: of these readers, for other patients.
+
+    Args:
+        model: (n,) whole numbers.
+        readers: (readers, n) whole numbers, NaN where a reader gives none; two readers or more.
+        patient_id: (n,) whose photograph it is.
+
+    Returns:
+        `n` counts patients whom two readers graded. NaN bounds where that is fewer than MIN_GRADED,
+        or `kappa_interval` has none for one of the pairs.
+    """
+    model = np.asarray(model, dtype=float)
+    readers = np.asarray(readers, dtype=float)
+    is_read = (~np.isnan(readers)).sum(axis=0) > 1
+    patient, num_patients = _number_patients(np.asarray(patient_id)[is_read])
+    graders = np.vstack([model, readers])[:, is_read]
+    with_model = []
+    among_readers = []
+    is_few = num_patients < MIN_GRADED
+    for first, second in itertools.combinations(range(len(graders)), 2):
+        both = ~np.isnan(graders[first] + graders[second])
+        pair = graders[first, both], graders[second, both]
+        kappas = _compute_kappas(*pair, patient[both], num_patients)
+        (among_readers if first else with_model).append(kappas)
+        single = kappa_interval(*pair, patient_id=patient[both])
+        is_few = is_few or np.isnan(single.low)
+    excess = np.mean(with_model, axis=0) - np.mean(among_readers, axis=0)
+    low, high = (np.nan, np.nan) if is_few else _bound_jackknife(excess)
+    return Interval(float(excess[0]), float(low), float(high), num_patients)
 
 
 def likelihood_ratios(
@@ -456,6 +480,27 @@ def at_prevalence(
     ]
     npv = [1 / (1 + ratio * odds) for ratio in (negative.value, negative.high, negative.low)]
     return Interval(*ppv, positive.n), Interval(*npv, negative.n)
+
+
+def _compute_kappas(
+    grade: np.ndarray, called: np.ndarray, patient: np.ndarray, num_patients: int
+) -> np.ndarray:
+    """Compute kappa with quadratic weights of all patients, then without each of them."""
+    terms = [np.ones_like(grade), grade, called, grade**2 + called**2, grade * called]
+    sums = _add_by_patient(np.stack(terms), patient, num_patients)
+    left = sums.sum(axis=1, keepdims=True) - np.insert(sums, 0, 0, axis=1)
+    n, of_grade, of_called, squares, products = left
+    by_chance = n * squares - 2 * of_grade * of_called
+    with np.errstate(invalid="ignore"):  # NaN of one grade alone
+        return 1 - n * (squares - 2 * products) / by_chance
+
+
+def _bound_jackknife(scores: np.ndarray) -> np.ndarray:
+    """Bound a score: of all patients, then without each of them."""
+    deviations = scores[1:] - scores[1:].mean()
+    half = np.sqrt((len(deviations) - 1) * (deviations**2).mean())
+    half *= stats.t.ppf(UPPER, _count_carriers(deviations))
+    return scores[0] + half * np.array([-1, 1])
 
 
 def _bound_on_logit(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from dr_lib.data.labels.readers import ALONE, RULES
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import page, style
 from dr_lib.report.papers import PAPERS
@@ -33,6 +34,8 @@ from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.evaluation.curves import CALIBRATED
 from dr_lib.rooms.evaluation.flow import STAGES
 from dr_lib.rooms.evaluation.points import ERRORS, POINTS
+from dr_lib.rooms.evaluation.readers import KINDS
+from dr_lib.rooms.evaluation.readers import VERDICTS as AGREEMENT
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 from dr_lib.rooms.scenarios import figures as scenarios
 from dr_lib.training.metrics import UNLEARNED
@@ -81,6 +84,10 @@ def find_sentences() -> set[str]:
         FEW_SESSIONS,
         MANY_OUTLIERS,
         UNLEARNED,
+        *RULES,
+        ALONE,
+        *KINDS,
+        *AGREEMENT,
         WITHIN,
         "sensitivity",
         "specificity",

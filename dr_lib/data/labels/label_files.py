@@ -22,7 +22,8 @@ from dr_lib.data.labels.reader import (
     read_sheets,
     take_columns,
 )
-from dr_lib.data.labels.schema import COLUMNS, FACTS, SCALE, SIDES, read_words
+from dr_lib.data.labels.readers import combine_readers, list_readings
+from dr_lib.data.labels.schema import COLUMNS, FACTS, REFERENCE, SCALE, SIDES, read_words
 from dr_lib.errors import DrError
 
 PICTURES = set(".jpg .jpeg .jpe .jfif .png .tif .tiff .bmp .pgm .ppm .webp".split())
@@ -97,6 +98,7 @@ def find_sources(
     is_given: bool = False,
     title: str = "",
     columns: Sequence[str] = (),
+    reference: str = "",
 ) -> tuple[str, list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
@@ -108,6 +110,7 @@ def find_sources(
         is_given: the user gave the label file: photographs may then lie in any folder.
         title: of the sheet to read, of a workbook.
         columns: of the user's own table, of `read_sheets`; it is then no public data set.
+        reference: of several readers, of `combine_readers`.
 
     Returns:
         The layout's name, its label files, and sentences to show the user.
@@ -119,7 +122,8 @@ def find_sources(
     faults = []
     for path in label_files:
         try:
-            tables[path] = read_sheets(path, title, columns)
+            sheets = read_sheets(path, title, columns)
+            tables[path] = [combine_readers(sheet, reference) for sheet in sheets]
         except DrError as error:
             faults.append(error)
     if faults and is_given:
@@ -162,6 +166,8 @@ def _name(sheet: Sheet, part: Part) -> list[str]:
     if part.layout == "folder":
         names = ["image" if name == "image_id" else name for name in sheet.names]
     used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
+    if part.layout == "folder":
+        used.update((REFERENCE, *list_readings(names)))
     return [name if name in used else "" for name in names]
 
 
@@ -239,9 +245,10 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     """Read a label file of any known data set in one row format.
 
     Returns:
-        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
-        sex, quality, visit, reason (empty, or why the row cannot be used), and those of
-        `patients.name_patients`; and sentences to show the user.
+        labels (the file's name), row (its line), name, patient, eye, grade, of several readers
+        grade_1, grade_2 ... and reference_rule, official, camera, age, sex, quality, visit, reason
+        (empty, or why the row cannot be used), and those of `patients.name_patients`; and sentences
+        to show the user.
 
     Raises:
         LabelTableError: a row holds what it may not hold.
@@ -268,6 +275,9 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     is_other = (rows["grade"] == "") & (table[left] != table[right or left])
     rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
+    for name in list_readings(table):
+        rows[name] = read_numbers(read_words("grade", table[name])).astype("Int64")
+    rows[REFERENCE] = table.get(REFERENCE, "")
     for fact in FACTS:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     if not rows["name"].all():

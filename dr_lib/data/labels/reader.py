@@ -15,7 +15,14 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words, read_words
+from dr_lib.data.labels.schema import (
+    COLUMNS,
+    READING,
+    fold_id,
+    fold_name,
+    list_words,
+    read_words,
+)
 from dr_lib.errors import DrError
 
 if TYPE_CHECKING:
@@ -26,7 +33,10 @@ WORKBOOKS = (".xlsx", ".xlsm")
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 # Grau Dr 2, of a second reader
-READER = re.compile(rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?(\d)")
+READER = re.compile(
+    rf"({'|'.join(['grade', 'reader', *COLUMNS['grade'].split(), *COLUMNS['reader'].split()])})"
+    r"(_[a-z]+)*_?(\d{1,2})"
+)
 TOP = 20  # lines above and of a header, at most
 NOTE = 10  # line breaks in a cell, at most
 END = "\x03"  # a line behind the last one, which an open quotation mark takes in
@@ -210,9 +220,10 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     names = [_name(column) for column in header]
     matches = [READER.fullmatch(fold_name(column)) for column in header]
     readers = {match[3] for match in matches if match}
-    # grade_0 to grade_4 are no readers, and beside grade_1 and grade_2 a column grade is of both
-    if "0" not in readers and not ("grade" in names and "1" in readers):
-        names = ["grade" if match else name for name, match in zip(names, matches)]
+    if "0" not in readers:  # grade_0 to grade_4 are no readers
+        for place, match in enumerate(matches):
+            if match:
+                names[place] = f"grade_{match[3]}" if len(readers) > 1 else "grade"
     for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
         called = {_fold(column) for column in header}
         best = next((word for word in COLUMNS[name].split() if word in called), "")
@@ -224,7 +235,10 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
         names = ["" if _name(name) == _name(ours) else name for name in names]
         if sum(named) == 1:
-            names[named.index(True)] = _name(ours)
+            place = named.index(True)
+            if matches[place]:  # of one reader, whose grades are then the only ones
+                names = ["" if READING.fullmatch(name) else name for name in names]
+            names[place] = _name(ours)
     return names
 
 

@@ -22,6 +22,8 @@ FACTS = ("camera", "age", "sex", "quality", "visit")
 KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
 OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
+READING = re.compile(r"grade_\d{1,2}")  # the grade of one of several readers
+REFERENCE = "reference_rule"  # by which the grade follows from those of the readers
 # all that an evaluation reads; any other column is the file's own, under a name of its own: no
 # folded name has a space
 EVALUATED = (
@@ -31,6 +33,7 @@ EVALUATED = (
     OF_REFERABLE,
     "gradable",
     "visit",
+    REFERENCE,
     "data_kind",
     "dataset",
 )
@@ -46,7 +49,10 @@ COLUMNS = {  # what people call them, folded
     " subject participant paciente patient_name nome_paciente nome_do_paciente",
     "split": "set particao divisao",
     "eye": "olho laterality lateralidade",
-    "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade",
+    "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade adjudicated_grade"
+    " grade_adjudicated grau_adjudicado consensus consensus_grade consenso grau_consenso"
+    " grau_final final_grade",
+    "reader": "avaliador leitor grader examiner medico_avaliador",
     "referable": "encaminhavel",
     OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
     **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},

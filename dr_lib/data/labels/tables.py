@@ -25,7 +25,8 @@ from dr_lib.data.labels.label_files import (
 )
 from dr_lib.data.labels.patients import FILES, name_patients, number_visits
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
-from dr_lib.data.labels.schema import FACTS, fold_text, unite_spellings
+from dr_lib.data.labels.readers import list_readings
+from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_text, unite_spellings
 
 UNKNOWN = (
     "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
@@ -52,7 +53,8 @@ class Labels(NamedTuple):
     table: pd.DataFrame
     """A row per photograph: row (line of its label file, the header being line 1), image (path),
     patient, eye (left, right or empty), grade (0-4), official (train, validation, test; empty where
-    the data set ships no split) and, where known, camera, age, sex and quality as the label file
+    the data set ships no split), of several readers reference_rule and grade_1, grade_2 ... (NaN
+    where one gave none), and, where known, camera, age, sex and quality as the label file
     has them, and visit (0, 1 ... of each patient)."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
@@ -67,6 +69,7 @@ def read_labels(
     sheet: str = "",
     columns: Sequence[str] = (),
     patients_by: str | None = None,
+    reference: str = "",
 ) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no picture is opened.
 
@@ -82,6 +85,7 @@ def read_labels(
         columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
         patients_by: folder, if each folder of photographs has patients of its own, or name; needed
             where two folders have an eye of one name.
+        reference: of several readers, of `combine_readers`.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -104,6 +108,7 @@ def read_labels(
         is_given=labels is not None,
         title=sheet,
         columns=columns,
+        reference=reference,
     )
     parts = []
     offered = {}
@@ -146,7 +151,8 @@ def read_labels(
     is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
     if is_unlike.any():
         notices.append(TWO_GRADES.format(name_rows(eyes[is_unlike])))
-    facts = [name for name in FACTS if table[name].any()]
+    facts = [name for name in (*FACTS, REFERENCE) if table[name].any()]
+    facts += list_readings(table)
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
         table[["row", "image", "patient", "eye", "grade", "official", *facts]],

@@ -17,7 +17,8 @@ from dr_lib.data.labels.privacy import (
     open_private,
     pseudonym,
 )
-from dr_lib.data.labels.schema import FACTS
+from dr_lib.data.labels.readers import count_rules, list_readings
+from dr_lib.data.labels.schema import FACTS, REFERENCE
 from dr_lib.data.labels.splits import find_unlike_copies
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
@@ -53,6 +54,7 @@ def prepare(
     scheme: str | None = None,
     exclude_unlike_copies: bool = False,
     patients_by: str | None = None,
+    reference: str = "",
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     sheet: str = "",
@@ -79,7 +81,7 @@ def prepare(
             an error otherwise.
         shard_size: photographs per shard.
         workers: processes; default one per core.
-        sheet, columns, patients_by: of `tables.read_labels`.
+        sheet, columns, patients_by, reference: of `tables.read_labels`.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier run.
 
@@ -102,6 +104,7 @@ def prepare(
         sheet=sheet,
         columns=columns,
         patients_by=patients_by,
+        reference=reference,
     )
     private = Path(private) if private else out.with_name(out.name + ".private")
     check_apart(private.absolute(), out.absolute())
@@ -175,6 +178,7 @@ def prepare(
                 "data_kind": "synthetic" if is_sample else "photographs",
                 "patients": labels.patients,
                 "notices": labels.notices,
+                "reference": count_rules(table.get(REFERENCE, pd.Series(dtype=str))),
                 "num_photographs": len(labels.table) + len(labels.unusable),
                 "num_rejected": len(rejected),
                 "rejected": reasons.to_dict(),
@@ -204,7 +208,7 @@ def prepare(
                 write_split(
                     out,
                     manifest,
-                    table.filter([*LABELS, *FACTS]),
+                    table.filter([*LABELS, REFERENCE, *list_readings(table), *FACTS]),
                     out / "split.csv",
                     scheme=scheme,
                     copies=copies,

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dr_lib.errors import DrError
-from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, SHEET
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET
 from dr_lib.parameters import join_paths
 
 
@@ -20,6 +20,7 @@ from dr_lib.parameters import join_paths
 )
 @SHEET
 @COLUMN
+@REFERENCE
 @PARAMETERS
 @click.pass_obj
 def evaluate(
@@ -30,6 +31,7 @@ def evaluate(
     folds: bool,
     sheet: str,
     columns: tuple[str, ...],
+    reference: str,
     parameters: tuple,
 ) -> None:
     """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
@@ -51,14 +53,13 @@ def evaluate(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
         )
     # report errors before the notebook starts
-    if folds:
-        pool_folds(predictions, sheet=sheet, columns=columns)
-    else:
-        read_predictions(*predictions, sheet=sheet, columns=columns)
+    read = pool_folds if folds else read_predictions
+    read(*predictions, sheet=sheet, columns=columns, reference=reference)
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
         "sheet": sheet,
+        "reference": reference,
         "columns": join_paths(columns),
         "lang": lang,
         **choice,

@@ -20,12 +20,14 @@ from dr_lib.data.labels.reader import (
     read_sheets,
     take_columns,
 )
+from dr_lib.data.labels.readers import combine_readers, list_readings
 from dr_lib.data.labels.schema import (
     EVALUATED,
     EXCLUDED,
     OF_GRADES,
     OF_REFERABLE,
     OWN,
+    READING,
     REJECTED,
     SCALE,
     SIDES,
@@ -85,6 +87,7 @@ def read_predictions(
     *paths: Path,
     sheet: str = "",
     columns: Sequence[str] = (),
+    reference: str = "",
 ) -> list[Predictions]:
     """Read predictions of several models for the same photographs, and of each for other data sets.
 
@@ -94,7 +97,8 @@ def read_predictions(
     `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
-    subgroups. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
+    subgroups. Of several readers it has `grade_1`, `grade_2` ..., or a row for each `reader` of a
+    photograph. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
     case, with or without accents. Any other column has OWN before its name. Where `grade` and
     `referable` are both given, a lower grade may be referable, as by macular oedema.
 
@@ -102,6 +106,7 @@ def read_predictions(
         paths: CSV or XLSX files, each of one model on one data set.
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the files is ours, by its name or its number from 1: grade=Grau.
+        reference: of several readers, of `combine_readers`.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -115,7 +120,7 @@ def read_predictions(
     """
     if len(set(map(str, paths))) < len(paths):
         raise DrError("a file is named twice: a model cannot be compared with itself")
-    found = _name_models([_read_one(Path(path), sheet, columns) for path in paths])
+    found = _name_models([_read_one(Path(path), sheet, columns, reference) for path in paths])
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
@@ -166,10 +171,10 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
 
 
 def pool_folds(
-    paths: Sequence[Path],
-    *,
+    *paths: Path,
     sheet: str = "",
     columns: Sequence[str] = (),
+    reference: str = "",
 ) -> Predictions:
     """Pool the test photographs of all folds, each predicted by the model that had not seen it.
 
@@ -180,12 +185,12 @@ def pool_folds(
 
     Args:
         paths: predictions.csv of each fold, of one recipe.
-        sheet, columns: of `read_predictions`.
+        sheet, columns, reference: of `read_predictions`.
 
     Raises:
         DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    folds = [_read_one(Path(path), sheet, columns) for path in paths]
+    folds = [_read_one(Path(path), sheet, columns, reference) for path in paths]
     tables = [fold.table for fold in folds]
     tested = [table[table["split"] == "test"] for table in tables]
     files = zip(paths, tested, strict=True)
@@ -242,14 +247,16 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
-def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
+def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) -> Predictions:
     name = path.name
-    table, encoding = _read_table(path, title, columns)
-    table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
+    table, encoding = _read_table(path, title, columns, reference)
+    readings = list_readings(table)
+    known = {*EVALUATED, *readings}
+    table = table.rename(columns=lambda name: name if name in known else OWN + name)
     patient = unite_spellings(table["patient_id"])
     respelt = int((patient != table["patient_id"]).sum())
     table["patient_id"] = patient
-    for column in [column for column in NUMBERS if column in table]:
+    for column in [column for column in (*NUMBERS, *readings) if column in table]:
         numbers = read_numbers(table[column])
         is_bad = (table[column] != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
@@ -289,11 +296,13 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     )
 
 
-def _read_table(path: Path, title: str, columns: Sequence[str]) -> tuple[pd.DataFrame, str]:
+def _read_table(
+    path: Path, title: str, columns: Sequence[str], reference: str
+) -> tuple[pd.DataFrame, str]:
     """Read a file's cells as text, indexed by line, with our column names and words; return its
     encoding, too.
     """
-    sheets = read_sheets(path, title, columns)
+    sheets = [combine_readers(one, reference) for one in read_sheets(path, title, columns)]
     sheet = choose_sheet(sheets, [one for one in sheets if not _list_missing(one.names)])
     if not sheet:
         sheet = min(sheets, key=lambda one: len(_list_missing(one.names)))
@@ -304,7 +313,8 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> tuple[pd.Data
         )
     table = take_columns(sheet, sheet.names)
     for column in table:
-        table[column] = read_words(column, table[column])
+        kind = "grade" if READING.fullmatch(column) else column
+        table[column] = read_words(kind, table[column])
     if "age" in table:  # 64 anos
         table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
     return table, sheet.encoding

@@ -5,6 +5,8 @@ import json
 from collections.abc import Collection
 from pathlib import Path
 
+from dr_lib.data.labels.readers import list_readings
+from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.data.prepared.folder import (
     format_table,
     parse_table,
@@ -39,7 +41,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
     own = [name for name in splits if name not in written]
     for name, columns in {"labels.csv": LABELS, **dict.fromkeys(own, SPLIT)}.items():
-        table = parse_table(data_dir / name).filter(columns)
+        table = parse_table(data_dir / name)
+        table = table.filter([*columns, REFERENCE, *list_readings(table)])
         files[name] = format_table(table).encode()
     manifest["notices"] = []  # they name label tables
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()

@@ -685,7 +685,7 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
         )
         table.loc[table["split"] == "train", "probability_referable"] = None
         paths.append(write(tmp_path, table, f"fold{fold}"))
-    pooled = pool_folds(paths)
+    pooled = pool_folds(*paths)
     assert pooled.test["image_id"].is_unique and len(pooled.test) == len(given)
     points = choose_points(pooled, sensitivity=0.9, specificity=0.9)
     assert points["fold"].tolist() == [1, 2, 3, 1, 2, 3]
@@ -703,9 +703,9 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     assert measured["threshold"].isna().all()  # one of each fold
     assert len(recalibrate(pooled)) == len(given)
     with pytest.raises(DrError, match="96 photographs are in no fold's test split"):
-        pool_folds([path for path in paths if path.stem != "fold1"])
+        pool_folds(*[path for path in paths if path.stem != "fold1"])
     with pytest.raises(DrError, match="fold0.csv and .*fold0.csv test the same patients"):
-        pool_folds([*paths, paths[0]])
+        pool_folds(*paths, paths[0])
 
 
 def test_a_file_without_a_suffix_names_no_public_data_set(tmp_path):

@@ -1,0 +1,146 @@
+"""Several readers of one photograph: a column of grades for each, and the reference of them all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.labels.reader import Sheet, name_rows, read_numbers, read_same, take_columns
+from dr_lib.data.labels.schema import READING, REFERENCE, SCALE, fold_name, read_words
+from dr_lib.errors import DrError
+
+RULES = ("adjudicated", "majority", "median")  # where one gives no grade, the next one does
+ALONE = "one reader"
+# readers whose grade is that of all
+ADJUDICATORS = set("adjudicated adjudication adjudicator adjudicado adjudicador".split())
+ADJUDICATORS.update(("consensus", "consenso"))
+
+
+def list_readings(columns: Iterable[str]) -> list[str]:
+    """List the columns of the readers' grades: grade_1, grade_2 ..., in the order of the table."""
+    return [name for name in columns if READING.fullmatch(name)]
+
+
+def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
+    """Add the reference of several readers to a table: a grade, and the rule that gave it.
+
+    A table with a row for each reader of a photograph gets one row per photograph first. A table
+    that names the rule of its grades keeps them, unless a rule is given.
+
+    Args:
+        sheet: a table with a column reader, or several of grade_1, grade_2 ...; any other table is
+            left as it is. Its column grade, if there is one, is the adjudicated one.
+        rule: the first of RULES to use; empty for adjudicated.
+
+    Raises:
+        DrError: a reader's grade is none, or rows of one photograph disagree on the patient, the
+            eye or the side.
+    """
+    sheet = _join_rows(sheet)
+    readings = list_readings(sheet.names)
+    if len(readings) < 2 or (REFERENCE in sheet.names and not rule):
+        return sheet
+    used = {*readings, "grade", REFERENCE}
+    table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
+    grades = table[readings].apply(lambda cells: _read_grades(sheet, cells))
+    adjudicated = pd.Series(np.nan, table.index)
+    if "grade" in table:
+        adjudicated = _read_grades(sheet, table["grade"])
+    if REFERENCE in table:
+        adjudicated = adjudicated.where(table[REFERENCE] == RULES[0])
+    reference, rules = find_reference(grades, adjudicated, rule or RULES[0])
+    cells = reference.map("{:.0f}".format).replace("nan", "")
+    return _replace_columns(sheet, {"grade": cells, REFERENCE: rules})
+
+
+def find_reference(
+    grades: pd.DataFrame, adjudicated: pd.Series, rule: str
+) -> tuple[pd.Series, pd.Series]:
+    """Find the reference of (n, readers) grades, NaN where one gives none, and its rule.
+
+    A majority is more than half of those who graded the photograph. The median is rounded to the
+    worse grade.
+
+    Returns:
+        The grade, NaN where nobody gives one, and the rule: of RULES, ALONE, or empty.
+    """
+    counts = np.stack([(grades == grade).sum(axis=1) for grade in range(len(GRADES))], axis=1)
+    num_readers = counts.sum(axis=1)
+    steps = {
+        "adjudicated": adjudicated,
+        "majority": pd.Series(counts.argmax(axis=1), grades.index).where(
+            2 * counts.max(axis=1) > num_readers
+        ),
+        "median": np.ceil(grades.median(axis=1)),
+    }
+    reference = pd.Series(np.nan, grades.index)
+    rules = pd.Series("", grades.index)
+    for name in RULES[RULES.index(rule) :]:
+        is_new = reference.isna() & steps[name].notna()
+        reference = reference.where(~is_new, steps[name])
+        is_alone = (num_readers == 1) & (name != "adjudicated")
+        rules = rules.mask(is_new, np.where(is_alone, ALONE, name))
+    return reference, rules
+
+
+def count_rules(rules: pd.Series) -> dict[str, int]:
+    """Count the photographs by the rule of their reference; empty where one reader graded all."""
+    return rules[rules != ""].value_counts().to_dict()
+
+
+def _join_rows(sheet: Sheet) -> Sheet:
+    """Join the rows of one photograph, one for each reader; keep a table that has others."""
+    if not {"image_id", "reader", "grade"} <= set(sheet.names):
+        return sheet
+    kept = ("image_id", "reader", "grade", "patient_id", "eye", "split")
+    table = take_columns(sheet, [name if name in kept else "" for name in sheet.names])
+    image = read_same("image_id", table["image_id"])
+    reader = table["reader"].map(fold_name)
+    is_copy = pd.DataFrame({"image": image, "reader": reader}).duplicated()
+    if is_copy.any() or image.is_unique:
+        return sheet
+    for name in table.columns.intersection(kept[3:]):
+        differs = read_same(name, table[name]).groupby(image).transform("nunique") > 1
+        if differs.any():
+            rows = name_rows(str(sheet), table.index[differs].tolist())
+            raise DrError(f"{rows}: rows of one photograph have different cells in {name}")
+    names = sorted(set(reader) - ADJUDICATORS)
+    columns = {name: f"grade_{number}" for number, name in enumerate(names, 1)}
+    column = reader.map(lambda name: columns.get(name, "grade"))
+    is_first = table["grade"].eq("").groupby(image).rank(method="first") == 1
+    lines = dict(zip(image[is_first], table.index[is_first], strict=True))
+    wide = table["grade"].groupby([image.map(lines), column]).first().unstack(fill_value="")
+    wide = wide.reindex(columns=sorted({*wide, "grade"}), fill_value="")
+    joined = _replace_columns(sheet, {name: wide[name] for name in wide})
+    is_reader = [name == "reader" for name in joined.names]
+    hidden = ["" if hide else name for hide, name in zip(is_reader, joined.names, strict=True)]
+    return joined._replace(names=hidden)
+
+
+def _replace_columns(sheet: Sheet, columns: dict[str, pd.Series]) -> Sheet:
+    """Put columns, by line, in the place of those of their names; other lines go."""
+    width = len(sheet.header)
+    lines = [line for line in sheet.rows if line in next(iter(columns.values())).index]
+    rows = {}
+    for line in lines:
+        cells = (sheet.rows[line] + [""] * width)[:width]
+        rows[line] = cells + [column[line] for column in columns.values()]
+    return sheet._replace(
+        header=[*sheet.header, *columns],
+        names=[*("" if name in columns else name for name in sheet.names), *columns],
+        rows=rows,
+    )
+
+
+def _read_grades(sheet: Sheet, cells: pd.Series) -> pd.Series:
+    """Read the grades of one reader, NaN where there is none."""
+    words = read_words("grade", cells)
+    grades = read_numbers(words)
+    is_bad = (words != "") & ~grades.isin(range(len(GRADES)))
+    if is_bad.any():
+        rows = name_rows(str(sheet), cells.index[is_bad].tolist())
+        raise DrError(f'{rows}: {cells.name} is "{words[is_bad].iloc[0]}": it must be {SCALE}')
+    return grades

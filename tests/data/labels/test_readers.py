@@ -1,0 +1,83 @@
+"""Several readers of one photograph: spellings of their columns, rows of each, the reference."""
+
+import pytest
+
+from dr_lib.data.labels.reader import read_sheets
+from dr_lib.data.labels.readers import combine_readers
+from dr_lib.errors import DrError
+
+WIDE = "image,{},{},{}\na,1,2,3\nb,2,2,0\nc,2,,\nd,,,\ne,0,3,\n"
+# of each photograph, by hand: the median of 1, 2, 3; two of three; one alone; nobody; (0 + 3) / 2
+# rounded to the worse
+MAJORITY = [("2", "median"), ("2", "majority"), ("2", "one reader"), ("", ""), ("2", "median")]
+
+
+def read(path, content, rule="", **options):
+    """Read a table with several readers: the grade and the rule of each photograph."""
+    path.write_text(content)
+    sheet = combine_readers(read_sheets(path, **options)[0], rule)
+    places = [sheet.names.index(name) for name in ("image_id", "grade", "reference_rule")]
+    return {row[places[0]]: (row[places[1]], row[places[2]]) for row in sheet.rows.values()}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("grade_1", "grade_2", "grade_3"),
+        ("Grau Dr. 1", "Grau Dr. 2", "Grau Dr. 3"),
+        ("Grau RD (1)", "Grau RD (2)", "Grau RD (3)"),
+        ("Avaliador 1", "leitor 2", "reader3"),
+    ],
+)
+def test_readers_are_known_by_their_columns(tmp_path, names):
+    """The majority, else the median rounded to the worse; what one graded alone is kept."""
+    found = read(tmp_path / "t.csv", WIDE.format(*names))
+    assert found == dict(zip("abcde", MAJORITY, strict=True))
+
+
+def test_a_row_for_each_reader_is_one_for_each_photograph(tmp_path):
+    """Names of readers go; a reader who could not grade leaves the others' grade."""
+    rows = ["imagem;paciente;avaliador;grau;gradavel"]
+    grades = {"a": "123", "b": "220", "c": "2", "d": " ", "e": "03"}
+    for image, cells in grades.items():
+        for reader, grade in zip(("Ana", "bia", "Caio"), cells, strict=False):
+            rows.append(f"{image};7;{reader};{grade};{int(grade != ' ')}")
+    path = tmp_path / "t.csv"
+    assert read(path, "\n".join(rows)) == dict(zip("abcde", MAJORITY, strict=True))
+    sheet = combine_readers(read_sheets(path)[0])
+    assert len(sheet.rows) == 5 and "reader" not in sheet.names
+    consensus = [*rows, "e;7;Consenso;4;1"]
+    assert read(path, "\n".join(consensus))["e"] == ("4", "adjudicated")
+    with pytest.raises(DrError, match="rows 2, 3, 4: .* different cells in patient_id"):
+        read(path, "\n".join([rows[0], "a;8;Ana;1;1", *rows[2:]]))
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        ("", [("0", "adjudicated"), ("2", "majority")]),
+        ("majority", [("2", "majority"), ("2", "majority")]),
+        ("median", [("2", "median"), ("2", "median")]),
+    ],
+)
+def test_the_reference_is_chosen(tmp_path, rule, expected):
+    """The adjudicated grade comes first; without it, and by choice, the next rule."""
+    content = "image,grau final,grade_1,grade_2,grade_3\na,0,2,2,4\nb,,2,2,0\n"
+    assert list(read(tmp_path / "t.csv", content, rule).values()) == expected
+
+
+def test_a_reference_that_names_its_rule_is_kept(tmp_path):
+    """As predictions.csv has it; another rule makes it anew from the readers' grades."""
+    content = (
+        "image,grade,grade_1,grade_2,reference_rule\na,3,1,2,adjudicated\nb,2,1,2,median\n"
+    )
+    path = tmp_path / "t.csv"
+    assert read(path, content) == {"a": ("3", "adjudicated"), "b": ("2", "median")}
+    assert read(path, content, "adjudicated")["a"] == ("3", "adjudicated")
+    assert read(path, content, "median")["a"] == ("2", "median")
+
+
+def test_a_grade_that_is_none_is_named(tmp_path):
+    """By its column and row, as it is of one reader alone."""
+    with pytest.raises(DrError, match='t.csv, row 3: grade_2 is "7": it must be 0 no retino'):
+        read(tmp_path / "t.csv", "image,grade_1,grade_2\na,1,2\nb,1,7\n")
