@@ -7,6 +7,8 @@ points       operating points: chosen, frozen, scored
 curves       ROC, calibration, decisions
 subgroups    cameras, ages ..., and counts too small to be shown
 comparison   several models, several data sets
+readers      the model beside several readers
+size         how many patients a study needs
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12
 """

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dr_lib.errors import DrError
-from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Amount
 from dr_lib.parameters import join_paths
 
 
@@ -69,3 +69,39 @@ def evaluate(
         f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and "
         "MODEL_CARD.md next to it"
     )
+
+
+@click.command()
+@click.option("--auc", type=Amount(0, 1), default=0.0, help="expected AUC")
+@click.option("--sensitivity", type=Amount(0, 1), default=0.0, help="expected sensitivity")
+@click.option("--specificity", type=Amount(0, 1), default=0.0, help="expected specificity")
+@click.option("--width", type=Amount(0, 1), required=True, help="of the 95 % interval, whole")
+@click.option("--prevalence", type=Amount(0, 1), required=True, help="share of referable eyes")
+@click.option(
+    "--eyes",
+    type=click.IntRange(1, 2),
+    default=1,
+    show_default=True,
+    help="photographed eyes of each patient",
+)
+@click.option(
+    "--correlation",
+    type=Amount(0, 1),
+    default=0.5,
+    show_default=True,
+    help="of the answers for the two eyes of a patient",
+)
+def patients(auc: float, sensitivity: float, specificity: float, **design) -> None:
+    """Find how many patients a study needs for intervals of a width; print the paragraph for the
+    ethics committee, in English and Portuguese.
+    """
+    from dr_lib.rooms.evaluation.size import ASSURANCE, describe_study, find_sizes
+
+    expected = {"AUC": auc, "sensitivity": sensitivity, "specificity": specificity}
+    sizes = find_sizes(expected, **design)
+    for name, size in sizes.items():
+        click.echo(
+            f"{name} {expected[name]:g}: {size.expected} patients for the width on average,"
+            f" {size.assured} for it in {ASSURANCE:.0%} of such studies"
+        )
+    click.echo(f"\n{describe_study(sizes, expected, **design)}")
