@@ -91,17 +91,26 @@ def evaluate(
     show_default=True,
     help="of the answers for the two eyes of a patient",
 )
-def patients(auc: float, sensitivity: float, specificity: float, **design) -> None:
+def patients(
+    auc: float,
+    sensitivity: float,
+    specificity: float,
+    width: float,
+    prevalence: float,
+    eyes: int,
+    correlation: float,
+) -> None:
     """Find how many patients a study needs for intervals of a width; print the paragraph for the
     ethics committee, in English and Portuguese.
     """
-    from dr_lib.rooms.evaluation.size import ASSURANCE, describe_study, find_sizes
+    from dr_lib.rooms.evaluation.size import ASSURANCE, Design, describe_study, find_sizes
 
     expected = {"AUC": auc, "sensitivity": sensitivity, "specificity": specificity}
-    sizes = find_sizes(expected, **design)
+    design = Design(width, prevalence, eyes, correlation)
+    sizes = find_sizes(expected, design)
     for name, size in sizes.items():
         click.echo(
             f"{name} {expected[name]:g}: {size.expected} patients for the width on average,"
             f" {size.assured} for it in {ASSURANCE:.0%} of such studies"
         )
-    click.echo(f"\n{describe_study(sizes, expected, **design)}")
+    click.echo(f"\n{describe_study(sizes, expected, design)}")

@@ -15,6 +15,15 @@ ASSURANCE = 0.8  # share of such studies whose interval is as narrow
 MOST = 10_000_000  # patients; beyond that no study can be meant
 
 
+class Design(NamedTuple):
+    """What a study is to find, and in whom."""
+
+    width: float  # of the 95 % interval
+    prevalence: float  # share of referable eyes
+    eyes: int = 1  # photographed, of each patient
+    correlation: float = 0.5  # of the answers for the eyes of one patient, from 0 to 1
+
+
 class Size(NamedTuple):
     """Patients whose photographs a study needs."""
 
@@ -40,14 +49,7 @@ def find_share_width(share: np.ndarray, num_with: np.ndarray, num_eyes: float) -
     return 2 * Z * np.sqrt(share * (1 - share) / num_with)
 
 
-def find_sizes(
-    expected: Mapping[str, float],
-    *,
-    width: float,
-    prevalence: float,
-    eyes: int = 1,
-    correlation: float = 0.5,
-) -> dict[str, Size]:
+def find_sizes(expected: Mapping[str, float], design: Design) -> dict[str, Size]:
     """Find how many patients each expected measure needs for an interval of a width.
 
     The eyes of a patient count by the design effect 1 + (eyes - 1) * correlation, as if they had
@@ -55,14 +57,12 @@ def find_sizes(
 
     Args:
         expected: values of AUC, sensitivity and specificity; 0 leaves a measure out.
-        width: of the 95 % interval.
-        prevalence: share of referable eyes.
-        eyes: photographs of each patient.
-        correlation: of the answers for the eyes of one patient, from 0 to 1.
+        design: of the study.
 
     Raises:
         DrError: a number is no share, no measure is given, or no study is large enough.
     """
+    width, prevalence, eyes, correlation = design
     measures = {name: value for name, value in expected.items() if value}
     for name, value in {**measures, "width": width, "prevalence": prevalence}.items():
         if not 0 < value < 1:
@@ -133,14 +133,11 @@ def _find_least(is_enough: Callable[[int], bool]) -> int:
 
 def describe_study(
     sizes: dict[str, Size],
-    expected: dict[str, float],
-    *,
-    width: float,
-    prevalence: float,
-    eyes: int,
-    correlation: float,
+    expected: Mapping[str, float],
+    design: Design,
 ) -> str:
     """Describe the size of a study for an ethics committee, in English and in Portuguese."""
+    width, prevalence, eyes, correlation = design
     patients = max(size.assured for size in sizes.values())
     values = ", ".join(f"{name} {expected[name]:g}" for name in sizes)
     alike = f" (correlation {correlation:g})" if eyes > 1 else ""

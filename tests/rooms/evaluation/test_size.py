@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.size import find_sizes
+from dr_lib.rooms.evaluation.size import Design, find_sizes
 from dr_lib.statistics.clustered import auc_interval, proportion_interval
 
 
@@ -21,17 +21,15 @@ from dr_lib.statistics.clustered import auc_interval, proportion_interval
 )
 def test_one_eye_a_patient_needs_the_published_number(expected, prevalence, width, number):
     """Criteria of Riley et al. 2021 and 2024."""
-    (size,) = find_sizes(expected, width=width, prevalence=prevalence).values()
+    (size,) = find_sizes(expected, Design(width, prevalence)).values()
     assert size.expected == number < size.assured
 
 
 @pytest.mark.parametrize(("correlation", "ratio"), [(0, 2), (0.5, 4 / 3), (1, 1)])
 def test_two_eyes_count_by_their_design_effect(correlation, ratio):
     """Two of a patient are worth 2 / (1 + correlation) eyes."""
-    design = {"width": 0.1, "prevalence": 0.2}
     one, two = (
-        find_sizes({"AUC": 0.85}, eyes=eyes, correlation=correlation, **design)["AUC"]
-        for eyes in (1, 2)
+        find_sizes({"AUC": 0.85}, Design(0.1, 0.2, eyes, correlation))["AUC"] for eyes in (1, 2)
     )
     assert one.expected / two.expected == pytest.approx(ratio, rel=0.01)
     assert one.assured / two.assured == pytest.approx(ratio, rel=0.01)
@@ -43,8 +41,7 @@ def test_most_simulated_studies_reach_the_width(eyes):
     studies about 80 % have an interval of this library as narrow as that.
     """
     rng = np.random.default_rng(0)
-    design = {"width": 0.1, "prevalence": 0.3, "eyes": eyes, "correlation": 0.5}
-    sizes = find_sizes({"AUC": 0.85, "sensitivity": 0.85}, **design)
+    sizes = find_sizes({"AUC": 0.85, "sensitivity": 0.85}, Design(0.1, 0.3, eyes))
     reached = {name: [] for name in sizes}
     for name, size in sizes.items():
         patient = np.repeat(np.arange(size.assured), eyes)
@@ -79,4 +76,4 @@ def test_most_simulated_studies_reach_the_width(eyes):
 def test_what_is_no_design_is_refused(expected, change, words):
     """Each by a sentence that names the number."""
     with pytest.raises(DrError, match=words):
-        find_sizes(expected, **{"width": 0.1, "prevalence": 0.2, **change})
+        find_sizes(expected, Design(0.1, 0.2)._replace(**change))
