@@ -80,6 +80,18 @@ def clone(tmp_path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def shown(monkeypatch) -> list[str]:
+    """What a page displays, as text."""
+    from dr_lib.report import page
+
+    texts = []
+    monkeypatch.setattr(
+        page, "display", lambda shown, **how: texts.append(getattr(shown, "data", shown))
+    )
+    return texts
+
+
 @pytest.fixture(scope="session")
 def kernel() -> Iterator[KernelManager]:
     """A kernel that stays: what many notebooks import, it imports once."""

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from dr_lib.runs.row import write_row
 from tests.report.predictions import draw_predictions
 from tests.report.real_rows import CPU, T4X2, copy_row, run_scenarios, train_referable
-from tests.rooms.serving.test_endpoint import load_endpoint
 
 PREDICTIONS = Path("predictions.csv")
 SPREAD = (0.98, 1.0, 1.02)
@@ -30,6 +30,42 @@ def write_studies(root: Path) -> None:
     load_endpoint(runs, "fast", {30: 50, 33: 900}, "ml.m5.xlarge")
     _write(runs / "serving", [copy_row("21", study="serving")])
     draw_predictions().to_csv(root / PREDICTIONS, index=False)
+
+
+def load_endpoint(
+    root, run_id, tried, instance="ml.c7g.xlarge", num_requests=100, usd=None, **columns
+) -> None:
+    """A load test of these rates, each for a minute, with the response times of its requests [ms]
+
+    None: one failed. It ran on the instance that prices it, unless `instance_type` names another.
+    """
+    tables = []
+    for rate, ms in tried.items():
+        table = pd.DataFrame(
+            {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
+        )
+        error = "the queue is full" if ms is None else ""
+        times = 10.0 if error else np.broadcast_to(ms, num_requests)
+        tables.append(
+            table.assign(
+                round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times
+            )
+        )
+        tables[-1].loc[0, "error"] = error
+    name = f"runs/{run_id}/requests.csv"
+    (path := root / "serving" / name).parent.mkdir(parents=True, exist_ok=True)
+    pd.concat(tables).to_csv(path, index=False)
+    about = {
+        "study": "serving",
+        "run_id": run_id,
+        "requests": name,
+        "deployment": run_id,
+        "priced_as": instance,
+    }
+    about |= {"instance_type": instance, "load_seconds": 60.0}
+    # where its table had a price
+    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}
+    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
 
 
 def _train() -> list[dict[str, Any]]:

@@ -61,6 +61,7 @@ COLAB_CPU = {
     "cpu": "Intel(R) Xeon(R) CPU @ 2.20GHz",
     "num_cpus": 2,
 }
+SPREAD = np.linspace(-60, 60, 10)  # ten runs, evenly about their mean
 COLAB_T4 = COLAB_CPU | {"accelerator": "Tesla T4"}
 
 
@@ -88,6 +89,14 @@ def train_referable(seconds, hardware, **columns) -> pd.DataFrame:
         about = PAPER_A | hardware | own | columns
         rows.append(copy_row("10", train_s=float(s), run_id=f"{s}-{k}", **about))
     return pd.DataFrame(rows)
+
+
+def both(gpu=3080 + SPREAD, tpu=1994 + SPREAD, **columns):
+    """Ten trainings on two T4 and on a TPU, by default with the paper's means."""
+    return pd.concat(
+        [train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)],
+        ignore_index=True,
+    )
 
 
 def serve(times_ms, model, instance_type, **columns) -> pd.DataFrame:

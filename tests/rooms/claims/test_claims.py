@@ -25,23 +25,15 @@ from tests.report.real_rows import (
     NC4AS,
     PAPER_A,
     PAPER_C,
+    SPREAD,
     T4X2,
     TPU,
+    both,
     copy_row,
     run_scenarios,
     serve,
     train_referable,
 )
-
-SPREAD = np.linspace(-60, 60, 10)  # ten runs, evenly about their mean
-
-
-def both(gpu=3080 + SPREAD, tpu=1994 + SPREAD, **columns):
-    """Ten trainings on two T4 and on a TPU, by default with the paper's means."""
-    return pd.concat(
-        [train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)],
-        ignore_index=True,
-    )
 
 
 def judge(claim, runs):

@@ -18,48 +18,13 @@ from dr_lib.rooms.serving.endpoint import (
     tabulate_endpoints,
 )
 from dr_lib.rooms.serving.figures import describe_choice
-from dr_lib.rooms.serving.request_log import write_requests
 from dr_lib.runs.prices import PriceError
 from dr_lib.runs.row import read_runs, write_row
 from tests.report.real_rows import copy_row
+from tests.studies import load_endpoint
 
 C7G = "ml.c7g.xlarge"
 M5 = "ml.m5.xlarge"  # 0.174 and 0.23 USD an hour
-
-
-def load_endpoint(
-    root, run_id, tried, instance=C7G, num_requests=100, usd=None, **columns
-) -> None:
-    """A load test of these rates, each for a minute, with the response times of its requests [ms]
-
-    None: one failed. It ran on the instance that prices it, unless `instance_type` names another.
-    """
-    tables = []
-    for rate, ms in tried.items():
-        table = pd.DataFrame(
-            {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
-        )
-        error = "the queue is full" if ms is None else ""
-        times = 10.0 if error else np.broadcast_to(ms, num_requests)
-        tables.append(
-            table.assign(
-                round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times
-            )
-        )
-        tables[-1].loc[0, "error"] = error
-    name = f"runs/{run_id}/requests.csv"
-    write_requests(root / "serving" / name, pd.concat(tables))
-    about = {
-        "study": "serving",
-        "run_id": run_id,
-        "requests": name,
-        "deployment": run_id,
-        "priced_as": instance,
-    }
-    about |= {"instance_type": instance, "load_seconds": 60.0}
-    # where its table had a price
-    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}
-    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
 
 
 def price(root, instance="", p99_ms=300.0, **asked) -> pd.DataFrame:

@@ -11,8 +11,9 @@ import pandas as pd
 import papermill
 import pytest
 
+from tests.notebooks import execute, report, show_without_paper, texts
 from tests.rooms.mnist.test_reference import draw_digits
-from tests.test_notebooks import execute, report, texts
+from tests.studies import write_studies
 
 
 @pytest.fixture
@@ -96,6 +97,12 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     assert ratios[32] == pytest.approx(
         keras["steady_epoch_s"] / rows["minibatch", 32]["steady_epoch_s"]
     )
+
+
+def test_41_of_ones_own_shows_no_paper(clone, kernel):
+    """None of the papers' names, columns or numbers stands in the page or a table."""
+    write_studies(clone)
+    show_without_paper(clone, kernel, "41_cuda_vs_keras", "mnist")
 
 
 @pytest.mark.slow

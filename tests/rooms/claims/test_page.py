@@ -1,0 +1,68 @@
+"""What a page shows of the papers' claims, judged first."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from dr_lib.report import page
+from dr_lib.report.papers import PAPERS
+from dr_lib.report.select import select_runs
+from dr_lib.rooms.claims.claims import read_judged
+from dr_lib.rooms.claims.verdicts import judge_claims
+from tests.report.real_rows import CPU, run_scenarios, train_referable
+
+
+def read_table(text: str) -> dict[str, dict[str, str]]:
+    """The cells of a table in HTML by their headers, a row by its first cell."""
+    table = ElementTree.fromstring(text[text.index("<table") : text.index("</table>") + 8])
+    header, *rows = ([cell.text or "" for cell in row] for row in table.iter("tr"))
+    return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
+
+
+def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
+    """What our machine can judge, with its cells and disturbed rows; versions and reasons on
+    demand; what could be chance.
+    """
+    runs = run_scenarios(disturbed=True)
+    judged = judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ))
+    page.Page().claims(judged)
+    given, every = (read_table(text) for text in shown[:2])
+    assert list(every) == list(judged["id"])
+    assert {row["verdict"] for row in given.values()} == {"holds", "does not hold"}
+    mean = given["C34"]
+    assert every["C34"]["place in the paper"] == "our reading of C14, C15"
+    assert mean["claim"].startswith("TensorFlow takes 2 to 3 times as long as MXNet")
+    assert float(mean["ours"].split()[0]) == pytest.approx(5)  # the sessions differ, and cancel
+    assert (mean["n"], mean["verdict"]) == ("3", "does not hold")
+    assert every["C34"]["rows disturbed"] == "48"
+    assert every["C34"]["versions"].startswith("tensorflow 2.21.0 (theirs 2.14.0)")
+    part = every["C33"]
+    assert (part["cases"], part["cases that satisfy it"], part["verdict"]) == (
+        "12",
+        "12",
+        "holds",
+    )
+    text = "\n".join(map(str, shown))
+    assert re.search(
+        r"Of \d+ verdicts that follow from no other, at most 0\.\d+ are expected to be wrong",
+        text,
+    )
+    assert "C28" not in every  # which no row can judge
+
+
+def test_what_no_row_reaches_is_folded_into_one_line(shown):
+    """Claims on endpoints, and no rows of any; in Portuguese."""
+    page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
+    assert shown[0] == "Nenhuma afirmação pode ser julgada."
+    num = len(read_judged("B"))
+    assert f"Todas as {num} afirmações, com versões e motivos: não medida {num}<" in shown[1]
+    assert ">não medida<" in shown[1]
+
+
+def test_what_a_row_holds_is_no_markup_in_a_claim(shown):
+    """The name of a platform, in what was measured."""
+    runs = train_referable([1, 2], CPU, seed=20).assign(platform="<b>my_*model*")
+    page.Page().claims(judge_claims("A", select_runs(runs)))
+    assert "&lt;b&gt;my_*model*, CPU" in shown[1]
+    assert "<b>" not in "".join(shown)

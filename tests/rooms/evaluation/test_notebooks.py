@@ -1,0 +1,65 @@
+"""Notebook 12 run headless: a report on anybody's predictions."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from dr_lib.report.render import run_analysis
+from tests.notebooks import execute, num_pictures, texts
+from tests.report.predictions import draw_abroad, draw_predictions, write
+
+
+@pytest.mark.slow
+def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
+    """Two models compared, in Portuguese, with the checklist beside the page; no validation, no
+    operating point.
+    """
+    paths = [
+        write(tmp_path, draw_predictions(noise=noise), name)
+        for noise, name in ((1.0, "one"), (5.0, "two"))
+    ]
+    parameters = {"predictions": ",".join(map(str, paths)), "lang": "pt"}
+    page = run_analysis(
+        clone / "notebooks" / "12_evaluate.ipynb", tmp_path / "out", clone, **parameters
+    )
+    text = page.read_text(encoding="utf-8")
+    assert (
+        "Quão bem o modelo encaminha?" in text
+        and "Comparação" in text
+        and "import " not in re.sub('data:[^"]*', "", text)
+    )
+    difference = pd.read_csv(tmp_path / "out" / "comparison.csv")
+    assert (difference["model"][0], difference["reference"][0]) == (
+        "two",
+        "one",
+    ) and difference["delta_auc_high"][0] < 0
+    items = pd.read_csv(tmp_path / "out" / "checklist.csv").query("guideline == 'STARD-AI'")
+    flow = items.set_index("item").loc["24"]
+    assert flow["status"] == "filled by this run"
+    said = "120 patients offered, 240 photographs; 48 evaluated, 96 photographs"
+    assert flow["text"] == said
+    card = (tmp_path / "out" / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.startswith("# Model card: one") and "*author must fill*" in card
+    tables = draw_abroad(), draw_predictions().assign(model_version="v1", dataset="home")
+    paths = [
+        write(tmp_path, table, name)
+        for table, name in zip(tables, ("abroad", "home"), strict=True)
+    ]
+    asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "external")}
+    said = texts(execute(clone, "12_evaluate", kernel, **asked))
+    assert (
+        "frozen on the validation split of home and carried over unchanged" in said
+        and "External validation" in said
+    )
+    assert re.search(r"On the data set home, abroad has an AUC of 0\.\d+ \[0\.\d+, ", said)
+    assert (
+        "home → home, high sensitivity: AUC "
+        in (tmp_path / "external" / "MODEL_CARD.md").read_text()
+    )
+    bare = write(tmp_path, draw_predictions().query("split == 'test'"), "bare")
+    notebook = execute(clone, "12_evaluate", kernel, predictions=str(bare))
+    assert (
+        "No operating point: there are no validation rows" in texts(notebook)
+        and num_pictures(notebook) == 8
+    )

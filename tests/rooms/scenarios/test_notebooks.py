@@ -1,0 +1,174 @@
+"""Notebooks 30 and 31 run headless: a scenario, and what factors do to time."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pandas as pd
+import papermill
+import pytest
+from jupyter_client import KernelManager
+
+from dr_lib.errors import DrError
+from dr_lib.rooms.scenarios.kernels import find_kernel
+from tests.notebooks import (
+    execute,
+    read_rows,
+    report,
+    show_without_paper,
+    texts,
+)
+from tests.studies import write_studies
+
+
+@pytest.fixture
+def fresh_kernel() -> Iterator[KernelManager]:
+    """A kernel in which nothing has been imported, for one notebook again and again."""
+    (manager := KernelManager()).start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+def test_30_refuses_trains_and_monitors(clone, fresh_kernel):
+    """A GPU that is not here and a framework that this kernel lacks are unavailable; a scenario
+    is trained.
+    """
+    for parameters, message in (
+        ({"accelerator": "gpu"}, "no NVIDIA GPU"),
+        ({"framework": "mxnet"}, "this kernel has no"),
+    ):
+        if message != "no NVIDIA GPU" or not os.path.exists("/dev/nvidia0"):
+            with pytest.raises(
+                papermill.PapermillExecutionError, match=f"UnavailableError: {message}"
+            ):
+                execute(clone, "30_train_scenario", fresh_kernel, **parameters)
+    assert not read_rows(clone)
+    check_scenario(clone, fresh_kernel, "tensorflow", "mnist", 768, evaluate_every=1)
+
+
+@pytest.mark.slow
+def test_30_trains_in_another_frameworks_kernel(clone):
+    """PyTorch in its own environment writes the same row."""
+    check_scenario(
+        clone, find_kernel_name("dr-torch"), "pytorch", "cifar10", 640, evaluate_every=0
+    )
+
+
+def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every):
+    """One cell of the design: a row with times and utilisation, and samples with every epoch."""
+    notebook = execute(
+        clone,
+        "30_train_scenario",
+        kernel,
+        framework=framework,
+        dataset=dataset,
+        epochs=2,
+        sample_s=0.2,
+        evaluate_every=evaluate_every,
+        instance="F4s_v2",
+        accelerator="cpu",
+    )
+    (row,) = read_rows(clone)
+    known = (
+        "framework",
+        "dataset",
+        "data_kind",
+        "accelerator",
+        "num_images_train",
+        "num_images_dropped",
+    )
+    assert [row[name] for name in known] == [
+        framework,
+        dataset,
+        "synthetic",
+        "cpu",
+        num_images,
+        0,
+    ]
+    assert len(row["epoch_s"]) == 2 and sum(row["epoch_s"]) <= row["train_s"] < row["wall_s"]
+    assert (
+        len(row["epoch_accuracy"]) == (2 if evaluate_every else 0)
+        and row["epoch_loss"][1] < row["epoch_loss"][0]
+    )
+    assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
+    assert 0 < row["cpu_percent_mean"] <= 100 and row["gpu_percent_mean"] is None
+    samples = (clone / "papermill_runs" / "adhoc" / row["samples"]).read_text()
+    assert [f",{event}," in samples for event in ("start", "epoch 1", "epoch 2", "end")] == [
+        True
+    ] * 4
+    assert "parameters" in texts(notebook)
+    streams = [
+        output
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "name" in output
+    ]
+    # TensorFlow greets there
+    assert not [output["text"] for output in streams if output["name"] == "stderr"]
+
+
+def find_kernel_name(name: str) -> str:
+    """The kernel, where it is set up."""
+    if not find_kernel(name):
+        pytest.skip(f"no kernel {name}: python -m dr_lib kernels sets it up")
+    return name
+
+
+def test_31_without_rows_says_how_to_make_them(clone, kernel):
+    """No rows at all: the sentence names the command."""
+    with pytest.raises(
+        papermill.PapermillExecutionError, match="-m dr_lib run papermill_runs/scenarios_small"
+    ):
+        execute(clone, "31_factor_effects", kernel, runs="papermill_runs/none")
+
+
+def test_31_of_ones_own_shows_no_paper(clone, kernel):
+    """None of the papers' names, columns or numbers stands in the page or a table."""
+    write_studies(clone)
+    show_without_paper(clone, kernel, "31_factor_effects", "scenarios")
+
+
+@pytest.mark.slow
+def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, monkeypatch):
+    """Two data sets by two networks, all cold, and a framework that is not there: rows, notebook
+    31, report.
+    """
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
+    find_kernel_name("dr-torch")  # it starts in a third of TensorFlow's time
+    study = clone / "papermill_runs" / "trial.yaml"
+    study.parent.mkdir(exist_ok=True)
+    study.write_text(
+        "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\n"
+        "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 3, sample_s:"
+        " 0.2, accelerator: cpu}\nfactors: {framework: [pytorch, mxnet], dataset: [mnist, cifar10],"
+        " network: [1, 2]}\nkernel: {framework: {pytorch: dr-torch, mxnet: no-such-kernel}}\n"
+    )
+    command = [sys.executable, "-m", "dr_lib"]
+    ran = subprocess.run(
+        [*command, "run", study], cwd=clone, check=True, capture_output=True, text=True
+    )
+    assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
+    with pytest.raises(DrError, match="a bill is for runs with a price"):
+        report(clone, "trial", bill_usd=1.0, instance="local")
+    text = report(clone, "trial", bill_usd=1.0, lang="pt")
+    assert (
+        "s de tempo adicional por execução" in text
+        and "início do papermill e do kernel" in text
+    )
+    assert (
+        "no Jupyter kernel no-such-kernel" in text
+        and 'a Rede 2 leva "no mínimo 10%" mais tempo' in text
+    )
+    folder = study.with_suffix("")
+    for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation"):
+        assert (folder / f"{name}.png").stat().st_size > 10_000 and (
+            folder / f"{name}.pdf"
+        ).read_bytes()[:4] == b"%PDF"
+    assert "\\toprule" in (folder / "variation.tex").read_text()
+    variation = pd.read_csv(folder / "variation.csv")
+    assert variation["share"].sum() == pytest.approx(1) and "dataset" in set(variation["term"])
+    planned = subprocess.run(
+        [*command, "plan", study], cwd=clone, check=True, capture_output=True, text=True
+    ).stdout
+    assert "4 completed, 0 to do" in planned and "4 not possible on this machine" in planned

@@ -1,0 +1,178 @@
+"""Notebooks 21 to 23 run headless: from a trained model to what a prediction costs."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import papermill
+import psutil
+import pytest
+
+from dr_lib.rooms.serving.endpoint import find_rates
+from dr_lib.rooms.serving.untrained import export_untrained
+from dr_lib.runs.row import read_runs, write_row
+from dr_lib.training.model_folder import read_folder
+from tests.notebooks import (
+    displayed,
+    execute,
+    num_pictures,
+    read_rows,
+    report,
+    show_without_paper,
+    texts,
+)
+from tests.report.real_rows import copy_row
+
+
+@pytest.mark.slow
+def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sample):
+    """Notebooks 20, 21, 22 and 23 in turn: trained, exported through the gate, served, asked,
+    loaded, priced.
+    """
+    data = {"data_dir": str(small_sample)}
+    execute(clone, "10_train", kernel, task="grades", image_size=48, epochs=2, **data)
+    adhoc = clone / "papermill_runs" / "adhoc"
+    (trained,) = adhoc.glob("runs/*/model")
+    how = {"model_dir": str(trained), "num_rounds": 3, "force": True}
+    # its threads are pinned in a new kernel
+    exported = execute(clone, "21_export_quantize", **how, **data)
+    assert num_pictures(exported) and "litert_int8" in texts(exported)
+    (served,) = adhoc.glob("runs/*/exported/litert_int8")
+    assert read_folder(served).facts["gate"]["num_images"] > 0
+    photographs = {
+        "photographs": str(small_sample.parent / "photographs"),
+        "instance": "ml.m5.xlarge",
+    }
+    load = {
+        "num_requests": 5,
+        "gap_s": 0.0,
+        "load_seconds": 0.5,
+        "num_compared": 5,
+        "bound_ms": 1000.0,
+    }
+    asked = execute(
+        clone, "22_serve_and_load", kernel, served_dir=str(served), **photographs, **load
+    )
+    assert (
+        "5 compared, largest difference of a probability: 0" in texts(asked)
+        and num_pictures(asked) == 1
+    )
+    assert "the server ended with status 0" in texts(asked)
+    (row,) = [row for row in read_rows(clone) if row["notebook"] == "22_serve_and_load"]
+    assert (
+        row["max_rate_per_s"] > 0
+        and row["format"] == "litert_int8"
+        and row["usd_per_hour"] == 0.23
+    )
+    sent = pd.read_csv(adhoc / row["requests"])
+    assert (
+        (sent["load"] == "closed").sum() == 5
+        and row["threads"] == row["num_cpus"]
+        and row["cost_usd"] is None
+    )
+    # by another reader of the same requests
+    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])
+    assert found["held_per_s"].tolist() == [row["max_rate_per_s"]]
+    gate = read_folder(served).facts["gate"]
+    assert (row["gate_passes"], row["gate_auc_difference"]) == (
+        gate["passes"],
+        gate["auc_difference"],
+    )
+    assert row["num_predictions"] <= (sent["load"] == "open").sum()
+    text = report(clone, "adhoc", notebook="23_serving_cost")
+    assert ">None<" not in text
+    assert " USD at the price of ml.m5.xlarge, without idle time." in text
+    assert "small_cnn in litert_int8 takes " in text
+    assert "MobileNet has 3,377,221 parameters." in text
+    assert text.count("data:image/png") == 1, "of its network alone"
+    # five requests to one deployment are one measurement
+    times = pd.read_csv(adhoc / "response_times.csv")
+    assert (times["n"].tolist(), times["requests"].tolist()) == ([1], [5]) and times[
+        "predict_ms"
+    ].gt(0).all()
+
+
+def write_served(study: Path) -> None:
+    """Three deployments that decode in 13.5 ms and predict in 7.29, and one export."""
+    for k in range(3):
+        table = pd.DataFrame({"load": "closed", "request": range(5), "round_trip_ms": 25.0})
+        table = table.assign(decode_ms=13.5, predict_ms=7.29, status=200, error="")
+        loaded = table.assign(load="open", response_ms=50.0, rate_per_s=32.0)
+        (path := study / f"runs/{k}/requests.csv").parent.mkdir(parents=True)
+        pd.concat([table, loaded]).to_csv(path, index=False)
+        about = {"run_id": str(k), "requests": f"runs/{k}/requests.csv", "deployment": str(k)}
+        priced = {"study": "mine", "priced_as": "ml.m5.xlarge"}
+        write_row(
+            study, copy_row("22", "litert_int8", **about, **priced) | {"usd_per_hour": 0.23}
+        )
+    write_row(study, copy_row("21", run_id="e", study="mine"))
+
+
+def test_23_of_ones_own_shows_no_paper(clone, kernel):
+    """20.79 ms at 0.23 USD an hour are 1.33 USD a million; a rate that is held is one number."""
+    write_served(clone / "papermill_runs" / "mine")
+    text = show_without_paper(clone, kernel, "23_serving_cost", "mine")
+    time = "20.8 ms per photograph including decoding, of which prediction takes 7.29 ms"
+    assert f"takes {time}" in text
+    assert "a million predictions cost 1.33 USD at the price of ml.m5.xlarge" in text
+    assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
+    assert "max_rate_per_s" not in text
+
+
+def test_23_without_rows_shows_the_paper_alone(clone, kernel):
+    """The published figures, each with its network, and their costs."""
+    notebook = execute(clone, "23_serving_cost", kernel)
+    assert num_pictures(notebook) == 2 and "Costs from the paper's means" in texts(notebook)
+    assert "Figure 1.** Time of a prediction of VGG19 on" in displayed(notebook)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="asks Linux to end a process with its parent"
+)
+def test_22_leaves_no_server_behind(clone, small_sample):
+    """The runner of its study is killed while requests are sent: papermill, kernel and server
+    end too.
+    """
+    parameters = {"model": "small_cnn", "image_size": 48, "num_requests": 100, "gap_s": 1.0}
+    parameters["photographs"] = str(small_sample.parent / "photographs")
+    study = {"notebook": "22_serve_and_load", "repetitions": 1, "parameters": parameters}
+    (clone / "papermill_runs").mkdir()
+    (clone / "papermill_runs" / "serve.yaml").write_text(json.dumps(study))  # YAML holds JSON
+    command = [sys.executable, "-m", "dr_lib", "run", "papermill_runs/serve.yaml"]
+    with subprocess.Popen(
+        command, cwd=clone, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as runner:
+        try:
+            deadline = time.monotonic() + 120
+            family = []
+            while (
+                not any("dr_lib.rooms.serving" in process.cmdline() for process in family)
+                and time.monotonic() < deadline
+            ):
+                time.sleep(0.5)
+                family = psutil.Process(runner.pid).children(recursive=True)
+        finally:
+            runner.kill()
+        assert len(family) >= 3
+        assert psutil.wait_procs(family, timeout=10)[1] == []
+
+
+def test_22_says_why_an_endpoint_does_not_answer(clone, kernel, small_sample):
+    """A folder that holds no model, an endpoint without a folder, and a model that the server
+    refuses: each is told.
+    """
+    photographs = str(small_sample.parent / "photographs")
+    refused = export_untrained(clone / "refused", "small_cnn", 48).path  # a Keras model
+    for asked, message in (
+        ({"served_dir": "nowhere"}, "holds no model"),
+        ({"url": "http://127.0.0.1:9"}, "give the folder that the endpoint serves"),
+        ({"served_dir": str(refused)}, "ping does not return 200; see"),
+    ):
+        with pytest.raises(papermill.PapermillExecutionError, match=message):
+            execute(clone, "22_serve_and_load", kernel, photographs=photographs, **asked)
+    (log,) = clone.glob("papermill_runs/adhoc/runs/*/server.log")
+    assert "keras cannot be served; export the trained model first: " in log.read_text()
