@@ -4,12 +4,7 @@ from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "A network in CUDA C",
-    own=(
-        "notebooks/4?_*",
-        "papermill_runs/mnist_*.yaml",
-        "tools/bench_cuda.py",
-        "tests/test_notebook_40.py",
-    ),
+    own=("notebooks/4?_*", "papermill_runs/mnist_*.yaml", "tools/bench_cuda.py"),
     papers={
         "D": Paper(
             "De Felice Lima and Zola",

@@ -1,0 +1,85 @@
+"""Take each room away, and see that the suite works without it: python -m tools.rooms [--quick]
+[ROOM ...].
+
+Every room has a copy of the repository without the room's folder, its tests and what its room.py
+lists as its own. There all fast tests run; with --quick those that could notice.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from fnmatch import fnmatch
+from pathlib import Path
+
+from dr_lib.rooms import find_rooms
+
+ROOT = Path(__file__).resolve().parents[1]
+# collection imports every test and what it tests; these read code, pages and commands
+NOTICING = "test_pages or test_repository or test_command"
+FRONT_DOOR = "import dr_lib; [getattr(dr_lib, name) for name in dir(dr_lib)]"
+
+
+def copy_without(room: str, folder: Path) -> None:
+    """Copy what git tracks, or would, but for a room; the copy is a repository of its own."""
+    patterns = [f"dr_lib/rooms/{room}/*", f"tests/rooms/{room}/*", *find_rooms()[room].own]
+    listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    for name in filter(None, listed.split("\0")):
+        is_own = any(fnmatch(name, pattern) for pattern in patterns)
+        if is_own or not (ROOT / name).is_file():
+            continue
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name)
+    _git(folder, "init", "-q")
+    _git(folder, "add", "-A")
+    identity = ("-c", "user.name=rooms", "-c", "user.email=rooms@example.org")
+    _git(folder, *identity, "commit", "-q", "-m", f"without {room}")
+
+
+def try_without(room: str, *, quick: bool) -> str:
+    """Test the suite without a room; return what went wrong, or nothing."""
+    commands = [["-m", "dr_lib", "--help"], ["-c", FRONT_DOOR]]
+    # the slow marker is that of pyproject
+    tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    commands.append([*tests, "-k", NOTICING] if quick else [*tests, "-n", "2"])
+    with tempfile.TemporaryDirectory() as folder:
+        copy_without(room, Path(folder))
+        for words in commands:
+            command = [sys.executable, *words]
+            ran = subprocess.run(
+                command,
+                cwd=folder,
+                env=os.environ | {"PYTHONPATH": folder},
+                capture_output=True,
+                text=True,
+            )
+            if ran.returncode:
+                return f"{' '.join(words)}\n{ran.stdout}{ran.stderr}"
+    return ""
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def main() -> None:
+    """Try each room, and end with 1 if the suite needs one."""
+    parser = argparse.ArgumentParser(description=__doc__.partition(":")[0])
+    parser.add_argument("rooms", nargs="*", metavar="ROOM", help="all, if none is given")
+    parser.add_argument("--quick", action="store_true", help="only what could notice")
+    options = parser.parse_args()
+    needed = []
+    for room in options.rooms or find_rooms():
+        wrong = try_without(room, quick=options.quick)
+        print(f"without {room}: {'fails' if wrong else 'passes'}", flush=True)
+        if wrong:
+            print(wrong)
+            needed.append(room)
+    sys.exit(bool(needed))
+
+
+if __name__ == "__main__":
+    main()
