@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import click
@@ -12,9 +13,8 @@ from markdown_it import MarkdownIt
 from papermill.cli import papermill as papermill_command
 
 from dr_lib.__main__ import main
-from dr_lib.rooms.serving.__main__ import _read_options
 from dr_lib.runs.row import SCHEMA
-from tests.conftest import find_studies
+from tests.conftest import ABSENT, find_studies
 from tests.test_readme import PAGES, read_commands
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,6 +58,8 @@ def test_every_link_and_picture_is_there(page):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
+        if ABSENT and not target.exists():
+            continue
         assert target.exists(), link
         assert not anchor or anchor in list_anchors(target), link
 
@@ -66,6 +68,9 @@ def check_command(command: str) -> None:
     """Parse one command by the program that it calls; an error where it cannot be."""
     words = shlex.split(re.sub(r"^(\w+=\S* )+", "", command))
     program = Path(words[0]).name
+    is_script = words[1:] and words[1].endswith((".py", ".ipynb"))
+    if ABSENT and is_script and not (ROOT / words[1]).exists():
+        return
     if program == "make":
         assert {word for word in words[1:] if "=" not in word} <= {*TARGETS}
     elif program == "pip" or words[1:3] == ["-m", "pip"]:
@@ -77,8 +82,11 @@ def check_command(command: str) -> None:
         assert {name for name, _ in context.params["parameters"]} <= set(declared)
     elif words[1:3] == ["-m", "dr_lib"]:
         name, *rest = [word for word in words[3:] if word != "--debug"]
+        if ABSENT and name not in main.list_commands(None):
+            return
         if name == "serve":
-            _read_options(["serve", *rest])
+            server = import_module("dr_lib.rooms.serving.__main__")
+            server._read_options(["serve", *rest])
         else:
             check_ours(main.get_command(None, name).make_context(name, rest))
     elif words[1].endswith(".py"):
@@ -93,12 +101,11 @@ def check_command(command: str) -> None:
 def check_ours(context: click.Context) -> None:
     """The study files and parameters of a command that its own parser has read."""
     values = context.params
-    if study := values.get("study"):
-        assert (ROOT / str(study)).is_file(), study
-    for folder in values.get("folders") or ():
-        assert (ROOT / f"{folder}.yaml").is_file(), folder
+    studies = [f"{folder}.yaml" for folder in values.get("folders") or ()]
+    for study in filter(None, [values.get("study"), *studies]):
+        assert (ROOT / str(study)).is_file() or ABSENT, study
     declared = {name for path in ROOT.glob("notebooks/*.py") for name in list_parameters(path)}
-    assert {name for name, _ in values.get("parameters") or ()} <= declared
+    assert {name for name, _ in values.get("parameters") or ()} <= declared or ABSENT
 
 
 def list_parameters(notebook: Path) -> list[str]:
@@ -120,7 +127,7 @@ def test_every_command_is_one_that_its_program_takes(page):
 def test_every_command_of_a_study_file_exists(path):
     """In its comments."""
     for name in re.findall(r"-m dr_lib ([a-z]+)", path.read_text()):
-        assert name in main.list_commands(None)
+        assert name in main.list_commands(None) or ABSENT
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +150,7 @@ def names() -> set[str]:
     return words
 
 
+@pytest.mark.skipif(bool(ABSENT), reason="pages name what an absent room has")
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_a_page_names_nothing_that_is_gone(page, names):
     """Between backticks: a path is there, an option is one of ours, a name stands in the code."""

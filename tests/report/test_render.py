@@ -24,9 +24,9 @@ from dr_lib.report.render import render, write_report
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.real_rows import copy_row
-from tests.rooms.serving.test_request_log import RUN
 
 ROOT = Path(__file__).resolve().parents[2]
+RUN = copy_row("22", "savedmodel")
 
 
 @pytest.mark.parametrize(

@@ -30,19 +30,35 @@ from dr_lib.report.select import (
     WITHIN,
 )
 from dr_lib.report.training_time import LIMITS, SCALED
-from dr_lib.rooms.claims.claims import read_judged
-from dr_lib.rooms.evaluation.curves import CALIBRATED
-from dr_lib.rooms.evaluation.flow import STAGES
-from dr_lib.rooms.evaluation.points import ERRORS, POINTS
-from dr_lib.rooms.evaluation.readers import KINDS
-from dr_lib.rooms.evaluation.readers import VERDICTS as AGREEMENT
-from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
-from dr_lib.rooms.scenarios import figures as scenarios
 from dr_lib.training.metrics import UNLEARNED
+from tests.conftest import ABSENT
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
 SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "note", "figure", "table"}
+
+
+def list_words_of_rooms() -> set[str]:
+    """The words in the tables of those rooms that are here."""
+    words = set()
+    if "claims" not in ABSENT:
+        from dr_lib.rooms.claims.claims import read_judged
+
+        words |= {claim.place for claim in read_judged() if claim.wording != "reading"}
+    if "evaluation" not in ABSENT:
+        from dr_lib.rooms.evaluation import curves, flow, points, readers
+
+        words |= {*flow.STAGES, *points.POINTS, *points.ERRORS, *curves.CALIBRATED}
+        words |= {*readers.KINDS, *readers.VERDICTS}
+    if "mnist" not in ABSENT:
+        from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
+
+        words |= {*IMPLEMENTATIONS.values()}
+    if "scenarios" not in ABSENT:
+        from dr_lib.rooms.scenarios.figures import BARS, METERS
+
+        words |= {*METERS.values(), BARS}
+    return words
 
 
 def find_sentences() -> set[str]:
@@ -52,14 +68,12 @@ def find_sentences() -> set[str]:
     sentences = {
         *style.read_headers().values(),
         *(paper.authors for paper in PAPERS.values()),
-        *scenarios.METERS.values(),
+        *list_words_of_rooms(),
     }
     sentences |= {
         *style.FACTOR_NAMES.values(),
-        *IMPLEMENTATIONS.values(),
         style.SAMPLE,
         style.IMAGES,
-        scenarios.BARS,
     }
     sentences |= {
         "framework",
@@ -70,11 +84,8 @@ def find_sentences() -> set[str]:
         "Figure",
         "Table",
     }
-    sentences |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
-    sentences |= {*STAGES, *POINTS, *CALIBRATED}
     sentences |= {
-        *ERRORS,
         *EXCLUSIONS.values(),
         *WARMTH.values(),
         *LIMITS,
@@ -86,8 +97,6 @@ def find_sentences() -> set[str]:
         UNLEARNED,
         *RULES,
         ALONE,
-        *KINDS,
-        *AGREEMENT,
         WITHIN,
         "sensitivity",
         "specificity",
@@ -125,7 +134,7 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
         known = [row["english"] for row in csv.DictReader(file)]
     assert len(known) == len(set(known))
     assert find_sentences() - set(known) == set()
-    assert set(known) - find_sentences() == set()
+    assert set(known) - find_sentences() == set() or ABSENT
 
 
 def test_what_sets_machines_apart_has_a_header():

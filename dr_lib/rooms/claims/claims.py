@@ -177,12 +177,13 @@ def _read_entries(path: Path) -> tuple[Claim, ...]:
 
 
 def read_claims(paper: str = "", *, path: Path = ENTRIES) -> list[Claim]:
-    """Read the claims of a paper, or of all.
+    """Read the claims of a paper, or of all papers whose room is present.
 
     Raises:
         DrError: an entry is wrong; the sentence names it and its field.
     """
-    return [claim for claim in _read_entries(path) if paper in ("", claim.paper)]
+    papers = (paper,) if paper else PAPERS
+    return [claim for claim in _read_entries(path) if claim.paper in papers]
 
 
 def read_judged(paper: str = "") -> list[Claim]:

@@ -9,7 +9,6 @@ from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.schema import fold_id, is_unknown
 from dr_lib.data.labels.tables import read_labels
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.predictions import read_predictions
 
 ROWS = [["a.jpg", "0", "x"], ["b.jpg", "3", "y"], ["c.jpg", "4", "z"]]
 TEXT = "image,grade,notes\na.jpg,0,x\nb.jpg,3,y\nc.jpg,4,z\n"
@@ -197,6 +196,7 @@ def test_a_workbook_is_its_only_sheet_with_the_columns(tmp_path, sheets, title, 
 )
 def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
     """Of the columns that both read."""
+    evaluation = pytest.importorskip("dr_lib.rooms.evaluation.predictions")
     (tmp_path / "a.jpg").touch()
     path = tmp_path / name
     more = ",patient_id,split,probability\n"
@@ -205,7 +205,10 @@ def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
         content = head + more + "".join(f"{row},p{k},test,0.5\n" for k, row in enumerate(rows))
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     said = []
-    for call in (lambda: read_labels(tmp_path, path), lambda: read_predictions(path)):
+    for call in (
+        lambda: read_labels(tmp_path, path),
+        lambda: evaluation.read_predictions(path),
+    ):
         with pytest.raises(DrError) as error:
             call()
         said.append(str(error.value).replace("image_id", "image"))
@@ -214,6 +217,7 @@ def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
 
 def test_two_commands_choose_alike(tmp_path):
     """By one option each, for a sheet and for a column."""
+    pytest.importorskip("dr_lib.rooms.evaluation.commands")
     (tmp_path / "a.jpg").touch()
     path = tmp_path / "t.xlsx"
     TABLE.to_excel(path, sheet_name="2026", index=False)

@@ -13,7 +13,6 @@ from dr_lib.__main__ import main
 from dr_lib.report.judged import count_by_chance
 from dr_lib.report.select import PLAN, WORK, list_faults, select_runs
 from dr_lib.rooms.claims import verdicts
-from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.claims.verdicts import (
     judge_claims,
     list_judged_rows,
@@ -34,6 +33,7 @@ from tests.report.real_rows import (
     serve,
     train_referable,
 )
+from tests.rooms.claims.entries import find_claim
 
 
 def judge(claim, runs):
@@ -44,8 +44,7 @@ def judge(claim, runs):
 
 def claim(claim_id, **changes):
     """One claim of the papers."""
-    (found,) = [claim for claim in read_claims() if claim.id == claim_id]
-    return found.model_copy(update=changes)
+    return find_claim(claim_id).model_copy(update=changes)
 
 
 def test_a_saving_inside_the_tolerance_holds():

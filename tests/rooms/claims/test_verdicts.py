@@ -7,12 +7,8 @@ import pytest
 from dr_lib.report.select import PLAN, WORK, select_runs
 from dr_lib.rooms.claims import verdicts
 from dr_lib.rooms.claims.claims import read_claims
-from dr_lib.rooms.claims.verdicts import judge_data_sets, list_judged_rows
-from dr_lib.rooms.evaluation.comparison import compare_data_sets
-from dr_lib.rooms.evaluation.points import choose_points
-from dr_lib.rooms.evaluation.predictions import read_predictions
+from dr_lib.rooms.claims.verdicts import list_judged_rows
 from dr_lib.statistics.intervals import Interval
-from tests.report.predictions import AUTHORS, draw_predictions
 from tests.report.real_rows import (
     COLAB_CPU,
     COLAB_T4,
@@ -26,6 +22,7 @@ from tests.report.real_rows import (
     train_mnist,
     train_referable,
 )
+from tests.rooms.claims.entries import find_claim
 
 NEAR = np.array([0.98, 1.0, 1.02])  # three runs
 QUIET = np.array([0.998, 1.0, 1.002])
@@ -37,8 +34,7 @@ def judge(ids, *tables):
     runs = pd.concat(tables, ignore_index=True)
     runs["run_id"] = runs["run_id"] + runs.index.astype(str)
     rows = list_judged_rows(select_runs(runs, may_differ=[*WORK, *PLAN]).timed)
-    claims = {claim.id: claim for claim in read_claims()}
-    return [verdicts.judge(claims[claim_id], rows) for claim_id in ids.split()]
+    return [verdicts.judge(find_claim(claim_id), rows) for claim_id in ids.split()]
 
 
 def say(ids, *tables):
@@ -409,25 +405,6 @@ def test_no_version_is_called_theirs_that_the_paper_does_not_name():
 
 
 # ---- paper E
-
-
-def judge_ensemble(folder, **columns):
-    """The claims of paper E on predictions that an ensemble of ten makes in a file of this name."""
-    table = draw_predictions(300).assign(model="ensemble of 10: inception_v3", **columns)
-    table.to_csv(folder / "eyepacs.csv", index=False)
-    found = read_predictions(folder / "eyepacs.csv")
-    points = [choose_points(p, sensitivity=0.9, specificity=0.9) for p in found]
-    trainings = {"ensemble of 10: inception_v3": AUTHORS}
-    return judge_data_sets(compare_data_sets(found, points), trainings).set_index("id")
-
-
-def test_a_data_set_is_photographs_that_are_said_to_be_its(tmp_path):
-    """Neither drawings with its name nor photographs in a file with its name are EyePACS."""
-    assert judge_ensemble(tmp_path, dataset="eyepacs").loc["E1", "verdict"] != "not comparable"
-    drawn = judge_ensemble(tmp_path, dataset="eyepacs", data_kind="synthetic")
-    assert drawn.loc["E1", "verdict"] == "not comparable"
-    assert drawn.loc["E1", "reason"].endswith("vs data_kind=photographs")
-    assert judge_ensemble(tmp_path).loc["E1", "verdict"] != "undecided"
 
 
 def test_a_saving_is_of_warm_runs():

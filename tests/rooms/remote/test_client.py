@@ -15,7 +15,7 @@ import pytest
 
 from dr_lib.rooms.remote.client import VERSIONS, RemoteError, call, check_client, find_client
 from tests.conftest import ROOT
-from tests.rooms.serving.driver import wait_until
+from tests.processes import wait_until
 
 
 def test_a_ctrl_c_ends_a_call_and_leaves_nothing(cloud, monkeypatch, tmp_path):

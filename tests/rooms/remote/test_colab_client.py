@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dr_lib.runs.row import read_rows
+from tests.processes import wait_until
 from tests.rooms.remote.conftest import Cloud
-from tests.rooms.serving.driver import wait_until
 from tests.runs.conftest import write_study
 
 PROGRAM = Path(__file__).with_name("colab_client.py")

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from dr_lib.runs.row import read_rows
+from tests.processes import wait_until
 from tests.rooms.remote.conftest import Cloud, put_kaggle
 from tests.rooms.remote.kaggle_service import KaggleService
-from tests.rooms.serving.driver import wait_until
 from tests.runs.conftest import write_study
 
 pytestmark = pytest.mark.slow

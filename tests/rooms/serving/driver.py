@@ -11,7 +11,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,9 +21,9 @@ import numpy as np
 import psutil
 
 from dr_lib.training.model_folder import read_folder
+from tests.processes import READY_S, find_port, is_listening, is_ready, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
-READY_S = 20  # on a machine that does much else
 
 
 class Answer(NamedTuple):
@@ -134,37 +133,6 @@ def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> byte
         f"Content-Length: {length}",
     ]
     return "\r\n".join([*lines, *extra, "", ""]).encode()
-
-
-def find_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def wait_until(condition, timeout_s: float = READY_S) -> None:
-    """Wait for a condition that has to come true."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.01)
-
-
-def is_ready(port: int) -> bool:
-    """Whether /ping says 200."""
-    with contextlib.suppress(OSError):
-        return get(port).status == 200
-    return False
-
-
-def is_listening(port: int, address: str = "127.0.0.1") -> bool:
-    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at
-    all its addresses.
-    """
-    with contextlib.suppress(OSError), socket.create_connection((address, port)):
-        return True
-    return False
 
 
 def open_service(

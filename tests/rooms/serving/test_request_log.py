@@ -13,7 +13,6 @@ from dr_lib.rooms.serving.request_log import (
     write_requests,
 )
 from dr_lib.runs.row import read_runs, write_row
-from tests.rooms.claims.test_claims import claim, judge
 
 RUN = {
     "study": "serving",
@@ -91,14 +90,21 @@ def test_a_row_for_each_request_with_its_runs_columns(tmp_path):
     assert requests["predict_usd_per_million"][12] == pytest.approx(13.07, abs=0.005)
 
 
-def test_requests_repeat_nothing_and_deployments_do(tmp_path):
+@pytest.fixture
+def judged():
+    """Judges the published time of VGG19, where the room claims is present."""
+    claims = pytest.importorskip("tests.rooms.claims.test_claims")
+    return lambda requests: claims.judge(claims.claim("B6"), requests)
+
+
+def test_requests_repeat_nothing_and_deployments_do(tmp_path, judged):
     """25 requests to one deployment are one measurement, without an interval; three deployments
     decide.
     """
     for k, mean_ms in enumerate((203.8, 204.6, 205.4)):
         write_run(tmp_path, f"r{k}", make_requests(mean_ms + np.linspace(-3, 3, 25)))
         requests = read_requests(read_runs(tmp_path), tmp_path)
-        found = judge(claim("B6"), requests)
+        found = judged(requests)
         (row,) = summarise_requests(timed_runs(requests)).itertuples()
         assert found[2:4] == (("holds", 3) if k == 2 else ("undecided", k + 1))
         assert (row.n, row.requests) == (k + 1, 25 * (k + 1)) and np.isnan(
@@ -176,7 +182,7 @@ def test_runs_of_one_name_in_two_studies_are_not_mixed(tmp_path):
     }
 
 
-def test_formats_are_never_pooled(tmp_path):
+def test_formats_are_never_pooled(tmp_path, judged):
     """The paper ran a SavedModel: int8 on its own instance answers no claim of it."""
     for k in range(3):
         write_run(
@@ -188,7 +194,7 @@ def test_formats_are_never_pooled(tmp_path):
             make_requests(np.linspace(300, 301, 5)),
             format="litert_float32",
         )
-    found = judge(claim("B6"), requests := read_requests(read_runs(tmp_path), tmp_path))
+    found = judged(requests := read_requests(read_runs(tmp_path), tmp_path))
     assert found[2:4] == ("not comparable", 0) and found.reason.endswith("vs format=savedmodel")
     assert summarise_requests(timed_runs(requests))["format"].tolist() == [
         "litert_float32",

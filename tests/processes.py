@@ -1,0 +1,39 @@
+"""What tests of several processes share: ports, and waiting for a condition."""
+
+import contextlib
+import socket
+import time
+from urllib.request import urlopen
+
+READY_S = 20  # on a machine that does much else
+
+
+def find_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_until(condition, timeout_s: float = READY_S) -> None:
+    """Wait for a condition that has to come true."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.01)
+
+
+def is_ready(port: int) -> bool:
+    """Whether a server's /ping says 200."""
+    with contextlib.suppress(OSError), urlopen(f"http://127.0.0.1:{port}/ping") as answer:
+        return answer.status == 200
+    return False
+
+
+def is_listening(port: int, address: str = "127.0.0.1") -> bool:
+    """Whether a connection can be opened; 127.0.0.2 is this machine too, for whoever listens at
+    all its addresses.
+    """
+    with contextlib.suppress(OSError), socket.create_connection((address, port)):
+        return True
+    return False
