@@ -58,6 +58,10 @@ def list_words_of_rooms() -> set[str]:
         from dr_lib.rooms.scenarios.figures import BARS, METERS
 
         words |= {*METERS.values(), BARS}
+    if "serving" not in ABSENT:
+        from dr_lib.rooms.serving.endpoint import DOUBTS, REASONS
+
+        words |= {*DOUBTS, *REASONS}
     return words
 
 

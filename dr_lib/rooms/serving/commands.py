@@ -308,11 +308,18 @@ def load(
     type=POSITIVE,
     help="largest loss of AUC and kappa allowed to a format  [default: any]",
 )
+@click.option(
+    "--instances",
+    default="",
+    help="labels from the price table, such as ml.m5.xlarge,ml.c7g.xlarge: price each "
+    "measurement at all of them  [default: the label of each run]",
+)
 def price(
     folders: tuple[Path, ...],
     requests_per_day: float,
     p99_ms: float,
     accuracy_within: float | None,
+    instances: str,
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.report.page import Page
@@ -323,13 +330,13 @@ def price(
         tabulate_endpoints,
     )
     from dr_lib.rooms.serving.figures import describe_choice
-    from dr_lib.runs.prices import PRICES_VARIABLE, read_own_prices
     from dr_lib.runs.row import read_runs
 
     runs = read_runs(*folders)
     for fault in list_faults(runs):
         click.echo(fault)
-    endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms)
+    labels = [name.strip() for name in instances.split(",") if name.strip()]
+    endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,
@@ -338,9 +345,3 @@ def price(
     table = Page().format(tabulate_endpoints(priced), "endpoints")
     click.echo(table.to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))
-    own = {each.instance for each in read_own_prices()}
-    if own and own.isdisjoint(priced["instance"]):
-        names = ", ".join(sorted(own))
-        click.echo(
-            f"the table of {PRICES_VARIABLE} was not used: it has prices of {names} alone"
-        )

@@ -26,8 +26,8 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         The rows with `usd_per_hour`, `busy_ms` (decoding and cropping occupy the server, too),
-        `usd_per_million` on a machine that is never idle, and `computed_rate_per_s` of one such
-        machine.
+        `usd_per_million_never_idle` on a machine that is never idle, and `computed_rate_per_s` of
+        one such machine.
 
     Raises:
         PriceError: an instance has no price.
@@ -43,7 +43,7 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     return latencies.assign(
         usd_per_hour=usd_per_hour,
         busy_ms=busy_ms,
-        usd_per_million=usd_per_million(usd_per_hour, busy_ms),
+        usd_per_million_never_idle=usd_per_million(usd_per_hour, busy_ms),
         computed_rate_per_s=1e3 / busy_ms,
     )
 

@@ -5,7 +5,8 @@ load tests. The machines that this hour needs are rented all month, busy or idle
 """
 
 import math
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,14 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.report.select import measure, name_deployments, select_runs
 from dr_lib.rooms.serving.request_log import KINDS, OPEN_LOOP, read_requests
-from dr_lib.runs.prices import Price, PriceError, find_price, read_prices
+from dr_lib.runs.prices import (
+    PRICES_VARIABLE,
+    Price,
+    PriceError,
+    find_price,
+    read_own_prices,
+    read_prices,
+)
 from dr_lib.statistics.intervals import Interval, tabulate
 
 BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
@@ -26,7 +34,15 @@ LOWEST = ["gate_auc_difference_low", "gate_kappa_difference_low"]
 NO_RATE = "holds no rate within the bound"
 UNKNOWN = "accuracy not known"
 LOSES = "may lose more accuracy"
-REASONS = (NO_RATE, UNKNOWN, LOSES)  # why an endpoint is not taken
+OTHER_PROCESSOR = "measured on another kind of processor"
+REASONS = (NO_RATE, UNKNOWN, LOSES, OTHER_PROCESSOR)  # why an endpoint is not taken
+ARM = re.compile(r"(ml\.)?[a-z]+\d+g[a-z]*\.")  # AWS names its Graviton instances so
+OVERLAP = "their intervals overlap"
+ALONE = "one deployment has no interval"
+DISTURBED = "a load test was disturbed"
+SHORT = "a rate was tried for less than 10 s"
+DOUBTS = (OVERLAP, ALONE, DISTURBED, SHORT)  # why the cheapest is not known
+MIN_SECONDS = 10.0  # of a rate: a shorter one is held by chance
 TABLE = [  # behind the network, the format and where it ran
     "n",
     "rate_per_s",
@@ -34,7 +50,7 @@ TABLE = [  # behind the network, the format and where it ran
     "gate_kappa_difference",
     "num_machines",
     "usd_per_month",
-    "usd_per_million_rented",
+    "usd_per_million_as_used",
     "reason",
 ]
 
@@ -81,6 +97,7 @@ def list_endpoints(
     *folders: Path,
     p99_ms: float,
     instance: str = "",
+    instances: Sequence[str] = (),
     exclude: Collection[str] = (),
     may_differ: Collection[str] = (),
 ) -> pd.DataFrame:
@@ -92,24 +109,38 @@ def list_endpoints(
     Args:
         runs, folders, p99_ms: as for `find_rates`.
         instance: whose price machines have that name none and are in no table.
+        instances: at whose prices each endpoint is listed, instead of its own label's.
         exclude, may_differ: see `select_runs`.
 
     Returns:
         A row per endpoint: as many of KINDS as there are, `instance` (the label of its price),
-        `usd_per_hour`, `n` deployments, `rate_per_s` as their mean with its 95 % interval (0 where
-        one of them held none), `p99_ms`, and what the gate said of the worst model, where all were
-        exported through the gate.
+        `is_measured` (it is the machine that was measured), `usd_per_hour`, `n` deployments,
+        `disturbed`, `load_seconds` of the shortest try of a rate, `rate_per_s` as their mean with
+        its 95 % interval (0 where one of them held none), `p99_ms`, and what the gate said of the
+        worst model, where all were exported through the gate.
 
     Raises:
         DrError: no run was loaded, or no endpoint held a rate.
-        PriceError: a machine has no price.
+        PriceError: a machine has no price, or a table of the user's own has none that is used.
     """
     rates = find_rates(runs, *folders, p99_ms=p99_ms)
     tests = select_runs(rates, within=KINDS, exclude=exclude, may_differ=may_differ).timed
     if tests.empty:
         raise DrError("every load test is excluded: see status and marks of the rows")
     prices = read_prices()
-    found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
+    if instances:
+        tests = tests.drop(columns=["priced_as", "usd_per_hour"], errors="ignore")
+        tests = tests.merge(pd.DataFrame({"priced_as": instances}), how="cross")
+        found = [find_price(name, prices=prices) for name in tests["priced_as"]]
+    else:
+        found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
+    own = {price.instance for price in read_own_prices()}
+    if own and own.isdisjoint(price.instance for price in found):
+        raise PriceError(
+            f"the table of {PRICES_VARIABLE} prices {', '.join(sorted(own))} alone, and these"
+            f" endpoints have the labels {', '.join(sorted({price.instance for price in found}))}:"
+            f" add their prices, or unset {PRICES_VARIABLE}"
+        )
     tests = tests.assign(
         instance=[price.instance for price in found],
         usd_per_hour=[price.usd_per_hour for price in found],
@@ -127,6 +158,10 @@ def list_endpoints(
                 "n": rate.n,
                 "rate_per_s": rate,
                 "p99_ms": p99_ms,
+                "is_measured": _is_measured(key[0], rows.iloc[0].get("instance_type")),
+                "is_other_processor": _is_other_processor(key[0], rows.iloc[0]),
+                "disturbed": bool(rows["disturbed"].any()),
+                "load_seconds": rows.get("load_seconds", pd.Series(dtype=float)).min(),
                 **_find_worst_gate(rows),
             }
         )
@@ -175,7 +210,7 @@ def price_endpoints(
 
     Returns:
         The endpoints with `requests_per_day`, `reason` (empty, or one of REASONS), `num_machines`,
-        `usd_per_month` and `usd_per_million_rented`, with the bounds that those of the rate give.
+        `usd_per_month` and `usd_per_million_as_used`, with the bounds that those of the rate give.
 
     Raises:
         DrError: a number is none, or no endpoint is left.
@@ -189,14 +224,14 @@ def price_endpoints(
         low = endpoints[LOWEST].min(axis=1, skipna=False)
         loses = (low <= -accuracy_within) | (endpoints["gate_passes"] < 1)
         reason = reason.mask(loses, LOSES).mask(low.isna(), UNKNOWN)
-    holds = endpoints["rate_per_s"] > 0
-    reason = reason.mask(~holds, NO_RATE)
-    if (reason != "").all():
+    if len(reason) and (reason != "").all():
         raise DrError(
             f"no endpoint is known to lose less than {accuracy_within:g} of AUC and kappa: "
             "serve folders that export judged with enough graded photographs, or leave out "
             "--accuracy-within"
         )
+    holds = endpoints["rate_per_s"] > 0
+    reason = reason.mask(endpoints["is_other_processor"], OTHER_PROCESSOR).mask(~holds, NO_RATE)
 
     peak_per_s = requests_per_day * busiest_hour / 3600
     requests_per_month = requests_per_day * HOURS_PER_MONTH / 24
@@ -209,7 +244,7 @@ def price_endpoints(
         usd = num_machines * endpoints["usd_per_hour"] * HOURS_PER_MONTH
         priced[f"num_machines{bound}"] = num_machines
         priced[f"usd_per_month{bound}"] = usd
-        priced[f"usd_per_million_rented{bound}"] = 1e6 * usd / requests_per_month
+        priced[f"usd_per_million_as_used{bound}"] = 1e6 * usd / requests_per_month
     priced = priced.assign(is_refused=reason != "").sort_values(
         ["is_refused", "usd_per_month", LOWEST[0], "rate_per_s"],
         ascending=[True, True, False, False],
@@ -218,6 +253,32 @@ def price_endpoints(
     return priced.drop(columns="is_refused").sort_values(
         NETWORK, kind="stable", ignore_index=True
     )
+
+
+def list_doubts(candidates: pd.DataFrame) -> list[str]:
+    """List why the first of the endpoints that may be the cheapest is not known to be it.
+
+    Args:
+        candidates: rows of `price_endpoints` of one network, from `find_candidates`.
+    """
+    doubts = []
+    if len(candidates.drop_duplicates(["usd_per_month", "usd_per_month_high"])) > 1:
+        has_bounds = candidates["usd_per_month_high"].notna().all()
+        doubts.append(OVERLAP if has_bounds else ALONE)
+    if candidates["disturbed"].any():
+        doubts.append(DISTURBED)
+    if (candidates["load_seconds"] < MIN_SECONDS).any():
+        doubts.append(SHORT)
+    return doubts
+
+
+def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
+    """Find the endpoints of one network that may be the cheapest: where no interval tells them
+    apart, all of them.
+    """
+    rows = rows[rows["reason"] == ""]
+    highest = rows["usd_per_month_high"].fillna(math.inf).min()
+    return rows[~(rows["usd_per_month_low"] > highest)]
 
 
 def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
@@ -238,6 +299,20 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
         gates.assign(low=low).sort_values(["gate_passes", "low"], na_position="first").iloc[0]
     )
     return worst[names].to_dict()
+
+
+def _is_measured(instance: str, instance_type: str | None) -> bool:
+    """Whether a label is that of the machine measured; SageMaker's ml.m5.xlarge is an m5.xlarge."""
+    return instance.removeprefix("ml.") in (str(instance_type).removeprefix("ml."), "local")
+
+
+def _is_other_processor(instance: str, row: pd.Series) -> bool:
+    """Whether a label is of an ARM processor and the machine measured of x86, or the reverse."""
+    cpu = row.get("cpu")
+    if not isinstance(cpu, str) or _is_measured(instance, row.get("instance_type")):
+        return False
+    is_x86 = bool(re.search("Intel|AMD|Xeon|EPYC", cpu))
+    return is_x86 == bool(ARM.match(instance))
 
 
 def _find_price(row: dict[str, Any], instance: str, prices: list[Price]) -> Price:

@@ -19,7 +19,7 @@ from dr_lib.report.style import (
     space_ticks,
 )
 from dr_lib.rooms.serving.costs import read_paper_latencies
-from dr_lib.rooms.serving.endpoint import NETWORK
+from dr_lib.rooms.serving.endpoint import NETWORK, find_candidates, list_doubts
 from dr_lib.rooms.serving.request_log import KINDS, summarise_requests
 from dr_lib.statistics.intervals import Interval
 
@@ -102,30 +102,47 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Name the cheapest of `price_endpoints`, or all that cost as little, in a sentence per
-    network.
+    """Name the cheapest of `price_endpoints` in a sentence per network, or what it may be and why
+    it is not known.
     """
     say = choose_words(lang)
-    words = say(
+    known = say(
         "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is {}:"
-        " {} USD a month, {} USD a million."
+        " {} USD a month, {} USD a million as used."
+    )
+    unknown = say(
+        "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is not"
+        " known: {}. It may be {}; the lowest price is {} USD a month, {} USD a million as used."
     )
     sentences = []
-    for network, rows in priced[priced["reason"] == ""].groupby(NETWORK, sort=False):
-        row = rows.iloc[0]
+    for network, rows in priced.groupby(NETWORK, sort=False):
+        candidates = find_candidates(rows)
+        if candidates.empty:
+            words = say("No endpoint of {}, {} px, can be chosen: {}.")
+            reasons = "; ".join(say(reason) for reason in dict.fromkeys(rows["reason"]))
+            sentences.append(words.format(*map(name, network), reasons))
+            continue
+        row = candidates.iloc[0]
         endpoints = []
-        for _, each in rows[rows["usd_per_month"] == row["usd_per_month"]].iterrows():
+        for _, each in candidates.iterrows():
             machine = each.get("instance_type") or each["environment"]  # as detected
             endpoint = say("{} on {}, at the price of {}")
             endpoints.append(endpoint.format(each["format"], machine, each["instance"]))
+        named = f" {say('or')} ".join(dict.fromkeys(endpoints))
+        doubts = "; ".join(say(doubt) for doubt in list_doubts(candidates))
         sentences.append(
-            words.format(
+            (unknown if doubts else known).format(
                 write_number(row["requests_per_day"], lang),
                 write_number(row["p99_ms"], lang),
                 *map(name, network),
-                f" {say('or')} ".join(dict.fromkeys(endpoints)),
+                *([doubts] if doubts else []),
+                named,
                 write_span(row, "usd_per_month", lang),
-                write_span(row, "usd_per_million_rented", lang),
+                write_span(row, "usd_per_million_as_used", lang),
             )
         )
+    labels = priced.loc[~priced["is_measured"], "instance"].unique()
+    if len(labels):
+        words = say("Not measured on {}: that price is put on another machine's measurement.")
+        sentences.append(words.format(", ".join(labels)))
     return sentences

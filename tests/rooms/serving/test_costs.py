@@ -12,7 +12,7 @@ from dr_lib.runs.prices import Price, PriceError
 def test_papers_b_costs():
     """The costs that its prices and latencies give, done by hand."""
     costs = cost_table(read_paper_latencies()).set_index(["model", "instance"])[
-        "usd_per_million"
+        "usd_per_million_never_idle"
     ]
     for model, wanted in {
         "vgg19": (23.37, 13.07, 20.13, 14.93),
@@ -39,7 +39,7 @@ def test_rows_keep_their_own_price(tmp_path, monkeypatch):
     (tmp_path / "own.csv").write_text(f"{','.join(Price._fields)}\np,x,,USD,1,,s\n")
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "own.csv"))
     costs = cost_table(rows)
-    assert costs["usd_per_million"].tolist() == pytest.approx([10, 20])
+    assert costs["usd_per_million_never_idle"].tolist() == pytest.approx([10, 20])
     assert costs["computed_rate_per_s"].tolist() == pytest.approx([27.78] * 2, abs=0.01)
 
 

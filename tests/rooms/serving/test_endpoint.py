@@ -48,7 +48,7 @@ def test_one_machine_that_mostly_idles(tmp_path):
         1,
         "",
     )
-    names = ("usd_per_month", "usd_per_million_rented")
+    names = ("usd_per_month", "usd_per_million_as_used")
     assert [row[name] for name in names] == pytest.approx([127.02, 208.80], abs=0.005)
 
 
@@ -64,8 +64,13 @@ def test_a_fleet_and_its_sentence(tmp_path):
     (said,) = describe_choice(priced)
     assert said == (
         "For 2,000,000 requests a day, 99 % within 300 ms, the cheapest endpoint of MobileNet, 96"
-        f" px, is litert_int8 on {M5}, at the price of {M5}: 504 USD a month, 8.28 USD a million."
+        " px, is not known: one deployment has no interval. It may be litert_int8 on"
+        f" {M5}, at the price of {M5} or litert_int8 on {C7G}, at the price of {C7G}; the lowest"
+        " price is 504 USD a month, 8.28 USD a million as used."
     )
+    bounds = {"usd_per_month_low": [500, 800], "usd_per_month_high": [510, 900]}
+    (said,) = describe_choice(priced.assign(**bounds))
+    assert f"px, is litert_int8 on {M5}, at the price of {M5}: 503.7 [500.0, 510.0] USD" in said
     as_cheap = priced.assign(usd_per_month=503.7)
     said = describe_choice(as_cheap, "pt")[0]
     assert f"{M5}, ao preço de {M5} ou litert_int8 em {C7G}, ao preço de {C7G}: 504 USD" in said
@@ -194,6 +199,7 @@ def test_a_machine_without_a_price_is_named(tmp_path, monkeypatch):
     priced = price(tmp_path, instance=M5, requests_per_day=1)
     assert priced["usd_per_hour"].tolist() == [0.5]
     assert f" on local, CPU, at the price of {M5}:" in " ".join(describe_choice(priced))
+    monkeypatch.delenv("DR_LIB_PRICES")
     for name, usd in (("paid", 0.4), ("free", 0.0)):
         load_endpoint(tmp_path / name, name, {8: 50}, "our rack", usd=usd, instance_type=M5)
         row = price(tmp_path / name, instance=C7G, requests_per_day=1).iloc[0]
@@ -236,15 +242,43 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     assert len(table) == 2 and "rate held [1/s]" in table[0] and "rate_per_s" not in table[0]
     assert "10.2 [5.2, 20.3]" in table[1]
     assert "For 20,000 requests a day, 99 % within 300 ms" in said
-    assert "127 USD a month, 209 USD a million" in said
+    assert "127 USD a month, 209 USD a million as used." in said
     (tmp_path / "own.csv").write_text(
         "provider,instance,region,currency,usd_per_hour,date,source\nme,box,,USD,9,2026-01-01,me\n"
     )
     own = {"DR_LIB_PRICES": str(tmp_path / "own.csv")}
     unused = CliRunner().invoke(main, command, env=own).output
-    assert "DR_LIB_PRICES was not used: it has prices of box alone" in unused
+    assert "Error: the table of DR_LIB_PRICES prices box alone" in unused
     for text in ("nan", "inf"):
         assert CliRunner().invoke(main, [*command[:-1], text]).exit_code == 2
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
     refused = CliRunner().invoke(main, ["price", str(tmp_path / "empty"), *command[2:]])
     assert refused.exit_code == 1 and "Error: no load test below the folders" in refused.output
+
+
+def test_a_measurement_is_priced_at_several_labels(tmp_path):
+    """Three deployments on an m5: its own label, one of another instance, which is said, and one of
+    a Graviton, which wins nothing with times of an x86 processor; a winner needs intervals apart,
+    quiet tests, and 10 s a rate.
+    """
+    for k, rate in enumerate((9, 10, 11)):
+        load_endpoint(
+            tmp_path, f"r{k}", {rate: 50, 12: 900}, M5, repetition=k, cpu="Intel Xeon"
+        )
+    command = ["price", str(tmp_path), "--requests-per-day", "2000000", "--p99-ms", "300"]
+    labels = ["--instances", f"{M5},ml.m4.xlarge,{C7G}"]
+    said = CliRunner().invoke(main, command + labels).output
+    (choice,) = re.findall("For 2,000,000.*", said)
+    assert "is not known: their intervals overlap" in choice and C7G not in choice
+    assert "measured on another kind of processor" in said
+    assert f"Not measured on ml.m4.xlarge, {C7G}: that price" in said
+    alone = CliRunner().invoke(main, [*command, "--instances", M5]).output
+    assert f"px, is litert_int8 on {M5}, at the price of {M5}: " in alone
+    assert "Not measured" not in alone
+    graviton = CliRunner().invoke(main, [*command, "--instances", C7G]).output
+    assert "can be chosen: measured on another kind of processor." in graviton
+    load_endpoint(tmp_path, "r3", {10: 50, 12: 900}, M5, repetition=3, load_seconds=3.0)
+    short = CliRunner().invoke(main, [*command, "--instances", M5]).output
+    assert "a rate was tried for less than 10 s" in short
+    unknown = CliRunner().invoke(main, [*command, "--instances", "ml.x9"])
+    assert unknown.exit_code == 1 and "no price for 'ml.x9'" in unknown.output
