@@ -9,10 +9,7 @@ from dr_lib.hardware.facts import Facts, HardwareError
 
 # of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
 MEMORY_FRACTION = 0.5
-TPU_MEMORY_GIB = 16.0  # of a v5e chip, what Colab and Kaggle lend
-STEPS_PER_EXECUTION = {"cpu": 8, "gpu": 16, "tpu": 8}  # in the modes fast and scaled
 STRATEGIES = {"tensorflow": "MirroredStrategy", "jax": "DataParallel"}  # on several devices
-NO_TPU = "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     device_memory = {
         "cpu": facts.memory_gib,
         "gpu": facts.gpu_memory_gib,
-        "tpu": TPU_MEMORY_GIB,
+        "tpu": 16.0,  # of a v5e chip, what Colab and Kaggle lend
     }
     fits = request.data_gib < min(device_memory[accelerator] / 2, facts.memory_gib / 4)
     may_keep = request.may_keep and num_machines == 1 and source == "memory"
@@ -172,7 +169,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         num_replicas=num_replicas,
         precision=precision,
         jit=backend == "jax" or (can_speed_up and accelerator == "gpu"),
-        steps_per_execution=STEPS_PER_EXECUTION[accelerator] if can_speed_up else 1,
+        steps_per_execution=(16 if accelerator == "gpu" else 8) if can_speed_up else 1,
         input=source,
         on_device=can_speed_up and fits and may_keep,
     )
@@ -225,7 +222,7 @@ def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
 
 def _explain_backend(facts: Facts, accelerator: str, request: Request) -> str:
     if accelerator == "tpu":
-        return NO_TPU
+        return "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
     if request.num_machines > 1:
         return "several machines are joined by JAX"
     return f"installed here are {', '.join(facts.backends)}"

@@ -22,8 +22,6 @@ from dr_lib.runs.row import Row, identify, read_left
 from dr_lib.runs.study import PlannedRun, Study
 
 NO_ROW: Row = {"status": ""}
-# how a run's error begins where something was refused, which no repetition changes
-REFUSALS = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
 # the last of a study's errors where it was stopped
 ALIKE_STATUS = 3  # exit status of `run` then
 ALIKE = "every other run would fail alike: correct this, and repeat the command"
@@ -107,7 +105,9 @@ class Backlog:
         is_own = any(re.search(rf"\b{re.escape(word)}\b", error) for word in words)
         alike = [row["scenario"] for row in rows if row["error"] == error]
         is_met = len(alike) > 1 and (not self.study.factors or len({*alike}) > 1)
-        return is_met or (error.startswith(REFUSALS) and not is_own)
+        # something was refused, which no repetition changes
+        refusals = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
+        return is_met or (error.startswith(refusals) and not is_own)
 
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
         """Predict the seconds that each of these runs takes.
@@ -153,12 +153,12 @@ class Backlog:
         )
         return [run for run in runs if made[run.scenario] < limit]
 
-    def describe(self, path: Path, precision: float) -> str:
-        """Describe what the remaining runs take, and how many repetitions a precision needs.
+    def describe(self, path: Path) -> str:
+        """Describe what the remaining runs take, and how many repetitions a mean within 5 % needs:
+        the half width of its 95 % interval.
 
         Args:
             path: the study's file, named in the command that makes a first run.
-            precision: half width of a 95 % interval, relative to the mean.
         """
         # SciPy: a second to import
         from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
@@ -220,11 +220,11 @@ class Backlog:
             if spread.n < 3 or not spread.cv:
                 few.append(scenario)
                 continue
-            needed = repetitions_for_precision(spread.cv, precision)
-            at_most = repetitions_for_precision(spread.upper, precision)
+            needed = repetitions_for_precision(spread.cv, 0.05)
+            at_most = repetitions_for_precision(spread.upper, 0.05)
             lines.append(
                 f"{scenario}: {kind} vary by {spread.cv:.1%} (n = {spread.n}): a mean within"
-                f" {precision:.0%} needs {needed} of them, {at_most} if they vary by"
+                f" 5% needs {needed} of them, {at_most} if they vary by"
                 f" {spread.upper:.1%}, the upper 80 % bound"
             )
         if few:

@@ -9,8 +9,6 @@ from dr_lib.errors import DrError
 from dr_lib.options import INSTANCE, PATH, POSITIVE
 from dr_lib.rooms import find_all, find_target
 
-PRECISION = 0.05  # of a mean, for which `plan` counts repetitions: half the interval's width
-
 
 @click.command()
 @click.argument("study", type=PATH)
@@ -109,7 +107,7 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
         if status != "ok" and run.scenario in skipped:
             status = "skipped"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
-    click.echo(backlog.describe(study, PRECISION))
+    click.echo(backlog.describe(study))
     for notes in find_all("plan_notes"):
         for line in notes(study, design.repetitions):
             click.echo(line)

@@ -40,8 +40,6 @@ END = "end"
 ERROR = "error"
 # CPU time is counted in ticks of 10 ms: a share of less time than this says nothing
 MIN_PERIOD_S = 0.05
-RESCAN_S = 10.0  # to find new children all processes are read: 5 ms where there are 200
-END_TIMEOUT_S = 5.0  # of a sample under way, should a driver hang
 TICK_S = 0.5  # between two looks at the clocks
 STILL_S = 2.0  # a busy machine delays a look by less
 NAN = math.nan
@@ -100,7 +98,7 @@ class Monitor:
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Record the end, or that an error ended it."""
         self._is_over.set()
-        self._thread.join(END_TIMEOUT_S)
+        self._thread.join(5.0)  # seconds of a sample under way, should a driver hang
         self._look()
         self._sample(ERROR if kind else END)
         self._file.close()
@@ -128,7 +126,8 @@ class Monitor:
     def _sample(self, event: str) -> None:
         now_s = time.monotonic()
         if event or now_s >= self._rescan_s:
-            self._rescan_s = now_s + RESCAN_S
+            # to find new children all processes are read: 5 ms where there are 200
+            self._rescan_s = now_s + 10
             with suppress(psutil.Error):
                 self._children = self._process.children(recursive=True)
         memory = read_memory()

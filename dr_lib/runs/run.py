@@ -35,12 +35,7 @@ from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write
 from dr_lib.runs.warmth import find_cold, list_marks
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
-# names the session of a cloud service's machine, for the rows made there
-SESSION_VARIABLE = "DR_LIB_SESSION"
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
-LOCK = "lock"  # in a run's folder: locked by the process that is at work on it
-LOCK_TIMEOUT_S = 10.0
-DISTURBED_SHARE = 0.1  # of the machine's CPU time, taken by others before or during the run
 # of this process's runs, by folder; a file that is closed is no lock
 _locks: dict[Path, TextIO] = {}
 
@@ -65,7 +60,8 @@ class RunIdentity:
     retries: int = 0
     rehearsed: bool | None = None
     priced_as: str = ""
-    session: str | None = field(default_factory=lambda: os.environ.get(SESSION_VARIABLE))
+    # a cloud service's session names itself to the rows made there
+    session: str | None = field(default_factory=lambda: os.environ.get("DR_LIB_SESSION"))
     # of this try alone, in no row
     stop_at: float = math.inf  # when it has to have stopped, on the monotonic clock
     others_before: float = 0.0  # share of the CPU time that others took just before
@@ -157,7 +153,7 @@ class Run:
         }
         self._price = find_price(run.priced_as) if run.priced_as else None
         # a kernel whose study was killed needs a moment to end
-        if not _lock(self.folder, LOCK_TIMEOUT_S):
+        if not _lock(self.folder, wait_s=10):
             raise RowError(
                 f"another process is working on run {run.run_id}: wait for it, or end it"
             )
@@ -213,7 +209,7 @@ class Run:
             "error": "",
             "wall_s": wall_s,
             "others_cpu_share": others,
-            "disturbed": others > DISTURBED_SHARE or (measured.get("stood_still_s") or 0) > 0,
+            "disturbed": others > 0.1 or (measured.get("stood_still_s") or 0) > 0,
             "peak_memory_mib": measure_peak_mib(),
             **self._price_training(measured),
             **measured,
@@ -298,7 +294,7 @@ def _lock(folder: Path, wait_s: float = 0.0) -> bool:
     """Lock a run's folder until this process ends, in any way; False if another process holds
     it.
     """
-    file = _locks.get(folder) or lock(folder / LOCK, wait_s=wait_s)
+    file = _locks.get(folder) or lock(folder / "lock", wait_s=wait_s)
     if file:
         _locks[folder] = file
     return bool(file)

@@ -53,7 +53,6 @@ from dr_lib.runs.study import (
 UNAVAILABLE = "UnavailableError"  # how a notebook says that this machine cannot make such a run
 MIN_FREE_MIB = 100  # of the disk, before a run begins
 WATCHED_S = 0.5  # before a run begins: is somebody else at work?
-BAR = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
 
 
 @dataclass
@@ -140,9 +139,10 @@ def run_study(
 
     hours = max_hours or study.max_hours or math.inf
     backlog.stop_at = time.monotonic() + 3600 * hours
+    bar_format = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
     with (
         lock_study(folder, wait=wait) as file,
-        tqdm(disable=not show_progress, bar_format=BAR) as bar,
+        tqdm(disable=not show_progress, bar_format=bar_format) as bar,
     ):
         keep_for(folder, study)
         backlog.read()
@@ -165,7 +165,10 @@ def _make_all(session: Session) -> None:
     if math.isfinite(left_s := sum(backlog.predict_s(left))) and left:
         say(f"{len(left)} runs to do, about {tqdm.format_interval(left_s)}")
     while offer := backlog.find_next():
-        _check_disk(backlog.folder)
+        free_mib = shutil.disk_usage(backlog.folder).free / 2**20
+        if free_mib < MIN_FREE_MIB:
+            fault = f"{free_mib:.0f} MiB are free on the disk of {backlog.folder}"
+            raise DrError(f"{fault}: free some space, and start again")
         if offer.refusal:
             say(f"{offer.refusal}; start again to resume")
             break
@@ -219,14 +222,6 @@ def _skip(session: Session, scenario: str, reason: str, wall_s: float) -> None:
     for run in (skipped or left)[:1]:
         if backlog.row(run).get("error") != reason:
             _write_incomplete(session, run, _identify(session, run), "skipped", reason, wall_s)
-
-
-def _check_disk(folder: Path) -> None:
-    free_mib = shutil.disk_usage(folder).free / 2**20
-    if free_mib < MIN_FREE_MIB:
-        raise DrError(
-            f"{free_mib:.0f} MiB are free on the disk of {folder}: free some space, and start again"
-        )
 
 
 def _make_one(session: Session, offer: Offer) -> str:

@@ -18,7 +18,7 @@ RUNS = plan_runs(STUDY, "here")
 
 def describe(rows: dict[str, dict]) -> str:
     """What is said of the rest of the study."""
-    return Backlog(STUDY, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"), 0.05)
+    return Backlog(STUDY, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"))
 
 
 def make_rows(
@@ -115,7 +115,7 @@ def test_each_scenario_is_planned_by_its_own_spread():
     }.items():
         run = next(run for run in runs if run.name == name)
         rows[run.run_id] = {"status": "ok", "wall_s": 1.0, "process_s": 1.0, **row}
-    lines = Backlog(study, Path("study"), runs, runs, rows).describe(Path("s.yaml"), 0.05)
+    lines = Backlog(study, Path("study"), runs, runs, rows).describe(Path("s.yaml"))
     assert "C1-r03 is a copy of C1-r00, and one run counts once" in lines
     assert (
         "C1: runs vary by 1.0% (n = 3): a mean within 5% needs 3 of them, 5 if they vary by 2.1%"
@@ -129,7 +129,7 @@ def test_the_rest_is_priced_by_the_instance():
     rows = make_rows({("x", 1): [3600.0] * 2, ("y", 1): [3600.0] * 2, ("x", 2): [3600.0] * 2})
     assert "about 120 min, 0.34 USD" in describe(rows)
     free = STUDY.model_copy(update={"instance": ""})
-    words = Backlog(free, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"), 0.05)
+    words = Backlog(free, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"))
     assert "about 120 min for the rest" in words
 
 
@@ -157,7 +157,7 @@ def test_a_session_has_so_many_repetitions():
     rows[offers["first"].run.run_id]["cold"] = True
     backlog = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first")
     assert backlog.find_next().run.scenario == offers["first"].run.scenario
-    plan = backlog.describe(Path("s.yaml"), 0.05)
+    plan = backlog.describe(Path("s.yaml"))
     assert (
         "warm runs of a scenario in a session: 1, after its first training, which is cold"
         in plan

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -27,13 +28,8 @@ if TYPE_CHECKING:
 COORDINATOR = "DR_LIB_COORDINATOR"
 COUNT = "DR_LIB_NUM_MACHINES"
 RANK = "DR_LIB_MACHINE"
-LOOPBACK = ("127.", "localhost:", "[::1]:")  # addresses of this machine for itself
 # by the names of JAX's own detection of clusters: a step of Slurm, and TPUs under Kubernetes
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
-TPU_HOSTS = (
-    "TPU_PROCESS_ADDRESSES",
-    "TPU_WORKER_HOSTNAMES",
-)  # the first goes before the second
 TPU_RANK = "TPU_WORKER_ID"
 NUM_SLICES = "MEGASCALE_NUM_SLICES"
 PORT = "JAX_COORDINATOR_PORT"  # which JAX takes for the one that it would choose
@@ -41,9 +37,6 @@ PORTS = range(61440, 65536)  # of which JAX chooses one by the job alone
 MEET_S = (
     300  # until all have to be there: machines boot, and kernels start, at different speeds
 )
-HEARTBEAT_S = 20  # without a word from one, the others end
-# in the errors of its collectives
-LOST = "gloo nccl heartbeat coordination unavailable: connection barrier".split()
 
 
 def find_place(environment: Mapping[str, str] = os.environ) -> Place:
@@ -61,11 +54,13 @@ def find_place(environment: Mapping[str, str] = os.environ) -> Place:
                 f"set {COORDINATOR}=HOST:PORT of machine 0, {COUNT} and {RANK}, which counts "
                 f"from 0; they are now {coordinator!r}, {count!r}, {rank!r}"
             )
-        return Place(int(rank), int(count), coordinator.startswith(LOOPBACK))
+        is_rehearsed = coordinator.startswith(("127.", "localhost:", "[::1]:"))
+        return Place(int(rank), int(count), is_rehearsed)
     if all(name in environment for name in SLURM):
         return Place(int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]))
     # on Kaggle a warning may stand in place of the hosts
-    named = [environment.get(name, "") for name in TPU_HOSTS]
+    names = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
+    named = [environment.get(name, "") for name in names]
     hosts = next((text for text in named if text and " " not in text), "")
     if hosts and TPU_RANK in environment:
         rank = environment[TPU_RANK]
@@ -181,7 +176,7 @@ class Several(Machine):
                 # under Slurm JAX would take one
                 local_device_ids=list(range(num_gpus)) or None,
                 initialization_timeout=MEET_S,
-                heartbeat_timeout_seconds=HEARTBEAT_S,
+                heartbeat_timeout_seconds=20,  # without a word from one, the others end
             )
         except (RuntimeError, ValueError, OSError) as error:
             is_late = "before any JAX" in str(error)  # or after the machines have parted
@@ -252,7 +247,8 @@ class Several(Machine):
         try:
             yield
         except (RuntimeError, ValueError) as error:
-            if not any(word in str(error).lower() for word in LOST):
+            lost = "gloo|nccl|heartbeat|coordination|unavailable:|connection|barrier"
+            if not re.search(lost, str(error), re.IGNORECASE):
                 raise
             raise HardwareError(
                 f"one of {self.place.count} machines ended or cannot be reached; start the "
