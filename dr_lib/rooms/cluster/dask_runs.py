@@ -34,8 +34,9 @@ PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 def run_on_cluster(
     path: Path,
     root: Path,
-    address: str,
+    on: str,
     *,
+    yes: bool = False,
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
@@ -52,7 +53,8 @@ def run_on_cluster(
     failed.
 
     Args, and what is returned, are those of `run_study`, besides:
-        address: of the scheduler, tcp://HOST:8786 say.
+        on: dask: and the scheduler's address, such as dask:tcp://HOST:8786.
+        yes: of no effect: nothing is uploaded.
         worker_root: the repository there, by default where the worker imports dr_lib from.
 
     Raises:
@@ -62,6 +64,7 @@ def run_on_cluster(
     """
     from distributed import Client
 
+    address = on.partition(":")[2]
     study = load_study(path, root, instance=instance)
     folder = find_results(path)
     hours = max_hours or study.max_hours or math.inf

@@ -6,6 +6,6 @@ ROOM = Room(
     "Several machines",
     own=("docs/clusters.md", "papermill_runs/scaling*.yaml", "extra:dask"),
     targets=("dask",),
-    start="dr_lib.rooms.cluster.commands:run_on_dask",
+    start="dr_lib.rooms.cluster.dask_runs:run_on_cluster",
     machines="dr_lib.rooms.cluster.machines:Several",
 )

@@ -34,7 +34,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
 
         def run(failed="", **options):
             errors = run_on_cluster(
-                path, house, cluster.scheduler_address, worker_root=there, **options
+                path, house, f"dask:{cluster.scheduler_address}", worker_root=there, **options
             )
             assert [error.split(": ")[0] for error in errors] == failed.split()
             return list_begun(there)
@@ -61,9 +61,9 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
     ]
     wait_for_silence(there)
     with pytest.raises(DrError, match="no run 'C9-r00'"):
-        run_on_cluster(path, house, "tcp://127.0.0.1:9", only="C9-r00")
+        run_on_cluster(path, house, "dask:tcp://127.0.0.1:9", only="C9-r00")
     with pytest.raises(DrError, match="no Dask scheduler answers"):
-        run_on_cluster(path, house, "tcp://127.0.0.1:9", max_hours=1)
+        run_on_cluster(path, house, "dask:tcp://127.0.0.1:9", max_hours=1)
 
 
 @pytest.mark.slow
@@ -74,6 +74,8 @@ def test_a_failure_that_every_run_would_repeat_ends_the_hand_out(house):
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=None
     ) as cluster:
-        errors = run_on_cluster(path, house, cluster.scheduler_address, worker_root=there)
+        errors = run_on_cluster(
+            path, house, f"dask:{cluster.scheduler_address}", worker_root=there
+        )
     assert len(list_begun(there)) == 1 and errors[1:] == [ALIKE]
     assert "DrError: no such weights" in errors[0]
