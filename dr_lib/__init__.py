@@ -1,18 +1,90 @@
 """Train, time, price and serve a fundus model: the library of the notebooks.
 
-command      how a command of this library is typed where it runs
-parameters   checks what a notebook is given for its parameters
-errors       the base of what this library raises
-files        writes a file whole or not at all, reads the CSV of a spreadsheet; locks
-options      what several commands take: paths, amounts, a table's sheet and columns
-numbers      writes numbers and intervals, in two languages
+The front door: `from dr_lib import ...` has all that training on own photographs needs; each name
+is loaded when it is used, and `dr_lib.NAME?` shows an example.
+
+photograph   crop_fundus, encode_jpeg, decode_jpeg; draw_eye and draw_look draw synthetic ones
+prepared     prepare, Prepared, open_sample
+hardware     probe, choose, Request, activate
+training     TrainingConfig, train_once, build_model
+runs         Run, Monitor, run_study, read_runs
+report       open_rows, Page, training_time, plot_training_time
+
+The folders, from the ground up (docs/architecture.md):
+
+command, errors, files, markdown, numbers, options, parameters, processes   single files
 hardware     facts, plans, devices: what this machine is, how to train on it, and making that so
 statistics   how sure a number is
-data         photograph, labels, prepared: from photographs and a label table to batches
-training     models, fit, metrics: one timed training
-runs         makes rows: studies, their runner, what a run writes
-report       from rows to a page: what is compared, tables, figures, the notebook around them
-rooms        subjects beside the spine, found by name
+data         from photographs and a label table to batches
+training     one timed training
+runs         from a study file to rows
+report       from rows to a page
+rooms        subjects beside this spine, found by name
 """
 
 __version__ = "0.1.0"
+
+_HOMES = {  # of each name of the front door
+    "crop_fundus": "data.photograph.crop",
+    "decode_jpeg": "data.photograph.pixels",
+    "encode_jpeg": "data.photograph.pixels",
+    "draw_eye": "data.synthetic",
+    "draw_look": "data.synthetic",
+    "prepare": "data.prepared.prepare",
+    "Prepared": "data.prepared.folder",
+    "open_sample": "data.prepared.sample",
+    "probe": "hardware.facts",
+    "choose": "hardware.plans",
+    "Request": "hardware.plans",
+    "activate": "hardware.devices",
+    "TrainingConfig": "training.config",
+    "train_once": "training.train_once",
+    "build_model": "training.models",
+    "Run": "runs.run",
+    "Monitor": "runs.monitor",
+    "run_study": "runs.runner",
+    "read_runs": "runs.row",
+    "open_rows": "report.rows",
+    "Page": "report.page",
+    "training_time": "report.training_time",
+    "plot_training_time": "report.figures",
+}
+__all__ = list(_HOMES)
+# of names whose files may not change: their hash says which crops are of which code
+_EXAMPLES = {
+    "crop_fundus": """
+    Example:
+        >>> crop = crop_fundus("photograph.jpg", size=299)
+        >>> crop.image.shape, crop.circle.radius > 24, crop.status  # radius in the photograph [px]
+        ((299, 299, 3), True, 'ok')
+    """,
+    "encode_jpeg": """
+
+    Example:
+        >>> encode_jpeg(np.zeros((299, 299, 3), np.uint8))[:2]
+        b'\\xff\\xd8'
+    """,
+    "decode_jpeg": """
+    Example:
+        >>> decode_jpeg(encode_jpeg(np.zeros((299, 299, 3), np.uint8)), size=96).shape
+        (96, 96, 3)
+    """,
+}
+
+
+def __getattr__(name):
+    """Load a name of the front door where it is first used."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dr_lib' has no attribute {name!r}")
+    from importlib import import_module
+
+    home = import_module(f"dr_lib.{_HOMES[name]}")
+    value = getattr(home, name, home)  # training_time is a module
+    value.__doc__ += _EXAMPLES.get(name, "")
+    globals()[name] = value
+    return value
+
+
+def __dir__():
+    """List the names for tab completion."""
+    return sorted({*globals(), *__all__})

@@ -33,10 +33,10 @@ setup.set_up(root, "cv2", "simplejpeg")
 # This cell detects the machine and how a training run would use it, without importing a framework.
 
 # %%
-from dr_lib import hardware
+from dr_lib import Request, choose, probe
 
-facts = hardware.probe()
-plan = hardware.choose(facts, hardware.Request("cpu" if facts.gpu_error else "auto"))
+facts = probe()
+plan = choose(facts, Request("cpu" if facts.gpu_error else "auto"))
 chips = [f"{facts.num_tpu_chips} TPU chips"] * bool(facts.num_tpu_chips)
 accelerators = ", ".join(facts.gpus or chips or [facts.gpu_error or "no GPU or TPU"])
 print(
@@ -57,7 +57,7 @@ import cv2
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dr_lib.data.synthetic import draw_eye, draw_look
+from dr_lib import draw_eye, draw_look
 
 rng = np.random.default_rng(seed)
 photograph, *_ = draw_eye(grade, "right", draw_look(rng)._replace(coverage=0.9), rng)
@@ -73,7 +73,7 @@ _ = plt.axis("off")
 # outside it becomes black, which removes text in the corners.
 
 # %%
-from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib import crop_fundus
 
 # the file that the camera would write
 encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()
@@ -94,9 +94,9 @@ for axis in (left, right):
 # TensorFlow. Grades and splits are in separate tables, so a corrected grade needs no new crops.
 
 # %%
-from dr_lib.data.photograph import pixels
+from dr_lib import decode_jpeg, encode_jpeg
 
-stored = pixels.encode_jpeg(crop.image)
+stored = encode_jpeg(crop.image)
 print(f"{len(stored):,} bytes")
 
 # %% [markdown]
@@ -106,11 +106,13 @@ print(f"{len(stored):,} bytes")
 # Some eyes therefore look pink or yellow.
 
 # %%
-hardware.activate(plan)
-from dr_lib.training.models import Augment, build_model
+from dr_lib import activate, build_model
 
-network_input = pixels.decode_jpeg(stored, image_size)
-augmented = np.array(Augment("colour", seed=seed)(np.stack([network_input] * 5), training=True))
+activate(plan)
+network = build_model("small_cnn", image_size, augmentation="colour", seed=seed)
+augment = network.get_layer("augment")
+network_input = decode_jpeg(stored, image_size)
+augmented = np.array(augment(np.stack([network_input] * 5), training=True))
 figure, axes = plt.subplots(1, 6, figsize=(12, 2.3))
 for axis, image in zip(axes, [network_input, *augmented], strict=True):
     axis.imshow(image)
@@ -125,7 +127,6 @@ _ = axes[0].set_title("as stored")
 # means nothing yet.
 
 # %%
-network = build_model("small_cnn", image_size)
 probability = float(network.predict(network_input[None], verbose=0)[0, 0])
 print(f"{network.name}: {network.count_params():,} parameters")
 print(f"probability of referable disease: {probability:.2f}")

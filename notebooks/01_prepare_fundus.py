@@ -50,32 +50,28 @@ setup.set_up(root, "cv2", "simplejpeg", "tifffile", "imagecodecs")
 # in the label table stops this notebook here, before any time is spent.
 
 # %%
-from dr_lib.data.prepared.folder import Prepared
-from dr_lib.data.prepared.prepare import prepare
-from dr_lib.data.prepared.sample import open_sample
-from dr_lib.data.prepared.split import describe_moves
-from dr_lib.parameters import split_paths
+from dr_lib import Prepared, open_sample, prepare
 
 if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
 else:
     data_dir = Path(out)
     prepare(
-        Path(images),
-        Path(labels) if labels else None,
+        images,
+        labels,
         data_dir,
-        private=Path(private) if private else None,
+        private=private,
         scheme=scheme,
         method=method,
         size=size,
         sheet=sheet,
-        columns=split_paths(columns),
+        columns=columns,
     )
 prepared = Prepared(data_dir)
 manifest = prepared.manifest
 num_photographs = manifest["num_photographs"]
 print(f"{num_photographs} photographs, {manifest['num_rejected']} rejected")
-print(*manifest["notices"], *describe_moves(manifest["splits"]["split.csv"]), sep="\n")
+print(*prepared.notices, sep="\n")
 
 # %% [markdown]
 # Real photographs are personal health data: keep the outputs of this notebook private if it shows

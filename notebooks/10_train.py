@@ -43,8 +43,6 @@ backend: str = "auto"  # auto, tensorflow or jax
 matmul_precision: str = "default"  # default, float32, tf32, bfloat16 or bfloat16_3x
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; on a CPU several are virtual
 num_machines: int = 1  # machines that train as one; plan --commands prints their commands
-# explanation
-explain: str = ""  # folder of lesion masks, or test for the test split
 # where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab a folder on Drive is kept
 max_hours: float = 0.0  # save and stop within this time, 0 for no limit [h]
@@ -63,7 +61,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" or explain else [])
+setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 
 # %% [markdown]
 # The run starts here, with its configuration and the clock of `wall_s` and `setup_s`. If it is
@@ -81,8 +79,7 @@ setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" or explain els
 # %%
 from dataclasses import replace
 
-from dr_lib.runs.run import Run
-from dr_lib.training.config import TrainingConfig
+from dr_lib import Run, TrainingConfig
 
 config = TrainingConfig.from_parameters(globals())
 run = Run(root, "10_train", config.describe(), results=results, max_hours=max_hours)
@@ -96,11 +93,9 @@ for name, value in config.schedule._asdict().items():
 # The manifest describes the prepared data; the shards are checked against it when they are read.
 
 # %%
-from dr_lib.data.prepared.folder import Prepared
+from dr_lib import Prepared, open_sample
 
 if data_dir == "sample":
-    from dr_lib.data.prepared.sample import open_sample
-
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
 prepared = Prepared(config.data_dir, split)
 is_synthetic = prepared.is_synthetic
@@ -115,9 +110,9 @@ print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
 # missing, the notebook stops.
 
 # %%
-from dr_lib import hardware
+from dr_lib import probe
 
-plan = config.plan(hardware.probe(), num_images)
+plan = config.plan(probe(), num_images)
 print(f"accelerator: {plan.accelerator}")
 for name, value in plan.describe().items():
     print(f"{name}: {value}")
@@ -148,12 +143,10 @@ print("because", *plan.reasons, sep="\n- ")
 # `patience`, training stops once the validation AUC no longer rises by more than `min_delta`.
 
 # %%
-from dr_lib.runs.monitor import Monitor, summarise
-from dr_lib.training.train_once import train_once
+from dr_lib import Monitor, train_once
 
-samples = (
-    run.folder / "samples.csv"
-)  # of the machine beside the timed part, its energy among them
+# samples the machine beside the timed part, its energy among them
+monitor = Monitor(run.folder / "samples.csv", num_gpus=plan.num_gpus)
 trained = train_once(
     config,
     plan,
@@ -164,7 +157,7 @@ trained = train_once(
     elapsed_s=run.seconds,
     report=run.show_progress,
     seconds_left=run.seconds_left,
-    monitor=Monitor(samples, num_gpus=plan.num_gpus),
+    monitor=monitor,
     fail=run.fail,
 )
 timing = trained.timing
@@ -219,17 +212,7 @@ if is_synthetic:
 # every eye healthy.
 
 # %%
-from dr_lib.data.labels.grades import GRADES
-from dr_lib.training import models
-
-table = pd.DataFrame(
-    {name: pd.Series(side.grade).value_counts() for name, side in trained.splits.items()},
-    index=range(len(GRADES)),
-)
-table = table.fillna(0).astype(int)
-if weigh_grades:
-    table["weight in the loss"] = models.weigh_grades(train.grade).round(2)
-table.set_axis(GRADES).rename_axis(kind)
+trained.count_grades().rename_axis(kind)
 
 # %% [markdown]
 # ## Result
@@ -255,7 +238,7 @@ if task == "grades":
     import seaborn as sns
 
     graded = trained.probabilities["test"].argmax(axis=1)
-    categories = [pd.Categorical(grade, range(len(GRADES))) for grade in (test.grade, graded)]
+    categories = [pd.Categorical(grade, range(5)) for grade in (test.grade, graded)]
     table = pd.crosstab(*categories, dropna=False)
     _, axis = plt.subplots()
     sns.heatmap(table, annot=True, fmt="d", cmap="Blues", cbar=False, square=True, ax=axis)
@@ -270,89 +253,23 @@ if task == "grades":
 # manifest for serving. Once both are written, the checkpoint is deleted.
 
 # %%
-from dr_lib.command import write_lasting_command
-from dr_lib.training.model_folder import write_trained
-from dr_lib.training.recorder import CHECKPOINT
-from dr_lib.training.train_once import BEST, PREDICTIONS
-
-saved = write_trained(run.folder / BEST, config, trained, run.identity["commit"])
-path = run.finish(**row, **summarise(samples), model_version=saved.version)
-(run.folder / CHECKPOINT).unlink(missing_ok=True)  # one of several machines wrote it
-folder = run.shown(saved.path)
-print(f"wrote {run.shown(path)}; model version {saved.version} in {folder}")
+saved = trained.write_model(run.identity["commit"])
+path = run.finish(**row, **monitor.summarise(), model_version=saved.version)
+trained.delete_checkpoint()
+print(f"wrote {run.shown(path)}; model version {saved.version} in {run.shown(saved.path)}")
 if task == "grades":
     print("to export the model for serving:")
-    data = run.shown(config.data_dir)
-    print(write_lasting_command("export", folder, "--data", data, "--out", "exported"))
+    data = Path(config.data_dir)
+    print(run.write_command("export", saved.path, "--data", data, "--out", "exported"))
 print("to try the model on another prepared folder, and to evaluate it on both:")
-print(write_lasting_command("predict", folder, "OTHER", "--external", "--out", "other.csv"))
-predictions = run.shown(run.folder / PREDICTIONS)
-print(write_lasting_command("evaluate", predictions, "other.csv", "--out", "evaluation"))
-
-# %% [markdown]
-# Where does a network that grades look? Grad-CAM (Selvaraju et al. 2017) maps what raises the
-# probability of referable disease. Next to each map is its control, from the same network with
-# random weights (Adebayo et al. 2018): a map that resembles its control explains nothing. If lesion
-# masks exist, the table compares the share of the top 5 % of a map inside lesions with the lesions'
-# share of the field of view: 1 is chance. Photographs are shown only if `explain` is set, which
-# works for both tasks.
-
-# %%
-images = []
-masks = None
-if explain not in ("", "test"):
-    from dr_lib.rooms.explain.lesions import load_masked
-
-    images, masks = load_masked(Path(explain), image_size)
-elif explain or (is_synthetic and task == "grades"):
-    referable = np.flatnonzero(test.referable)[:100]
-    images = test.images[referable]
-    sample = Path(config.data_dir).parent / "photographs"
-    if (sample / "sample.json").exists():  # where the drawn lesions are is drawn again
-        from dr_lib.data.photograph.crop import Circle
-        from dr_lib.data.synthetic import draw_masks
-        from dr_lib.rooms.explain.lesions import crop_mask
-
-        listing = prepared.photographs.set_index("image_id")
-        shown = listing.loc[test.image_id[referable]]
-        circles = shown[["x", "y", "radius"]].itertuples(index=False)
-        drawn = draw_masks(sample, shown["row"].tolist())
-        masks = np.stack(
-            [
-                crop_mask(mask, Circle(*circle), image_size)
-                for mask, circle in zip(drawn, circles, strict=True)
-            ]
-        )
-print(f"{len(images)} photographs to explain")
-
-# %%
-from IPython.display import Markdown, display
-
-from dr_lib.rooms.explain.figures import plot_explanations
-from dr_lib.rooms.explain.grad_cam import grad_cam, measure_overlap, randomise
-
-if len(images):
-    is_drawn = is_synthetic and explain in ("", "test")
-    maps = grad_cam(trained.network, images)
-    control = grad_cam(randomise(trained.network, run.seed), images)
-    if masks is not None:
-        overlap = {
-            "network": measure_overlap(maps, masks, images),
-            "control": measure_overlap(control, masks, images),
-        }
-        column = "top 5 % of a map in lesions, ratio to chance"
-        display(pd.Series(overlap).round(2).to_frame(column))
-    if not is_drawn:
-        notice = "> **This notebook shows photographs of patients: keep it private.**"
-        display(Markdown(notice), metadata={"shows_photographs": True})
-    some = [None if values is None else values[:4] for values in (images, maps, control, masks)]
-    display(plot_explanations(*some, is_synthetic=is_drawn))
+print(run.write_command("predict", saved.path, "OTHER", "--external", "--out", "other.csv"))
+print(run.write_command("evaluate", trained.predictions, "other.csv", "--out", "evaluation"))
 
 # %% [markdown]
 # ## What this shows
 
 # %%
-from dr_lib.markdown import escape
+from IPython.display import Markdown
 
 finds = f"finds referable eyes of the test split with an AUC of **{scores['auc']:.3f}**"
 if task == "grades":
@@ -364,7 +281,7 @@ from dr_lib.training.metrics import find_doubt
 doubt = find_doubt(auc)
 Markdown(
     f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
-    f" **{timing.train_s:.1f} s** on {escape(trained.device.name)} ({escape(row['cpu'])}). It"
+    f" **{timing.train_s:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"
     f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
     + (f" **{doubt}**" if doubt else "")
 )

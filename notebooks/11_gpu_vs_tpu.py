@@ -48,8 +48,7 @@ setup.set_up(root, "statsmodels")
 # %%
 import pandas as pd
 
-from dr_lib.report.page import Page
-from dr_lib.report.rows import open_rows
+from dr_lib import Page, open_rows
 
 # rows of the paper's task, else of grades: a mean over both would be the mean of nothing
 rows = open_rows(
@@ -88,7 +87,7 @@ page.title(words, "A" if published else "", selection)
 # ## Result
 
 # %% tags=["report"]
-from dr_lib.report.figures import plot_training_time
+from dr_lib import plot_training_time
 
 if published or finished["timed"].any():
     page.figure(
@@ -98,10 +97,10 @@ if published or finished["timed"].any():
     )
 
 # %% tags=["report"]
-from dr_lib.report.training_time import compare_environments
+from dr_lib import training_time
 
 factors = selection.factors
-environments = compare_environments(finished, factors)
+environments = training_time.compare_environments(finished, factors)
 page.table(
     environments.drop(columns="place", errors="ignore"),
     "environments",
@@ -115,11 +114,9 @@ page.table(
 # lies within 0.02. Two stacks on one machine show what the software does.
 
 # %% tags=["report"]
-from dr_lib.report.training_time import compare_places
-
 page.stacks(selection.timed, ["place"])
 page.table(
-    compare_places(selection.timed, factors),
+    training_time.compare_places(selection.timed, factors),
     "ratios",
     "Training times of each two places, and what their ratio is of [95 % interval].",
 )
@@ -129,9 +126,7 @@ page.table(
 # failed, did not reach the target or was resumed is at infinity in the median.
 
 # %% tags=["report"]
-from dr_lib.report.training_time import summarise_targets
-
-targets = summarise_targets(selection)
+targets = training_time.summarise_targets(selection)
 page.table(
     targets.drop(columns="place", errors="ignore"),
     "targets",
@@ -147,9 +142,7 @@ page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 # tests at 5 % each, margin 0.02.
 
 # %% tags=["report"]
-from dr_lib.report.training_time import compare_modes
-
-if len(modes := compare_modes(selection)):
+if len(modes := training_time.compare_modes(selection)):
     page.table(
         modes,
         "modes",
@@ -165,10 +158,7 @@ else:
 # machines, and its price.
 
 # %% tags=["report"]
-from dr_lib.report.training_time import compare_machines
-from dr_lib.runs.prices import price_runs
-
-machines = compare_machines(price_runs(selection.timed), factors)
+machines = training_time.compare_machines(selection.timed, factors)
 words = "An epoch by the number of machines [95 % interval]."
 page.table(machines, "machines", words, own=factors)
 

@@ -280,7 +280,7 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
         r"python -m dr_lib export (\S+/model) --data .+ --out exported", texts(notebook)
     )
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 4 and folder.facts["data_kind"] == "synthetic"
+    assert num_pictures(notebook) == 3 and folder.facts["data_kind"] == "synthetic"
     (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
     test = predictions.test
     assert len(test) == row["num_images_test"] and predictions.is_synthetic

@@ -233,7 +233,7 @@ def test_metadata_suit_colab_and_kaggle(stem):
     ]
     colab = {"name": f"{stem}.ipynb", "provenance": [], "toc_visible": True}
     colab |= {"gpuType": "T4"} if stem in GPU else {}
-    colab |= {"private_outputs": True} if stem[:2] in ("01", "10", "12", "22") else {}
+    colab |= {"private_outputs": True} if stem[:2] in ("01", "12", "13", "22") else {}
     kaggle = {"accelerator": "none", "isGpuEnabled": False} if stem not in GPU else {}
     kaggle = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True} | kaggle
     kaggle |= {"isInternetEnabled": True, "language": "python", "sourceType": "notebook"}

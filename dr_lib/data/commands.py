@@ -153,7 +153,7 @@ def _describe_split(name: str, facts: dict) -> None:
     """Print the sides of a split, the patients who changed sides, and the largest group that
     copies of photographs connect.
     """
-    from dr_lib.data.prepared.split import describe_moves
+    from dr_lib.data.prepared.folder import describe_moves
 
     click.echo(f"{name}:")
     for side, counts in facts.get("counts", {}).items():

@@ -101,7 +101,13 @@ def choose_grades(num_patients: int, seed: int) -> np.ndarray:
 
 
 def draw_look(rng: np.random.Generator) -> Look:
-    """Draw a patient's camera, pigment and vessels."""
+    """Draw a patient's camera, pigment and vessels, for `draw_eye`.
+
+    Example:
+        >>> look = draw_look(np.random.default_rng(0))
+        >>> 640 <= look.width <= 1280  # px
+        True
+    """
     width = int(rng.choice((640, 800, 1024, 1280)))
     height = round(width / rng.choice((1, 4 / 3, 3 / 2)))
     cast = rng.uniform(0.85, 1.15) * rng.normal(1, (0.04, 0.06, 0.15))
@@ -119,8 +125,13 @@ def draw_eye(
 
     Returns:
         The photograph, (height, width, 3) uint8 RGB; the circle of its retina, of which the frame
-        may cut a part; and where its lesions are, without drusen, (height, width)
-        bool.
+        may cut a part; and where its lesions are, without drusen, (height, width) bool.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> photograph, circle, lesions = draw_eye(3, "right", draw_look(rng), rng)
+        >>> photograph.shape[:2] == lesions.shape
+        True
     """
     disc = np.array([rng.uniform(0.42, 0.62), rng.uniform(-0.12, 0.04)])
     canvas = Canvas(disc, disc + [-0.62, 0.07], *np.zeros((3, SIDE, SIDE), np.uint8))

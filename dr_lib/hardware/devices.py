@@ -64,6 +64,9 @@ def activate(plan: Plan) -> Device:
     Raises:
         HardwareError: Keras is running on another backend already, or the framework does not list
             the devices.
+
+    Example:
+        >>> device = activate(choose(probe(), Request("cpu")))  # doctest: +SKIP
     """
     _check_running(plan.backend)
     try:

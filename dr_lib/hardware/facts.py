@@ -58,7 +58,13 @@ class Facts(NamedTuple):
 
 
 def probe() -> Facts:
-    """Collect the facts of this machine; neither a framework nor a driver's library is imported."""
+    """Collect the facts of this machine; neither a framework nor a driver's library is imported.
+
+    Example:
+        >>> facts = probe()
+        >>> facts.num_cpus > 0 and facts.memory_gib > 0
+        True
+    """
     gpus = []
     gpu_error = ""
     try:

@@ -14,7 +14,12 @@ STRATEGIES = {"tensorflow": "MirroredStrategy", "jax": "DataParallel"}  # on sev
 
 @dataclass(frozen=True)
 class Request:
-    """What the user requests of a machine; auto and 0 leave the choice to `choose`."""
+    """What the user requests of a machine; auto and 0 leave the choice to `choose`.
+
+    Example:
+        >>> Request("cpu", batch_size=16).backend
+        'auto'
+    """
 
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
@@ -108,6 +113,11 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
 
     Raises:
         HardwareError: the machine does not have it, or the combination is known to fail.
+
+    Example:
+        >>> plan = choose(probe(), Request("cpu"))
+        >>> plan.accelerator, plan.precision
+        ('cpu', 'float32')
     """
     num_machines = request.num_machines
     if request.batch_size % num_machines:

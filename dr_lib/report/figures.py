@@ -23,6 +23,11 @@ def plot_training_time(
             drawn. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
         published: draw the paper's panel, of the claims.
+
+    Example:
+        >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
+        >>> figure = plot_training_time(selection.finished, published=False)
+        >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
     ours = []

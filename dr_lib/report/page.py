@@ -62,6 +62,11 @@ class Page:
     Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
     stay in English but for verdicts and those of SAID. Sentences are no Markdown: what came from a
     file is shown as it is.
+
+    Example:
+        >>> page = Page("report", lang="pt")  # or Page() to show without writing
+        >>> page.number(0.25)
+        '0,25'
     """
 
     def __init__(self, out: str | Path = "", lang: str = "en"):

@@ -46,6 +46,11 @@ def open_rows(
         allow: columns in which rows may differ beside the paper's factors, separated by commas.
         only: values that rows must have, such as epochs=20,model=mobilenet.
         exclude: marks of runs whose times do not count, separated by commas.
+
+    Example:
+        >>> rows = open_rows("A", "papermill_runs/demo", Path("."))
+        >>> len(rows.selection.finished)
+        2
     """
     folders = [root / name for name in split_paths(runs)]
     absent = [str(folder) for folder in folders if not folder.is_dir()]

@@ -1,5 +1,11 @@
 """Compare the speed and accuracy of environments, modes and numbers of machines, and decide
 whether a speed counts.
+
+Example:
+    >>> from dr_lib import open_rows, training_time
+    >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
+    >>> training_time.compare_environments(selection.finished)["n"].tolist()
+    [2]
 """
 
 import itertools
@@ -339,8 +345,8 @@ def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.Data
     how many times as many they are.
 
     Args:
-        runs: timed rows of a `Selection`, priced by `price_runs`. Those of weak scaling, where each
-            machine had as much work, are left out.
+        runs: timed rows of a `Selection`. Those of weak scaling, where each machine had as much
+            work, are left out.
         factors: of the `Selection`.
 
     Returns:
@@ -353,8 +359,11 @@ def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.Data
         return pd.DataFrame()
     kinds = [*dict.fromkeys([*factors, *SCALED])]
     known = runs.dropna(subset=["num_machines", "steady_epoch_s"]).reset_index(drop=True)
-    known = known.reindex(columns=[*dict.fromkeys([*known, *kinds, "scaling"])])
+    known = known.reindex(columns=[*dict.fromkeys([*known, *kinds, "scaling", "usd_per_hour"])])
     known = known[known["scaling"] != "weak"].assign(rehearsed=known["rehearsed"].eq(True))
+    num_paid = known["num_machines"].mask(known["rehearsed"], 1)
+    usd_per_hour = num_paid * known["usd_per_hour"].astype(float)
+    known["cost_per_epoch_usd"] = usd_per_hour * known["steady_epoch_s"] / 3600
     # one machine is what both rehearsed and real machines are compared with
     alone = known[known["num_machines"] == 1]
     known = pd.concat([known, alone.assign(rehearsed=True)], ignore_index=True)

@@ -51,6 +51,12 @@ class Monitor:
 
     Whatever becomes of the samples, the training goes on. A child of the training that is younger
     than 10 s may be missed until it ends, or the training does.
+
+    Example:
+        >>> with Monitor("samples.csv", period_s=1.0) as monitor:
+        ...     monitor.mark("epoch 1")
+        >>> monitor.summarise()["process_peak_mib"] > 0
+        True
     """
 
     def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
@@ -94,6 +100,10 @@ class Monitor:
     def mark(self, event: str) -> None:
         """Record an event, such as the end of an epoch, with its time."""
         self._write({}, " ".join(event.split()), time.monotonic())
+
+    def summarise(self) -> dict[str, Any]:
+        """Summarise the samples so far, see the function `summarise`."""
+        return summarise(self.path)
 
     def __exit__(self, kind: type | None, *_: object) -> None:
         """Record the end, or that an error ended it."""

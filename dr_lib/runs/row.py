@@ -235,6 +235,10 @@ def read_runs(*folders: Path) -> pd.DataFrame:
 
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
+
+    Example:
+        >>> read_runs("papermill_runs/demo")["status"].unique().tolist()
+        ['ok']
     """
     import pandas as pd
 

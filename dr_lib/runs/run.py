@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import psutil
 
 from dr_lib.code import hash_code, hash_notebook, read_commit
+from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
 from dr_lib.hardware.cgroups import Quota, read_quotas
@@ -85,7 +86,15 @@ class RunIdentity:
 
 
 class Run:
-    """A started run; `finish` writes its row."""
+    """A started run; `finish` writes its row.
+
+    Example:
+        >>> run = Run(Path("."), "my_notebook", {"seed": 20, "repetition": 3})
+        >>> run.seed
+        23
+        >>> run.finish(train_s=12.5).suffix
+        '.json'
+    """
 
     def __init__(
         self,
@@ -179,6 +188,11 @@ class Run:
         path = Path(path).resolve()
         root = self._root.resolve()
         return str(path.relative_to(root) if root in path.parents else path)
+
+    def write_command(self, *words: str | Path) -> str:
+        """Write a command for what the run left, with paths as `shown` writes them."""
+        shown = [self.shown(word) if isinstance(word, Path) else word for word in words]
+        return write_lasting_command(*shown)
 
     def seconds(self) -> float:
         """Seconds since the run started."""

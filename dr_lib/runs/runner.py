@@ -112,6 +112,9 @@ def run_study(
         DrError: the study is not valid, its folder holds another or runs of another version of
             the notebook or of other photographs, labels or splits, the disk is full, or another
             process of this machine is running it.
+
+    Example:
+        >>> failures = run_study(Path("papermill_runs/demo.yaml"), Path("."))  # doctest: +SKIP
     """
     study = load_study(path, root, instance=instance)
     folder = find_results(path)

@@ -57,6 +57,11 @@ class TrainingConfig:
     """One training run: its data, model, optimisation and machine.
 
     Values are checked against `dr_lib.parameters`, where the choices stand.
+
+    Example:
+        >>> config = TrainingConfig("data/prepared", epochs=3, accelerator="cpu")
+        >>> config.plan(probe(), num_images=400).accelerator
+        'cpu'
     """
 
     # folder that notebook 01 prepared

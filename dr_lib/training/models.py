@@ -150,6 +150,11 @@ def build_model(
 
     Raises:
         DrError: an unknown name, a side too small, or weights that cannot be had or do not fit.
+
+    Example:
+        >>> network = build_model("small_cnn", 96)
+        >>> network.output_shape
+        (None, 1)
     """
     if augmentation not in CHOICES["augmentation"]:
         choices = ", ".join(CHOICES["augmentation"])

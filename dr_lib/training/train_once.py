@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.errors import DrError
@@ -21,9 +22,11 @@ from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.arithmetic import detect_arithmetic
 from dr_lib.training.config import TrainingConfig
+from dr_lib.training.model_folder import ModelFolder, write_trained
 
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
     import keras
+    import pandas as pd
 
     from dr_lib.data.prepared.batches import Batches
     from dr_lib.training.fit import Timing
@@ -47,8 +50,10 @@ class Setup(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """The results of a training run, besides its files."""
+    """The results of a training run, and its files."""
 
+    config: TrainingConfig
+    folder: Path  # with the files
     device: Device
     splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # with its best weights, which BEST holds too
@@ -60,6 +65,38 @@ class Trained(NamedTuple):
     # of referable disease on the test split, over patients: fellow eyes are dependent
     auc: Interval
     row: dict[str, Any]  # what a run's row says of it; the sessions of a resumed one are joined
+
+    @property
+    def predictions(self) -> Path:
+        """The file predictions.csv, which `evaluate` reads."""
+        return self.folder / PREDICTIONS
+
+    def write_model(self, commit: str = "") -> ModelFolder:
+        """Move the best network into `model`, a folder with all that serving needs."""
+        return write_trained(self.folder / BEST, self.config, self, commit)
+
+    def delete_checkpoint(self) -> None:
+        """Delete the file from which a killed training goes on, once its row is written."""
+        from dr_lib.training.checkpoint import CHECKPOINT
+
+        # one of several machines wrote it
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def count_grades(self) -> pd.DataFrame:
+        """Count the photographs of each grade, a column a side, with its weight in the loss."""
+        import pandas as pd
+
+        from dr_lib.training.models import weigh_grades
+
+        counts = {
+            name: np.bincount(side.grade, minlength=len(GRADES))
+            for name, side in self.splits.items()
+        }
+        table = pd.DataFrame(counts, index=GRADES)
+        if self.config.weigh_grades:
+            weights = weigh_grades(self.splits["train"].grade)
+            table["weight in the loss"] = weights.round(2)
+        return table
 
 
 def train_once(
@@ -103,6 +140,13 @@ def train_once(
         OutOfTimeError: the time was up before the last epoch.
         DrError: a side of the split is empty or of one class, the network cannot be built, the
             checkpoint in the folder is damaged, or of another training, or it diverged.
+
+    Example:
+        >>> config = TrainingConfig("data/prepared", epochs=3)
+        >>> plan = config.plan(probe(), num_images=400)
+        >>> trained = train_once(config, plan, Path("out"))  # doctest: +SKIP
+        >>> trained.scores["auc"], trained.timing.train_s  # doctest: +SKIP
+        (0.8312, 41.7)
     """
     asked = config.describe()
     if not splits:
@@ -213,6 +257,8 @@ def train_once(
         **timing.done_by,
     }
     return Trained(
+        config=config,
+        folder=Path(out_dir),
         device=device,
         splits=setup.splits,
         network=network,

@@ -174,6 +174,12 @@ class Prepared:
     Raises:
         ShardError: a table or the names of the shards do not match the manifest, or the split does
             not fit the labels.
+
+    Example:
+        >>> prepared = Prepared("data/prepared")
+        >>> test = prepared.load("test", image_size=64)
+        >>> test.images.shape[1:], test.images.dtype
+        ((64, 64, 3), dtype('uint8'))
     """
 
     def __init__(self, data_dir: Path, split: str = "split.csv"):
@@ -197,6 +203,14 @@ class Prepared:
         table = table.merge(crops, on="image_id", validate="1:1")
         table = table.sort_values("image_id", ignore_index=True)
         self.photographs = table.astype({"offset": int, "length": int})
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences to show who prepared it: what is uncertain in the label table, and who changed
+        sides.
+        """
+        facts = self.manifest["splits"].get(self.split, {})
+        return [*self.manifest["notices"], *describe_moves(facts)]
 
     def describe(self, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str | int]:
         """Describe the folder and the split in columns of a row, see `describe_data`."""
@@ -291,6 +305,14 @@ class Prepared:
         table["model"] = model
         table["model_version"] = version
         write_table(path, table.astype({"grade": "Int64", "referable": "Int64"}))
+
+
+def describe_moves(facts: Mapping[str, Any]) -> list[str]:
+    """Describe who changed sides, from the manifest's facts of a split table."""
+    if number := facts.get("num_moved"):
+        why = "copies, names or official sides changed"
+        return [f"patients who changed sides because {why}: {number}"]
+    return []
 
 
 def count_statuses(statuses: pd.Series) -> dict[str, int]:

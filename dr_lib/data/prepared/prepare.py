@@ -35,6 +35,7 @@ from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.hardware.cpus import count_cpus
+from dr_lib.parameters import split_paths
 
 # columns of labels.csv
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
@@ -45,10 +46,10 @@ SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 def prepare(
     images: Path,
-    labels: Path | None,
+    labels: Path | str | None,
     out: Path,
     *,
-    private: Path | None = None,
+    private: Path | str | None = None,
     method: str = "robust",
     size: int = IMAGE_SIZE,
     scheme: str | None = None,
@@ -58,7 +59,7 @@ def prepare(
     shard_size: int = SHARD_SIZE,
     workers: int | None = None,
     sheet: str = "",
-    columns: Sequence[str] = (),
+    columns: Sequence[str] | str = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict:
     """Crop every photograph to its field of view and write a prepared folder, see `folder`.
@@ -81,7 +82,8 @@ def prepare(
             an error otherwise.
         shard_size: photographs per shard.
         workers: processes; default one per core.
-        sheet, columns, patients_by, reference: of `tables.read_labels`.
+        sheet, columns, patients_by, reference: of `tables.read_labels`; columns also in one text,
+            with commas.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier run.
 
@@ -95,14 +97,17 @@ def prepare(
             private folder cannot be used; or workers cannot be had, died, or see no photographs.
         ShardError: the folder's manifest is damaged, a shard does not match it, or another process
             is at work on it.
+
+    Example:
+        >>> prepare("photographs", "labels.csv", "data/prepared")  # doctest: +SKIP
     """
     images = Path(images).absolute()
     out = Path(out)
     labels = read_labels(
         images,
-        None if labels is None else Path(labels),
+        Path(labels) if labels else None,
         sheet=sheet,
-        columns=columns,
+        columns=split_paths(columns) if isinstance(columns, str) else columns,
         patients_by=patients_by,
         reference=reference,
     )

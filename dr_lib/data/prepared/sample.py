@@ -35,6 +35,9 @@ def open_sample(
         num_patients: two photographs each.
         workers: processes; default one per core.
         progress: makes of a title what is called with (done, total).
+
+    Example:
+        >>> data_dir = open_sample("papermill_runs/sample")  # doctest: +SKIP
     """
     folder = Path(folder)
     records = folder / "records"

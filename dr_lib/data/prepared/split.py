@@ -152,14 +152,6 @@ def write_split(
     return paths
 
 
-def describe_moves(facts: dict) -> list[str]:
-    """Describe who changed sides, from the manifest's `facts` of a split table."""
-    if number := facts.get("num_moved"):
-        why = "copies, names or official sides changed"
-        return [f"patients who changed sides because {why}: {number}"]
-    return []
-
-
 def export_records(
     data_dir: Path, out: Path, split: str = "split.csv", shard_size: int = 256
 ) -> list[Path]:

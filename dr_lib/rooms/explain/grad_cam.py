@@ -2,6 +2,9 @@
 masks.
 """
 
+from pathlib import Path
+from typing import Any
+
 import keras
 import numpy as np
 from keras import layers, ops
@@ -10,12 +13,31 @@ from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.photograph.pixels import mask_circle
 from dr_lib.errors import DrError
 from dr_lib.training.keras_backend import differentiate
+from dr_lib.training.model_folder import ModelFolderError, read_folder
 from dr_lib.training.models import split_network
 
 CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
 CONTROL = 0xC0  # sets the random weights of controls apart from those that training begins with
 TOP = 0.05  # share of the field of view that the top of a map takes
+
+
+def load_network(folder: Path) -> tuple[keras.Model, dict[str, Any]]:
+    """Load the network of a run of notebook 10, or of its model folder, and what is known of it.
+
+    Raises:
+        ModelFolderError: no model is there, or one that was exported.
+    """
+    model = read_folder(folder)
+    kind = model.facts["format"]
+    if kind != "keras":
+        raise ModelFolderError(
+            f"{folder} holds a model in the format {kind}, which has no gradients: give the "
+            "folder of a run of notebook 10"
+        )
+    loaded = keras.saving.load_model(model.artifact, compile=False)
+    # Keras loads it with a list of one input, and warns where it is given the input itself
+    return keras.Model(loaded.inputs[0], loaded.outputs[0]), model.facts
 
 
 def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import cv2
@@ -11,6 +11,8 @@ import numpy as np
 from dr_lib.data.labels.label_files import PICTURES
 from dr_lib.data.photograph.crop import Circle, crop_fundus
 from dr_lib.data.photograph.pixels import IMAGE_SIZE, shrink
+from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.synthetic import draw_masks
 from dr_lib.errors import DrError
 from dr_lib.files import is_foreign
 
@@ -63,6 +65,27 @@ def load_masked(folder: Path, image_size: int) -> tuple[np.ndarray, np.ndarray]:
         images.append(shrink(crop.image, image_size))
         lesions.append(crop_mask(read_masks(masks), crop.circle, image_size))
     return np.stack(images), np.stack(lesions)
+
+
+def draw_lesions(
+    prepared: Prepared, image_id: Sequence[str], image_size: int
+) -> np.ndarray | None:
+    """Draw again where the sample's lesions are, (n, side, side) in [0, 1].
+
+    Returns:
+        None for photographs that are not of the sample.
+    """
+    sample = prepared.path.parent / "photographs"
+    if not (sample / "sample.json").exists():
+        return None
+    chosen = prepared.photographs.set_index("image_id").loc[image_id]
+    circles = chosen[["x", "y", "radius"]].itertuples(index=False)
+    drawn = draw_masks(sample, chosen["row"].tolist())
+    masks = [
+        crop_mask(mask, Circle(*circle), image_size)
+        for mask, circle in zip(drawn, circles, strict=True)
+    ]
+    return np.stack(masks)
 
 
 def read_masks(paths: Iterable[Path]) -> np.ndarray:

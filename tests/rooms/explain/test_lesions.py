@@ -1,13 +1,16 @@
 """Masks of lesions in the layouts of IDRiD and DDR, cropped beside their photographs."""
 
+import shutil
+
 import cv2
 import numpy as np
 import pytest
 
 from dr_lib.data.photograph.crop import Circle
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.errors import DrError
-from dr_lib.rooms.explain.lesions import crop_mask, find_masks, load_masked
+from dr_lib.rooms.explain.lesions import crop_mask, draw_lesions, find_masks, load_masked
 
 IDRID = "A. Segmentation/{}/a. Training Set/{}"
 TRUTH = "2. All Segmentation Groundtruths"
@@ -59,6 +62,22 @@ def test_finds_and_crops_the_masks_of_a_photograph(tmp_path, photograph, masks, 
     expected = lesions.sum() / (2 * circle.radius) ** 2
     assert cropped.mean() == pytest.approx(expected, rel=0.05)
     assert cropped[0] == pytest.approx(crop_mask(lesions, circle, 96), abs=0.5)
+
+
+def test_the_lesions_of_the_sample_are_where_they_were_drawn(small_sample, tmp_path):
+    """Those of a photograph cover bright or dark spots of its crop alone, a healthy eye has none;
+    of a prepared folder elsewhere nothing is known.
+    """
+    prepared = Prepared(small_sample)
+    healthy, ill = (prepared.photographs.query(where) for where in ("grade == 0", "grade > 1"))
+    assert not draw_lesions(prepared, healthy["image_id"][:2], 96).any()
+    drawn = draw_lesions(prepared, ill["image_id"], 96)
+    crops = prepared.open_crops(ill, 96)[:].astype(float).mean(axis=-1)
+    for mask, crop in zip(drawn, crops, strict=True):
+        others = crop[(mask == 0) & (crop > 40)]
+        assert abs(crop[mask > 0.5] - np.median(others)).mean() > others.std()
+    shutil.copytree(small_sample, tmp_path / "records")
+    assert draw_lesions(Prepared(tmp_path / "records"), ill["image_id"], 96) is None
 
 
 def test_a_lesion_keeps_its_place_and_its_area():

@@ -1,0 +1,64 @@
+"""The front door: its names, what a user reads of them, and the notebooks that need no others."""
+
+import ast
+import doctest
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+import dr_lib
+
+ROOT = Path(__file__).resolve().parents[1]
+OLD = Path(__file__).parent / "old"
+NAMES = """
+    crop_fundus decode_jpeg encode_jpeg draw_eye draw_look prepare Prepared open_sample
+    probe choose Request activate TrainingConfig train_once build_model
+    Run Monitor run_study read_runs open_rows Page training_time plot_training_time
+""".split()
+SLOW = {"build_model"}  # imports TensorFlow
+
+
+def test_the_door_has_these_names_and_no_others():
+    """Each loads, under its own name, and completion offers it before that."""
+    code = f"import dr_lib; assert {set(NAMES)} <= {{*dir(dr_lib)}}; dr_lib.no_such_name"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ran.stderr.endswith(
+        "AttributeError: module 'dr_lib' has no attribute 'no_such_name'\n"
+    )
+    assert sorted(dr_lib.__all__) == sorted(NAMES) and len(NAMES) <= 24
+    for name in NAMES:
+        assert getattr(dr_lib, name).__name__.rpartition(".")[2] == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_a_user_reads_of_a_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
+    """In a folder with a photograph, a prepared folder and the rows of a study."""
+    value = getattr(dr_lib, name)
+    shown = {each: getattr(dr_lib, each) for each in NAMES} | {"np": np, "Path": Path}
+    (example,) = doctest.DocTestFinder(recurse=False).find(value, name, False, shown)
+    assert example.examples
+    if name in SLOW:
+        return
+    monkeypatch.chdir(tmp_path)
+    for folder, old in (("data", "prepared"), ("papermill_runs", "demo")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / old).symlink_to(OLD / old)
+    look = dr_lib.draw_look(np.random.default_rng(0))
+    photograph, *_ = dr_lib.draw_eye(0, "left", look, np.random.default_rng(0))
+    cv2.imwrite("photograph.jpg", photograph[..., ::-1])
+    assert doctest.DocTestRunner().run(example).failed == 0
+
+
+@pytest.mark.parametrize("number", ["00", "01", "10", "11"])
+def test_the_first_notebooks_need_no_other_name(number):
+    """Behind the set-up cell they import from dr_lib alone, besides other packages."""
+    (notebook,) = ROOT.glob(f"notebooks/{number}_*.py")
+    found = set()
+    for node in ast.walk(ast.parse(notebook.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("dr_lib"):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert found - {"dr_lib.report.setup"} <= {f"dr_lib.{name}" for name in NAMES}
