@@ -76,7 +76,7 @@ ONLY_WITH = {  # parameters of one value of another alone, and their values else
 INPUTS = {  # parameters that name a folder or a file to read: their values that are words
     "data_dir": ("sample",),
     "model_dir": ("",),
-    "masks": ("",),
+    "masks_dir": ("",),
     "served_dir": ("",),
     "weights": ("none", "imagenet"),
     "data_source": ("keras", "synthetic"),

@@ -276,9 +276,7 @@ if task == "grades":
     finds = (
         f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
     )
-from dr_lib.training.metrics import find_doubt
-
-doubt = find_doubt(auc)
+doubt = saved.facts["warning"]
 Markdown(
     f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
     f" **{timing.train_s:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"

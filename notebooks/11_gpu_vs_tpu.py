@@ -172,8 +172,6 @@ if published:
 # %% tags=["summary"]
 say = page.say
 sentences = [say("No training has been timed yet.")]
-from dr_lib.training.metrics import has_learned
-
 if len(environments):
     fastest = environments.iloc[-1]
 if finished["timed"].any():
@@ -188,11 +186,10 @@ elif len(finished):
 if "metric_auc_test" in environments and not factors:
     auc = page.interval(fastest, "metric_auc_test")
     sentences.append(say("The model reaches a test AUC of {}.").format(auc))
-if "metric_auc_test_low" in finished:
-    bounds = finished["metric_auc_test_low"].dropna()
-    if num_unlearned := (~bounds.map(has_learned)).sum():
-        words = say("In {} of {} runs the model has not been shown to be better than chance.")
-        sentences.append(words.format(num_unlearned, len(bounds)))
+num_unlearned, num_known = training_time.count_unlearned(finished)
+if num_unlearned:
+    words = say("In {} of {} runs the model has not been shown to be better than chance.")
+    sentences.append(words.format(num_unlearned, num_known))
 if "metric_kappa_test" in environments and not factors:
     kappa = page.interval(fastest, "metric_kappa_test")
     sentences.append(

@@ -655,7 +655,8 @@ page.write("README.md", checklist.write_readme(sources, made_by).encode())
 # ## What this shows
 
 # %% tags=["summary"]
-from dr_lib.training.metrics import UNLEARNED, has_learned
+from dr_lib.statistics.intervals import has_learned
+from dr_lib.training.metrics import UNLEARNED
 
 auc = page.interval(summary.iloc[0], "auc")
 sentences = [

@@ -14,10 +14,8 @@
 
 # %% tags=["parameters"]
 model_dir: str = ""  # run of notebook 10, or its model folder; empty for the latest
-data_dir: str = (
-    "sample"  # prepared folder, whose referable test photographs are used, or sample
-)
-masks: str = ""  # folder of photographs with lesion masks, used in place of data_dir
+data_dir: str = "sample"  # prepared folder with the test photographs to map, or sample
+masks_dir: str = ""  # folder of photographs with lesion masks, used in place of data_dir
 num_photographs: int = 100  # photographs to map, at most
 num_shown: int = 4  # photographs to show
 seed: int = 20  # of the control's random weights
@@ -41,7 +39,7 @@ setup.set_up(root, "cv2", "simplejpeg")
 #
 # Without `model_dir` this cell uses the latest run of this clone; in a clone without runs, a
 # network learns the sample. The photographs are referable ones of the test split, which the network
-# has not learned from. With `masks`, they are those of a folder with masks of lesions, laid out as
+# has not learned from. With `masks_dir`, they are those of a folder with lesion masks, laid out as
 # IDRiD or DDR.
 
 # %%
@@ -51,7 +49,7 @@ written = root.glob("papermill_runs/*/runs/*/predictions.csv")
 latest = sorted(written, key=lambda path: path.stat().st_mtime)[-1:]
 if latest and not model_dir:
     model_dir = latest[0].parent
-if data_dir == "sample" and not (masks and model_dir):
+if data_dir == "sample" and not (masks_dir and model_dir):
     data_dir = open_sample(root / "papermill_runs" / "sample")
 config = TrainingConfig(data_dir, task="grades")  # as notebook 10 with that task
 plan = config.plan(probe(), 400)
@@ -71,8 +69,8 @@ from dr_lib.rooms.explain.lesions import draw_lesions, load_masked
 network, facts = load_network(model_dir)
 image_size = facts["image_size"]
 is_synthetic = False
-if masks:
-    found = load_masked(Path(masks), image_size)
+if masks_dir:
+    found = load_masked(Path(masks_dir), image_size)
     images, lesions = (each[:num_photographs] for each in found)
 else:
     prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))

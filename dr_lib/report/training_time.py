@@ -34,6 +34,7 @@ from dr_lib.statistics.intervals import (
     Interval,
     Measured,
     difference_interval,
+    has_learned,
     mean_interval,
     median_interval,
     tabulate,
@@ -390,6 +391,12 @@ def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.Data
     table = tabulate(lines)
     agreed = [name for name in kinds[:-1] if lines and table[name].nunique(dropna=False) == 1]
     return table.drop(columns=agreed)
+
+
+def count_unlearned(finished: pd.DataFrame) -> tuple[int, int]:
+    """Count the runs whose model is not shown to have learned, and those with a bound."""
+    bounds = _read(finished, "metric_auc_test_low")
+    return sum(not has_learned(low) for low in bounds), len(bounds)
 
 
 def _read(rows: pd.DataFrame, column: str) -> pd.Series:

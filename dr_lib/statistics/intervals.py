@@ -68,6 +68,13 @@ class Measured(NamedTuple):
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
 
+def has_learned(auc_low: float) -> bool:
+    """Whether a model is shown to have learned: the lower bound of its AUC's 95 % interval, over
+    patients, is above 0.5, the AUC of chance. Without a bound it is not.
+    """
+    return auc_low > 0.5
+
+
 def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     """Make a table of rows; an interval becomes its value and bounds as columns."""
     lines = []

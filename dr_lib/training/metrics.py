@@ -9,7 +9,7 @@ from dr_lib.data.labels.grades import GRADES, sum_referable
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.intervals import Interval, has_learned
 
 NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 # to train on, by recipe: of each class, and in all
@@ -102,13 +102,6 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
         "accuracy": float(accuracy_score(referable, called)),
         "threshold": float(threshold),
     }
-
-
-def has_learned(auc_low: float) -> bool:
-    """Whether a model is shown to have learned: the lower bound of its AUC's 95 % interval, over
-    patients, is above 0.5, the AUC of chance. Without a bound it is not.
-    """
-    return auc_low > 0.5
 
 
 def find_doubt(auc: Interval) -> str:

@@ -10,7 +10,7 @@ from dr_lib import TrainingConfig, probe, train_once
 from dr_lib.errors import DrError
 from dr_lib.rooms.explain.grad_cam import load_network
 from dr_lib.training.model_folder import write_folder
-from tests.test_notebooks import execute, num_pictures, read_rows, texts
+from tests.notebooks import execute, num_pictures, read_rows, texts
 
 
 @pytest.mark.slow
