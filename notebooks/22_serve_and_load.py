@@ -145,52 +145,21 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # requests with the user's credentials.
 
 # %%
-import atexit
-import os
-import socket
-import subprocess
-import time
-import urllib.request
-
 import psutil
 
+from dr_lib.rooms.serving.server.process import ServerProcess, wait_until_ready
+
 server = None
-started = time.monotonic()
 name = instance.replace(".", "-")  # as SageMaker lets an endpoint be called
 url = url.format(model=model, instance=name, repetition=repetition)
 url = url.rstrip("/").removesuffix("/invocations")
 if not url:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    command = [sys.executable, "-m", "dr_lib.rooms.serving", "serve", "--model", served.path]
-    command += [
-        "--port",
-        url.rsplit(":", 1)[-1],
-        *(["--threads", str(threads)] if threads else []),
-    ]
-    command += ["--end-with", str(os.getpid())]  # whatever ends this notebook
-    server = subprocess.Popen(command, cwd=root, stderr=(run.folder / "server.log").open("w"))
-    atexit.register(server.kill)  # where there is no Linux
-
-
-def is_ready() -> bool:
-    if url.startswith("sagemaker:"):
-        return True
-    try:
-        return urllib.request.urlopen(f"{url}/ping", timeout=2).status == 200
-    except OSError:  # nobody listens yet, or the model is not warm
-        return False
-
-
-while not is_ready():
-    if (server and server.poll() is not None) or time.monotonic() - started > 60:
-        raise RuntimeError(
-            f"{url}/ping does not return 200"
-            + f"; see {run.folder.name}/server.log" * bool(server)
-        )
-    time.sleep(0.02)
-ready_s = time.monotonic() - started if server else float("nan")
+    options = ["--threads", threads] if threads else []
+    server = ServerProcess(served.path, run.folder / "server.log", *options)
+    url = server.url
+elif not url.startswith("sagemaker:"):
+    wait_until_ready(url)
+ready_s = server.ready_s if server else float("nan")
 resident_mib = psutil.Process(server.pid).memory_info().rss / 2**20 if server else float("nan")
 print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 
@@ -241,6 +210,8 @@ if largest > 1e-5:  # the order of additions; a mistake is far above
 # response times exceed the bound.
 
 # %%
+import time
+
 from dr_lib.runs.monitor import Monitor, summarise
 
 samples = run.folder / "samples.csv"
@@ -273,9 +244,8 @@ get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell end
 plot_latency_percentiles(found.tried, bound_ms)
 
 # %%
-if server:  # SIGTERM: it finishes what it has accepted
-    server.terminate()
-    print("the server ended with status", server.wait(timeout=30))
+if server:
+    print("the server ended with status", server.stop())
 
 # %%
 import pandas as pd

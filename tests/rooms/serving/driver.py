@@ -20,8 +20,9 @@ import cv2
 import numpy as np
 import psutil
 
+from dr_lib.rooms.serving.server.process import ServerProcess
 from dr_lib.training.model_folder import read_folder
-from tests.processes import READY_S, find_port, is_listening, is_ready, wait_until
+from tests.processes import READY_S, find_port, is_listening, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -234,30 +235,8 @@ def run_process(
     ready_s: float = READY_S,
     **env: str,
 ) -> Iterator[Process]:
-    """Serve a model from a process of its own, ready when yielded; it is killed where it has not
-    ended.
-    """
-    port = find_port()
-    command = [
-        *python,
-        "-m",
-        "dr_lib.rooms.serving",
-        "serve",
-        "--model",
-        model,
-        "--port",
-        port,
-        *options,
-    ]
+    """Serve a model from a process of its own, in the container's environment."""
     environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            [str(word) for word in command], cwd=cwd, env=environment, stdout=out, stderr=out
-        )
-    try:
-        wait_until(lambda: is_ready(port) or process.poll() is not None, ready_s)
-        assert process.poll() is None, log.read_text()
-        yield Process(process, port, log)
-    finally:
-        process.kill()
-        process.wait()
+    how = {"python": python, "cwd": cwd, "env": environment, "timeout_s": ready_s}
+    with ServerProcess(model, log, *options, **how) as process:
+        yield Process(process, process.port, log)

@@ -19,6 +19,7 @@ import pytest
 from dr_lib.rooms.serving.__main__ import main
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import ModelFolderError, write_folder
+from tests.processes import is_ready
 from tests.rooms.serving.driver import (
     ROOT,
     call,
@@ -27,7 +28,6 @@ from tests.rooms.serving.driver import (
     find_port,
     get,
     head,
-    is_ready,
     open_service,
     post,
     run_in_thread,
