@@ -9,6 +9,8 @@ ROOM = Room(
         "papermill_runs/exports.yaml",
         "papermill_runs/serving*.yaml",
         "docs/serving.md",
+        "docs/api.md",
+        "docs/operation.md",
         "tools/bench_server.py",
         "tools/bench_runtimes.py",
         "tools/container.py",
