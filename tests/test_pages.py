@@ -160,7 +160,9 @@ def test_a_page_names_nothing_that_is_gone(page, names):
         for parameter in main.get_command(None, name).params
         for option in parameter.opts
     }
-    options |= {"--debug", "--help", "--help-notebook", "--port", "--ntasks-per-node"}
+    serve = (ROOT / "dr_lib" / "rooms" / "serving" / "__main__.py").read_text()
+    options |= {*re.findall(r'add\(\s*"(--[a-z-]+)"', serve)}  # argparse reads them
+    options |= {"--debug", "--help", "--help-notebook", "--ntasks-per-node"}
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):
         for path in re.findall(r"(?:dr_lib|docs|notebooks|tests|tools)/[\w./-]+", span):
