@@ -18,17 +18,25 @@ class Metrics:
     def __init__(self, facts: Mapping[str, Any]):
         """Take the facts of the served model; `expected` has its shares where export knew them."""
         self.registry = CollectorRegistry()
-        self._requests = self._make(Counter, "requests", "requests by status", ["status"])
+        self._requests = self._make(
+            Counter, "fundus_requests", "requests by status", ["status"]
+        )
         self._seconds = self._make(
-            Histogram, "request_seconds", "time of an answered request", buckets=SECONDS
+            Histogram, "fundus_request_seconds", "time of an answered request", buckets=SECONDS
         )
-        self._grades = self._make(Counter, "grades", "answers by the grade given", ["grade"])
+        self._grades = self._make(
+            Counter, "fundus_grades", "answers by the grade given", ["grade"]
+        )
         self._not_ok = self._make(
-            Counter, "not_ok", "answers about a photograph whose field of view is not ok"
+            Counter, "fundus_not_ok", "answers about a photograph whose field of view is not ok"
         )
-        self.accepted = self._make(Gauge, "accepted", "requests that wait or are predicted")
+        self.accepted = self._make(
+            Gauge, "fundus_accepted", "requests that wait or are predicted"
+        )
         expected = facts.get("expected") or {}
-        shares = self._make(Gauge, "expected_share", "share at the model's evaluation", ["of"])
+        shares = self._make(
+            Gauge, "fundus_expected_share", "share at the model's evaluation", ["of"]
+        )
         for name, share in expected.items():
             shares.labels(name).set(share)
 
@@ -52,4 +60,4 @@ class Metrics:
         start_http_server(port, host, self.registry)
 
     def _make(self, kind: type, name: str, about: str, labels=(), **more):
-        return kind(f"fundus_{name}", about, labels, registry=self.registry, **more)
+        return kind(name, about, labels, registry=self.registry, **more)
