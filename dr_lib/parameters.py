@@ -8,13 +8,16 @@ from __future__ import annotations
 import ast
 import csv
 import io
+import json
+import operator
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
+from dr_lib.rooms import find_rooms
 
 KINDS = {  # of parameters, by their annotation, in words
     "int": "a whole number",
@@ -26,61 +29,77 @@ BOOLS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "of
 NUMBER = re.compile(  # as the core schema of YAML 1.2 has them, but for infinity and NaN
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)(e[-+]?[0-9]+)?|0o[0-7]+|0x[0-9a-f]+", re.IGNORECASE
 )
-BOUNDS = {  # the least and the most that make sense, in whatever notebook
-    "batch_size": (1, 65536),
-    "data_share": (0, 1),
-    "epochs": (1, 100_000),
-    "image_size": (1, 4096),
-    "learning_rate": (0, 100),
-    "max_hours": (0, 8760),
-    "min_delta": (0, 1),
-    "network": (1, 2),
-    "num_machines": (1, 1024),
-    "num_requests": (1, 1_000_000),
-    "rho": (0, 1),
-    "target_auc": (0, 1),
-}
-ANY = (0, 2**31 - 1)  # of other numbers
-# of them those whose least is itself too little
-POSITIVE = ("bound_ms", "data_share", "epsilon", "learning_rate", "sample_s")
-CHOICES = {  # of the texts that are one of a few, in whatever notebook
-    "task": ("referable", "grades"),
-    "mode": ("paper", "plain", "fast", "scaled"),
-    "recipe": ("full", "few", "upper"),
-    "optimizer": ("rmsprop", "adam"),
-    "augmentation": ("none", "flip", "colour"),
-    "accelerator": ("auto", "cpu", "gpu", "tpu"),
-    "backend": ("auto", "tensorflow", "jax"),
-    "input": ("auto", "memory", "stream"),
-    "matmul_precision": ("default", "float32", "tf32", "bfloat16", "bfloat16_3x"),
-    "scheme": ("random", "paper", "official"),
-    "method": ("robust", "voets"),
-    "format": ("litert_float32", "litert_float16", "litert_int8", "savedmodel"),
-    "framework": ("tensorflow", "pytorch", "mxnet", "keras_jax", "keras_torch"),
-    "dataset": ("mnist", "cifar10"),
-    "device": ("auto", "gpu", "cpu"),
-    "lang": ("en", "pt"),
-}
-CHOICES_BESIDE = {  # other ones, in a notebook that has this parameter too
-    "framework": {"accelerator": ("auto", "cpu", "gpu")},
-    "model_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
-    "served_dir": {"model": ("mobilenet", "vgg19", "small_cnn")},
-}
-# columns of parameters whose own name is the column of what was detected
-REQUESTED = {"matmul_precision": "matmul_precision_requested"}
-ONLY_WITH = {  # parameters of one value of another alone, and their values elsewhere
-    "recipe": ("task", "referable", "full"),
-    "weigh_grades": ("task", "grades", False),
-    "rho": ("optimizer", "rmsprop", 0.9),
-}
-INPUTS = {  # parameters that name a folder or a file to read: their values that are words
-    "data_dir": ("sample",),
-    "model_dir": ("",),
-    "masks_dir": ("",),
-    "served_dir": ("",),
-    "weights": ("none", "imagenet"),
-    "data_source": ("keras", "synthetic"),
-    "mnist": ("keras", "synthetic"),
+
+
+class Parameter(NamedTuple):
+    """What there is to know of a parameter besides its notebook's cell, which declares it.
+
+    Its header in a report is in `report/words.csv`.
+    """
+
+    # how rows compare that differ in it: "work" if it is part of what a run did, in which rows that
+    # are pooled or compared agree; "plan" if rows of one environment agree in it; "stack" if it is,
+    # besides, software in which machines differ; "may differ"; "level" if rows may differ, and are
+    # named by it rather than by the columns that follow from it; "" if a row does not have it
+    rows: str
+    choices: tuple[str, ...] = ()  # its values, if they are few
+    above: float | None = None  # this and the three that follow: of numbers
+    least: float = 0
+    most: float = 2**31 - 1
+    below: float | None = None
+    is_path: bool = False  # a row has the last part of it alone
+    words: tuple[str, ...] = ()  # of a path to read: its values that are no path
+    older: Any = None  # value of rows older than it
+    column: str = ""  # in a row, where its name is the column of what was detected
+    # another parameter and the value that it applies to, and its own value elsewhere
+    only_with: tuple[str, str, Any] | None = None
+
+
+PARAMETERS = {  # of the spine's notebooks, and of several rooms; a room has those of its own
+    "data_dir": Parameter("level", is_path=True, words=("sample",)),  # data_sha256 says which
+    "model_dir": Parameter("may differ", is_path=True, words=("",)),  # model_version says which
+    "split": Parameter("may differ", is_path=True),  # split_sha256 says which
+    "task": Parameter("work", choices=("referable", "grades")),
+    "model": Parameter("work"),
+    "weights": Parameter("work", is_path=True, words=("none", "imagenet")),
+    "mode": Parameter("work", choices=("paper", "plain", "fast", "scaled")),
+    "epochs": Parameter("work", least=1, most=100_000),
+    "batch_size": Parameter("work", least=1, most=65536),
+    "image_size": Parameter("work", least=1, most=4096),
+    "optimizer": Parameter("work", choices=("rmsprop", "adam")),
+    "learning_rate": Parameter("work", above=0, most=100),
+    "halve_on_plateau": Parameter("work", older=True),
+    "rho": Parameter("work", most=1, older=0.9, only_with=("optimizer", "rmsprop", 0.9)),
+    "epsilon": Parameter("work", above=0, most=1, older=1e-7),
+    "patience": Parameter("work", older=0),
+    "min_delta": Parameter("work", most=1, older=0.0),
+    "augmentation": Parameter("work", choices=("none", "flip", "colour")),
+    "recipe": Parameter(  # its parts have columns
+        "level", choices=("full", "few", "upper"), only_with=("task", "referable", "full")
+    ),
+    "weigh_grades": Parameter("work", only_with=("task", "grades", False)),
+    "keep_best": Parameter("work", older=False),
+    "target_auc": Parameter("may differ", most=1),  # another measure
+    "data_share": Parameter("work", above=0, most=1),
+    "accelerator": Parameter("may differ", choices=("auto", "cpu", "gpu", "tpu")),
+    "backend": Parameter("plan", choices=("auto", "tensorflow", "jax")),
+    "input": Parameter("stack", choices=("auto", "memory", "stream")),
+    "matmul_precision": Parameter(
+        "plan",
+        choices=("default", "float32", "tf32", "bfloat16", "bfloat16_3x"),
+        older="default",
+        column="matmul_precision_requested",
+    ),
+    "num_devices": Parameter("level"),  # num_replicas says how many
+    "num_machines": Parameter("may differ", least=1, most=1024),  # part of an environment
+    "seed": Parameter("may differ"),
+    "repetition": Parameter("may differ"),
+    "instance": Parameter(""),  # priced_as
+    "results": Parameter(""),
+    "max_hours": Parameter("", most=8760),
+    "lang": Parameter("", choices=("en", "pt")),
+    "method": Parameter("", choices=("robust", "voets")),
+    "scheme": Parameter("", choices=("random", "paper", "official")),
 }
 THOUSANDS = re.compile(
     r"[1-9]\d{0,2}([.,]\d{3})+"
@@ -91,15 +110,54 @@ class ParameterError(DrError):
     """A parameter is unknown or has an invalid value; the message names what to give."""
 
 
-def list_choices(name: str, declared: Collection[str]) -> tuple[str, ...]:
-    """List the values that a parameter may have; empty if any is allowed."""
-    for other, choices in CHOICES_BESIDE.items():
-        if other in declared and name in choices:
-            return choices[name]
-    return CHOICES.get(name, ())
+def find_entries(notebook: str = "") -> dict[str, Parameter]:
+    """Find the entries of a notebook's parameters, or of every notebook's; a room's own count in
+    its notebooks, the spine's everywhere else.
+    """
+    entries = dict(PARAMETERS)
+    for room in find_rooms().values():
+        for name, entry in room.parameters.items():
+            if notebook and room.owns(f"notebooks/{notebook}.py"):
+                entries[name] = entry
+            elif not notebook:
+                entries.setdefault(name, entry)
+    return entries
 
 
-def read_value(name: str, kind: str, value: Any, declared: Collection[str] = ()) -> Any:
+def list_columns() -> dict[str, Parameter]:
+    """List the columns of rows that are parameters, of the spine and of the rooms."""
+    columns: dict[str, Parameter] = {}
+    for table in [PARAMETERS, *(room.parameters for room in find_rooms().values())]:
+        for name, entry in table.items():
+            if entry.rows:
+                columns.setdefault(entry.column or name, entry)
+    return columns
+
+
+def find_columns(rows: str) -> list[str]:
+    """Find the columns of parameters by how rows compare that differ in them."""
+    return [name for name, entry in list_columns().items() if entry.rows == rows]
+
+
+def find_inputs(values: Mapping[str, Any], notebook: str = "") -> list[str]:
+    """Find the parameters that name a folder or a file to read."""
+    entries = find_entries(notebook)
+    words = {name: entry.words for name, entry in entries.items() if entry.words}
+    return [name for name in values if name in words and values[name] not in words[name]]
+
+
+def describe(values: Mapping[str, Any], notebook: str = "") -> dict[str, Any]:
+    """Describe a run's parameters as its row does: by column, and without a folder's path."""
+    entries = find_entries(notebook)
+    row = {}
+    for name, value in values.items():
+        entry = entries.get(name, Parameter("work"))
+        if entry.rows != "":
+            row[entry.column or name] = Path(value).name if entry.is_path else value
+    return row
+
+
+def read_value(name: str, kind: str, value: Any, notebook: str = "") -> Any:
     """Read a value as its parameter's kind has it, and refuse what can mean none.
 
     A number may be a text that YAML 1.2 reads as one, and a whole number a text. In a text that is
@@ -109,7 +167,7 @@ def read_value(name: str, kind: str, value: Any, declared: Collection[str] = ())
         name: of the parameter.
         kind: its annotation; values of others than KINDS stay as they are.
         value: what was given.
-        declared: the names of all parameters of its notebook.
+        notebook: its name, where it is known.
 
     Raises:
         ParameterError: the parameter, its value, and what to give, in one sentence.
@@ -121,20 +179,20 @@ def read_value(name: str, kind: str, value: Any, declared: Collection[str] = ())
         if isinstance(value, (bool, str)) and str(value).lower() in BOOLS:
             return BOOLS[str(value).lower()]
         raise ParameterError(f"{fault}: give {KINDS[kind]}")
+    entry = find_entries(notebook).get(name, Parameter(""))
     if kind != "str":
-        return _read_number(name, fault, kind, value)
+        return _read_number(name, entry, kind, value)
 
     if isinstance(value, int) and not isinstance(value, bool):  # papermill's -p results 2026
         value = str(value)
     if not isinstance(value, str):
         raise ParameterError(f"{fault}: give {KINDS[kind]}, in quotes or with papermill's -r")
-    choices = list_choices(name, declared)
-    if choices and value not in choices:
-        raise ParameterError(f"{name} {value!r}: choose from {', '.join(choices)}")
+    if entry.choices and value not in entry.choices:
+        raise ParameterError(f"{name} {value!r}: choose from {', '.join(entry.choices)}")
     return expand_home(value)
 
 
-def _read_number(name: str, fault: str, kind: str, value: Any) -> float:
+def _read_number(name: str, entry: Parameter, kind: str, value: Any) -> float:
     """Read a number, or a text that is one; of numbers with a point only texts are whole ones,
     because 20.000 may have been twenty thousand.
     """
@@ -152,14 +210,18 @@ def _read_number(name: str, fault: str, kind: str, value: Any) -> float:
             advice = f", no number: write {int(hours[1]) + int(hours[2]) / 60:.5g}"
     types = int if kind == "int" else (int, float)
     if isinstance(number, bool) or not isinstance(number, types):
-        raise ParameterError(f"{fault}{advice}")
+        found = "empty" if value is None else repr(value)
+        raise ParameterError(f"{name} is {found}{advice}")
 
-    least, most = BOUNDS.get(name, ANY)
-    if not number >= least or (number == least and name in POSITIVE):
-        words = f"more than {least}" if name in POSITIVE else f"{least} or more"
-        raise ParameterError(f"{name} is {value}: give {words}")
-    if number > most:
-        raise ParameterError(f"{name} is {value}: give {most} or less")
+    limits = [
+        (operator.gt, entry.above, "more than {}"),
+        (operator.ge, entry.least, "{} or more"),
+        (operator.le, entry.most, "{} or less"),
+        (operator.lt, entry.below, "less than {}"),
+    ]
+    for holds, limit, words in limits:
+        if limit is not None and not holds(number, limit):
+            raise ParameterError(f"{name} is {value}: give {words.format(limit)}")
     return number if kind == "int" else float(number)
 
 
@@ -182,7 +244,8 @@ def check_together(values: Mapping[str, Any]) -> None:
     Raises:
         ParameterError: which ones, and what to change.
     """
-    for name, (other, value, default) in ONLY_WITH.items():
+    for name, entry in PARAMETERS.items():
+        other, value, default = entry.only_with or ("", None, None)
         if values.get(name, default) != default and values.get(other, value) != value:
             fault = f"{name}: does not apply to {other} {values[other]}"
             raise ParameterError(f"{fault}: leave it out")
@@ -225,7 +288,9 @@ def check_digits(text: str) -> None:
         raise ParameterError(f"{text} can be read in two ways: write {whole}{decimal}")
 
 
-def read_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+def read_parameters(
+    cells: Sequence[str], values: Mapping[str, Any], notebook: str = ""
+) -> dict[str, Any]:
     """Read a notebook's parameters; refuse names that it does not have, and impossible values.
 
     papermill assigns all that it is given, in a cell of its own behind the parameters cell.
@@ -233,6 +298,7 @@ def read_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> dict[str
     Args:
         cells: the code of those that ran, in their order.
         values: of the names that they left.
+        notebook: its name, where it is known.
 
     Returns:
         The value of each parameter, see `read_value`.
@@ -261,10 +327,22 @@ def read_parameters(cells: Sequence[str], values: Mapping[str, Any]) -> dict[str
         fault = f"{', '.join(unknown)}: not a parameter of this notebook"
         raise ParameterError(f"{fault}, it has {', '.join(declared)}")
     return {
-        name: read_value(name, kind, values[name], declared)
+        name: read_value(name, kind, values[name], notebook)
         for name, kind in declared.items()
         if name in values
     }
+
+
+def read_notebook(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the parameters that a notebook's cell declares, see `read_parameters`.
+
+    Args:
+        path: of the notebook.
+        values: by their names, among others.
+    """
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    tagged = [cell for cell in cells if "parameters" in cell["metadata"].get("tags", [])]
+    return read_parameters(["".join(cell["source"]) for cell in tagged], values, path.stem)
 
 
 def join_paths(paths: Sequence[Path | str]) -> str:

@@ -46,19 +46,7 @@ setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert")
 # %%
 from dr_lib.runs.run import Run
 
-asked = {
-    "model_dir": Path(model_dir).name,
-    "model": model,
-    "image_size": image_size,
-    "data_dir": Path(data_dir).name,
-    "margin": margin,
-    "force": force,
-    "num_rounds": num_rounds,
-    "num_threads": num_threads,
-    "seed": seed,
-    "repetition": repetition,
-}
-run = Run(root, "21_export_quantize", asked, results=results)
+run = Run.of_notebook(root, "21_export_quantize", globals())
 
 # %% [markdown]
 # ## Data

@@ -52,23 +52,8 @@ setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert", "starlette", "granian"
 # %%
 from dr_lib.runs.run import Run
 
-asked = {
-    "served_dir": Path(served_dir).name,
-    "model": model,
-    "image_size": image_size,
-    "format": format,
-    "photographs": Path(photographs).name,
-    "threads": threads,
-    "num_requests": num_requests,
-    "gap_s": gap_s,
-    "bound_ms": bound_ms,
-    "load_seconds": load_seconds,
-    "num_compared": num_compared,
-    "seed": seed,
-    "repetition": repetition,
-    "endpoint": "remote" if url else "local",
-}
-run = Run(root, "22_serve_and_load", asked, results=results, instance=instance)
+endpoint = "remote" if url else "local"
+run = Run.of_notebook(root, "22_serve_and_load", globals(), endpoint=endpoint)
 
 # %% [markdown]
 # ## Data

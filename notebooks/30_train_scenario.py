@@ -85,24 +85,7 @@ print(*facts.gpus or ["no GPU"])
 # A study file sets them and the order; the clock of `setup_s` starts here.
 
 # %%
-request = {
-    "framework": framework,
-    "dataset": dataset,
-    "image_size": image_size,
-    "network": network,
-    "accelerator_asked": accelerator,
-    "data_source": Path(data_source).name,
-    "data_share": data_share,
-    "batch_size": batch_size,
-    "epochs": epochs,
-    "learning_rate": learning_rate,
-    "evaluate_every": evaluate_every,
-    "threads_asked": threads,
-    "sample_s": sample_s,
-    "seed": seed,
-    "repetition": repetition,
-}
-run = Run(root, "30_train_scenario", request, results=results, instance=instance)
+run = Run.of_notebook(root, "30_train_scenario", globals())
 work = f"{framework}, {dataset}, {image_size} px, Rede {network}"
 print(f"{work}, on the {device.upper()}")
 

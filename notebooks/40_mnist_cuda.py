@@ -206,18 +206,8 @@ from dr_lib.runs.monitor import Monitor, summarise
 
 paths = []
 for name, batch in trainings:
-    request = {
-        "implementation": name,
-        "batch_size": batch,
-        "data_share": data_share,
-        "epochs": epochs,
-        "seed": seed,
-        "replicas_asked": replicas,
-        "device": device,
-        "mnist": Path(mnist).name,
-        "repetition": repetition,
-    }
-    run = Run(root, "40_mnist_cuda", request, results=results, instance=instance)
+    values = {**globals(), "implementation": name}
+    run = Run.of_notebook(root, "40_mnist_cuda", values, batch_size=batch)
     is_keras = name in KERAS
     setup_s = run.seconds()
     samples = run.folder / "samples.csv"

@@ -1,6 +1,7 @@
 """A parameter that a notebook does not have, or a value that it cannot have, is one sentence."""
 
 import ast
+import json
 import re
 from pathlib import Path
 
@@ -10,17 +11,23 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.parameters import (
-    INPUTS,
+    PARAMETERS,
+    Parameter,
     ParameterError,
     check_digits,
-    list_choices,
+    find_entries,
     read_parameters,
     read_value,
 )
+from dr_lib.rooms import find_rooms
 from dr_lib.runs.row import write_row
 from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[1]
+ROWS = ROOT / "tests/report/rows.jsonl"
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+RUNS = [path for path in NOTEBOOKS if "repetition: int" in path.read_text()]
+ANY = Parameter("")
 CELL = """epochs: int = 20  # passes
 learning_rate: float = 0.1  # rate
 keep: bool = False  # it
@@ -146,22 +153,53 @@ def list_words(comment: str) -> set[str]:
     return set(items) if is_list else set()
 
 
-@pytest.mark.parametrize(
-    "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_the_tables_of_parameters_and_the_notebooks_say_the_same(path):
     """What a comment lists can be chosen and nothing else; a path is known as one."""
     declared = papermill.inspect_notebook(str(path))
+    entries = find_entries(path.stem)
     for name, parameter in declared.items():
+        entry = entries.get(name, ANY)
         words = list_words(parameter["help"])
-        choices = set(list_choices(name, declared))
+        choices = set(entry.choices)
         if parameter["inferred_type_name"] == "str":
             named = set(re.findall(r"\w+", parameter["help"]))
             assert words == choices or (not words and choices <= named), name
         is_input = name.endswith("_dir") or ("path of" in parameter["help"] and name != "split")
-        assert is_input == (name in INPUTS), name
+        assert is_input == bool(entry.words), name
         if is_input:
-            assert ast.literal_eval(parameter["default"]) in INPUTS[name]
+            assert ast.literal_eval(parameter["default"]) in entry.words
+
+
+@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
+def test_every_parameter_of_a_run_has_an_entry(path):
+    """Which says how rows that differ in it compare, the greatest of a number with a point, and
+    the value of rows that are older than it, as those of November 2026 are.
+    """
+    entries = find_entries(path.stem)
+    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
+    rows = [row for row in rows if row["notebook"] == path.stem]
+    for name, parameter in papermill.inspect_notebook(str(path)).items():
+        place = f"{name}: dr_lib/parameters.py, or the room.py of the notebook's room"
+        assert name in entries, f"{place}, needs an entry"
+        entry = entries[name]
+        kinds = ("work", "plan", "stack", "level", "may differ", "")
+        assert entry.rows in kinds, f"{place}, says rows {entry.rows!r}"
+        if parameter["inferred_type_name"] == "float":
+            is_bounded = entry.below or entry.most < ANY.most
+            assert is_bounded, f"{place}, needs most or below: the greatest that makes sense"
+        is_compared = entry.rows in ("work", "plan", "stack")
+        for row in rows if is_compared and entry.older is None else []:
+            assert (entry.column or name) in row, f"{place}, needs older: what older rows did"
+
+
+def test_rooms_that_share_a_column_compare_it_alike():
+    """What the column says does not depend on the notebook."""
+    tables = [PARAMETERS, *(room.parameters for room in find_rooms().values())]
+    alike: dict[str, tuple] = {}
+    for name, entry in [item for table in tables for item in table.items() if item[1].rows]:
+        about = (entry.rows, entry.older)
+        assert alike.setdefault(entry.column or name, about) == about, name
 
 
 @pytest.mark.parametrize(

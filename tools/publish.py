@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dr_lib.files import write_text
-from dr_lib.parameters import list_choices
+from dr_lib.parameters import find_entries
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
@@ -159,7 +159,7 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     notebook = jupytext.reads(text, "py:percent")
     for cell in notebook.cells:
         if "parameters" in cell.metadata.get("tags", []):
-            cell.source = add_fields(cell.source)
+            cell.source = add_fields(cell.source, path.stem)
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     has_gpu = "gpu" in kinds
@@ -186,19 +186,19 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     write_text(path, nbformat.writes(notebook) + "\n")
 
 
-def add_fields(cell: str) -> str:
+def add_fields(cell: str, notebook: str) -> str:
     """Add Colab's form fields to a parameters cell, at most MAX_FIELDS: a box for true or false, a
     list for choices. papermill reads a field as the beginning of the help.
     """
     lines = cell.splitlines()
-    declared = re.findall(r"(?m)^(\w+):", cell)
+    entries = find_entries(notebook)
     num_fields = 0
     for place, line in enumerate(lines):
         found = PARAMETER.fullmatch(line)
         if not found or num_fields == MAX_FIELDS:
             continue
         name, kind, value, words = found.groups()
-        choices = list_choices(name, declared)
+        choices = entries[name].choices if name in entries else ()
         if kind == "bool" or choices:
             field = json.dumps(choices) if choices else '{type:"boolean"}'
             lines[place] = f"{name}: {kind} = {value}  # @param {field}  # {words}"

@@ -111,7 +111,7 @@ def run_analysis(
         names = ", ".join(unknown)
         raise DrError(f"{path.stem} has no parameter {names}: it has {', '.join(known)}")
     parameters = {
-        name: read_value(name, known[name]["inferred_type_name"], value, known)
+        name: read_value(name, known[name]["inferred_type_name"], value, path.stem)
         for name, value in parameters.items()
     }
     find_listed(out)  # raises before the notebook starts

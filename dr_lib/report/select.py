@@ -9,54 +9,45 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import REQUESTED as REQUESTS
+from dr_lib.parameters import find_columns, list_columns
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.equivalence import compare_scores, is_equivalent
 from dr_lib.statistics.intervals import MIN_RUNS, NOTHING, Interval, Measured, count_needed
 
 # what a run did: rows that are pooled, or compared, have to agree in it
-WORK = (
-    "data_kind data_sha256 labels_sha256 split_sha256 task model format weights mode"
-    " framework dataset network epochs batch_size image_size optimizer learning_rate"
-    " halve_on_plateau rho epsilon patience min_delta"
-    " warmup_epochs augmentation dropout last_layer last_frozen code_sha256 probe_grades"
-    " batch_norm weigh_classes weigh_grades keep_best ema_momentum test_time_augmentation"
-    " data_share threads_asked evaluate_every"
-).split()
+WORK = [
+    *"data_kind data_sha256 labels_sha256 split_sha256".split(),
+    *find_columns("work"),
+    *"warmup_epochs dropout last_layer last_frozen code_sha256 probe_grades".split(),
+    *"batch_norm weigh_classes ema_momentum test_time_augmentation".split(),
+]
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
-PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
+PLANNED = ["precision", "jit", "steps_per_execution", *find_columns("stack"), "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
-REQUESTED = REQUESTS["matmul_precision"]
+REQUESTED = "matmul_precision_requested"
 STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
 # rows of one environment agree in it
-PLAN = [*STACK, REQUESTED, "strategy", "num_replicas"]
+PLAN = [*dict.fromkeys([*STACK, *find_columns("plan"), "strategy", "num_replicas"])]
 SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
 VERSIONS = [*SOFTWARE, "driver"]
-# of rows older than these: what was requested, never what was detected
-ABSENT = {
-    "halve_on_plateau": True,
-    "rho": 0.9,
-    "epsilon": 1e-7,
-    "patience": 0,
-    "min_delta": 0.0,
+# values of rows that are older than a column: what was requested, never what was detected
+OLDER = {
+    **{name: entry.older for name, entry in list_columns().items() if entry.older is not None},
     "weigh_classes": False,
     "ema_momentum": 0.0,
-    "keep_best": False,
     "environment_settings": "",
-    "threads_asked": 0,
     "last_frozen": "",
     "last_layer": "",
-    REQUESTED: "default",
 }
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
-LEVELS = ("data_dir", "recipe", "num_devices", "threads", "gap_s")
+LEVELS = find_columns("level")
 # part of the work that a mode may set anew
 SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
 SET_BY_PLACE = ("batch_norm",)  # by the mode and the number of devices
@@ -178,7 +169,7 @@ def select_runs(
     )
     for name in factors:
         column = finished[name].astype(object)
-        finished[name] = column.where(column.notna(), ABSENT.get(name, ""))
+        finished[name] = column.where(column.notna(), OLDER.get(name, ""))
         finished["place"] += f", {name} " + levels[name]
     for _, rows in finished.groupby(within, dropna=False) if within else [("", finished)]:
         _check_alike(rows, passed)
@@ -336,7 +327,7 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     unlike = {}
     for name in dict.fromkeys(names):
         column = rows[name] if name in known else pd.Series(np.nan, rows.index)
-        column = column.where(column.notna(), ABSENT.get(name))
+        column = column.where(column.notna(), OLDER.get(name))
         levels = column.map(write_level, na_action="ignore")
         if name in LIBRARIES:
             levels = levels.str.extract(r"^(\d+\.\d+)", expand=False)
@@ -365,7 +356,7 @@ def describe_ratio(*sides: pd.DataFrame) -> str:
         is_float32 = rows[ARITHMETIC].eq("float32").all(axis=None)
         return OF_FLOAT32 if is_float32 else OF_EQUAL
     requests = set(rows[REQUESTED].dropna()) if REQUESTED in rows else set()
-    is_default = requests <= {ABSENT[REQUESTED]} and UNKNOWN not in unlike.values()
+    is_default = requests <= {OLDER[REQUESTED]} and UNKNOWN not in unlike.values()
     return OF_DEFAULTS if is_default and unlike.keys() <= {*ARITHMETIC} else OF_BOTH
 
 
@@ -515,8 +506,8 @@ def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame
     known += ["commit", "environment", "mode", "study", "scenario"]
     names = [name for name in dict.fromkeys(known) if name in finished]
     levels = finished[names].map(write_level)
-    for name in ABSENT.keys() & set(names):
-        levels[name] = levels[name].where(finished[name].notna(), write_level(ABSENT[name]))
+    for name in OLDER.keys() & set(names):
+        levels[name] = levels[name].where(finished[name].notna(), write_level(OLDER[name]))
     about = finished.reindex(columns=["run_id", "started_at"]).astype(str)
     is_by_hand = about["run_id"].str.fullmatch("[0-9a-f]{12}").astype(bool)
     return levels.assign(is_by_hand=is_by_hand, started_at=about["started_at"])
@@ -591,7 +582,7 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups.append((rows, {"commit"}))  # older rows know no more of their code
     for rows, columns in groups:
         for column in set(columns) & set(rows) - set(may_differ):
-            values = rows[column].where(rows[column].notna(), ABSENT.get(column, rows[column]))
+            values = rows[column].where(rows[column].notna(), OLDER.get(column, rows[column]))
             if values.nunique(dropna=column in SOFTWARE) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 names = rows[column].map(

@@ -17,7 +17,7 @@ from dr_lib.code import explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_platform, probe
-from dr_lib.parameters import INPUTS, ParameterError, read_parameters
+from dr_lib.parameters import ParameterError, find_inputs, read_parameters
 from dr_lib.processes import read_last_words
 
 PACKAGES = {  # module: what pip calls it
@@ -150,10 +150,9 @@ def _find_inputs(parameters: dict[str, Any], root: Path) -> dict[str, Any]:
     if root.resolve() in here.resolve().parents:
         os.chdir(root)
     found = dict(parameters)
-    for name in INPUTS.keys() & parameters.keys():
-        value = parameters[name]
-        for path in (here / value, root / value):
-            if value not in INPUTS[name] and not Path(found[name]).exists() and path.exists():
+    for name in find_inputs(parameters):
+        for path in (here / parameters[name], root / parameters[name]):
+            if not Path(found[name]).exists() and path.exists():
                 found[name] = str(path)
     return found
 

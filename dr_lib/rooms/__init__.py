@@ -15,12 +15,16 @@ Foreign kernels import this: it needs Python 3.9, nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from dr_lib.errors import DrError
+
+if TYPE_CHECKING:
+    from dr_lib.parameters import Parameter
 
 NAMES = "evaluation serving scenarios mnist claims remote cluster explain".split()
 
@@ -50,10 +54,15 @@ class Room(NamedTuple):
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them
     machines: str = ""  # the child of `hardware.machine.Machine` for several
+    parameters: Mapping[str, Parameter] = MappingProxyType({})  # of its notebooks
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     judge: str = ""  # judges the claims of a paper by a selection of rows
     published: str = ""  # lists the means that a paper reports
     plan_notes: str = ""  # lists what `plan` says besides, of a study and its repetitions
+
+    def owns(self, path: str) -> bool:
+        """Whether a path of the repository, or what `own` names like one, goes with the room."""
+        return any(fnmatch(path, pattern) for pattern in self.own)
 
 
 def find_rooms() -> dict[str, Room]:

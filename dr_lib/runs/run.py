@@ -29,6 +29,7 @@ from dr_lib.hardware.cpus import list_bound
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.machine import find_machine
 from dr_lib.hardware.settings import describe_settings
+from dr_lib.parameters import describe, read_notebook
 from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
@@ -170,6 +171,28 @@ class Run:
         self._marks = list_marks(self.identity["boot"])
         self._start = time.monotonic()
         self._others = _read_others()
+
+    @classmethod
+    def of_notebook(
+        cls, root: Path, notebook: str, values: dict[str, Any], **columns: Any
+    ) -> Run:
+        """Start a run with the parameters of its notebook's cell.
+
+        Args:
+            root: the repository.
+            notebook: its name without suffix.
+            values: of the parameters, such as the notebook's `globals()`.
+            columns: what else says what is to be done.
+        """
+        parameters = read_notebook(root / "notebooks" / f"{notebook}.ipynb", values)
+        return cls(
+            root,
+            notebook,
+            {**describe(parameters, notebook), **columns},
+            results=parameters["results"],
+            max_hours=parameters.get("max_hours", 0.0),
+            instance=parameters.get("instance", ""),
+        )
 
     @property
     def seed(self) -> int:

@@ -23,7 +23,7 @@ from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.machine import find_machine
-from dr_lib.parameters import REQUESTED
+from dr_lib.parameters import describe
 from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.papermill import (
@@ -360,12 +360,10 @@ def _write_incomplete(
     """Write the row of an incomplete run, with what its notebook wrote of it."""
     backlog = session.backlog
     paths = [session.root.resolve(), *run.parameters.values()]
+    described = describe(run.parameters, backlog.study.notebook)
     row = {
         **identity.columns(),
-        **{
-            REQUESTED.get(name, name): redact_paths(value)
-            for name, value in run.parameters.items()
-        },
+        **{name: redact_paths(value) for name, value in described.items()},
         "notebook": backlog.study.notebook,
         "notebook_sha256": "",
         "seed": backlog.study.seed + run.repetition,

@@ -27,9 +27,9 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import (
-    INPUTS,
     ParameterError,
     check_together,
+    find_inputs,
     parse_number,
     read_value,
 )
@@ -246,7 +246,7 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
             raise ParameterError(f"results: those of a study lie beside its file: {advice}")
 
     def read(name: str, value: Any) -> Any:
-        return read_value(name, declared[name]["inferred_type_name"], value, declared)
+        return read_value(name, declared[name]["inferred_type_name"], value, study.notebook)
 
     study.parameters = {name: read(name, value) for name, value in study.parameters.items()}
     for factor, levels in study.factors.items():
@@ -332,15 +332,14 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     inputs = {}
     for cell in list_cells(study):
         values = {**study._defaults, **cell}
-        for name in INPUTS.keys() & values.keys():
+        if "data_dir" in values:
+            _check_prepared(values, path, root)
+        for name in find_inputs(values, study.notebook):
             value = values[name]
-            if name == "data_dir":
-                _check_prepared(values, path, root)
-            elif value not in INPUTS[name] and not (root / value).exists():
+            if name != "data_dir" and not (root / value).exists():
                 fault = f"{name} {value!r} does not exist"
                 raise DrError(f"{path}: {fault}: create it first, or correct the path")
-            if value not in INPUTS[name]:
-                inputs[name, value] = None
+            inputs[name, value] = None
     return list(inputs)
 
 
@@ -348,7 +347,7 @@ def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
     """Refuse a folder that is not fully prepared, or does not fit a run's parameters."""
     data_dir = values["data_dir"]
     split = values.get("split", "")
-    is_sample = data_dir in INPUTS["data_dir"]  # which the first run makes
+    is_sample = data_dir == "sample"  # which the first run makes
     sample = root / "papermill_runs/sample/records"
     folder = sample if is_sample else root / data_dir
     has_manifest = (folder / "manifest.json").is_file()

@@ -1,12 +1,12 @@
 """The configuration of one training run: the parameters of notebook 10, by the same names."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from dr_lib.hardware import Facts, Plan, Request, choose
-from dr_lib.parameters import REQUESTED, check_together, read_value
+from dr_lib.parameters import check_together, describe, read_value
 
 BATCH_SCALE = 4  # of mode scaled: times the batch
 WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate rises to its value
@@ -41,22 +41,11 @@ class Schedule(NamedTuple):
     warmup_epochs: int  # first epochs, in which the learning rate rises evenly to that
 
 
-def parameter(default: Any, *, rows: str) -> Any:
-    """Define a field of `TrainingConfig`.
-
-    Args:
-        default: its value.
-        rows: whether rows that differ in it may be pooled: no (it is part of what a run did), plan
-            (no, within one environment), or why they may.
-    """
-    return field(default=default, metadata={"rows": rows})
-
-
 @dataclass(frozen=True)
 class TrainingConfig:
     """One training run: its data, model, optimisation and machine.
 
-    Values are checked against `dr_lib.parameters`, where the choices stand.
+    Notebook 10 declares and explains the parameters; `dr_lib.parameters` has their limits.
 
     Example:
         >>> config = TrainingConfig("data/prepared", epochs=3, accelerator="cpu")
@@ -64,43 +53,35 @@ class TrainingConfig:
         'cpu'
     """
 
-    # folder that notebook 01 prepared
-    data_dir: str | Path = field(metadata={"rows": "data_sha256 says which"})
-    # split table of that folder, or the path of one elsewhere
-    split: str = parameter("split.csv", rows="split_sha256 says which")
-    task: str = parameter("referable", rows="no")  # one probability, or five of grades
-    mode: str = parameter("paper", rows="no")
-    model: str = parameter("small_cnn", rows="no")  # see `build_model` and `build_grader`
-    weights: str = parameter("none", rows="no")  # none, imagenet or the path of a file
-    image_size: int = parameter(96, rows="no")  # side of the square input [px]
-    # images per step, over all replicas; mode scaled multiplies it
-    batch_size: int = parameter(8, rows="no")
-    epochs: int = parameter(20, rows="no")  # passes over the training set
-    optimizer: str = parameter("adam", rows="no")
-    learning_rate: float = parameter(0.001, rows="no")  # at the start
-    # halve the learning rate after five epochs without a lower loss
-    halve_on_plateau: bool = parameter(True, rows="no")
-    rho: float = parameter(0.9, rows="no")  # share of the mean square that a step keeps
-    epsilon: float = parameter(1e-7, rows="no")  # of the optimizer's denominator
-    # epochs without a better validation AUC that end the training, 0 for none
-    patience: int = parameter(0, rows="no")
-    min_delta: float = parameter(0.0, rows="no")  # least rise of that AUC that counts
-    augmentation: str = parameter("flip", rows="no")
-    recipe: str = parameter("full", rows="its columns say what it does")
-    # let each grade count the same in the loss, however rare it is
-    weigh_grades: bool = parameter(False, rows="no")
-    # without a validation split, keep the epoch of the best AUC in training, else the last
-    keep_best: bool = parameter(False, rows="no")
-    # validation AUC whose time is taken, 0 for none; the training does not end there
-    target_auc: float = parameter(0.0, rows="of a measure of its own")
-    accelerator: str = parameter("auto", rows="of the environment")  # these: see `Request`
-    backend: str = parameter("auto", rows="plan")
-    num_devices: int = parameter(0, rows="num_replicas says how many")
-    num_machines: int = parameter(1, rows="of the environment")
-    input: str = parameter("auto", rows="plan")
-    matmul_precision: str = parameter("default", rows="plan")
-    seed: int = parameter(20, rows="of the study")
-    repetition: int = parameter(0, rows="repeats")  # index of the training, added to the seed
+    data_dir: str | Path
+    split: str = "split.csv"
+    task: str = "referable"
+    mode: str = "paper"
+    model: str = "small_cnn"
+    weights: str = "none"
+    image_size: int = 96
+    batch_size: int = 8
+    epochs: int = 20
+    optimizer: str = "adam"
+    learning_rate: float = 0.001
+    halve_on_plateau: bool = True
+    rho: float = 0.9
+    epsilon: float = 1e-7
+    patience: int = 0
+    min_delta: float = 0.0
+    augmentation: str = "flip"
+    recipe: str = "full"
+    weigh_grades: bool = False
+    keep_best: bool = False
+    target_auc: float = 0.0
+    accelerator: str = "auto"
+    backend: str = "auto"
+    num_devices: int = 0
+    num_machines: int = 1
+    input: str = "auto"
+    matmul_precision: str = "default"
+    seed: int = 20
+    repetition: int = 0
 
     def __post_init__(self):
         """Refuse impossible values, and values that would be ignored silently."""
@@ -120,13 +101,7 @@ class TrainingConfig:
         """Return all parameters that define the work, for a row; no folder of this machine is
         named.
         """
-        return {
-            **{REQUESTED.get(name, name): value for name, value in asdict(self).items()},
-            **self.parts._asdict(),
-            "data_dir": Path(self.data_dir).name,
-            "weights": Path(self.weights).name,
-            "split": Path(self.split).name,
-        }
+        return {**describe(asdict(self)), **self.parts._asdict()}
 
     @property
     def parts(self) -> Recipe:

@@ -23,7 +23,7 @@ from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.parameters import CHOICES, check_together
+from dr_lib.parameters import check_together, read_value
 
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
 # (I, Q)
@@ -156,9 +156,7 @@ def build_model(
         >>> network.output_shape
         (None, 1)
     """
-    if augmentation not in CHOICES["augmentation"]:
-        choices = ", ".join(CHOICES["augmentation"])
-        raise DrError(f"augmentation {augmentation!r}: choose from {choices}")
+    read_value("augmentation", "str", augmentation)
     network = find_network(model)
     base = build_base(model, image_size, weights)
     for layer in base.layers:

@@ -8,7 +8,7 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts, HardwareError, Request, choose
-from dr_lib.parameters import CHOICES
+from dr_lib.parameters import PARAMETERS
 from dr_lib.training.config import TrainingConfig
 
 LAPTOP = Facts("local", "AMD EPYC", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"))
@@ -103,11 +103,11 @@ def test_no_plan_combines_what_fails():
     """
     names = ("accelerator", "backend", "num_devices", "num_machines", "mode", "batch_size")
     wishes = (
-        CHOICES["accelerator"],
-        CHOICES["backend"],
+        PARAMETERS["accelerator"].choices,
+        PARAMETERS["backend"].choices,
         (0, 2, 4),
         (1, 2),
-        CHOICES["mode"],
+        PARAMETERS["mode"].choices,
         (7, 8),
     )
     plans = 0
@@ -264,7 +264,7 @@ def test_arithmetic_that_a_machine_cannot_do_is_refused(facts, asked, possible):
     """TF32 begins with Ampere, passes of bfloat16 are a TPU's, and mixed precision leaves no
     choice; by the documentation of TensorFlow and JAX.
     """
-    for name in CHOICES["matmul_precision"]:
+    for name in PARAMETERS["matmul_precision"].choices:
         request = Request(matmul_precision=name, **asked)
         if name in ("default", *possible.split()):
             assert choose(facts, request).request.matmul_precision == name

@@ -9,8 +9,7 @@ import psutil
 import pytest
 import yaml
 
-from dr_lib import hardware
-from dr_lib.parameters import CHOICES
+from dr_lib import hardware, parameters
 from dr_lib.runs.row import write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
@@ -100,7 +99,8 @@ def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
-    monkeypatch.setitem(CHOICES, "pace", ("even", "fast", "slow"))
+    pace = parameters.Parameter("may differ", choices=("even", "fast", "slow"))
+    monkeypatch.setitem(parameters.PARAMETERS, "pace", pace)
     cells = [
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(BODY),

@@ -10,10 +10,12 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
 from dr_lib.code import read_commit
+from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import Quota
 from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
@@ -357,3 +359,25 @@ def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     with Monitor(tmp_path / "samples.csv", 0.1):
         pass
     assert summarise(tmp_path / "samples.csv").keys() <= row_module.MONITORED.keys()
+
+
+def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
+    """As the row names them, and no folder; where its files go, and its price, are in no row."""
+    cell = 'accelerator: str = "auto"\nthreads: int = 0\ndata_source: str = "synthetic"\n'
+    cell += 'instance: str = ""\nresults: str = ""\nseed: int = 20\nrepetition: int = 0'
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(cell, metadata={"tags": ["parameters"]})]
+    )
+    (tmp_path / "notebooks").mkdir()
+    nbformat.write(notebook, tmp_path / "notebooks" / "30_train_scenario.ipynb")
+    values = {"accelerator": "cpu", "threads": "2", "data_source": "/private/a.npz", "x": 1}
+    values |= {"instance": "F4s_v2", "results": str(tmp_path / "out")}
+    values |= {"seed": 20, "repetition": 3}
+    run = Run.of_notebook(tmp_path, "30_train_scenario", values, batch_size=8)
+    row = json.loads(run.finish(accelerator="Tesla T4").read_text())
+    known = {"accelerator_asked": "cpu", "accelerator": "Tesla T4", "threads_asked": 2}
+    known |= {"data_source": "a.npz", "batch_size": 8, "seed": 23, "priced_as": "F4s_v2"}
+    assert known.items() <= row.items() and not {"instance", "results", "x"} & set(row)
+    assert run.study_dir == tmp_path / "out"
+    with pytest.raises(DrError, match="accelerator 'tpu': choose from auto, cpu, gpu"):
+        Run.of_notebook(tmp_path, "30_train_scenario", values | {"accelerator": "tpu"})

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import CHOICES_BESIDE
+from dr_lib.parameters import find_entries
 from dr_lib.training.models import (
     NETWORKS,
     Augment,
@@ -182,9 +182,9 @@ def test_every_registered_network_is_built_for_its_tasks(model):
 
 def test_studies_take_the_networks_that_are_served():
     """What dr_lib.parameters, which imports no Keras, lists for notebooks 21 and 22."""
-    served = [table["model"] for table in CHOICES_BESIDE.values() if "model" in table]
+    served = find_entries("21_export_quantize")["model"].choices
     assert len(served) == 2  # notebooks 21 and 22
-    assert all(set(models) == set(GRADERS) for models in served), "parameters.CHOICES_BESIDE"
+    assert set(served) == set(GRADERS), "rooms/serving/room.py"
 
 
 @pytest.mark.parametrize("model", GRADERS)

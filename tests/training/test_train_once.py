@@ -1,7 +1,9 @@
 """One training from photographs to its row: what the row says is what happened."""
 
+import ast
 from contextlib import nullcontext
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +15,7 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
+from dr_lib.parameters import PARAMETERS
 from dr_lib.report import select
 from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
@@ -24,11 +27,20 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = {"accelerator": "cpu", "backend": "tensorflow", "image_size": 32, "epochs": 1}
 
 
-def test_every_parameter_of_the_notebook_is_in_its_config():
-    """None is dropped on the way; those left over say where results go, and until when."""
+def test_the_config_has_the_parameters_of_the_notebook():
+    """By name, type and default; the others say where results go, and until when."""
     known = papermill.inspect_notebook(str(ROOT / "notebooks" / "10_train.ipynb"))
     names = {field.name for field in fields(TrainingConfig)}
     assert set(known) - names == {"results", "max_hours"}
+    for field in fields(TrainingConfig):
+        if field.name in known and field.name != "data_dir":  # which has no default
+            declared = known[field.name]
+            default = ast.literal_eval(declared["default"])
+            about = f"{field.name}: notebook 10 and TrainingConfig differ"
+            assert (declared["inferred_type_name"], default) == (
+                field.type.__name__,
+                field.default,
+            ), about
     parameters = {"image_size": 77, "seed": 5, "repetition": 3, "here": Path(), "results": "x"}
     parameters |= {"data_dir": "/private/eyes", "weights": "/private/base.h5"}
     config = TrainingConfig.from_parameters(parameters)
@@ -265,19 +277,13 @@ def test_test_time_augmentation_averages_mirror_images():
     assert predict(network, images, 8) == pytest.approx(one, abs=1e-6)
 
 
-def test_every_parameter_says_whether_rows_that_differ_in_it_are_pooled():
-    """In the tables by which rows are selected it stands as its field says."""
-    for field in fields(TrainingConfig):
-        rows = field.metadata["rows"]
-        place = f"{field.name}: rows {rows!r} in training.config; evidence.select"
-        assert (rows == "no") == (field.name in select.WORK), f"{place}.WORK has to agree"
-        assert (rows == "plan") == (field.name in select.PLAN), f"{place}.PLAN has to agree"
+def test_rows_that_differ_in_what_a_recipe_or_a_mode_sets_are_not_pooled():
+    """As in the parameters themselves."""
     parts = {*Recipe._fields, *Schedule._fields} - {"batch_scale"}  # which batch_size tells
     assert parts <= set(select.WORK)
 
 
 CHANGED = {  # parameters of a training: another value than HERE's or the default
-    "task": "grades",
     "mode": "scaled",
     "model": "mobilenet",
     "image_size": 48,
@@ -301,11 +307,11 @@ CHANGED = {  # parameters of a training: another value than HERE's or the defaul
 }
 NEEDS = {  # and what it applies to
     "recipe": {"model": "mobilenet"},
-    "weigh_grades": {"task": "grades"},
     "rho": {"optimizer": "rmsprop"},
     "min_delta": {"patience": 2},
 }
 ELSEWHERE = {  # why one step cannot show it, and which test does
+    "task": "test_the_row_says_where_the_photographs_were",
     "data_dir": "test_stream.py",
     "split": "data/prepared/test_folder.py",
     "weights": "test_weights_come_from_a_file",
@@ -317,64 +323,61 @@ ELSEWHERE = {  # why one step cannot show it, and which test does
 }
 
 
+@pytest.mark.parametrize("task", ["referable", "grades"])
 @pytest.mark.parametrize("name", [field.name for field in fields(TrainingConfig)])
-def test_every_parameter_changes_something(name, monkeypatch):
-    """Its plan, schedule, network, optimiser, loss, batches or call of fit: one of them is another
-    than without it.
-    """
-    if name in ELSEWHERE:
+def test_every_parameter_changes_something(name, task):
+    """In each task that it applies to: plan, network, optimiser, loss, batches or call of fit."""
+    other, value, _ = PARAMETERS[name].only_with or ("task", task, None)
+    if name in ELSEWHERE or (other == "task" and value != task):
         return
     assert name in CHANGED, f"{name}: give it another value in CHANGED, or say why in ELSEWHERE"
-    needs = NEEDS.get(name, {})
-    before = TrainingConfig("", **HERE | needs)
+    before = TrainingConfig("", task=task, **HERE | NEEDS.get(name, {}))
     after = replace(before, **{name: CHANGED[name]})
-    message = f"{name} changes nothing: use it in training/train_once.py or TrainingConfig.plan"
-    assert outline(before, monkeypatch) != outline(after, monkeypatch), message
+    unused = f"{name} changes nothing in task {task}: use it in training/train_once.py"
+    assert outline(before) != outline(after), unused
 
 
-def test_nothing_but_parameters_changes_an_outline(monkeypatch):
+def test_nothing_but_parameters_changes_an_outline():
     """The same configuration gives the same one, so the test above sees what it says."""
     config = TrainingConfig("", **HERE)
-    assert outline(config, monkeypatch) == outline(config, monkeypatch)
+    assert outline(config) == outline.__wrapped__(config)
 
 
-def outline(config: TrainingConfig, monkeypatch) -> list:
-    """What is made of a configuration, as far as numbers tell."""
+@cache
+def outline(config: TrainingConfig) -> list:
+    """What is made of a configuration, as far as numbers tell; nothing is trained."""
     plan = config.plan(hardware.probe(), 17)
+    if plan.backend == "jax" or plan.num_replicas > 1:  # TensorFlow has one device here
+        return [plan.describe()]
     calls = []
 
-    def stop(network, *arguments, **settings):
-        calls.append(settings)
+    def stop(*arguments, **settings):
+        calls.append((arguments, settings))
         raise ZeroDivisionError
 
     keras.utils.clear_session()  # layers are named from the first on
-    monkeypatch.setattr("dr_lib.training.fit.train", stop)
-    monkeypatch.setattr("dr_lib.training.frozen.freeze", stop)
-    outlines = [plan.describe()]
-    if (
-        plan.backend == "jax" or plan.num_replicas > 1
-    ):  # this process has one device of TensorFlow
-        return outlines
     splits = draw_splits(33, config.image_size)
     splits["train"].grade[:3] = 4
     if not config.patience:
         del splits["validation"]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr("dr_lib.training.fit.train", stop)
+        patch.setattr("dr_lib.training.frozen.freeze", stop)
+        patch.setattr("dr_lib.training.train_once.find_arithmetic", lambda device: {})
         train_once(config, plan, Path(), splits=splits)
+    (((model, *arguments), settings),) = calls
     if config.parts.last_frozen:
-        return calls
-    setup = prepare(config, splits)
-    images, targets = setup.train_batches[0]
-    network = setup.network
-    probabilities = np.full((1, network.output_shape[-1]), 0.2, np.float32)
-    loss = network.loss if callable(network.loss) else keras.losses.get(network.loss or "mse")
+        return [arguments[0], settings]
+    images, targets = arguments[0][0]
+    predicted = np.full((1, model.output_shape[-1]), 0.2, np.float32)
+    loss = model.loss if callable(model.loss) else keras.losses.get(model.loss)
     return [
-        *outlines,
-        calls,
-        network.to_json(),
-        setup.model.optimizer.get_config(),
-        [weights.sum() for weights in network.get_weights()],
-        np.array(loss(np.zeros((1, 1)), probabilities)).tolist(),
+        plan.describe(),
+        settings,
+        "" if plan.on_device else model.to_json(),  # photographs there are no text
+        model.optimizer.get_config(),
+        [weights.sum() for weights in model.get_weights()],
+        np.array(loss(np.zeros((1, 1)), predicted)).tolist(),
         [np.asarray(images, float).sum(), np.asarray(targets, float).sum(), len(images)],
     ]
 

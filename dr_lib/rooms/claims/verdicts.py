@@ -20,7 +20,6 @@ from dr_lib.report.conditions import Condition
 from dr_lib.report.judged import PRELIMINARY, VERDICTS
 from dr_lib.report.papers import FACTORS, PAPERS
 from dr_lib.report.select import (
-    ABSENT,
     ALIKE,
     ARITHMETIC,
     CELL_WORK,
@@ -28,6 +27,7 @@ from dr_lib.report.select import (
     IMAGES,
     MANY_OUTLIERS,
     MIN_RUNS,
+    OLDER,
     REQUESTED,
     STACK,
     UNDECIDED,
@@ -170,7 +170,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
-        The rows with the columns that papers derive, those of ABSENT, and `percent_train`, the
+        The rows with the columns that papers derive, those of OLDER, and `percent_train`, the
         rounded share of the photographs that are on the side of training.
     """
     rows = list_runs(timed)
@@ -180,7 +180,7 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     # as in all papers
     alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
     rows = rows[alone].copy()
-    for name, value in ABSENT.items():
+    for name, value in OLDER.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]

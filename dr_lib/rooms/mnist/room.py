@@ -1,10 +1,17 @@
 """What the room mnist adds."""
 
+from dr_lib.parameters import Parameter
 from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "A network in CUDA C",
     own=("notebooks/4?_*", "papermill_runs/mnist_*.yaml", "tools/bench_cuda.py"),
+    parameters={
+        "implementation": Parameter("may differ"),
+        "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),
+        "mnist": Parameter("may differ", is_path=True, words=("keras", "synthetic")),
+        "replicas": Parameter("may differ", column="replicas_asked"),
+    },
     papers={
         "D": Paper(
             "De Felice Lima and Zola",

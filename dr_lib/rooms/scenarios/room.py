@@ -1,5 +1,6 @@
 """What the room scenarios adds."""
 
+from dr_lib.parameters import Parameter
 from dr_lib.rooms import Paper, Room
 
 FACTORS = ("framework", "dataset", "image_size", "network")
@@ -8,6 +9,20 @@ ROOM = Room(
     "Other frameworks",
     own=("notebooks/3?_*", "papermill_runs/scenarios_*.yaml", "papermill_runs/backends.yaml"),
     commands=("kernels",),
+    parameters={
+        "framework": Parameter(
+            "work", choices=("tensorflow", "pytorch", "mxnet", "keras_jax", "keras_torch")
+        ),
+        "dataset": Parameter("work", choices=("mnist", "cifar10")),
+        "network": Parameter("work", least=1, most=2),
+        "accelerator": Parameter(
+            "may differ", choices=("auto", "cpu", "gpu"), column="accelerator_asked"
+        ),
+        "data_source": Parameter("may differ", is_path=True, words=("keras", "synthetic")),
+        "threads": Parameter("work", older=0, column="threads_asked"),
+        "evaluate_every": Parameter("work"),
+        "sample_s": Parameter("may differ", above=0, most=3600),
+    },
     papers={
         "C": Paper(
             "Moura Filho and Sousa",

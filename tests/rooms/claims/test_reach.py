@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.hardware import Facts, HardwareError
+from dr_lib.parameters import describe
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import MIN_RUNS
 from dr_lib.rooms.claims.claims import read_judged
@@ -76,7 +77,7 @@ def read_parameters(notebook: str, run: PlannedRun) -> dict:
 
 
 def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
-    """What the row says was asked for: the notebook's own words, by its own code."""
+    """What the row says of the work, by the notebook's own code."""
     if notebook == "10_train":
         config = TrainingConfig.from_parameters(parameters)
         is_tpu = machine["accelerator"].startswith("TPU")
@@ -84,18 +85,11 @@ def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
         here = (machine["platform"], "Xeon", 4, 30.0, gpus, 15.0, 7.5, "", int(is_tpu))
         plan = config.plan(Facts(*here, ("tensorflow", "jax")), sum(SIDES.values()))
         return config.describe() | config.schedule._asdict() | plan.describe() | SIDES
-    known = {"Path": Path, **parameters}
-    if "implementation" in parameters:
-        known["name"], _, known["batch"] = parameters["implementation"].partition("@")
-    source = (ROOT / "notebooks" / f"{notebook}.py").read_text(encoding="utf-8")
-    (written,) = (
-        node.value
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Assign)
-        and isinstance(node.value, ast.Dict)
-        and ast.unparse(node.targets[0]) in ("asked", "request")
-    )
-    return eval(compile(ast.Expression(written), notebook, "eval"), known)
+    work = describe(parameters, notebook)
+    if "implementation" in work:
+        name, _, batch = work["implementation"].partition("@")
+        work.update(implementation=name, batch_size=int(batch))
+    return work
 
 
 def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> dict:
@@ -113,7 +107,6 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
         machine = COLAB_CPU if is_keras else machine
         kind = "keras_tensorflow" if is_keras else "fused"
         (row,) = train_mnist(kind, [measured["train_s"]], {}).to_dict("records")
-        work["batch_size"] = int(work["batch_size"])
         work["replicas"] = parameters["replicas"]
     (source,) = KINDS.keys() & parameters.keys()
     is_drawn = parameters[source] in ("sample", "synthetic")
