@@ -70,17 +70,13 @@ if not paths:  # the latest of this clone
     written = root.glob("papermill_runs/*/runs/*/predictions.csv")
     paths = sorted(written, key=lambda path: path.stat().st_mtime)[-1:]
 if not paths:  # a clone without runs: a network learns the sample
-    from dr_lib import hardware
-    from dr_lib.data.prepared.sample import open_sample
-    from dr_lib.training.config import TrainingConfig
-    from dr_lib.training.train_once import PREDICTIONS, train_once
+    from dr_lib import TrainingConfig, open_sample, probe, train_once
 
     sample = open_sample(root / "papermill_runs" / "sample")
     config = TrainingConfig(sample, task="grades")  # as notebook 10 with that task
     here = root / "papermill_runs" / "sample" / "evaluated"
     here.mkdir(exist_ok=True)
-    train_once(config, config.plan(hardware.probe(), 400), here)
-    paths = [here / PREDICTIONS]
+    paths = [train_once(config, config.plan(probe(), 400), here).predictions]
 
 # %%
 from dr_lib.report.page import Page

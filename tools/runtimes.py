@@ -127,6 +127,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
         Job("10 shards", "10_train", training | {"mode": "fast", "data_dir": str(RECORDS)}),
         Job("01", "01_prepare_fundus", {}, NEEDED | OPENCV | TIFF),
         Job("10 grades", "10_train", grades, NEEDED | OPENCV),
+        Job("13", "13_explain", {}, NEEDED | OPENCV),
         Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
         Job("30", "30_train_scenario", scenario, frozenset()),
         Job("40", "40_mnist_cuda", mnist),
