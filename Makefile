@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes rooms container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -107,6 +107,9 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	$(BIN)/python tools/runtimes.py
 	@$(PIP) uv
 	$(BIN)/python tools/floors.py
+
+rooms: .venv/ready ## the tests without each room in turn; an hour on 2 cores
+	$(BIN)/python -m tools.rooms
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64; root on Debian
 	@$(BIN)/python tools/container.py

@@ -45,6 +45,7 @@ def test_an_old_python_is_refused_before_anything_is_made(project):
     assert advice in done.stderr.splitlines()[0]
 
 
+@pytest.mark.slow
 def test_an_environment_of_an_old_python_is_made_anew(project):
     """What a call with the wrong Python left does not stay; one of the same Python does."""
     python = write_python_3_9(project / ".venv" / "bin" / "python")

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 
 import pandas as pd
@@ -15,7 +14,6 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.numbers import write_interval
-from dr_lib.rooms.evaluation.predictions import read_predictions
 from dr_lib.runs.row import write_row
 from dr_lib.training.model_folder import read_folder
 from tests.notebooks import (
@@ -39,7 +37,6 @@ from tests.studies import write_studies
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
         ("10_train", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
         ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
-        ("30_train_scenario", {"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ],
 )
 def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given, message):
@@ -116,21 +113,8 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     )
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
     assert read_folder(left / "model").version == row["model_version"]
-    assert len(read_predictions(left / "predictions.csv")[0].test) == row["num_images_test"]
-    command = [
-        sys.executable,
-        "-m",
-        "dr_lib",
-        "predict",
-        left / "model",
-        small_sample,
-        "--out",
-        "again.csv",
-    ]
-    subprocess.run(command, cwd=clone, check=True, capture_output=True)
     written = pd.read_csv(left / "predictions.csv")
-    again = pd.read_csv(clone / "again.csv")  # the model says the same
-    pd.testing.assert_frame_equal(written, again, atol=1e-5)
+    assert (written["split"] == "test").sum() == row["num_images_test"]
     assert (
         str(small_sample.parent) not in path.read_text()
     )  # a row names no folder of this machine
@@ -281,19 +265,13 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     )
     assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
     assert num_pictures(notebook) == 3 and folder.facts["data_kind"] == "synthetic"
-    (predictions,) = read_predictions(folder.path.parent / "predictions.csv")
-    test = predictions.test
-    assert len(test) == row["num_images_test"] and predictions.is_synthetic
-    assert test["grade"].notna().all()
-    assert roc_auc_score(test["referable"], test["probability_referable"]) == pytest.approx(
-        row["metric_auc_test"]
-    )
-    assert set(predictions.table["split"]) == {"train", "validation", "test"}
-    # the latest predictions of the clone
-    evaluated = execute(clone, "12_evaluate", kernel, num_errors=3)
-    assert num_pictures(
-        evaluated
-    ) == 9 and "Its grades agree with a quadratic weighted kappa of" in texts(evaluated)
+    written = pd.read_csv(folder.path.parent / "predictions.csv")
+    assert set(written["split"]) == {"train", "validation", "test"}
+    test = written[written["split"] == "test"]
+    assert len(test) == row["num_images_test"] and test["grade"].notna().all()
+    found = test[[f"probability_{grade}" for grade in range(2, 5)]].sum(axis=1)
+    auc = roc_auc_score(test["grade"] >= 2, found)
+    assert auc == pytest.approx(row["metric_auc_test"])
 
 
 def test_11_of_ones_own_shows_no_paper(clone, kernel):

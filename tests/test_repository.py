@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import nbformat
@@ -113,6 +114,16 @@ def test_a_module_imports_downwards_and_no_room():
             if not (is_allowed or (room and not other)):
                 wrong.add(f"{importer} -> {imported}")
     assert wrong == set()
+
+
+def test_every_module_can_be_imported():
+    """Whatever rooms are here; other frameworks may be absent."""
+    for path in MODULES:
+        module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        try:
+            import_module(module.removesuffix(".__init__"))
+        except ModuleNotFoundError as error:
+            assert not error.name.startswith("dr_lib"), f"{module} needs {error.name}"
 
 
 # notebooks that import a room that does not list them as its own: the list only shrinks

@@ -140,14 +140,14 @@ def test_the_same_picture_twice_tells_nothing_new():
 
 
 def test_bounds_are_those_of_a_bootstrap_where_patients_are_many():
-    """600 patients, 1,000 draws of them scored by scikit-learn: bounds of AUC, of the difference of
+    """600 patients, 500 draws of them scored by scikit-learn: bounds of AUC, of the difference of
     two, of average precision and of the Brier score.
     """
     positive, first, patient = draw_eyes(600)
     second = np.clip(first + np.random.default_rng(1).normal(0, 0.1, len(first)), 0, 1)
     rng = np.random.default_rng(2)
     draws = []
-    for _ in range(1000):
+    for _ in range(500):
         eyes = (2 * rng.integers(0, 600, 600)[:, None] + [0, 1]).ravel()
         y, p, q = positive[eyes], first[eyes], second[eyes]
         auc = roc_auc_score(y, p)

@@ -147,7 +147,9 @@ def test_a_layer_that_cannot_be_the_last_is_refused():
     split_network(network, "block2b_add")
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::sklearn.exceptions.FitFailedWarning"
+)
 @pytest.mark.parametrize("number", [20, 3], ids=["one patient is referable", "few photographs"])
 def test_no_penalty_is_chosen_that_no_fold_could_judge(number):
     """All its scores are NaN, or nothing can be divided into five."""

@@ -43,7 +43,7 @@ def test_a_grader_is_saved_and_loaded(tmp_path):
     # and none of the optimiser's
     assert (tmp_path / "best.keras").stat().st_size < 1.5 * 4 * network.count_params()
     loaded = keras.saving.load_model(tmp_path / "best.keras", compile=False)
-    np.testing.assert_allclose(loaded(images), network(images), atol=1e-6)
+    np.testing.assert_allclose(loaded([images]), network(images), atol=1e-6)
 
 
 def test_the_metric_is_the_auc_of_referable_disease():

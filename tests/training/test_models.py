@@ -169,7 +169,7 @@ def test_every_registered_network_is_synchronised_in_training_alone(model, tmp_p
     saved = keras.models.load_model(tmp_path / "best.keras")
     assert flags(saved) <= {False}
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
-    assert np.array(saved(images)) == pytest.approx(np.array(network(images)), abs=1e-6)
+    assert np.array(saved([images])) == pytest.approx(np.array(network(images)), abs=1e-6)
     assert [path.name for path in tmp_path.iterdir()] == ["best.keras"]
 
 

@@ -43,25 +43,22 @@ def list_rows(batches: PlainBatches, images: np.ndarray, tolerance: int) -> list
     return rows
 
 
-@pytest.mark.parametrize(("task", "batch_size"), [("referable", 16), ("grades", 4)])
-def test_its_weights_are_those_of_mode_paper(
-    small_sample, tmp_path, monkeypatch, task, batch_size
-):
-    """From the same batches, in one step and in four, with batch normalisation: to 1e-6."""
+def test_its_weights_are_those_of_mode_paper(small_sample, tmp_path, monkeypatch):
+    """From the same batches, in four steps, with batch normalisation: to 1e-6."""
     small_cnn = models.NETWORKS["small_cnn"]
     normalised = small_cnn._replace(build=simulation.build_normalised)
     monkeypatch.setitem(models.NETWORKS, "small_cnn", normalised)
     how = {
-        "task": task,
-        "batch_size": batch_size,
+        "task": "grades",
+        "batch_size": 4,
         "image_size": 299,
         "augmentation": "none",
-        "weigh_grades": task == "grades",
+        "weigh_grades": True,
     }
     plain = start(small_sample, tmp_path / "plain", "plain", **how)
 
     side = Prepared(small_sample).load("train", 299, stream=True)
-    again = PlainBatches(side, side.grade, batch_size, seed=20).feed()
+    again = PlainBatches(side, side.grade, 4, seed=20).feed()
     rows = [row for row, _ in list_rows(again, side.images[:], 0)]
     monkeypatch.setattr(
         Batches,

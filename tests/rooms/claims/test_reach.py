@@ -198,6 +198,7 @@ def verdicts(tmp_path_factory) -> dict:
     return {row.id: row for row in table.itertuples()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("claim", read_judged(), ids=lambda claim: claim.id)
 def test_a_claim_is_judged_by_the_rows_of_its_studies(verdicts, claim):
     """Their notebook, parameters, factors and repetitions make the work that it speaks of, all

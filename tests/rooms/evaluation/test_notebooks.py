@@ -10,6 +10,17 @@ from tests.notebooks import execute, num_pictures, texts
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 
+def test_12_reads_the_latest_predictions_of_the_clone(clone, kernel):
+    """Those of the last run, where none are named."""
+    for name, table in (("b", draw_predictions(60)), ("a", draw_predictions(noise=5.0))):
+        (folder := clone / "papermill_runs" / "adhoc" / "runs" / name).mkdir(parents=True)
+        write(folder, table, "predictions")
+    notebook = execute(clone, "12_evaluate", kernel)
+    assert num_pictures(notebook) == 8
+    assert "120 patients" in texts(notebook)
+    assert "Its grades agree with a quadratic weighted kappa of" in texts(notebook)
+
+
 @pytest.mark.slow
 def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     """Two models compared, in Portuguese, with the checklist beside the page; no validation, no

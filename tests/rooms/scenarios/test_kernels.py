@@ -72,6 +72,7 @@ def test_beside_a_gpu_tensorflow_gets_cuda(trial, monkeypatch, before, after, sa
     assert installed == [("-m", "pip", "install", "--quiet", package)] * (before == 0)
 
 
+@pytest.mark.slow
 def test_tensorflow_has_the_extra_and_says_what_it_lists():
     """pip only warns of an extra that a version does not have."""
     assert "and-cuda" in metadata("tensorflow").get_all("Provides-Extra")

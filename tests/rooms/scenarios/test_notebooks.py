@@ -3,12 +3,10 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pandas as pd
 import papermill
 import pytest
-from jupyter_client import KernelManager
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.scenarios.kernels import find_kernel
@@ -22,45 +20,34 @@ from tests.notebooks import (
 from tests.studies import write_studies
 
 
-@pytest.fixture
-def fresh_kernel() -> Iterator[KernelManager]:
-    """A kernel in which nothing has been imported, for one notebook again and again."""
-    (manager := KernelManager()).start_kernel()
-    yield manager
-    manager.shutdown_kernel(now=True)
-
-
-def test_30_refuses_trains_and_monitors(clone, fresh_kernel):
-    """A GPU that is not here and a framework that this kernel lacks are unavailable; a scenario
-    is trained.
-    """
+def test_30_refuses_what_this_kernel_lacks(clone, kernel):
+    """A GPU that is not here and a framework are unavailable, a batch size of -1 is no value."""
     for parameters, message in (
-        ({"accelerator": "gpu"}, "no NVIDIA GPU"),
-        ({"framework": "mxnet"}, "this kernel has no"),
+        ({"accelerator": "gpu"}, "UnavailableError: no NVIDIA GPU"),
+        ({"framework": "mxnet"}, "UnavailableError: this kernel has no"),
+        ({"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ):
-        if message != "no NVIDIA GPU" or not os.path.exists("/dev/nvidia0"):
-            with pytest.raises(
-                papermill.PapermillExecutionError, match=f"UnavailableError: {message}"
-            ):
-                execute(clone, "30_train_scenario", fresh_kernel, **parameters)
+        if "accelerator" not in parameters or not os.path.exists("/dev/nvidia0"):
+            with pytest.raises(papermill.PapermillExecutionError, match=message):
+                execute(clone, "30_train_scenario", kernel, **parameters)
     assert not read_rows(clone)
-    check_scenario(clone, fresh_kernel, "tensorflow", "mnist", 768, evaluate_every=1)
 
 
 @pytest.mark.slow
-def test_30_trains_in_another_frameworks_kernel(clone):
-    """PyTorch in its own environment writes the same row."""
-    check_scenario(
-        clone, find_kernel_name("dr-torch"), "pytorch", "cifar10", 640, evaluate_every=0
-    )
-
-
-def check_scenario(clone, kernel, framework, dataset, num_images, evaluate_every):
-    """One cell of the design: a row with times and utilisation, and samples with every epoch."""
+@pytest.mark.parametrize(
+    ("kernel_name", "framework", "dataset", "num_images", "evaluate_every"),
+    [("python3", "tensorflow", "mnist", 768, 1), ("dr-torch", "pytorch", "cifar10", 640, 0)],
+)
+def test_30_trains_and_monitors(
+    clone, kernel_name, framework, dataset, num_images, evaluate_every
+):
+    """One cell of the design in its framework's kernel: a row with times and utilisation, and
+    samples with every epoch.
+    """
     notebook = execute(
         clone,
         "30_train_scenario",
-        kernel,
+        find_kernel_name(kernel_name),
         framework=framework,
         dataset=dataset,
         epochs=2,

@@ -10,7 +10,9 @@ import pandas as pd
 import papermill
 import psutil
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.rooms.serving.endpoint import find_rates
 from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.runs.row import read_runs, write_row
@@ -36,6 +38,11 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     execute(clone, "10_train", kernel, task="grades", image_size=48, epochs=2, **data)
     adhoc = clone / "papermill_runs" / "adhoc"
     (trained,) = adhoc.glob("runs/*/model")
+    predict = ["predict", str(trained), str(small_sample), "--out", str(clone / "again.csv")]
+    assert CliRunner().invoke(main, predict, catch_exceptions=False).exit_code == 0
+    written = pd.read_csv(trained.parent / "predictions.csv")
+    again = pd.read_csv(clone / "again.csv")  # the model says the same
+    pd.testing.assert_frame_equal(written, again, atol=1e-5)
     how = {"model_dir": str(trained), "num_rounds": 3, "force": True}
     # its threads are pinned in a new kernel
     exported = execute(clone, "21_export_quantize", **how, **data)
