@@ -16,7 +16,7 @@ def test_12_reads_the_latest_predictions_of_the_clone(clone, kernel):
         (folder := clone / "papermill_runs" / "adhoc" / "runs" / name).mkdir(parents=True)
         write(folder, table, "predictions")
     notebook = execute(clone, "12_evaluate", kernel)
-    assert num_pictures(notebook) == 8
+    assert num_pictures(notebook) == 9
     assert "120 patients" in texts(notebook)
     assert "Its grades agree with a quadratic weighted kappa of" in texts(notebook)
 

@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pandas as pd
 import papermill
 import pytest
+from jupyter_client import KernelManager
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.scenarios.kernels import find_kernel
@@ -20,7 +22,15 @@ from tests.notebooks import (
 from tests.studies import write_studies
 
 
-def test_30_refuses_what_this_kernel_lacks(clone, kernel):
+@pytest.fixture
+def fresh_kernel() -> Iterator[KernelManager]:
+    """A kernel in which no framework has been imported, and none is."""
+    (manager := KernelManager()).start_kernel()
+    yield manager
+    manager.shutdown_kernel(now=True)
+
+
+def test_30_refuses_what_this_kernel_lacks(clone, fresh_kernel):
     """A GPU that is not here and a framework are unavailable, a batch size of -1 is no value."""
     for parameters, message in (
         ({"accelerator": "gpu"}, "UnavailableError: no NVIDIA GPU"),
@@ -29,7 +39,7 @@ def test_30_refuses_what_this_kernel_lacks(clone, kernel):
     ):
         if "accelerator" not in parameters or not os.path.exists("/dev/nvidia0"):
             with pytest.raises(papermill.PapermillExecutionError, match=message):
-                execute(clone, "30_train_scenario", kernel, **parameters)
+                execute(clone, "30_train_scenario", fresh_kernel, **parameters)
     assert not read_rows(clone)
 
 
