@@ -2,19 +2,21 @@
 
 import gc
 import warnings
-from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from dr_lib.statistics.bootstrap import bootstrap_patients
 from dr_lib.statistics.clustered import Z
 from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.recalibration import NEAR, Recalibration
 
-NEAR = 1e-6  # probabilities nearer to 0 or 1 are taken for this
 NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
+ERROR = 0.05  # of each of the closed tests
+MANY = 10_000  # photographs, whose fit is worth the time to free it
 SPAN = 0.75  # of the photographs, which a point of the smooth curve rests on
 
 
@@ -36,30 +38,59 @@ def fit_slope(
         return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
     found = []
     for column, with_slope in ((0, False), (1, True)):
-        params, errors = _fit(positive, probability, with_slope, patient_id)
+        params, covariance = _fit(positive, probability, with_slope, patient_id)
         value = float(params[column])
-        half = float(Z * errors[column])
+        half = float(Z * np.sqrt(covariance[column, column]))
         found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
 
-def fit_recalibration(
-    positive: ArrayLike, probability: ArrayLike
-) -> Callable[[ArrayLike], np.ndarray] | None:
+def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Recalibration | None:
     """Fit a recalibration on the validation split: intercept and slope on the logit (Cox 1958,
-    Platt
-    1999).
+    Platt 1999).
 
     Returns:
-        A function from probabilities to recalibrated ones; None where no slope is finite (see
-        `fit_slope`), or it is not above 0: that would turn the ranking round.
+        None where no slope is finite (see `fit_slope`), or it is not above 0: that would turn the
+        ranking round.
     """
     if not _is_estimable(positive, probability):
         return None
     (intercept, slope), _ = _fit(positive, probability, True)
-    if not slope > 0:
+    return Recalibration(float(intercept), float(slope)) if slope > 0 else None
+
+
+def choose_recalibration(
+    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
+) -> tuple[Recalibration, tuple[float, float]] | None:
+    """Choose how much to recalibrate for few patients: closed testing (Vergouwe et al. 2017, Stat.
+    Med. 36).
+
+    Nothing, unless the intercept and slope of these patients differ from 0 and 1 together; then the
+    intercept alone, unless the slope differs from 1. Wald's tests at 5 %, with the sandwich
+    variance over patients and F with two fewer than these. A model of a single predictor has no
+    further revision.
+
+    Returns:
+        The recalibration, and p of the two tests; None as for `fit_recalibration`.
+    """
+    if not _is_estimable(positive, probability):
         return None
-    return lambda probability: expit(intercept + slope * to_logit(probability))
+    params, covariance = _fit(positive, probability, True, patient_id)
+    if not params[1] > 0:
+        return None
+    dof = max(len(np.unique(patient_id)) - 2, 1)
+    away = params - [0, 1]
+    joint = away @ np.linalg.solve(covariance, away) / 2
+    p_values = (
+        float(stats.f.sf(joint, 2, dof)),
+        float(stats.f.sf(away[1] ** 2 / covariance[1, 1], 1, dof)),
+    )
+    if p_values[0] >= ERROR:
+        return Recalibration(0.0, 1.0), p_values
+    if p_values[1] >= ERROR:
+        (intercept,), _ = _fit(positive, probability, False)
+        return Recalibration(float(intercept), 1.0), p_values
+    return Recalibration(*map(float, params)), p_values
 
 
 def smooth_calibration(
@@ -127,8 +158,8 @@ def _fit(
     with_slope: bool,
     patient_id: ArrayLike | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a logistic regression in statsmodels: coefficients and their standard errors, clustered
-    by patient if given.
+    """Fit a logistic regression in statsmodels: coefficients and their covariance, clustered by
+    patient if given.
 
     The intercept alone is found as a root first: where many probabilities are near 0 or 1,
     statsmodels diverges from its own start, as R's glm does.
@@ -156,7 +187,8 @@ def _fit(
         warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
         model = GLM(positive, design, family=Binomial(), offset=offset)
         fitted = model.fit(start_params=start, **clusters)
-        coefficients = fitted.params, fitted.bse
+        coefficients = fitted.params, np.asarray(fitted.cov_params())
     del model, fitted
-    gc.collect()  # they hold each other, and 400 bytes a photograph
+    if len(x) > MANY:
+        gc.collect()  # they hold each other, and 400 bytes a photograph
     return coefficients

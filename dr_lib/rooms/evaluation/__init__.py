@@ -8,6 +8,7 @@ curves       ROC, calibration, decisions
 subgroups    cameras, ages ..., and counts too small to be shown
 comparison   several models, several data sets
 readers      the model beside several readers
+recalibration  a model at another hospital, from few patients
 size         how many patients a study needs
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12

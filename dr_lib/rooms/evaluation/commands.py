@@ -114,3 +114,59 @@ def patients(
             f" {size.assured} for it in {ASSURANCE:.0%} of such studies"
         )
     click.echo(f"\n{describe_study(sizes, expected, design)}")
+
+
+@click.command()
+@click.argument("predictions", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--patients",
+    "num_patients",
+    type=click.IntRange(2),
+    required=True,
+    help="labelled patients to recalibrate from, drawn at random",
+)
+@click.option("--out", type=PATH, required=True, help="JSON file to write")
+@SHEET
+@COLUMN
+@REFERENCE
+def recalibrate(
+    predictions: tuple[Path, ...],
+    num_patients: int,
+    out: Path,
+    sheet: str,
+    columns: tuple[str, ...],
+    reference: str,
+) -> None:
+    """Recalibrate a model for a new hospital from the labels of a few of its patients, and report
+    the others, before and after. With the predictions of the model's own data set, its own
+    thresholds are reported too.
+    """
+    import numpy as np
+
+    from dr_lib.report.page import Page
+    from dr_lib.rooms.evaluation import recalibration
+    from dr_lib.rooms.evaluation.predictions import read_predictions
+    from dr_lib.statistics.clustered import MIN_PATIENTS
+
+    models = read_predictions(*predictions, sheet=sheet, columns=columns, reference=reference)
+    there, old = recalibration.choose_hospital(models)
+    local = recalibration.recalibrate_locally(there, num_patients, np.random.default_rng(0))
+    if local is None:
+        raise DrError(
+            f"{num_patients} patients do not allow a recalibration: they or the others are of one "
+            "class, or the probabilities do not rise with the disease; give more patients"
+        )
+    recalibration.write_recalibration(out, there, local)
+    page = Page()
+    table = recalibration.compare(there, old, local)
+    click.echo(page.format(table, "recalibration").T.to_string(header=False))
+    curve = recalibration.trace_patients(there)
+    curve.to_csv(out.with_suffix(".csv"), index=False)
+    click.echo(page.format(curve, "patients to label").to_string(index=False))
+    num_diseased = local.points["validation_diseased"].iloc[0]
+    if num_diseased < MIN_PATIENTS:
+        click.echo(
+            f"The thresholds rest on {num_diseased} patients with the disease; with fewer than "
+            f"{MIN_PATIENTS} they depend on chance."
+        )
+    click.echo(f"wrote {out}; the table over k is {out.with_suffix('.csv')}")

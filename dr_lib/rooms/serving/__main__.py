@@ -48,6 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             threads=options.threads,
             queue=options.queue,
             request_s=options.request_seconds,
+            recalibration_file=options.recalibration,
             max_body=int(1e6 * options.max_body),
         )
     except (ModelFolderError, OSError) as error:
@@ -78,6 +79,12 @@ def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--model", type=lambda text: Path(expand_home(text)), default=model, help="model folder"
     )
     add("folder", nargs="?", help="model folder, instead of --model")
+    add(
+        "--recalibration",
+        type=lambda text: Path(expand_home(text)),
+        default=os.environ.get("RECALIBRATION") or None,
+        help="file of the command recalibrate",
+    )
     add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
     add("--port", type=int, default=port, help="port to listen at")
     add(

@@ -131,6 +131,9 @@ def export(
     type=click.Choice([",", ";"]),
     help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
 )
+@click.option(
+    "--recalibration", "recalibration_file", type=PATH, help="file of the command recalibrate"
+)
 def predict(
     model: Path,
     images: tuple[Path, ...],
@@ -140,6 +143,7 @@ def predict(
     by_patient: bool,
     sep: str,
     labels: Path | None,
+    recalibration_file: Path | None,
     **table,
 ) -> None:
     """Grade photographs, given as files or folders, with an exported model.
@@ -148,6 +152,7 @@ def predict(
     be a trained model too.
     """
     from dr_lib.rooms.serving.grader import grade_files as grader
+    from dr_lib.statistics.recalibration import read_recalibration
     from dr_lib.training.model_folder import read_folder
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
@@ -160,12 +165,14 @@ def predict(
             "--by-patient and --sep need photographs, not a prepared folder: leave them out"
         )
     model_folder = read_folder(model)
+    recalibration = read_recalibration(recalibration_file, model_folder.version)
     if is_prepared:
         grader.grade_prepared(
             model_folder,
             images[0],
             out,
             is_external=external,
+            recalibration=recalibration,
             progress=show_progress("grading"),
         )
         return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
@@ -180,14 +187,15 @@ def predict(
         out,
         workers=workers,
         sep=sep,
+        recalibration=recalibration,
         progress=show_progress("grading"),
     )
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
-    if warning := model_folder.facts.get("warning"):
-        click.echo(warning)
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
     describe_statuses(statuses)
+    if warning := model_folder.facts.get("warning"):
+        click.echo(warning)
     if by_patient:
         counts = grader.refer_patients(out, patients, answers, sep)["answer"].value_counts()
         num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))

@@ -21,7 +21,8 @@ from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.grader.predict import Predictor, recalibrate
+from dr_lib.statistics.recalibration import Recalibration
 from dr_lib.training.model_folder import ModelFolder, ModelFolderError, read_folder
 
 BATCH = 32  # crops decoded at once
@@ -42,6 +43,7 @@ def grade_files(
     *,
     workers: int | None = None,
     sep: str = ",",
+    recalibration: Recalibration | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Counter[str], dict[str, int]]:
     """Grade photographs and write a CSV that names the files; keep it in a private folder.
@@ -55,6 +57,7 @@ def grade_files(
             with their whole path, which no spreadsheet takes for a formula; bytes that are no UTF-8
             stand as \\udc80 to \\udcff.
         workers: processes; by default one per core where there are many photographs.
+        recalibration: of this model; its version then stands in a column `recalibration`.
         sep: between cells; with a semicolon numbers have decimal commas, as Excel in Brazil opens
             them.
         progress: called with the numbers done and in all.
@@ -68,7 +71,7 @@ def grade_files(
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = list_photographs(paths)
     workers = workers or (count_cpus() if len(files) >= MANY else 1)
-    grade = partial(_grade, folder.path, folder.version)
+    grade = partial(_grade, folder.path, folder.version, recalibration)
     rows = []
     with map_over(workers) as pool:
         for row in pool(grade, files):
@@ -83,6 +86,7 @@ def grade_files(
         "referable_at_threshold",
         "fundus",
         "model_version",
+        *(["recalibration"] if recalibration else []),
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
@@ -188,6 +192,7 @@ def grade_prepared(
     out: Path,
     *,
     is_external: bool = False,
+    recalibration: Recalibration | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
     """Grade the crops of a prepared folder and write predictions.csv for evaluation.
@@ -202,6 +207,7 @@ def grade_prepared(
         data_dir: a prepared folder.
         out: the CSV; see `write_predictions`.
         is_external: the model learned from none of these photographs.
+        recalibration: of this model; its version then stands behind the model's.
         progress: called with (done, total).
 
     Raises:
@@ -224,12 +230,16 @@ def grade_prepared(
     for start in range(0, len(crops), step):
         predicted.append(predict(crops if is_keras else crops[start : start + step]))
         progress(min(start + step, len(crops)), len(crops))
+    probabilities = recalibrate(np.concatenate(predicted), recalibration)
+    version = folder.version
+    if recalibration:
+        version += f"+{recalibration.version}"
     prepared.write_predictions(
         out,
-        [(photographs["image_id"].to_numpy(), np.concatenate(predicted))],
+        [(photographs["image_id"].to_numpy(), probabilities)],
         # of Keras the network's own name
         f"{folder.facts['model']}_{image_size if is_keras else folder.facts['format']}",
-        folder.version,
+        version,
         is_external=is_external,
     )
 
@@ -285,18 +295,22 @@ def _write_path(file: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def _load(folder: Path, version: str) -> Predictor:
+def _load(folder: Path, version: str, recalibration: Recalibration | None) -> Predictor:
     """Load the model once per process."""
     model = read_folder(folder)
     if model.version != version:
         raise ModelFolderError(f"{folder}: the model was replaced while in use: start again")
-    return Predictor(model, 1)
+    return Predictor(model, 1, recalibration)
 
 
-def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
+def _grade(
+    folder: Path, version: str, recalibration: Recalibration | None, file: Path
+) -> dict[str, Any]:
     """Return a photograph's row."""
     row = {"file": _write_path(file), "model_version": version, "error": ""}
-    predictor = _load(folder, version)
+    predictor = _load(folder, version, recalibration)
+    if recalibration:
+        row["recalibration"] = recalibration.version
     try:
         answer = predictor.grade(file)
     except (DrError, ValueError, OSError) as error:

@@ -129,6 +129,7 @@ def serve(
     queue: int,
     request_s: float,
     max_body: int,
+    recalibration_file: Path | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
 
@@ -140,10 +141,11 @@ def serve(
         queue: how many requests may wait for a thread; the next gets 503.
         request_s: a client has that long to send the body of a request.
         max_body: of a request [bytes].
+        recalibration_file: of the command recalibrate, for this model.
 
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
-        DrError: nobody can listen there.
+        DrError: nobody can listen there, or the recalibration is for another model.
     """
     # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
@@ -156,6 +158,7 @@ def serve(
 
     from dr_lib.rooms.serving.grader.predict import Predictor
     from dr_lib.rooms.serving.server.app import Service, build_app
+    from dr_lib.statistics.recalibration import read_recalibration
 
     _limit_heap()
     cv2.setNumThreads(1)
@@ -166,7 +169,9 @@ def serve(
         level=logging.INFO,
     )
     with without_output(2):  # the runtimes greet there
-        predictor = Predictor(read_folder(model), threads)
+        folder = read_folder(model)
+        recalibration = read_recalibration(recalibration_file, folder.version)
+        predictor = Predictor(folder, threads, recalibration)
     service = Service(
         predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
     )

@@ -1,6 +1,7 @@
 """Files graded at the command line: the endpoint's answers, every file in the table."""
 
 import csv
+import json
 import os
 import resource
 import shutil
@@ -8,12 +9,15 @@ import shutil
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from scipy.special import expit, logit
 
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
+from dr_lib.files import hash_file
 from dr_lib.rooms.serving.grader.grade_files import find_patients, grade_files, grade_prepared
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.statistics.recalibration import read_recalibration
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.rooms.serving.driver import draw_photograph, encode
 
@@ -360,3 +364,37 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
     own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
     with pytest.raises(DrError, match="with a split table that no longer exists"):
         grade_prepared(own, small_sample, out)
+
+
+def test_a_recalibration_moves_and_is_named(tmp_path, served_folder, jpeg):
+    """The probability of referable disease by hand, the grades in proportion, the new threshold;
+    another model's file is refused, and without the file all is as before.
+    """
+    folder = read_folder(served_folder)
+    (tmp_path / "eye.jpg").write_bytes(jpeg)
+    path = tmp_path / "local.json"
+    facts = {"intercept": 1.0, "slope": 0.5, "thresholds": {"high sensitivity": 0.3}}
+    path.write_text(json.dumps({**facts, "model_version": folder.version}))
+    before = Predictor(folder, 1)(jpeg)
+    after = Predictor(folder, 1, read_recalibration(path, folder.version))(jpeg)
+    p = before["probability_referable"]
+    assert after["probability_referable"] == pytest.approx(expit(1 + 0.5 * logit(p)))
+    assert sum(after["probabilities"]) == pytest.approx(1)
+    ratios = [
+        answer["probabilities"][3] / answer["probabilities"][2] for answer in (before, after)
+    ]
+    assert ratios[0] == pytest.approx(ratios[1]) and after["threshold"] == 0.3
+    assert after["recalibration"] == hash_file(path)[:12] and "recalibration" not in before
+    rows = {}
+    for name, option in (("new", ["--recalibration", str(path)]), ("old", [])):
+        out = tmp_path / f"{name}.csv"
+        words = ["predict", str(served_folder), str(tmp_path / "eye.jpg"), "--out", str(out)]
+        result = CliRunner().invoke(main, [*words, *option])
+        assert result.exit_code == 0, result.output
+        rows[name] = pd.read_csv(out).iloc[0]
+    assert rows["new"]["recalibration"] == hash_file(path)[:12]
+    assert rows["new"]["probability_referable"] == pytest.approx(after["probability_referable"])
+    assert "recalibration" not in rows["old"] and rows["old"]["threshold"] == 0.5
+    path.write_text(json.dumps({**facts, "model_version": "other"}))
+    with pytest.raises(DrError, match="recalibrates the model other"):
+        read_recalibration(path, folder.version)
