@@ -253,9 +253,6 @@ def check_together(values: Mapping[str, Any]) -> None:
         raise ParameterError("min_delta: does not apply without patience: leave it out")
     recipe = values.get("recipe", "full")
     model = str(values.get("model")).lower()
-    if recipe != "full" and model != "mobilenet":
-        fault = f"recipe {recipe} names layers of mobilenet"
-        raise ParameterError(f"{fault}: use that model, or recipe full")
     if recipe != "full" and values.get("num_machines", 1) > 1:
         fault = f"recipe {recipe} caches features on one machine"
         raise ParameterError(f"{fault}: use recipe full, or num_machines 1")

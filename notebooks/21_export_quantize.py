@@ -14,7 +14,7 @@
 # %% tags=["parameters"]
 # model
 model_dir: str = ""  # model folder that notebook 10 wrote, empty for an untrained network
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn, for an untrained network
+model: str = "mobilenet"  # any network of notebook 10, if untrained
 image_size: int = 96  # input side of an untrained network, 224 in the paper [px]
 # data
 data_dir: str = "sample"  # prepared folder for calibration and the accuracy gate, or sample

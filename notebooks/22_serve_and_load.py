@@ -15,7 +15,7 @@
 # %% tags=["parameters"]
 # model
 served_dir: str = ""  # exported folder, or one of several as MODEL/FORMAT; empty for untrained
-model: str = "mobilenet"  # mobilenet, vgg19 or small_cnn, if untrained or one of several
+model: str = "mobilenet"  # any network of notebook 10, if untrained or one of several
 image_size: int = 96  # input side of an untrained network, 224 in the paper [px]
 format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
 # data

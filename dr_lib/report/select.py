@@ -20,7 +20,7 @@ WORK = [
     *"data_kind data_sha256 labels_sha256 split_sha256".split(),
     *find_columns("work"),
     *"warmup_epochs dropout last_layer last_frozen code_sha256 probe_grades".split(),
-    *"batch_norm weigh_classes ema_momentum test_time_augmentation".split(),
+    *"model_code_sha256 batch_norm weigh_classes ema_momentum test_time_augmentation".split(),
 ]
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
@@ -41,6 +41,7 @@ OLDER = {
     "weigh_classes": False,
     "ema_momentum": 0.0,
     "environment_settings": "",
+    "model_code_sha256": "",
     "last_frozen": "",
     "last_layer": "",
 }

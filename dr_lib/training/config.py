@@ -2,9 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from dr_lib.data.prepared.folder import hash_file
+from dr_lib.errors import DrError
 from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 
@@ -13,22 +16,21 @@ WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate ri
 
 
 class Recipe(NamedTuple):
-    """Which part of a network is trained, and how its head is initialised; columns of the row."""
+    """Which part of a network is trained, and how its head is initialised."""
 
-    last_layer: str = ""  # layer of the base at which the network ends
-    last_frozen: str = ""  # last layer of the base to freeze, its outputs are cached
+    # of the base's parameters: those of its first blocks are frozen, and their outputs cached
+    share: float = 0.0
+    is_cut: bool = False  # the network ends there
     probe_grades: bool = False  # start the head from a regression of the grade
     dropout: float = 0.0  # share of the pooled features dropped in training
     # average the final predictions with those of the mirror images
     test_time_augmentation: bool = False
 
 
-RECIPES = {  # few and upper have MobileNet's layers
+RECIPES = {  # of mobilenet, few ends at conv_pw_7_relu and upper freezes to conv_pw_11_relu
     "full": Recipe(),
-    "few": Recipe(
-        "conv_pw_7_relu", "conv_pw_7_relu", probe_grades=True, test_time_augmentation=True
-    ),
-    "upper": Recipe(last_frozen="conv_pw_11_relu", dropout=0.3, test_time_augmentation=True),
+    "few": Recipe(0.1684, is_cut=True, probe_grades=True, test_time_augmentation=True),
+    "upper": Recipe(0.504, dropout=0.3, test_time_augmentation=True),
 }
 
 
@@ -90,6 +92,7 @@ class TrainingConfig:
             value = read_value(each.name, getattr(each.type, "__name__", ""), value)
             object.__setattr__(self, each.name, value)
         check_together(asdict(self))
+        self.model_code_sha256  # noqa: B018  the module of an own network has to be there
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
@@ -101,12 +104,29 @@ class TrainingConfig:
         """Return all parameters that define the work, for a row; no folder of this machine is
         named.
         """
-        return {**describe(asdict(self)), **self.parts._asdict()}
+        return {
+            **describe(asdict(self)),
+            "model_code_sha256": self.model_code_sha256,
+            "probe_grades": self.parts.probe_grades,
+            "dropout": self.parts.dropout,
+            "test_time_augmentation": self.parts.test_time_augmentation,
+        }
 
     @property
     def parts(self) -> Recipe:
         """The part of the network that the recipe trains."""
         return RECIPES[self.recipe]
+
+    @property
+    def model_code_sha256(self) -> str:
+        """The hash of the file with a network of one's own; empty for others."""
+        module, _, function = self.model.partition(":")
+        if not function:
+            return ""
+        try:
+            return hash_file(Path(find_spec(module).origin))
+        except (ImportError, AttributeError, TypeError) as error:
+            raise DrError(f"model {self.model!r}: there is no module {module}") from error
 
     @property
     def run_seed(self) -> int:

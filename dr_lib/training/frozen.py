@@ -23,7 +23,7 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.training.fit import predict
 from dr_lib.training.metrics import NUM_FOLDS
-from dr_lib.training.models import split_network
+from dr_lib.training.models import find_normalisations, split_network
 
 
 class Frozen(NamedTuple):
@@ -52,22 +52,20 @@ def freeze(
 
     Args:
         network: of `build_model`; what is trained in `upper` is trained in it.
-        last_frozen: name of the base's last frozen layer, such as conv_pw_11_relu of mobilenet.
+        last_frozen: name of the base's last frozen layer, see `find_last_layer`.
         splits: train, test and, where there is one, validation.
         batch_size: of the passes, over all replicas.
         probe_grades: start the head from the grades, see `fit_grades`, and not from logistic
             regression.
 
     Raises:
-        DrError: the base has no such layer, goes round it, or its outputs do not fit into
-            memory.
+        DrError: part of the base bypasses the layer, or its outputs do not fit into memory.
     """
     base = network.get_layer("base")
     lower, outputs, extract = split_network(network, last_frozen, "float16")
     # of what follows too: few photographs would spoil its statistics
-    for layer in base.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.trainable = False
+    for layer in find_normalisations(base):
+        layer.trainable = False
     lower.trainable = False
     upper = keras.Model(outputs, network.layers[-1](extract.output), name="upper")
     num_images = 2 * sum(len(side.referable) for side in splits.values())

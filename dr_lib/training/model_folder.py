@@ -125,7 +125,11 @@ def write_trained(
         "weights": Path(config.weights).name,
         "metrics": trained.scores,
         "warning": find_doubt(trained.auc),
-        "trained_with": config.describe(),
+        "trained_with": {
+            **config.describe(),
+            "last_layer": trained.row["last_layer"],
+            "last_frozen": trained.row["last_frozen"],
+        },
         "commit": commit,
         "versions": {name: trained.row[name] for name in ("keras", "numpy")},
     }

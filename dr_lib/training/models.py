@@ -1,14 +1,17 @@
 """The networks, from uint8 pixels to the probability of referable disease or of each grade, and
     the loss and metric for grades.
 
-To add one of your own: write what builds it without its top, and list it in NETWORKS.
+To add one, give it an entry in NETWORKS; `package.module:function` needs none.
 """
 
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from importlib import import_module
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,13 +36,13 @@ RGB_TO_YIQ = np.array(
 
 
 class Network(NamedTuple):
-    """How a network is built, and what its inputs and optimiser need."""
+    """All that is special about a network."""
 
-    # side [px], and None or imagenet -> (side, side, 3) to feature maps, without the top
+    # side [px], and None or imagenet -> (side, side, 3) to features, without the top
     build: Callable[[int, str | None], keras.Model]
     # for pixels in [0, 1], RGB: the factor of each channel, what is added to it, and whether the
-    # channels are then turned to BGR
-    preprocessing: tuple[float | list[float], float | list[float], bool]
+    # channels are then turned to BGR; by default the network takes [0, 255]
+    preprocessing: tuple[float | list[float], float | list[float], bool] = (255.0, 0.0, False)
     pool: type[layers.Layer] = layers.GlobalAveragePooling2D
 
 
@@ -119,7 +122,7 @@ def build_model(
     weights: str = "none",
     augmentation: str = "flip",
     dropout: float = 0.0,
-    last_layer: str = "",
+    share: float = 1.0,
     seed: int = 0,
     synchronised: bool = False,
 ) -> keras.Model:
@@ -130,16 +133,14 @@ def build_model(
     base gets the preprocessing that its ImageNet weights were trained with.
 
     Args:
-        model: one of NETWORKS, or any of keras.applications by its name there, such as inception_v3
-            (Szegedy et al. 2016, the network of Voets et al. 2019) or EfficientNetV2B0.
+        model: see `find_network`.
         image_size: side of the square input [px].
         task: referable, one sigmoid output, or grades, five of softmax; always float32.
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
         dropout: share of the pooled features dropped in training, of task referable.
-        last_layer: layer of the base whose outputs are pooled, such as conv_pw_7_relu of mobilenet,
-            which ends there: lesions are small, and so is what the middle blocks see. Empty for the
-            whole base.
+        share: of the base's parameters; it ends at the layer that has them below it. Lesions are
+            small, and so is what the middle blocks see.
         seed: of the augmentation and of dropout; initial weights follow
             `keras.utils.set_random_seed`.
         synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute
@@ -159,11 +160,11 @@ def build_model(
     read_value("augmentation", "str", augmentation)
     network = find_network(model)
     base = build_base(model, image_size, weights)
-    for layer in base.layers:
-        if isinstance(layer, layers.BatchNormalization):
-            layer.synchronized = synchronised
-    if last_layer:
-        base = keras.Model(base.input, find_layer(base, last_layer).output, name="base")
+    for layer in find_normalisations(base):
+        layer.synchronized = synchronised
+    if share < 1:
+        last = base.get_layer(find_last_layer(base, share))
+        base = keras.Model(base.input, last.output, name="base")
 
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
     x = Augment(augmentation, seed, name="augment")(inputs)
@@ -173,15 +174,20 @@ def build_model(
     # photograph's bytes
     if is_bgr:
         x = ops.flip(x, axis=-1)
-    x = network.pool(name="pool")(base(x))
+    x = base(x)
+    if len(x.shape) == 4:
+        x = network.pool(name="pool")(x)
+    elif len(x.shape) == 3:  # a transformer's tokens
+        x = layers.GlobalAveragePooling1D(name="pool")(x)
+    name = model.rpartition(":")[2]
     if task == "grades":
         x = layers.Dense(128, activation="relu")(x)
         x = layers.Dense(128, activation="relu")(x)
         head = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")
-        return keras.Model(inputs, head(x), name=f"{model}_{image_size}_grades")
+        return keras.Model(inputs, head(x), name=f"{name}_{image_size}_grades")
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     head = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")
-    return keras.Model(inputs, head(x), name=f"{model}_{image_size}")
+    return keras.Model(inputs, head(x), name=f"{name}_{image_size}")
 
 
 class Ranks(keras.metrics.Metric):
@@ -261,7 +267,23 @@ def weighted_loss(weights: np.ndarray) -> Callable:
 
 
 def find_network(model: str) -> Network:
-    """Find a network in NETWORKS or keras.applications, ignoring case and underscores."""
+    """Find a network.
+
+    Args:
+        model: a name of NETWORKS or keras.applications, in any case, without or with underscores,
+            such as inception_v3 (Szegedy et al. 2016, the network of Voets et al. 2019); or
+            package.module:function, a `Network.build` of one's own for pixels in [0, 255].
+
+    Raises:
+        DrError: there is no such network; the names, or why it cannot be imported.
+    """
+    module, _, function = model.partition(":")
+    if function:
+        try:
+            build = getattr(import_module(module), function)
+            return Network(partial(_build_own, build))
+        except (ImportError, AttributeError) as error:
+            raise DrError(f"model {model!r} cannot be imported: {error}") from error
     key = model.lower().replace("_", "")
     own = {name.replace("_", ""): network for name, network in NETWORKS.items()}
     if key in own:
@@ -271,8 +293,8 @@ def find_network(model: str) -> Network:
         if key == name.lower():
             return _find_application(name)
     raise DrError(
-        f"model {model!r}: choose {', '.join(NETWORKS)} or a network of keras.applications: "
-        f"{', '.join(names)}"
+        f"model {model!r}: choose {', '.join(NETWORKS)}, package.module:function or a network of "
+        f"keras.applications: {', '.join(names)}"
     )
 
 
@@ -331,12 +353,38 @@ def _find_broken(paths: Iterable[Path]) -> Path | None:
     return None
 
 
-def find_layer(base: keras.Model, name: str) -> layers.Layer:
-    """Find a layer by name; a DrError lists the names."""
-    names = [layer.name for layer in base.layers]
-    if name not in names:
-        raise DrError(f"no layer {name!r}: choose from {', '.join(names)}")
-    return base.get_layer(name)
+def find_last_layer(base: keras.Model, share: float) -> str:
+    """Find the layer that ends the blocks with a share of a base's parameters.
+
+    All data pass it, and an activation that follows comes before it; padding is of the next block.
+    """
+    below = np.cumsum([layer.count_params() for layer in base.layers])
+    passed = (
+        (number, layer.name)
+        for number, layer in zip(below, base.layers, strict=True)
+        if number >= share * below[-1]
+        and not isinstance(layer, layers.ZeroPadding2D)
+        and _find_rest(base, layer)
+    )
+    _, block = next(groupby(passed, key=itemgetter(0)))
+    return list(block)[-1][1]
+
+
+def _find_rest(base: keras.Model, layer: layers.Layer) -> layers.Layer | None:
+    """Find what a base computes from a layer's output; None where other data enter it."""
+    if layer.output is base.output:
+        return layers.Identity()
+    try:
+        return keras.Model(layer.output, base.output)
+    except ValueError:
+        return None
+
+
+def find_normalisations(base: keras.Model) -> Iterator[layers.BatchNormalization]:
+    """Find the batch normalisations of a base, those inside its layers too."""
+    for layer in base._flatten_layers(include_self=False):
+        if isinstance(layer, layers.BatchNormalization):
+            yield layer
 
 
 def split_network(
@@ -349,21 +397,19 @@ def split_network(
         a model from it to what enters the head. They share the network's layers.
 
     Raises:
-        DrError: the base has no such layer, or goes round it.
+        DrError: part of the network bypasses the layer.
     """
     base = network.get_layer("base")
-    cut = find_layer(base, last).output
+    layer = base.get_layer(last)
+    cut = layer.output
     # the photographs as the base takes them
     inputs = network.operations[network.operations.index(base) - 1].output
     lower = keras.Model(network.input, keras.Model(base.input, cut)(inputs), name="lower")
     outputs = keras.Input(cut.shape[1:], dtype=dtype, name="cached")
-    try:
-        x = outputs if cut is base.output else keras.Model(cut, base.output)(outputs)
-    except ValueError:  # what follows is not computed from this output alone
-        raise DrError(
-            f"layer {last!r}: part of the network bypasses it; choose a layer that all data "
-            "pass, such as the end of a block"
-        ) from None
+    rest = _find_rest(base, layer)
+    if rest is None:
+        raise DrError(f"layer {last!r}: part of the network bypasses it")
+    x = rest(outputs)
     for layer in network.layers[network.layers.index(base) + 1 : -1]:
         x = layer(x)
     return lower, outputs, keras.Model(outputs, x, name="above")
@@ -373,24 +419,25 @@ def find_batch_norm(
     network: keras.Model,
     batch_size: int,
     *,
+    num_replicas: int,
     part: tuple[int, int] = (0, 1),
     jit: bool = False,
 ) -> str:
     """Find over which photographs batch normalisation takes its statistics in training.
 
-    A layer like the network's is trained on a batch of known variance. Call it in the scope of the
-    device; `part` is that of `Batches`, `jit` that of `Plan`.
+    On several replicas a layer like the network's is trained on a batch of known variance. Call it
+    in the scope of the device; `part` is that of `Batches`, `jit` that of `Plan`.
 
     Returns:
         synchronised, those of the whole batch; local, those of each replica's part of it; or none:
         the network has no such layer.
     """
-    kind = layers.BatchNormalization
-    found = [each for each in network.get_layer("base").layers if isinstance(each, kind)]
-    if not found:
+    found = next(find_normalisations(network.get_layer("base")), None)
+    if found is None:
         return "none"
-    config = {**found[0].get_config(), "momentum": 0.0, "trainable": True}
-    layer = kind.from_config(config)
+    if num_replicas == 1:
+        return "synchronised"
+    layer = found.from_config({**found.get_config(), "momentum": 0.0, "trainable": True})
     model = keras.Sequential([keras.Input((1, 1, 1)), layer])
     model.compile("sgd", "mse", jit_compile=jit)
     values = np.arange(batch_size, dtype=np.float32)[:, None, None, None]
@@ -406,9 +453,8 @@ def save_model(network: keras.Model, path: Path) -> None:
     Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that
     kind.
     """
-    for layer in network.get_layer("base").layers:
-        if isinstance(layer, layers.BatchNormalization):
-            layer.synchronized = False
+    for layer in find_normalisations(network.get_layer("base")):
+        layer.synchronized = False
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
         # without the optimiser's state
@@ -458,6 +504,12 @@ def _find_application(name: str) -> Network:
 
 def _build_application(build: Callable, image_size: int, weights: str | None) -> keras.Model:
     return build(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
+
+
+def _build_own(build: Callable, image_size: int, weights: str | None) -> keras.Model:
+    base = build(image_size, weights)
+    # so that a layer is the last, where an operation or a model is
+    return keras.Model(base.input, layers.Identity(name="features")(base.output))
 
 
 NETWORKS = {

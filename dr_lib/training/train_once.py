@@ -43,6 +43,7 @@ class Setup(NamedTuple):
     network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
     # what is trained: the network, its upper part, or the network fed by row numbers
     model: keras.Model
+    last_frozen: str  # last layer of the base that is frozen; empty where none is
     # over which photographs batch normalisation takes its statistics, see `find_batch_norm`
     batch_norm: str
     train_batches: Batches
@@ -246,6 +247,8 @@ def train_once(
         "num_images_dropped": batches.num_dropped,
         "num_parameters": network.count_params(),
         "batch_norm": setup.batch_norm,
+        "last_layer": setup.last_frozen if config.parts.is_cut else "",
+        "last_frozen": setup.last_frozen,
         **config.schedule._asdict(),
         **timing.describe(),
         **timing.find_target(recorder.history, config.target_auc),
@@ -314,7 +317,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             weights=config.weights,
             augmentation=config.augmentation,
             dropout=config.parts.dropout,
-            last_layer=config.parts.last_layer,
+            share=config.parts.share if config.parts.is_cut else 1.0,
             seed=config.run_seed,
             synchronised=device.synchronised and not is_plain,
         )
@@ -325,10 +328,13 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
                 weights = models.weigh_grades(targets["train"])
             loss = models.weighted_loss(weights)
         model = network
-        if config.parts.last_frozen:
+        last_frozen = ""
+        if config.parts.share:
+            share = 1.0 if config.parts.is_cut else config.parts.share
+            last_frozen = models.find_last_layer(network.get_layer("base"), share)
             model, inputs, targets = frozen.freeze(
                 network,
-                config.parts.last_frozen,
+                last_frozen,
                 splits,
                 batch_size,
                 probe_grades=config.parts.probe_grades,
@@ -363,12 +369,19 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             splits["train"], targets["train"], batch_size, seed=config.run_seed
         )
     with device.scope():
-        batch_norm = models.find_batch_norm(network, batch_size, part=part, jit=plan.jit)
+        batch_norm = models.find_batch_norm(
+            network,
+            batch_size,
+            num_replicas=plan.num_replicas,
+            part=part,
+            jit=plan.jit,
+        )
     return Setup(
         device=device,
         splits=splits,
         network=network,
         model=model,
+        last_frozen=last_frozen,
         batch_norm=batch_norm,
         train_batches=batches["train"],
         validation_batches=batches.get("validation"),

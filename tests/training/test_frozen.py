@@ -138,11 +138,9 @@ def test_a_frozen_base_leaves_the_head_alone(splits):
 
 
 def test_a_layer_that_cannot_be_the_last_is_refused():
-    """Of an unknown one the message names those there are; of a shortcut's it says so."""
-    with pytest.raises(DrError, match="conv_pw_11_relu"):
-        split_network(build_model("mobilenet", 64), "conv_11")
+    """A shortcut goes round it."""
     network = build_model("EfficientNetV2B0", 32)
-    with pytest.raises(DrError, match="'block2b_expand_conv': part of the network bypasses it"):
+    with pytest.raises(DrError, match="'block2b_expand_conv': part of the network bypasses"):
         split_network(network, "block2b_expand_conv")
     split_network(network, "block2b_add")
 

@@ -9,18 +9,17 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import find_entries
+from dr_lib.training.config import RECIPES
 from dr_lib.training.models import (
     NETWORKS,
     Augment,
     build_model,
+    find_last_layer,
     find_network,
     recolour,
     save_model,
 )
 
-GRADERS = [*NETWORKS]  # all of them, as they are before a test adds one
-ROOT = Path(__file__).resolve().parents[2]
 NEUTRAL = {"brightness": 0.0, "saturation": 1.0, "hue": 0.0, "contrast": 1.0}
 
 
@@ -126,33 +125,49 @@ def test_each_network_gets_its_own_preprocessing(model, module):
     assert ours == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_network_ends_where_it_is_told():
+def test_a_recipe_ends_a_network_at_the_share_of_its_parameters():
     """MobileNet's first seven blocks, by hand from the widths of its layers (Howard et al. 2017,
-    table 1).
+    table 1), with their activation; eleven for recipe upper.
     """
-    network = build_model("mobilenet", 32, last_layer="conv_pw_7_relu")
+    network = build_model("mobilenet", 32, share=RECIPES["few"].share)
     widths = [32, 64, 128, 128, 256, 256, 512, 512]
     blocks = sum(
         9 * a + 4 * a + a * b + 4 * b for a, b in zip(widths, widths[1:], strict=False)
     )
     assert network.count_params() == 27 * 32 + 4 * 32 + blocks + 512 + 1
+    assert network.get_layer("base").layers[-1].name == "conv_pw_7_relu"
+    base = build_model("mobilenet", 32).get_layer("base")
+    assert find_last_layer(base, RECIPES["upper"].share) == "conv_pw_11_relu"
+
+
+@pytest.mark.parametrize(
+    ("model", "few", "upper"),
+    [
+        ("MobileNetV2", "block_11_add", "block_15_add"),
+        ("EfficientNetB0", "block5c_add", "block6c_add"),
+        ("VGG19", "block4_conv1", "block4_pool"),
+    ],
+)
+def test_a_recipe_takes_any_network(model, few, upper):
+    """It ends between two blocks, never inside a shortcut."""
+    base = build_model(model, 32).get_layer("base")
+    ends = [find_last_layer(base, RECIPES[recipe].share) for recipe in ("few", "upper")]
+    assert ends == [few, upper]
 
 
 def build_normalised(image_size, weights):
-    """A base with batch normalisation, as somebody would add it."""
+    """A base with batch normalisation, inside a model of its own too."""
     inputs = keras.Input((image_size, image_size, 3))
     x = keras.layers.Conv2D(4, 3, strides=4, use_bias=False)(inputs)
-    return keras.Model(inputs, keras.layers.BatchNormalization()(x))
+    x = keras.layers.BatchNormalization()(x)
+    block = [keras.layers.Conv2D(4, 3), keras.layers.BatchNormalization()]
+    return keras.Model(inputs, keras.Sequential(block)(x))
 
 
-@pytest.fixture(autouse=True)
-def one_more_network(monkeypatch):
-    """A network that is registered gets what the others get."""
-    normalised = NETWORKS["small_cnn"]._replace(build=build_normalised)
-    monkeypatch.setitem(NETWORKS, "normalised", normalised)
+OWN = f"{__name__}:build_normalised"
 
 
-@pytest.mark.parametrize("model", [*NETWORKS, "normalised"])
+@pytest.mark.parametrize("model", [*NETWORKS, OWN])
 def test_every_registered_network_is_synchronised_in_training_alone(model, tmp_path):
     """Under tf.distribute every batch normalisation pools its statistics; the saved file has none
     that only TensorFlow knows, and predicts the same.
@@ -161,7 +176,10 @@ def test_every_registered_network_is_synchronised_in_training_alone(model, tmp_p
 
     def flags(model: keras.Model) -> set[bool]:
         layers = model.get_layer("base").layers
-        return {layer.synchronized for layer in layers if hasattr(layer, "synchronized")}
+        inner = [each for layer in layers for each in getattr(layer, "layers", [])]
+        return {
+            layer.synchronized for layer in layers + inner if hasattr(layer, "synchronized")
+        }
 
     place = f"{model}: models.build_model synchronises every base"
     assert flags(network) <= {True}, place  # empty where a network has none
@@ -173,37 +191,11 @@ def test_every_registered_network_is_synchronised_in_training_alone(model, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["best.keras"]
 
 
-@pytest.mark.parametrize("model", [*NETWORKS, "normalised"])
+@pytest.mark.parametrize("model", [*NETWORKS, OWN])
 def test_every_registered_network_is_built_for_its_tasks(model):
     """One probability, or five of grades."""
     assert build_model(model, 32).output_shape == (None, 1)
     assert build_model(model, 32, task="grades").output_shape == (None, 5)
-
-
-def test_studies_take_the_networks_that_are_served():
-    """What dr_lib.parameters, which imports no Keras, lists for notebooks 21 and 22."""
-    served = find_entries("21_export_quantize")["model"].choices
-    assert len(served) == 2  # notebooks 21 and 22
-    assert set(served) == set(GRADERS), "rooms/serving/room.py"
-
-
-@pytest.mark.parametrize("model", GRADERS)
-@pytest.mark.parametrize(
-    "path",
-    [
-        "notebooks/21_export_quantize.py",
-        "notebooks/22_serve_and_load.py",
-        "docs/training.md",
-    ],
-)
-def test_every_network_that_is_served_is_listed(model, path):
-    """In the comment of the notebooks' parameter, and where the documentation names them."""
-    lines = (ROOT / path).read_text(encoding="utf-8").splitlines()
-    if path.endswith(".py"):
-        lines = [line for line in lines if line.startswith("model: ")]
-    assert any(model in line for line in lines), (
-        f"{path} does not list {model} of models.NETWORKS"
-    )
 
 
 def test_weights_come_from_a_file(tmp_path):
@@ -295,7 +287,8 @@ def test_imagenet_weights_give_known_features(real_data):
             {"model": "resnet"},
             "choose small_cnn, .* or a network .* ResNet50",
         ),
-        ({"model": "small_cnn", "last_layer": "conv9"}, "no layer 'conv9': choose from"),
+        ({"model": "no.such:build"}, "model 'no.such:build' cannot be imported: No module"),
+        ({"model": "keras.layers:build"}, "cannot be imported: .* has no attribute 'build'"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
         ({"model": "small_cnn", "image_size": 16}, "32 px or more"),

@@ -60,14 +60,23 @@ def test_mode_scaled_takes_a_larger_batch():
     assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
 
 
-def test_a_recipe_stands_in_the_row_by_its_parts():
+@pytest.mark.parametrize(
+    ("recipe", "layers", "probe_grades", "dropout"),
+    [
+        ("few", ("conv_pw_7_relu", "conv_pw_7_relu"), True, 0.0),
+        pytest.param("upper", ("", "conv_pw_11_relu"), False, 0.3, marks=pytest.mark.slow),
+    ],
+)
+def test_a_recipe_stands_in_the_row_by_its_parts(
+    tmp_path, recipe, layers, probe_grades, dropout
+):
     """As rows had them when each was a parameter of its own."""
-    row = TrainingConfig("", model="mobilenet", recipe="few").describe()
-    assert (row["last_layer"], row["last_frozen"]) == ("conv_pw_7_relu", "conv_pw_7_relu")
-    assert (row["probe_grades"], row["dropout"]) == (True, 0.0)
-    row = TrainingConfig("", model="mobilenet", recipe="upper").describe()
-    assert (row["last_layer"], row["last_frozen"]) == ("", "conv_pw_11_relu")
-    assert (row["probe_grades"], row["dropout"]) == (False, 0.3)
+    config = TrainingConfig("", model="mobilenet", recipe=recipe, **HERE)
+    row = config.describe()
+    assert (row["probe_grades"], row["dropout"]) == (probe_grades, dropout)
+    plan = config.plan(hardware.probe(), 17)
+    row = train_once(config, plan, tmp_path, splits=draw_splits(33)).row
+    assert (row["last_layer"], row["last_frozen"]) == layers
 
 
 @pytest.mark.parametrize(
@@ -80,7 +89,7 @@ def test_a_recipe_stands_in_the_row_by_its_parts():
         ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
         ({"rho": 4e-5}, "rho: does not apply to optimizer adam: leave it out"),
         ({"min_delta": 0.01}, "min_delta: does not apply without patience: leave it out"),
-        ({"recipe": "few"}, "recipe few names layers of mobilenet"),
+        ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
         (
             {"recipe": "upper", "model": "mobilenet", "num_machines": 2},
             "caches features on one machine",
@@ -280,7 +289,8 @@ def test_test_time_augmentation_averages_mirror_images():
 def test_rows_that_differ_in_what_a_recipe_or_a_mode_sets_are_not_pooled():
     """As in the parameters themselves."""
     parts = {*Recipe._fields, *Schedule._fields} - {"batch_scale"}  # which batch_size tells
-    assert parts <= set(select.WORK)
+    parts -= {"share", "is_cut"}  # which these two layers tell
+    assert parts | {"last_layer", "last_frozen"} <= set(select.WORK)
 
 
 CHANGED = {  # parameters of a training: another value than HERE's or the default
@@ -366,7 +376,7 @@ def outline(config: TrainingConfig) -> list:
         patch.setattr("dr_lib.training.train_once.find_arithmetic", lambda device: {})
         train_once(config, plan, Path(), splits=splits)
     (((model, *arguments), settings),) = calls
-    if config.parts.last_frozen:
+    if config.parts.share:
         return [arguments[0], settings]
     images, targets = arguments[0][0]
     predicted = np.full((1, model.output_shape[-1]), 0.2, np.float32)

@@ -21,7 +21,6 @@ ROOM = Room(
     ),
     commands=("export", "predict", "serve", "load", "price"),
     parameters={
-        "model": Parameter("work", choices=("mobilenet", "vgg19", "small_cnn")),
         "margin": Parameter("may differ", most=1),
         "force": Parameter("may differ"),
         "num_rounds": Parameter("may differ"),

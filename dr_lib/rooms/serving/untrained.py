@@ -27,7 +27,7 @@ def export_untrained(
 
     Args:
         folder: to write, made where it is not there.
-        model: mobilenet, vgg19 or small_cnn.
+        model: any network, see `dr_lib.training.models.find_network`.
         image_size: side of the square input [px].
         format_name: keras, or of `convert.FORMATS`; no gate judges it.
         examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set.

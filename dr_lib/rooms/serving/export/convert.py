@@ -78,7 +78,8 @@ def convert(
             activations set the scales. About 100 of all grades do.
 
     Returns:
-        The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES.
+        The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES, and the
+        scales of int8.
 
     Raises:
         DrError: Keras runs on another backend, int8 without crops, a missing package, a
@@ -108,7 +109,7 @@ def convert(
                 _write_onnx(network, temporary, calibration if precision == "int8" else None)
         size = count_bytes(temporary)
         ideal = count_ideal_bytes(network, format_name)
-        if size > MAX_RATIO * ideal + GRAPH_BYTES:
+        if size > MAX_RATIO * ideal + GRAPH_BYTES + _count_scale_bytes(network, precision):
             raise DrError(
                 f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights:"
                 " something is stored twice or in a different precision"
@@ -122,8 +123,19 @@ def count_ideal_bytes(network: "keras.Model", format_name: str) -> int:
     return network.count_params() * FORMATS[format_name].bytes_per_parameter
 
 
-def load_network(path: Path) -> "keras.Model":
-    """Load a .keras file with this library's layers, without its optimizer, to compute in float32.
+def _count_scale_bytes(network: "keras.Model", precision: str) -> int:
+    """Count the bytes that int8 adds for each filter: 12 for the scale and zero point of its
+    weights, 12 for those of its bias, 4 for the bias.
+    """
+    if precision not in ("int8", "dynamic_int8"):
+        return 0
+    shapes = [weight.shape for weight in network.weights if len(weight.shape) > 1]
+    # of a depthwise convolution the last but one are its channels
+    return 28 * sum(shape[-1] if shape[-1] > 1 else shape[-2] for shape in shapes)
+
+
+def load_network(path: Path, model: str = "") -> "keras.Model":
+    """Load a .keras file with its network's layers, without its optimizer, to compute in float32.
 
     A network that was trained in mixed precision has float32 weights; it serves in float32, because
     only some converters and few processors know float16.
@@ -133,8 +145,10 @@ def load_network(path: Path) -> "keras.Model":
     """
     import keras
 
-    import dr_lib.training.models  # noqa: F401  registers the layers that Keras does not have
+    from dr_lib.training.models import find_network
 
+    if ":" in model:
+        find_network(model)  # its module registers layers of its own
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet

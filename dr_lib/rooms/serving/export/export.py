@@ -94,7 +94,7 @@ def export_model(
             "(force writes the formats as not judged)"
         )
 
-    network = load_network(source.artifact)
+    network = load_network(source.artifact, source.facts["model"])
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
     facts = {
         **source.facts,

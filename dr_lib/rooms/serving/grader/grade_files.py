@@ -286,7 +286,7 @@ def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
     from dr_lib.training.fit import predict
 
     averaged = folder.facts.get("test_time_augmentation", False)
-    network = load_network(folder.artifact)
+    network = load_network(folder.artifact, folder.facts["model"])
     return partial(predict, network, batch_size=BATCH, average_mirrored=averaged)
 
 
