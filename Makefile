@@ -39,7 +39,7 @@ demo: .venv/ready ## generate the sample, train on it four times, write papermil
 test: .venv/ready ## the tests, offline once .venv is there
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# what the slow tests and the benches need besides: JAX, Dask, ONNX Runtime and OpenVINO, damaged files by the hundred,
+# what the slow tests and the benches need besides: JAX, Dask, runtimes to compare, damaged files by the hundred,
 # the client of SageMaker
 .venv/more: .venv/ready
 	@$(PIP) \

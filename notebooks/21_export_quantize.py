@@ -5,7 +5,7 @@
 # that cost in accuracy?
 # **Input.** A model folder of notebook 10 (or an untrained network), and the data it was trained
 # on. **Output.** One folder for each format that passes the accuracy gate, ready for the server;
-# one row. **Time.** One to two minutes on two cores; less without ONNX Runtime and OpenVINO.
+# one row. **Time.** One to two minutes on two cores.
 #
 # **Resumo.** Que tamanho e que tempo de predição o modelo tem em cada formato, e quanto de acurácia
 # isso custa? Entrada: uma pasta de modelo do notebook 10 (ou uma rede não treinada) e seus dados.
@@ -109,27 +109,22 @@ print(
 # and of kappa, by the lower bounds of 95 % intervals over patients. The bounds count the patients
 # who get worse answers and allow for losses that the sample did not show. With few patients, even
 # an equally good format may fail; the reason then gives the number of patients needed. An untrained
-# network has nothing to lose, so its exports are forced. ONNX Runtime and OpenVINO are compared if
-# they are installed (`pip install onnx onnxruntime openvino tf2onnx`); the server needs neither.
+# network has nothing to lose, so its exports are forced.
 #
 # In the table, `ideal` is the size of the weights alone, and agreement is the share of photographs
 # whose predicted grade does not change.
 
 # %%
-from importlib.util import find_spec
-
 import pandas as pd
 from IPython.display import HTML, Markdown
 
 from dr_lib.rooms.serving.export.convert import FORMATS
 from dr_lib.rooms.serving.export.export import export_model
 
-has_onnx = all(find_spec(name) for name in ("onnxruntime", "tf2onnx"))
-formats = [name for name in FORMATS if has_onnx or not name.startswith("onnx")]
 exported = export_model(
     source.path,
     run.folder / "exported",
-    formats=formats,
+    formats=list(FORMATS),
     calibration=calibration,
     labelled=labelled,
     margin=margin,
@@ -166,7 +161,7 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 
 # %%
 from dr_lib.rooms.serving.export import timing
-from dr_lib.rooms.serving.export.runtimes import RUNTIMES
+from dr_lib.rooms.serving.export.runtimes import RUNTIMES, open_runtime
 
 written = {
     row.format: read_folder(Path(row.folder)).artifact
@@ -174,13 +169,13 @@ written = {
     if row.folder
 }
 written["keras"] = source.artifact
-paths = {name: written[needed] for name, needed in RUNTIMES.items() if needed in written}
-if not find_spec("openvino"):
-    paths = {name: path for name, path in paths.items() if not name.startswith("openvino")}
-times = timing.compare_latency(
-    paths, test.images[0], num_rounds=num_rounds, num_threads=num_threads
-)
-reference = "savedmodel" if "savedmodel" in paths else "keras_predict"
+opened = {
+    name: open_runtime(name, written[needed], num_threads=num_threads)
+    for name, needed in RUNTIMES.items()
+    if needed in written
+}
+times = timing.compare_latency(opened, test.images[0], num_rounds=num_rounds)
+reference = "savedmodel" if "savedmodel" in opened else "keras_predict"
 speed = timing.pair_latency(times, reference).sort_values("ms")
 speed.map("{:.3g}".format)
 
@@ -236,7 +231,6 @@ Markdown(
 # %% [markdown]
 # ## Limits
 #
-# The times apply to this processor: the gain of int8 depends on its instructions (VNNI, AMX). In
-# ONNX, int8 weights use only 7 bits, so that answers do not depend on the processor: 8-bit sums
-# overflow on processors with AVX2 but no VNNI. The accuracy gate sees only this labelled set; its
-# intervals show how little a small set can prove. A synthetic sample says nothing about disease.
+# The times apply to this processor: the gain of int8 depends on its instructions (VNNI, AMX). The
+# accuracy gate sees only this labelled set; its intervals show how little a small set can prove. A
+# synthetic sample says nothing about disease.

@@ -64,7 +64,7 @@ def export(
     exported = export_model(
         model,
         out,
-        formats=formats or [name for name in FORMATS if not name.startswith("onnx")],
+        formats=formats or list(FORMATS),
         calibration=calibration.images[:100],
         labelled=Labelled(
             test.images,

@@ -17,7 +17,6 @@ ROOM = Room(
         "tools/container.py",
         "make:container",
         "extra:sagemaker",
-        "extra:runtimes",
     ),
     commands=("export", "predict", "serve", "load", "price"),
     parameters={

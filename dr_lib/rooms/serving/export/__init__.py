@@ -1,6 +1,6 @@
 """From a trained model to artifacts to serve.
 
-convert   Keras -> SavedModel, LiteRT, ONNX
+convert   Keras -> SavedModel, LiteRT
 runtimes  runs every artifact in the same way
 gate      accuracy before and after
 export    model folder -> folders that can be served

@@ -1,5 +1,4 @@
-"""Convert a Keras network to formats for serving: SavedModel, LiteRT and ONNX, with several
-precisions."""
+"""Convert a Keras network to formats for serving: SavedModel, LiteRT with several precisions."""
 
 import contextlib
 import io
@@ -45,8 +44,6 @@ FORMATS = {
     # weights alone; activations are rounded call by call
     "litert_dynamic_int8": Format("model.tflite", 1),
     "litert_int8": Format("model.tflite", 1),  # every operation, with scales from calibration
-    "onnx_float32": Format("model.onnx", 4),
-    "onnx_int8": Format("model.onnx", 1),  # the same, in ONNX; weights of 7 bits
 }
 
 
@@ -103,10 +100,8 @@ def convert(
         with _keep_quiet(format_name):
             if family == "savedmodel":
                 _write_savedmodel(network, temporary)
-            elif family == "litert":
-                temporary.write_bytes(_to_litert(network, precision, calibration))
             else:
-                _write_onnx(network, temporary, calibration if precision == "int8" else None)
+                temporary.write_bytes(_to_litert(network, precision, calibration))
         size = count_bytes(temporary)
         ideal = count_ideal_bytes(network, format_name)
         if size > MAX_RATIO * ideal + GRAPH_BYTES + _count_scale_bytes(network, precision):
@@ -187,9 +182,6 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
         with warnings.catch_warnings(), without_output(1, 2), quiet:
             warnings.simplefilter("ignore")
             yield
-    except ImportError as error:
-        install = write_install("-e", ".[runtimes]")
-        raise DrError(f"{format_name} needs a package ({error}): {install}") from error
     except Exception as error:  # TensorFlow's derive from nothing else
         raise DrError(f"{format_name}: {error}") from error
     finally:
@@ -225,39 +217,3 @@ def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray |
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.representative_dataset = lambda: ([image[None]] for image in calibration)
     return converter.convert()
-
-
-def _write_onnx(network: "keras.Model", path: Path, calibration: np.ndarray | None) -> None:
-    """Write float32, or quantize with one scale per filter in the graph (QDQ), which every runtime
-    reads.
-
-    Weights take 7 of their 8 bits: sums of products of 8 bits overflow on processors with AVX2 and
-    without VNNI, where probabilities were off by 0.65. See "When to use reduce-range" in ONNX
-    Runtime's documentation of quantization.
-    """
-    full = path.with_name("full.onnx")
-    folded = path.with_name("folded.onnx")
-    # Keras exports only what has been called
-    network(np.zeros((1, *network.inputs[0].shape[1:]), np.uint8))
-    network.export(path if calibration is None else full, format="onnx", verbose=False)
-    if calibration is None:
-        return
-    from onnxruntime import quantization
-    from onnxruntime.quantization.shape_inference import quant_pre_process
-
-    class Crops(quantization.CalibrationDataReader):
-        feeds = ({network.inputs[0].name: image[None]} for image in calibration)
-
-        def get_next(self):
-            return next(self.feeds, None)
-
-    # batch normalisation goes into the convolutions
-    quant_pre_process(full, folded, skip_symbolic_shape=True)
-    quantization.quantize_static(
-        folded,
-        path,
-        Crops(),
-        quant_format=quantization.QuantFormat.QDQ,
-        per_channel=True,
-        reduce_range=True,
-    )

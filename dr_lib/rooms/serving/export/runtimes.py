@@ -20,8 +20,6 @@ Predict = Callable[[np.ndarray], np.ndarray]
 RUNTIMES = {  # runtime: the format that it reads
     "keras_predict": "keras",  # model.predict, which the paper timed
     **{name: name for name in FORMATS},
-    "openvino_float32": "onnx_float32",
-    "openvino_int8": "onnx_int8",
 }
 
 
@@ -55,7 +53,7 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
     except RuntimeOpeningError:
         raise
     except ImportError as error:
-        install = write_install("-e", ".[runtimes]")
+        install = write_install("ai-edge-litert")
         raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {install}") from error
     except Exception as error:  # every runtime has errors of its own
         raise RuntimeOpeningError(
@@ -91,32 +89,7 @@ def _open(family: str, artifact: Path, num_threads: int) -> Predict:
         from dr_lib.rooms.serving.grader.savedmodel import SavedModel
 
         return SavedModel(artifact)
-    if family == "litert":
-        from dr_lib.rooms.serving.grader.litert import LiteRT
+    from dr_lib.rooms.serving.grader.litert import LiteRT
 
-        with without_output(2):  # it names its delegate there; what fails raises
-            return LiteRT(artifact, num_threads=num_threads or count_cpus())
-    if family == "onnx":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = num_threads
-        options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(
-            str(artifact), options, providers=["CPUExecutionProvider"]
-        )
-        name = session.get_inputs()[0].name
-        return lambda images: session.run(None, {name: images})[0]
-    import openvino
-
-    core = openvino.Core()
-    # left to itself it computes a float32 model in bfloat16 where the processor has AMX, with
-    # probabilities off by up to 0.10
-    properties = {
-        "INFERENCE_NUM_THREADS": num_threads,
-        "NUM_STREAMS": 1,
-        "INFERENCE_PRECISION_HINT": "f32",
-    }
-    compiled = core.compile_model(core.read_model(artifact), "CPU", properties)
-    request = compiled.create_infer_request()
-    return lambda images: request.infer([images])[0].copy()  # the next call writes over it
+    with without_output(2):  # it names its delegate there; what fails raises
+        return LiteRT(artifact, num_threads=num_threads or count_cpus())

@@ -2,41 +2,33 @@
 
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.rooms.serving.export.runtimes import Predict, open_runtime
+from dr_lib.rooms.serving.export.runtimes import Predict
 
 
 def compare_latency(
-    paths: Mapping[str, Path],
+    runtimes: Mapping[str, Predict],
     image: np.ndarray,
     *,
     num_rounds: int = 15,
-    num_threads: int = 1,
     clock: Callable[[], float] = time.perf_counter,
 ) -> pd.DataFrame:
     """Time runtimes in turns, so that disturbances of the machine affect all of them.
 
-    TensorFlow has to be unused in this process, or pinned to `num_threads` (`pin_tensorflow`).
-
     Args:
-        paths: of the artifact of each runtime, by its name in RUNTIMES.
+        runtimes: by name, from `open_runtime`.
         image: (side, side, 3) uint8.
-        num_rounds: turns; the order within each is drawn anew.
-        num_threads: of one prediction.
+        num_rounds: turns; each has a new random order.
         clock: seconds; `time.process_time` is not disturbed where others use the machine.
 
     Returns:
         One row per runtime and round: runtime, round, ms (median of five calls, after one that
         brings the weights back into the caches). A first round, which compiles and allocates, is
-        left out. Errors are those of `open_runtime`.
+        left out.
     """
-    runtimes = {
-        name: open_runtime(name, path, num_threads=num_threads) for name, path in paths.items()
-    }
     rng = np.random.default_rng(0)
     rows = []
     for turn in range(-1, num_rounds):

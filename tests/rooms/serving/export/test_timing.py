@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.rooms.serving.export.runtimes import open_runtime
 from dr_lib.rooms.serving.export.timing import compare_latency, pair_latency
 
 CROP = np.zeros((32, 32, 3), np.uint8)
@@ -11,11 +12,9 @@ CROP = np.zeros((32, 32, 3), np.uint8)
 
 def test_compares_in_turns(served_folder):
     """One row per runtime and round, every runtime once in each, in orders of their own."""
-    # a file is opened under whatever name
     names = ["litert_float32", "litert_float16", "litert_int8"]
-    times = compare_latency(
-        dict.fromkeys(names, served_folder / "model.tflite"), CROP, num_rounds=6
-    )
+    runtime = open_runtime("litert_float32", served_folder / "model.tflite")
+    times = compare_latency(dict.fromkeys(names, runtime), CROP, num_rounds=6)
     assert times.columns.tolist() == ["runtime", "round", "ms"] and (times["ms"] > 0).all()
     assert times.groupby("round")["runtime"].agg(set).tolist() == [set(names)] * 6
     assert len(set(times.groupby("round")["runtime"].agg(tuple))) > 1
