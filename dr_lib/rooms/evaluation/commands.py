@@ -146,7 +146,9 @@ def recalibrate(
     from dr_lib.report.page import Page
     from dr_lib.rooms.evaluation import recalibration
     from dr_lib.rooms.evaluation.predictions import read_predictions
-    from dr_lib.statistics.clustered import MIN_PATIENTS
+    from dr_lib.rooms.evaluation.scores import unpack
+    from dr_lib.statistics.clustered import MIN_PATIENTS, auc_interval
+    from dr_lib.training.metrics import find_doubt
 
     models = read_predictions(*predictions, sheet=sheet, columns=columns, reference=reference)
     there, old = recalibration.choose_hospital(models)
@@ -161,12 +163,15 @@ def recalibrate(
     table = recalibration.compare(there, old, local)
     click.echo(page.format(table, "recalibration").T.to_string(header=False))
     curve = recalibration.trace_patients(there)
-    curve.to_csv(out.with_suffix(".csv"), index=False)
+    beside = out.with_name(f"{out.stem}.patients.csv")  # OUT.csv may be the predictions
+    curve.to_csv(beside, index=False)
     click.echo(page.format(curve, "patients to label").to_string(index=False))
+    if doubt := find_doubt(auc_interval(*unpack(local.after.test))):
+        click.echo(doubt)
     num_diseased = local.points["validation_diseased"].iloc[0]
     if num_diseased < MIN_PATIENTS:
         click.echo(
             f"The thresholds rest on {num_diseased} patients with the disease; with fewer than "
             f"{MIN_PATIENTS} they depend on chance."
         )
-    click.echo(f"wrote {out}; the table over k is {out.with_suffix('.csv')}")
+    click.echo(f"wrote {out}; the table over the number of patients is {beside}")
