@@ -59,7 +59,10 @@ FOREIGN += ["report/__init__.py", "report/setup.py"]
 FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
 FOREIGN += ["runs/warmth.py"]
 FOREIGN += ["rooms/__init__.py", "rooms/scenarios/__init__.py"]
-FOREIGN += ["rooms/remote/__init__.py", "rooms/remote/far_side.py"]  # before all else is there
+FOREIGN += [
+    "rooms/remote/__init__.py",
+    "rooms/remote/remote_script.py",
+]  # before all else is there
 FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
 FOREIGN += [f"data/labels/{name}.py" for name in ("__init__", "reader", "schema")]
 FOREIGN += [

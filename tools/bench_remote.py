@@ -25,7 +25,7 @@ import pytest
 from click.testing import CliRunner
 
 import dr_lib.__main__ as command
-from dr_lib.rooms.remote import client, far_side, kaggle, session
+from dr_lib.rooms.remote import client, kaggle, remote_script, session
 from tests.rooms.remote.conftest import make_clients, put_kaggle
 from tests.rooms.remote.kaggle_service import KaggleService
 from tests.runs.conftest import PARAMETERS, complete, write_study
@@ -63,7 +63,7 @@ def write_results(house: Path, path: Path) -> None:
         (far / "rows").mkdir(parents=True)
         content = json.dumps(json.loads(row.read_bytes()) | about)
         (far / "rows" / f"{about['run_id']}.json").write_text(content)
-        far_side._collect(far, run, 0, house / "made" / f"{run}.zip")
+        remote_script._collect(far, run, 0, house / "made" / f"{run}.zip")
     row.unlink()
 
 

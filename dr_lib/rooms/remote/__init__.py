@@ -6,6 +6,6 @@ colab     Colab's machine: the far side is started there, and each row comes bac
 kaggle    Kaggle's script: the far side needs nobody, and its rows come back at the end
 client    a call of a service's command line, its error in one sentence, and patience
 pack      what is uploaded: code, study file, prepared data
-far_side  what is done there
+remote_script  what is done there
 share     the part of a prepared folder that an upload needs
 """

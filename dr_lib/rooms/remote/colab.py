@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from dr_lib.rooms.remote import far_side
+from dr_lib.rooms.remote import remote_script as remote_script
 from dr_lib.rooms.remote.client import (
     Look,
     Quota,
@@ -46,7 +46,7 @@ DEVICES = {
 }
 PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
 HASH = "import hashlib\nprint(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())\n"
-DO = "import sys\nsys.path.insert(0, {!r})\nimport far_side\nfar_side.{}\n"
+DO = "import sys\nsys.path.insert(0, {!r})\nimport remote_script\nfar_side.{}\n"
 FATE = """\
 only you can see it, on a machine that is deleted with all its data at the end, on errors and
 on Ctrl-C; if this command is killed, the machine runs until you repeat the command or end it at
@@ -130,9 +130,9 @@ class Colab:
         """Return the remote state and the lines printed since the last look, after a while."""
         told = self._do(record, f"look({UPLOADS!r}, {shown}, {WATCHED_S})")
         *lines, last = told.splitlines() or [""]
-        if not last.startswith(far_side.STATUS):
+        if not last.startswith(remote_script.STATUS):
             raise RemoteError(f"the remote script does not report its state ({last})")
-        return Look(last.removeprefix(far_side.STATUS), lines)
+        return Look(last.removeprefix(remote_script.STATUS), lines)
 
     def is_gone(self, record: Record, error: RemoteError) -> bool:
         """Whether the session's machine is gone from the account."""

@@ -273,7 +273,7 @@ def describe_script(name: str, data: str, accelerator: str) -> dict[str, object]
     return {
         "id": name,
         "title": name.partition("/")[2],  # whose slug is the id's
-        "code_file": "far_side.py",
+        "code_file": "remote_script.py",
         "language": "python",
         "kernel_type": "script",
         "is_private": True,

@@ -25,7 +25,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.files import write_text
-from dr_lib.rooms.remote import colab, far_side, kaggle
+from dr_lib.rooms.remote import colab, kaggle, remote_script
 from dr_lib.rooms.remote.client import (
     RUNNING,
     Look,
@@ -184,7 +184,7 @@ def _plan(
     skipped = {}  # a row for all runs of its scenario
     for row in read_rows(folder):
         run = name_run(row["scenario"], row["repetition"])
-        is_on = far_side.is_on(row, service.platform, service.pattern, on_cpu)
+        is_on = remote_script.is_on(row, service.platform, service.pattern, on_cpu)
         if row["status"] == "ok" and is_on and run in planned:
             made[run] = row
         elif row["status"] == "skipped" and is_on:
@@ -197,7 +197,7 @@ def _plan(
     left = [run for run in planned if run not in made]
     if not left:
         return Plan(made, left, on_cpu, 0.0)
-    if quota.session_hours < far_side.LEAST_HOURS:
+    if quota.session_hours < remote_script.LEAST_HOURS:
         fault = f"{quota.left:.2f} {quota.unit} are left on {service.name} until {quota.until}"
         raise RemoteError(f"{fault}, too few for a session")
     backlog = Backlog(study, folder, list(planned.values()), every, rows)
@@ -364,8 +364,8 @@ class Session:
                 job["prices"] = pd.DataFrame([price]).to_csv(index=False)
         set_up = f"set_up({service.home!r}, {service.uploads!r}, {NAME!r})"
         what = f"{job!r}, {record.runs!r}, {record.hours!r}, {service.results!r}"
-        source = Path(far_side.__file__).read_text(encoding="utf-8")
-        script = folder / "far_side.py"
+        source = Path(remote_script.__file__).read_text(encoding="utf-8")
+        script = folder / "remote_script.py"
         main = f"if __name__ == '__main__':\n    {set_up}\n    make_all({what})\n"
         script.write_text(f"{source}\n\n{main}", encoding="utf-8")
         return script
@@ -397,7 +397,7 @@ class Session:
                     f"{service.name} reports that it runs; its last output was at {heard:%H:%M}"
                 )
             if status != RUNNING or not service.goes_on_alone:
-                ended = {line.partition(far_side.HAS_ENDED)[0] for line in log}
+                ended = {line.partition(remote_script.HAS_ENDED)[0] for line in log}
                 if status == "complete" and not log:  # it could not be read
                     ended = set(record.runs[:1])
                 new = [run for run in record.runs if run in ended and run not in record.made]
@@ -454,7 +454,7 @@ class Session:
             left = Path(scratch)
             try:
                 shutil.unpack_archive(results, left, "zip")  # nothing beside that folder
-                ended = json.loads((left / far_side.ENDED).read_bytes())
+                ended = json.loads((left / remote_script.ENDED).read_bytes())
             except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
                 fault = f"{type(error).__name__}: {error}"
                 raise RemoteError(f"what came back cannot be taken in: {fault}") from error
@@ -465,11 +465,11 @@ class Session:
                     found = read_row(path)
                     if (found["study"], found["run_id"]) == (self.folder.name, path.stem):
                         row = found
-            for kind in far_side.BROUGHT_BACK:
+            for kind in remote_script.BROUGHT_BACK:
                 if kind != "rows" and (left / kind).exists():
                     shutil.copytree(left / kind, self.folder / kind, dirs_exist_ok=True)
         for name in ended["left_out"]:
-            self._say(f"{name} is left out: it has more than {far_side.MAX_MIB} MiB")
+            self._say(f"{name} is left out: it has more than {remote_script.MAX_MIB} MiB")
         completed = {old["run_id"] for old in read_rows(self.folder) if old["status"] == "ok"}
         if row and (row["status"] == "ok" or row["run_id"] not in completed):
             write_row(self.folder, row)
@@ -479,7 +479,9 @@ class Session:
             log = self.folder / "logs" / f"{run}.log"
             return f"{run}: left no row, see {log}" if ended["status"] else ""
         self._say(f"{run}: {', '.join(filter(None, [row['status'], row['error']]))}")
-        if not far_side.is_on(row, service.platform, service.pattern, record.job["on_cpu"]):
+        if not remote_script.is_on(
+            row, service.platform, service.pattern, record.job["on_cpu"]
+        ):
             device = f"{row.get('accelerator') or 'another device'} ({row['run_id']})"
             fault = f"{service.name} gave {device} instead of the requested {service.asked}"
             raise RemoteError(f"{fault}: {run} is kept", is_final=True)

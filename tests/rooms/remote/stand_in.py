@@ -266,7 +266,7 @@ def colab(options: argparse.Namespace) -> None:
             shutil.copyfile(machine / options.source, options.target)
         case "exec":
             code = Path(options.file).read_text().replace("'/content", f"'{machine}/content")
-            script = machine / "content" / "far_side.py"
+            script = machine / "content" / "remote_script.py"
             if ".start(" in code:
                 text = script.read_text().replace("'/content", f"'{machine}/content")
                 script.write_text(text)

@@ -53,7 +53,7 @@ def test_the_real_clients_take_what_we_call(cloud, clients, tmp_path, monkeypatc
         "somebody/dr-kaggle-v5e8-1", "somebody/dr-0-data", KAGGLE["v5e8"][0]
     )
     (tmp_path / "job" / "kernel-metadata.json").write_text(json.dumps(script))
-    (tmp_path / "job" / "far_side.py").touch()
+    (tmp_path / "job" / "remote_script.py").touch()
     shutil.copy(cloud.home / "dataset-metadata.json", tmp_path / "job")
     about = {
         "calls": cloud.calls,

@@ -14,7 +14,7 @@ import pytest
 from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote import colab, far_side, kaggle, pack, session
+from dr_lib.rooms.remote import colab, kaggle, pack, remote_script, session
 from dr_lib.runs.backlog import ALIKE_STATUS
 from dr_lib.runs.study import load_study, plan_runs
 from tests.conftest import find_studies
@@ -53,14 +53,14 @@ def packed(house, small_sample, monkeypatch) -> Path:
     upload = house / "upload"
     upload.mkdir()
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
-    monkeypatch.setattr(far_side, "INSTALL", "")
+    monkeypatch.setattr(remote_script, "INSTALL", "")
     made = pack.pack_up(path, load_study(path, house), house, upload)
     assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
     assert (
         "32 synthetic crops, with patient (a pseudonym), grade and split, without file names"
         in made.describe()
     )
-    far_side.set_up(str(house / "there"), str(upload), pack.NAME)
+    remote_script.set_up(str(house / "there"), str(upload), pack.NAME)
     return house / "there"
 
 
@@ -259,11 +259,11 @@ def test_a_row_is_known_by_its_device(device, row, is_on):
         ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
     )
     assert (
-        far_side.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"])
+        remote_script.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"])
         == is_on
     )
 
 
 def test_both_sides_know_the_same_exit_status():
     """The far side runs before the library is there, and cannot import it."""
-    assert far_side.ALIKE == ALIKE_STATUS
+    assert remote_script.ALIKE == ALIKE_STATUS

@@ -20,7 +20,7 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.split import split
-from dr_lib.rooms.remote import colab, far_side, kaggle, session
+from dr_lib.rooms.remote import colab, kaggle, remote_script, session
 from dr_lib.rooms.remote.client import RemoteError
 from dr_lib.rooms.remote.record import Record, read_records
 from dr_lib.runs.row import read_rows
@@ -473,9 +473,9 @@ def test_a_machine_that_cannot_be_set_up_says_why(tmp_path, monkeypatch, capfd):
     """The last error is of what failed there, such as pip's, and not that something failed."""
     with tarfile.open(tmp_path / "dr-lib.part000", "w:gz"):
         pass
-    monkeypatch.setattr(far_side, "INSTALL", "raise ImportError('no internet')")
+    monkeypatch.setattr(remote_script, "INSTALL", "raise ImportError('no internet')")
     with pytest.raises(SystemExit):
-        far_side.set_up(str(tmp_path / "home"), str(tmp_path), "dr-lib.part")
+        remote_script.set_up(str(tmp_path / "home"), str(tmp_path), "dr-lib.part")
     assert capfd.readouterr().err.splitlines()[-1] == "ImportError: no internet"
 
 
@@ -530,9 +530,9 @@ def test_only_rows_of_the_runs_are_taken_in_and_large_files_are_named(cloud, tmp
     far = tmp_path / "far"
     (far / "runs" / run).mkdir(parents=True)
     with (far / "runs" / run / "model.h5").open("wb") as file:
-        file.truncate((far_side.MAX_MIB + 1) * 2**20)
+        file.truncate((remote_script.MAX_MIB + 1) * 2**20)
     results = tmp_path / "rows.zip"
-    far_side._collect(far, "C1-r00", 0, results)
+    remote_script._collect(far, "C1-r00", 0, results)
     with zipfile.ZipFile(results, "a") as archive:
         for name, changes in rows.items():
             archive.writestr(name, json.dumps(row | changes))

@@ -34,7 +34,7 @@ INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.
 def start(folder: str) -> None:
     """Start this file once, in its folder."""
     if not Path(folder, "log").exists():
-        run = f'"{sys.executable}" -u far_side.py > log 2>&1; echo $? > status'
+        run = f'"{sys.executable}" -u remote_script.py > log 2>&1; echo $? > status'
         subprocess.Popen(run, shell=True, cwd=folder, start_new_session=True)
 
 
