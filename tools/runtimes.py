@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -228,16 +227,24 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     study.write_text(
         json.dumps({"notebook": "10_train", "repetitions": 1, "parameters": parameters})
     )
-    environment = {"STAND_IN": str(clone / "cloud"), "STAND_IN_PYTHON": str(python)}
-    environment |= {"PYTHONPATH": str(clone)}
+    from tests.rooms.remote.conftest import open_services
+
+    home = clone / "cloud"
     code = (
-        "import sys; sys.executable = sys.argv.pop(1); from dr_lib.__main__ import main; main()"
+        "import sys; sys.executable, content = sys.argv.pop(1), sys.argv.pop(1);"
+        "from dr_lib.rooms.remote.colab import Colab; Colab.results = content;"
+        "Colab.home = f'{content}/dr-lib'; from dr_lib.__main__ import main; main()"
     )
-    command = [sys.executable, "-c", code, str(put_stand_ins(clone / "bin"))]
-    command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, cwd=clone, env=os.environ | environment
-    )
+    with open_services(home, str(python)) as (kaggle, programs):
+        command = [sys.executable, "-c", code, str(programs / "python"), str(home / "content")]
+        command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
+        environment = os.environ | {"PYTHONPATH": str(clone), "HOME": str(clone)}
+        ran = subprocess.run(
+            command, capture_output=True, text=True, cwd=clone, env=environment
+        )
+        left = [*kaggle.scripts, *kaggle.data_sets]
+    machines = home / "machines.json"
+    left += json.loads(machines.read_text()) if machines.exists() else []
     reasons = [ran.stdout[-2000:] + ran.stderr] if ran.returncode else []
     if not reasons:
         (row,) = (
@@ -245,26 +252,7 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
         )
         expected = runtime.row | {"status": "ok", "platform": service, "data_kind": "synthetic"}
         reasons = find_unlike(row, expected)
-    left = [str(path) for path in clone.glob("cloud/*/*")]
-    return reasons + [f"{path} was left" for path in left]
-
-
-def put_stand_ins(folder: Path) -> Path:
-    """Put stand-ins of the two services' clients into a folder, under their names; return the
-    Python beside them.
-
-    A client beside the Python that runs is found before all others, the real ones included.
-    """
-    folder.mkdir()
-    source = (ROOT / "tests" / "rooms" / "remote" / "stand_in.py").read_text()
-    for name in ("colab", "kaggle"):
-        # an interpreter with a space in its path is started by sh, in what is a text to Python
-        start = f"'''exec' {shlex.quote(sys.executable)} \"$0\" \"$@\"\n'''"
-        (folder / name).write_text(f"#!/bin/sh\n{start}\n{source}")
-        (folder / name).chmod(0o755)
-    (folder / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
-    (folder / "python").chmod(0o755)
-    return folder / "python"
+    return reasons + [f"{name} was left" for name in left]
 
 
 def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list[str]:

@@ -1,29 +1,150 @@
 """Run a study in a session of Colab or Kaggle."""
 
+import json
+import platform
+import secrets
+import shutil
 import sys
-from functools import partial
+import tempfile
+from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from dr_lib.errors import DrError
+from dr_lib.rooms.remote import remote_script
+from dr_lib.rooms.remote.colab import Colab
+from dr_lib.rooms.remote.kaggle import Kaggle
+from dr_lib.rooms.remote.pack import pack_up
+from dr_lib.rooms.remote.session import Record, Session, read_records
+from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
+from dr_lib.runs.row import read_rows
+from dr_lib.runs.study import Study, find_results, find_runs, load_study, plan_runs
 
-def run_on_service(study: Path, root: Path, on: str, *, yes: bool, **options) -> list[str]:
-    """Run a study in a session, once the user has agreed to the upload.
+SERVICES: dict[str, type[Session]] = {"colab": Colab, "kaggle": Kaggle}
 
-    Args, and what is returned, are those of `session.run_on_service`, besides:
-        yes: the user has agreed already.
+
+def run_on_service(
+    path: Path,
+    root: Path,
+    on: str,
+    *,
+    yes: bool,
+    max_hours: float | None = None,
+    instance: str = "",
+    only: str = "",
+    allow: Collection[str] = (),
+    on_cpu: bool = False,
+) -> list[str]:
+    """Execute, in one session, the runs of a study not yet completed on a service's device.
+
+    Rows, executed notebooks, logs and what the runs leave go to the study's folder, where
+    `run_study` would put them. A run that the session's end cuts off is made again in the next.
+
+    Args, and what is returned, are those of `run_study`, besides:
+        on: service and device, such as colab:T4.
+        yes: upload without a question.
+        max_hours: of the session.
+
+    Raises:
+        DrError: the study is not valid, or no such device can be requested.
+        RemoteError: the service did not do what was requested; what came until then is saved, and
+            what goes on there has been printed.
     """
-    from dr_lib.rooms.remote import session
+    service = find_service(on)
+    folder = find_results(path)
+    with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
+        _close_open_sessions(folder)
+        study = load_study(path, root, instance=instance)
+        keep_for(folder, study)
+        check_notebook(study, root, read_rows(folder), allow)
+        now = datetime.now(UTC)
+        name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
+        record = Record(
+            session=name,
+            on=on,
+            host=platform.node(),
+            started=now.isoformat(timespec="seconds"),
+            hours=max_hours or study.max_hours or 0.0,
+        )
+        session = service(record, folder, click.echo)
+        record.runs = _list_left(session, study, path, root, only)
+        if not record.runs:
+            return []
 
-    return session.run_on_service(
-        study, root, on, confirm=partial(_confirm, yes), say=click.echo, **options
-    )
+        session.check()
+        notice = session.prepare()
+        upload = Path(scratch)
+        contents = pack_up(Path(path), study, root, upload)
+        where = f"to {session.name}, for {len(record.runs)} runs on {session.device}"
+        click.echo(f"will upload {contents}\n{where}\n{notice}")
+        if not yes and not sys.stdin.isatty():
+            raise DrError("no terminal to ask for confirmation: add --yes to upload")
+        if not yes:
+            click.confirm("upload?", abort=True)
+        settings = {
+            "home": session.home,
+            "results": session.results,
+            "platform": session.platform,
+            "device": session.pattern,
+            "study": f"papermill_runs/{Path(path).name}",
+            "session": name,
+            "runs": record.runs,
+            "hours": record.hours,  # for them; 0 for no limit
+            "instance": study.instance,
+            "on_cpu": on_cpu,
+        }
+        (upload / remote_script.SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+        shutil.copy(remote_script.__file__, upload)
+        session.reach("requested")
+        click.echo(f"{name} begins")
+        return session.make(upload)
 
 
-def _confirm(yes: bool, what: str) -> None:
-    """Print what will be uploaded and ask for confirmation."""
-    click.echo(f"will upload {what}")
-    if not yes and not sys.stdin.isatty():
-        raise click.ClickException("no terminal to ask for confirmation: add --yes to upload")
-    if not yes:
-        click.confirm("upload?", abort=True)
+def find_service(on: str) -> type[Session]:
+    """Find the service by a name such as colab:T4."""
+    known = [f"{name}:{device}" for name in SERVICES for device in SERVICES[name].devices]
+    if on not in known:
+        raise DrError(f"unknown device {on!r}: choose from {', '.join(known)}")
+    return SERVICES[on.partition(":")[0]]
+
+
+def _list_left(session: Session, study: Study, path: Path, root: Path, only: str) -> list[str]:
+    """List the runs that this device has not completed and can make."""
+    rows = {}
+    skipped = {}  # error by scenario: one row for all its runs
+    for row in read_rows(session.folder):
+        if remote_script.is_on(row, session.platform, session.pattern):
+            if row["status"] == "ok":
+                rows[row["scenario"], row["repetition"]] = row
+            elif row["status"] == "skipped":
+                skipped[row["scenario"]] = row["error"]
+    planned = find_runs(plan_runs(study, "any"), only, path)
+    known = {run.run_id: rows.get((run.scenario, run.repetition), {}) for run in planned}
+    check_data(session.folder, planned, known, root)
+    left = [run for run in planned if not known[run.run_id]]
+    possible = [run.name for run in left if run.scenario not in skipped]
+    if not possible:
+        click.echo(f"all {len(planned)} runs are already completed on {session.record.on}")
+        for error in sorted({skipped[run.scenario] for run in left}):
+            click.echo(f"scenarios skipped there: {error}")
+    return possible
+
+
+def _close_open_sessions(folder: Path) -> None:
+    """Resume and close sessions that were started here and are still open.
+
+    Raises:
+        RemoteError: one cannot be closed, so that no other may begin.
+    """
+    for record in read_records(folder):
+        if record.state == "closed":
+            continue
+        if record.host != platform.node():
+            where = f"was opened on {record.host} and not closed"
+            click.echo(f"{record.session} {where}: repeat the command there to close it")
+            continue
+        click.echo(f"{record.session} is still {record.state}; an earlier client was stopped")
+        for failure in find_service(record.on)(record, folder, click.echo).make():
+            click.echo(failure)

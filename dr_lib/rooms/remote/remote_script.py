@@ -1,11 +1,12 @@
-"""The script for the remote machine: unpack the upload, execute runs of the study, zip the results.
+"""What the remote machine executes: unpack the upload, execute runs of the study, zip the results.
 
-It is sent alone, before anything else is there: Python 3.9, the standard library, nothing else. It
-needs nobody while it runs; a notebook's kernel may start it, and look how far it is.
+It is sent as it is; its settings lie in the upload. Kaggle executes it as a script, a kernel of
+Colab starts it and looks how far it is. Python 3.9, the standard library, nothing else.
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -16,18 +17,15 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+SETTINGS = "dr-lib.json"
+PART = "dr-lib.part"  # Kaggle would unpack what is called tar or zip
 BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
-WATCHED_S = 0.5
-SHOW_S = 10.0  # until what was printed is shown
-LEAST_HOURS = 1 / 60  # in less no run is begun
-ALIKE = (
-    3  # `backlog.ALIKE_STATUS`: exit status of a runner where every other run would fail alike
-)
-# in what is brought back: the exit status of the runner, and the files left out
-ENDED = "ended.json"
 HAS_ENDED = " ended with "  # printed between a run and its exit status
-STATUS = "far side: "  # printed before how it is
+STATUS = "remote script: "  # printed before its state
+LEAST_HOURS = 1 / 60  # no run begins in less
+# `backlog.ALIKE_STATUS`: exit status of a runner where every other run would fail alike
+ALIKE = 3
 INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.RUNNER))"
 
 
@@ -39,28 +37,22 @@ def start(folder: str) -> None:
 
 
 def look(folder: str, shown: int, wait_s: float) -> None:
-    """Wait for more lines than were shown, print them, and say how it is: a run's end at once."""
-    start = time.monotonic()
+    """Wait for more lines than were shown, or the end; print the lines, and the state."""
+    end = time.monotonic() + wait_s
     while True:
         status = Path(folder, "status")
         ended = status.read_text().strip() if status.exists() else ""
         lines = Path(folder, "log").read_text(errors="replace").splitlines()[shown:]
-        waited_s = time.monotonic() - start
-        if ended or HAS_ENDED in "".join(lines) or waited_s > (SHOW_S if lines else wait_s):
+        if lines or ended or time.monotonic() > end:
             break
-        time.sleep(WATCHED_S)
-    word = {"": "running", "0": "complete"}.get(ended, "error")
-    print(*lines, STATUS + word, sep="\n", flush=True)
+        time.sleep(0.5)
+    print(*lines, STATUS + {"": "running", "0": "complete"}.get(ended, "error"), sep="\n")
 
 
-def set_up(home: str, uploads: str, name: str) -> None:
-    """Join the parts of an archive, found anywhere below `uploads`, and install what the runner
-    needs.
-    """
+def set_up(uploads: str, home: str) -> None:
+    """Join the parts of the archive, unpack it, and install what the runner needs."""
     Path(home).mkdir(parents=True, exist_ok=True)
-    unpack = (
-        f"find -L '{uploads}' -name '{name}*' | sort | xargs -d '\\n' cat | tar xz -C '{home}'"
-    )
+    unpack = f"cat '{uploads}'/{PART}* | tar xz"
     # the last error in the session's log is its own
     for command in (["bash", "-ceo", "pipefail", unpack], [sys.executable, "-c", INSTALL]):
         if status := subprocess.call(command, cwd=home):
@@ -68,104 +60,100 @@ def set_up(home: str, uploads: str, name: str) -> None:
     print("the remote machine is ready", flush=True)
 
 
-def make_all(job: dict[str, Any], runs: list[str], hours: float, results: str) -> None:
-    """Execute the runs one after another within the hours, and archive the files of each.
+def make_all(settings: dict[str, Any]) -> None:
+    """Execute the runs one after another within the hours, and zip the files of each.
 
-    It ends at the first row of another device than `job["device"]`, and at a failure that every
-    other run would repeat.
+    It ends at the first row of another device, and at a failure that every other run would repeat.
 
     Args:
-        job: home (folder of the repository), study (its file there), session, instance and prices
-            (to price by, or empty); platform, device and on_cpu, see `is_on`.
-        runs: scenario and repetition, such as C3-r02.
-        hours: of the session; 0 for no limit.
-        results: folder of the archives.
+        settings: those of `commands.run_on_service`.
     """
-    start = time.monotonic()
-    folder = Path(job["home"], job["study"]).with_suffix("")
-    for number, run in enumerate(runs, 1):
-        left = hours - (time.monotonic() - start) / 3600
-        if hours and left < LEAST_HOURS:
+    begun = time.monotonic()
+    folder = Path(settings["home"], settings["study"]).with_suffix("")
+    for run in settings["runs"]:
+        hours = settings["hours"] - (time.monotonic() - begun) / 3600
+        if settings["hours"] and hours < LEAST_HOURS:
             break
-        print(f"{run} begins, {number} of {len(runs)}", flush=True)
-        status = _make(job, run, left if hours else 0.0, folder)
-        _collect(folder, run, status, Path(results, f"{run}.zip"))
+        print(f"{run} begins", flush=True)
+        status = _make(settings, run, hours, folder)
+        _collect(folder, run, Path(settings["results"], f"{run}.zip"))
         print(f"{run}{HAS_ENDED}{status}", flush=True)
         rows = [json.loads(path.read_bytes()) for path in folder.glob(f"rows/{run}-*.json")]
-        is_right = all(
-            is_on(row, job["platform"], job["device"], job["on_cpu"]) for row in rows
-        )
         if status == ALIKE:
             print("every other run would fail alike: they are not made", flush=True)
-        if status == ALIKE or not is_right:
+            break
+        if not all(is_on(row, settings["platform"], settings["device"]) for row in rows):
             break
 
 
-def _make(job: dict[str, Any], run: str, hours: float, folder: Path) -> int:
-    """Execute a run, print its progress, and return the exit status of its runner."""
-    home = job["home"]
-    environment = {**os.environ, "DR_LIB_SESSION": job["session"]}
+def _make(settings: dict[str, Any], run: str, hours: float, folder: Path) -> int:
+    """Execute a run, print its epochs, and return the exit status of its runner."""
+    home = settings["home"]
+    environment = {**os.environ, "DR_LIB_SESSION": settings["session"]}
     # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
     if " " in environment.get("TPU_WORKER_HOSTNAMES", ""):
         del environment["TPU_WORKER_HOSTNAMES"]
-    command = [sys.executable, "-m", "dr_lib", "run", job["study"], "--only", run]
-    if job["prices"]:
-        Path(home, "prices.csv").write_text(job["prices"], encoding="utf-8")
-        environment["DR_LIB_PRICES"] = f"{home}/prices.csv"
-        command += ["--instance", job["instance"]]
-    if job.get("needs_nothing"):
+    command = [sys.executable, "-m", "dr_lib", "run", settings["study"], "--only", run]
+    if settings["instance"]:
+        command += ["--instance", settings["instance"]]
+    if settings["on_cpu"]:
         command += ["--on-cpu"]
-    if hours:
+    if settings["hours"]:
         command += ["--max-hours", f"{hours:.4f}"]
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    begun = time.monotonic()
     shown = 0
     with (folder / "logs" / f"{run}.log").open("wb") as log:
         runner = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
     while runner.poll() is None:
         for path in folder.glob(f"progress/{run}-*.json"):
             progress = json.loads(path.read_bytes())
-            done, total = progress["done"], progress["total"]
-            if done > shown:
-                left_min = (time.monotonic() - begun) * (total - done) / done / 60
-                print(f"{run}: epoch {done} of {total}, {left_min:.0f} min left", flush=True)
-                shown = done
-        time.sleep(WATCHED_S)
+            if progress["done"] > shown:
+                shown = progress["done"]
+                print(f"{run}: epoch {shown} of {progress['total']}", flush=True)
+        time.sleep(0.5)
     return runner.returncode
 
 
-def _collect(folder: Path, run: str, status: int, results: Path) -> None:
+def _collect(folder: Path, run: str, results: Path) -> None:
     """Zip a run's files in one step, except those that are too large to download."""
-    ended = {"run": run, "status": status, "left_out": []}
-    names = (f"{run}-", f"{run}.")
     part = results.with_suffix(".tmp")
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
             kind, _, rest = name.partition("/")
-            if kind in BROUGHT_BACK and rest.startswith(names) and path.is_file():
-                if path.stat().st_size > MAX_MIB * 2**20:
-                    ended["left_out"].append(name)
-                else:
-                    archive.write(path, name)
-        archive.writestr(ENDED, json.dumps(ended))
+            is_of_run = rest.startswith((f"{run}-", f"{run}."))
+            if kind not in BROUGHT_BACK or not is_of_run or not path.is_file():
+                continue
+            if path.stat().st_size > MAX_MIB * 2**20:
+                print(f"{name} is left out: it has more than {MAX_MIB} MiB", flush=True)
+            else:
+                archive.write(path, name)
     os.replace(part, results)
 
 
-def is_on(row: dict[str, Any], platform: str, device: str, on_cpu: list[str]) -> bool:
-    """Whether a row is of a platform's device, by a pattern of its name, such as Tesla T4 or 2x
-    Tesla T4.
+def is_on(row: dict[str, Any], platform: str, device: str) -> bool:
+    """Whether a row is of a platform's device, by a pattern of its name.
 
-    The run's name ends in the machine's, which holds its devices: by it go runs that are not
-    completed, and those that used the processor because they were to, `on_cpu`, or because there is
-    nothing else.
+    The machine's name, in which the run's ends, holds its GPUs; the kind of a TPU only a completed
+    row has.
     """
-    machine = row["run_id"]
-    used = row.get("accelerator") or "cpu"
-    count = re.search(r"-(\d+x)-", machine)
-    was_to = machine.startswith(tuple(f"{run}-" for run in on_cpu))
-    if row["status"] != "ok" or (used == "cpu" and (was_to or not count)):
-        used = machine
-    elif count:
-        used = f"{count[1]} {used}"
-    return f"-{platform}-" in machine and bool(re.search(device, used, re.IGNORECASE))
+    name = row["run_id"]
+    used = row.get("accelerator") or ""
+    if f"-{platform}-" not in name:
+        return False
+    if row["status"] == "ok" and "tpu" in used.lower():
+        name = used
+    return bool(re.search(device, name, re.IGNORECASE))
+
+
+def main() -> None:
+    """Find the settings, here or among Kaggle's data sets, and make the runs."""
+    pattern = f"/kaggle/input/**/{SETTINGS}"
+    found = (glob.glob(SETTINGS) or glob.glob(pattern, recursive=True))[0]
+    settings = json.loads(Path(found).read_bytes())
+    set_up(os.path.dirname(os.path.abspath(found)), settings["home"])
+    make_all(settings)
+
+
+if __name__ == "__main__":
+    main()

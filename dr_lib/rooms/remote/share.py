@@ -10,7 +10,6 @@ from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.data.prepared.folder import (
     format_table,
     parse_table,
-    read_manifest,
     verify,
 )
 
@@ -47,12 +46,3 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     manifest["notices"] = []  # they name label tables
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
-
-
-def describe_shared(data_dir: Path) -> str:
-    """Describe what `share_folder` lists: the number and kind of crops."""
-    manifest = read_manifest(data_dir)
-    is_synthetic = manifest["data_kind"] == "synthetic"
-    kind = "synthetic crops" if is_synthetic else "crops of photographs, by pseudonym"
-    number = manifest["num_photographs"] - manifest["num_rejected"]
-    return f"{number:,} {kind}, with patient (a pseudonym), grade and split, without file names"

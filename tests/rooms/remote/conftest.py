@@ -1,15 +1,15 @@
-"""A house for studies, and stand-ins for the two clients beside its Python."""
+"""A house for studies, and stand-ins of both services for their own clients."""
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
+import threading
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,11 @@ from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
 from dr_lib.files import lock
-from tools.runtimes import HOMES, find_python, put_stand_ins
+from dr_lib.rooms.remote.client import WAITS
+from dr_lib.rooms.remote.colab import Colab
+from tests.processes import wait_until
+from tests.rooms.remote.kaggle_service import KaggleService
+from tools.runtimes import HOMES, find_python
 
 ROOT = Path(__file__).resolve().parents[3]
 PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")
@@ -33,163 +37,174 @@ import sys
 
 with socket.socket(socket.AF_UNIX) as line:
     line.connect({line!r})
-    socket.send_fds(line, [json.dumps(sys.argv[1:]).encode()], [1, 2])
+    socket.send_fds(line, [json.dumps([{name!r}, *sys.argv[1:]]).encode()], [1, 2])
     status = line.recv(1)
 sys.exit(status[0] if status else 1)
 """
+SHORT = {"pause": 0.05, "patience": 3, "hurry": 3, "watch": 5, "poll": 0.1, "listen": 0.5}
+SHORT |= {"ready": 3, "call": 8}
 
 
 class Cloud:
-    """The stand-ins' side of things."""
+    """The stand-ins' side, and a house with a study."""
 
-    def __init__(self, home: Path, house: Path):
-        """Hold the folder of the stand-ins and the house."""
+    def __init__(self, home: Path, house: Path, kaggle: KaggleService):
+        """Take the folder of Colab's account, the house, and Kaggle's service, made empty."""
+        kaggle.reset()
         self.home = home
         self.house = house
+        self.kaggle = kaggle
 
     def run(self, path: Path, on: str, *options: str) -> Result:
         """`python -m dr_lib run PATH --on ON --yes`, in this process."""
         return CliRunner().invoke(main, ["run", str(path), "--on", on, "--yes", *options])
 
-    def start(self, path: Path, on: str) -> subprocess.Popen:
-        """The same in a process of its own."""
-        code = "import sys; from pathlib import Path; import dr_lib.__main__ as command; "
-        code += (
-            "command.ROOT = Path(sys.argv.pop(1)); sys.executable = sys.argv.pop(1);"
-            " command.main()"
-        )
-        command = [
-            sys.executable,
-            "-c",
-            code,
-            str(self.house),
-            sys.executable,
-            "run",
-            str(path),
-            "--on",
-            on,
-            "--yes",
-        ]
-        pipes = {
-            "stdin": subprocess.DEVNULL,
-            "stdout": subprocess.PIPE,
-            "stderr": subprocess.PIPE,
-        }
-        # what is started in the background ignores it
-        heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-        # a session is what Ctrl-C reaches
-        return subprocess.Popen(
-            command, **pipes, text=True, start_new_session=True, preexec_fn=heed
-        )
-
     def fork(self, path: Path, on: str) -> int:
-        """The same in a copy of this process, which notes what was said; its id."""
+        """The same in a copy of this process, which the faults know; its id."""
         pid = os.fork()
         if not pid:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            self.point_at(os.getpid())
             result = self.run(path, on)
-            self.said.write_text(result.output)
+            trace = "" if isinstance(result.exception, SystemExit | None) else "Traceback"
+            (self.house / "said").write_text(result.output + trace)
             os._exit(result.exit_code)
+        self.point_at(pid)
         return pid
 
-    @property
-    def said(self) -> Path:
-        """What a copy of this process has said."""
-        return self.house / "said"
+    def point_at(self, pid: int) -> None:
+        """Name the process that faults may end."""
+        self.kaggle.caller = pid
+        (self.home / "caller").write_text(str(pid))
+
+    def strike(self, on: str, faults: dict[str, list]) -> None:
+        """Have the next calls of a service meet these faults."""
+        if on.startswith("kaggle"):
+            self.kaggle.faults = faults
+        else:
+            (self.home / "faults.json").write_text(json.dumps(faults))
 
     @property
-    def calls(self) -> list[list[str]]:
-        """What the clients were called with."""
-        return [json.loads(line) for line in (self.home / "calls").read_text().splitlines()]
+    def said(self) -> str:
+        """What a copy of this process has said."""
+        path = self.house / "said"
+        return path.read_text() if path.exists() else ""
 
     @property
     def sessions(self) -> list[dict]:
-        """The record of sessions, beside the study."""
+        """The records of sessions, beside the study."""
         return json.loads(
             (self.house / "papermill_runs" / "trial" / "sessions.json").read_text()
         )
 
     def list_left(self) -> list[str]:
-        """Machines, scripts and data sets that are still there."""
-        return [
-            path.name
-            for service in ("colab", "kaggle")
-            for path in (self.home / service).glob("*")
-        ]
+        """Machines, scripts and data sets that exist."""
+        path = self.home / "machines.json"
+        machines = json.loads(path.read_text()) if path.exists() else {}
+        return [*machines, *self.kaggle.scripts, *self.kaggle.data_sets]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory) -> Iterator[tuple[KaggleService, Path]]:
+    """What `open_services` yields."""
+    with open_services(tmp_path_factory.mktemp("cloud")) as services:
+        yield services
 
 
 @pytest.fixture
-def cloud(house, tmp_path, monkeypatch) -> Cloud:
-    """The house with the library in it, and clients that do the work in a folder."""
+def cloud(services, house, monkeypatch) -> Cloud:
+    """The house with the library in it, and both real clients with their stand-ins."""
+    kaggle, programs = services
     (house / "dr_lib").symlink_to(ROOT / "dr_lib")
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    monkeypatch.setattr("sys.executable", str(put_stand_ins(tmp_path / "bin")))
-    monkeypatch.setenv("STAND_IN", str(tmp_path / "cloud"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("dr_lib.rooms.remote.kaggle.POLL_S", 0.2)
-    monkeypatch.setattr("dr_lib.rooms.remote.kaggle.LISTENED_S", 0.5)
-    monkeypatch.setattr("dr_lib.rooms.remote.colab.WATCHED_S", 10.0)
-    monkeypatch.setattr("dr_lib.rooms.remote.client.PAUSE_S", 0.1)
-    for name in ("client.PATIENCE_S", "session.HURRY_S", "kaggle.READY_S"):
-        monkeypatch.setattr(f"dr_lib.rooms.remote.{name}", 3.0)
-    return Cloud(tmp_path / "cloud", house)
+    enter(programs, house, monkeypatch)
+    return Cloud(programs.parent, house, kaggle)
 
 
-@pytest.fixture(scope="session")
-def clients() -> Path:
-    """The Python of `make_clients`."""
-    return make_clients()
-
-
-def make_clients() -> Path:
-    """A Python 3.12 with both clients, in a folder that is kept; one process of the tests makes
-    it.
-    """
-    home = HOMES / "clients"
-    ready = home / f"ready-{zlib.crc32(' '.join((*PINNED, NEEDED)).encode())}"
-    if not (found := find_python("3.12")):
-        pytest.skip(
-            "no Python 3.12 here, which google-colab-cli needs: the real clients were not asked"
-        )
-    HOMES.mkdir(exist_ok=True)
-    with lock(HOMES / "clients.lock", wait_s=600):
-        if not ready.exists():
-            install = [
-                home / "bin" / "python",
-                "-m",
-                "pip",
-                "install",
-                "--quiet",
-                "--disable-pip-version-check",
-            ]
-            subprocess.run([found, "-m", "venv", "--clear", home], check=True)
-            made = subprocess.run([*install, PINNED[0], *NEEDED.split()])
-            # these ask for a certifi of their own day, which a mirror may not have yet
-            made = (
-                made
-                if made.returncode
-                else subprocess.run([*install, "--no-deps", *PINNED[1:]])
-            )
-            if made.returncode:
-                pytest.skip("pip could not install the clients: they were not asked")
-            ready.touch()
-    return home / "bin" / "python"
+def enter(programs: Path, house: Path, patch: pytest.MonkeyPatch) -> None:
+    """Have this process use the stand-ins, which are made empty, and little patience."""
+    home = programs.parent
+    for name in ("machines.json", "faults.json", "struck", "stopped"):
+        (home / name).unlink(missing_ok=True)
+    for name, seconds in SHORT.items():
+        patch.setattr(WAITS, name, seconds)
+    patch.setattr("sys.executable", str(programs / "python"))
+    patch.setenv("HOME", str(house.parent))
+    patch.setattr(Colab, "results", f"{home}/content")
+    patch.setattr(Colab, "home", f"{home}/content/dr-lib")
 
 
 @contextmanager
-def put_kaggle(clients: Path, folder: Path, address: str) -> Iterator[None]:
-    """Put Kaggle's own client, for a service at this address, into a folder of programs."""
-    with tempfile.TemporaryDirectory() as home:
-        command = [
-            clients,
-            Path(__file__).with_name("kaggle_client.py"),
-            address,
-            f"{home}/line",
-        ]
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as server:
-            server.stdout.readline()
-            text = CALLER.format(python=sys.executable, line=f"{home}/line")
-            (folder / "kaggle").write_text(text)
-            (folder / "kaggle").chmod(0o755)
-            yield
-            server.terminate()
+def open_services(home: Path, python: str = sys.executable) -> Iterator:
+    """Start the stand-ins, whose machines have this Python; yield Kaggle's service and a folder
+    of programs, in which a Python has both clients beside it.
+    """
+    clients = make_clients()
+    programs = home / "bin"
+    programs.mkdir(parents=True)
+    kernel = home / "kernels" / "kernels" / "python3"
+    kernel.mkdir(parents=True)
+    command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    about = {"argv": command, "display_name": "Python 3", "language": "python"}
+    (kernel / "kernel.json").write_text(json.dumps(about))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "COLAB": str(home),
+        "COLAB_RELEASE_TAG": "here",
+        "HOME": str(home),
+        "JUPYTER": f"http://127.0.0.1:{port}",
+        "JUPYTER_PATH": str(home / "kernels"),
+    }
+    jupyter = [clients, "-m", "jupyter", "server", "--allow-root", "--ServerApp.root_dir=/"]
+    jupyter += ["--ServerApp.disable_check_xsrf=True", "--IdentityProvider.token="]
+    kaggle = KaggleService(home / "kaggle", python)
+    threading.Thread(target=kaggle.serve_forever, daemon=True).start()
+    calls = [clients, Path(__file__).with_name("clients.py"), kaggle.address, f"{home}/line"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": (home / "log").open("wb")}
+    with ExitStack() as stack:
+        for command in ([*jupyter, f"--ServerApp.port={port}"], calls):
+            server = subprocess.Popen(command, **pipes, env=environment)
+            stack.callback(server.wait)
+            stack.callback(server.terminate)
+        assert server.stdout.readline()
+        wait_until(lambda: is_open(port), 60)
+        for name in ("colab", "kaggle"):
+            text = CALLER.format(python=sys.executable, line=f"{home}/line", name=name)
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        # no link: a virtual environment is found beside the program
+        (programs / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        (programs / "python").chmod(0o755)
+        yield kaggle, programs
+    kaggle.reset()
+    kaggle.shutdown()
+    kaggle.server_close()
+
+
+def is_open(port: int) -> bool:
+    """Whether something listens there."""
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def make_clients() -> Path:
+    """Install both clients in a folder that is kept, for a Python 3.12, which is returned."""
+    home = HOMES / "clients"
+    ready = home / f"ready-{zlib.crc32(' '.join((*PINNED, NEEDED)).encode())}"
+    python = home / "bin" / "python"
+    if not (found := find_python("3.12")):
+        pytest.skip("no Python 3.12, which google-colab-cli needs: the clients were not tried")
+    HOMES.mkdir(exist_ok=True)
+    with lock(HOMES / "clients.lock", wait_s=600):
+        if ready.exists():
+            return python
+        install = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check"]
+        subprocess.run([found, "-m", "venv", "--clear", home], check=True)
+        made = subprocess.run([*install, PINNED[0], *NEEDED.split()])
+        # these ask for a certifi of their own day, which a mirror may not have yet
+        if made.returncode or subprocess.run([*install, "--no-deps", *PINNED[1:]]).returncode:
+            pytest.skip("pip could not install the clients: they were not tried")
+        ready.touch()
+    return python

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterable
@@ -26,15 +25,15 @@ MESSAGES = {
 class Script:
     """A script that was pushed, and its process."""
 
-    def __init__(self, folder: Path, text: str):
+    def __init__(self, folder: Path, text: str, python: str):
         """Start it, in a folder that stands for /kaggle, and note how it ends."""
         (folder / "working").mkdir()
-        (folder / "script.py").write_text(text.replace("'/kaggle/", f"'{folder}/"))
+        (folder / "script.py").write_text(text.replace('"/kaggle/', f'"{folder}/'))
         self.state = "RUNNING"
         self.folder = folder
         self.process = subprocess.Popen(
-            [sys.executable, "script.py"],
-            cwd=folder,
+            [python, "../script.py"],
+            cwd=folder / "working",
             env={**os.environ, "KAGGLE_KERNEL_RUN_TYPE": "Batch"},
             stdout=(folder / "stdout").open("wb"),
             stderr=(folder / "stderr").open("wb"),
@@ -74,19 +73,29 @@ class KaggleService(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, home: Path):
-        """Listen on a free port; the folder gets what the scripts see."""
+    def __init__(self, home: Path, python: str):
+        """Listen on a free port; scripts run with this Python, below the folder."""
         super().__init__(("127.0.0.1", 0), Handler)
         self.address = f"http://127.0.0.1:{self.server_port}"
         self.home = home
+        self.python = python
+        self.caller = 0  # process
+        self.scripts: dict[str, Script] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything, and end the scripts."""
+        for script in self.scripts.values():
+            script.end()
         self.blobs: dict[str, dict[str, Any]] = {}
         self.data_sets: dict[str, dict[str, Any]] = {}
-        self.scripts: dict[str, Script] = {}
+        self.scripts = {}
         self.faults: dict[str, list[int | str]] = {}
-        self.caller = 0  # process
         self.lost: list[str] = []  # scripts that were deleted unfetched, with how they were
         self.fetched: set[str] = set()
         self.uploaded: list[dict[str, Any]] = []  # data sets, those that were deleted too
+        self.pushed: list[dict[str, Any]] = []
+        self.quota_s = 3600  # that are used
         self.script = ""  # in place of what is pushed
 
     def answer(self, name: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -102,7 +111,7 @@ class KaggleService(ThreadingHTTPServer):
         script = self.scripts.get(request.get("kernelSlug", ""))
         match name:
             case "GetAcceleratorQuotaStatistics":
-                quota = {"timeUsed": "3600s", "totalTimeAllowed": "108000s"}
+                quota = {"timeUsed": f"{self.quota_s}s", "totalTimeAllowed": "108000s"}
                 return {
                     "quotaRefreshTime": "2026-11-28T00:00:00Z",
                     "gpuQuota": quota,
@@ -150,6 +159,7 @@ class KaggleService(ThreadingHTTPServer):
         return None
 
     def _start_script(self, request: dict[str, Any]) -> dict[str, Any]:
+        self.pushed.append(request)
         slug = request["slug"].rpartition("/")[2]
         folder = self.home / slug
         (data_set,) = (name.rpartition("/")[2] for name in request["datasetDataSources"])
@@ -157,8 +167,11 @@ class KaggleService(ThreadingHTTPServer):
         inputs.mkdir(parents=True)
         for file in self.data_sets[data_set]["files"]:
             blob = self.blobs[file["token"]]
-            (inputs / blob["name"]).write_bytes(blob["content"])
-        self.scripts[slug] = Script(folder, self.script or request["text"])
+            content = blob["content"]
+            if blob["name"].endswith(".json"):  # settings name folders of the machine
+                content = content.replace(b"/kaggle/", f"{folder}/".encode())
+            (inputs / blob["name"]).write_bytes(content)
+        self.scripts[slug] = Script(folder, self.script or request["text"], self.python)
         return {
             "ref": f"/code/somebody/{slug}",
             "url": f"{self.address}/{slug}",

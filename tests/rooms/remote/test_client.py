@@ -1,6 +1,4 @@
-"""The client beside this Python is called, if it is new enough, and nothing that was not asked
-for is waited for.
-"""
+"""The client beside this Python is called if it is new enough; what it says is one sentence."""
 
 import os
 import re
@@ -13,83 +11,102 @@ import tomllib
 import psutil
 import pytest
 
-from dr_lib.rooms.remote.client import VERSIONS, RemoteError, call, check_client, find_client
+from dr_lib.rooms.remote.client import WAITS, RemoteError
+from dr_lib.rooms.remote.colab import Colab
+from dr_lib.rooms.remote.kaggle import Kaggle
+from dr_lib.rooms.remote.session import Record
 from tests.conftest import ROOT
 from tests.processes import wait_until
 
+INSTALL = ".venv/bin/python -m pip install -e '.[remote]'"
 
-def test_a_ctrl_c_ends_a_call_and_leaves_nothing(cloud, monkeypatch, tmp_path):
-    """The client does not get it, and is ended; nothing is waited for."""
-    client = put_client(tmp_path / "slow", "x; echo $$ > pid; exec sleep 60")
-    monkeypatch.setattr(sys, "executable", str(client / "python"))
-    monkeypatch.setattr("dr_lib.rooms.remote.client.bind_to_parent", list)
+
+@pytest.fixture
+def kaggle(tmp_path, monkeypatch):
+    """A session whose client is a shell script with these lines, in an environment."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(programs / "python"))
+    # the parent's Python is not this one
+    monkeypatch.setattr("dr_lib.rooms.remote.client.bind_to_parent", list)
+
+    def put(lines: str) -> Kaggle:
+        (programs / "kaggle").write_text(f"#!/bin/sh\n{lines}\n")
+        (programs / "kaggle").chmod(0o755)
+        return Kaggle(Record("dr-x", "kaggle:cpu", "here", ""), tmp_path, print)
+
+    return put
+
+
+def test_a_ctrl_c_ends_a_call_and_leaves_nothing(kaggle, tmp_path):
+    """The client does not get it, and is ended; nothing is waited for."""
+    client = kaggle("echo $$ > pid; exec sleep 60")
     threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
     start = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        call("kaggle", "quota", "--csv")
+        client.call("quota", "--csv")
     assert time.monotonic() - start < 10
     pid = int((tmp_path / "pid").read_text())
     ended = psutil.STATUS_ZOMBIE
     wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == ended, 10)
 
 
-def put_client(folder, said: str):
-    """A program in a folder that says its version, or ends with an error."""
-    folder.mkdir(parents=True)
-    (folder / "kaggle").write_text(f"#!/bin/sh\necho {said}\n")
-    (folder / "kaggle").chmod(0o755)
-    return folder
-
-
-def test_the_client_beside_this_python_goes_before_the_path(tmp_path, monkeypatch):
+def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, monkeypatch):
     """What `.venv/bin/pip install` brought is used although the reader's PATH holds another one;
-    without it, that.
+    without it, that; without both, the sentence says how to install it.
     """
-    beside, elsewhere = (
-        put_client(tmp_path / name / "bin", "Kaggle CLI 2.2.5") for name in (".venv", "usr")
-    )
-    monkeypatch.setenv("PATH", str(elsewhere))
-    monkeypatch.setattr(sys, "executable", str(beside / "python"))
-    assert find_client("kaggle") == str(beside / "kaggle")
-    (beside / "kaggle").unlink()
-    assert find_client("kaggle") == str(elsewhere / "kaggle")
+    client = kaggle("echo Kaggle CLI 2.2.5")
+    other = tmp_path / "usr" / "kaggle"
+    other.parent.mkdir()
+    other.write_bytes((tmp_path / ".venv" / "bin" / "kaggle").read_bytes())
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", str(other.parent))
+    client.check()
+    assert client.find() == str(tmp_path / ".venv" / "bin" / "kaggle")
+    os.remove(client.find())
+    assert client.find() == str(other)
+    colab = Colab(Record("dr-x", "colab:cpu", "here", ""), tmp_path, print)
+    with pytest.raises(RemoteError) as raised:
+        colab.find()
+    needs = "colab is not installed (it needs Python 3.12 or newer)"
+    assert str(raised.value) == f"{needs}: {INSTALL}"
 
 
 @pytest.mark.parametrize(
-    ("said", "fault"),
+    ("lines", "fault"),
     [
-        ("Kaggle API 1.6.17", "is 1.6.17, older than 2.2.1"),
-        ("'No module named six'; exit 1", "does not start (No module named six)"),
-        ("", "does not start (it does not say why)"),
+        ("echo Kaggle API 1.6.17", f".venv/bin/kaggle is 1.6.17, which is too old: {INSTALL}"),
+        ("echo 'No module named six'; exit 1", "kaggle failed: No module named six"),
+        ("exit 1", "kaggle failed: it does not say why"),
+        (
+            "echo 'Authentication required to call the Kaggle API.'; exit 1",
+            "kaggle has no credentials, or cannot renew them offline: log in once with"
+            " .venv/bin/kaggle auth login in a terminal",
+        ),
+        (
+            "printf '503 Server Error: https://x?token=abc&a=b\\n\\nTry again later.'; exit 1",
+            "kaggle failed: 503 Server Error: https://x?token=***&a=b",
+        ),
+        (
+            "echo \"HTTPSConnectionPool(host='x'): Max retries exceeded\"; exit 1",
+            "kaggle failed: no connection to the service: check that this machine is online",
+        ),
+        ("exec sleep 5", "kaggle did not end within 1 s"),
     ],
 )
-def test_a_client_that_cannot_be_used_is_named_with_what_mends_it(
-    tmp_path, monkeypatch, said, fault
-):
-    """The command is the one to paste in the repository, and names no package that is not there."""
-    beside = put_client(tmp_path / ".venv" / "bin", said)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+def test_a_client_that_cannot_be_used_is_one_sentence(kaggle, monkeypatch, lines, fault):
+    """It names what mends it, and no token."""
+    monkeypatch.setattr(WAITS, "call", 1)
     with pytest.raises(RemoteError) as raised:
-        check_client("kaggle")
-    install = ".venv/bin/python -m pip install -e '.[remote]'"
-    assert str(raised.value) == f".venv/bin/kaggle {fault}: {install}"
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(RemoteError) as raised:
-        find_client("colab")
-    assert (
-        str(raised.value)
-        == f"colab is not installed (it needs Python 3.12 or newer): {install}"
-    )
+        kaggle(lines).check()
+    assert str(raised.value) == fault
 
 
 def test_the_oldest_clients_are_those_of_the_extra():
-    """What pip brings is what is asked for."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
-        "optional-dependencies"
-    ]
-    oldest = dict(re.findall(r"(kaggle|colab)\S*>=([\d.]+)", " ".join(extras["remote"])))
-    assert {
-        name: ".".join(map(str, version)) for name, (_, version) in VERSIONS.items()
-    } == oldest
+    """What pip brings is what is needed."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extra = " ".join(project["optional-dependencies"]["remote"])
+    oldest = dict(re.findall(r"(kaggle|colab)\S*>=([\d.]+)", extra))
+    found = {one.platform: ".".join(map(str, one.oldest)) for one in (Colab, Kaggle)}
+    assert found == oldest

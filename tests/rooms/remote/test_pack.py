@@ -14,18 +14,16 @@ import pytest
 from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote import colab, kaggle, pack, remote_script, session
-from dr_lib.runs.backlog import ALIKE_STATUS
-from dr_lib.runs.study import load_study, plan_runs
-from tests.conftest import find_studies
-from tests.runs.conftest import ROOT, write_study
+from dr_lib.rooms.remote import pack, remote_script
+from dr_lib.runs.study import load_study
+from tests.runs.conftest import write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
 
 
 @pytest.fixture
 def packed(house, small_sample, monkeypatch) -> Path:
-    """What the far side unpacks of a study on a prepared folder that has secrets in it and
+    """What the remote machine unpacks of a study on a prepared folder that has secrets in it and
     beside it.
     """
     (house / "dr_lib").mkdir()
@@ -55,12 +53,9 @@ def packed(house, small_sample, monkeypatch) -> Path:
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
     monkeypatch.setattr(remote_script, "INSTALL", "")
     made = pack.pack_up(path, load_study(path, house), house, upload)
-    assert len(made.parts) > 1 and sorted(upload.iterdir()) == made.parts
-    assert (
-        "32 synthetic crops, with patient (a pseudonym), grade and split, without file names"
-        in made.describe()
-    )
-    remote_script.set_up(str(house / "there"), str(upload), pack.NAME)
+    assert len(list(upload.iterdir())) > 1
+    assert "crops of data/prepared with pseudonyms, grades and split, no file names" in made
+    remote_script.set_up(str(upload), str(house / "there"))
     return house / "there"
 
 
@@ -112,7 +107,7 @@ def test_no_file_that_git_ignores_leaves(house):
     path = write_study(house)
     (house / "upload").mkdir()
     pack.pack_up(path, load_study(path, house), house, house / "upload")
-    with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
+    with tarfile.open(house / "upload" / f"{pack.PART}000") as archive:
         names = archive.getnames()
     assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(
         names
@@ -123,7 +118,7 @@ def test_no_file_that_git_ignores_leaves(house):
     ]
     nbformat.write(notebook, house / "notebooks" / "quick.ipynb")
     pack.pack_up(path, load_study(path, house), house, house / "upload")
-    with tarfile.open(house / "upload" / f"{pack.NAME}000") as archive:
+    with tarfile.open(house / "upload" / f"{pack.PART}000") as archive:
         packed = archive.extractfile("notebooks/quick.ipynb").read()
     assert b"aGVsbG8=" not in packed
     assert nbformat.reads(packed, 4).cells[1].source == notebook.cells[1].source
@@ -147,7 +142,7 @@ def test_a_split_table_from_elsewhere_is_refused(house, small_sample, split):
     ],
 )
 def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
-    """A folder of photographs is refused, and so is a path that the far side could not have."""
+    """A folder of photographs is refused, and so is a path that no other machine has."""
     for folder in ("prepared", "photographs"):
         (house / folder).mkdir()
     for name in ("manifest.json", "split.csv"):
@@ -155,115 +150,3 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, make, said):
     path = write_study(house, parameters={"data_dir": str(make(house))})
     with pytest.raises(DrError, match=said):
         pack.pack_up(path, load_study(path, house), house, house)
-
-
-def test_the_study_says_which_runs_use_the_processor():
-    """Of the paper's comparison on MNIST those of Keras do, beside CUDA C on a GPU; a study of
-    scenarios may ask.
-    """
-    runs = {}
-    for name in ("mnist_cuda", "scenarios_cpu", "scenarios_gpu"):
-        planned = plan_runs(load_study(find_studies() / f"{name}.yaml", ROOT), "any")
-        runs[name] = [
-            run.parameters for run in planned if session._is_to_use_cpu(run.parameters)
-        ]
-    assert {row["implementation"].partition("@")[0] for row in runs["mnist_cuda"]} == {
-        "keras_tensorflow",
-        "keras_jax",
-    }
-    assert len(runs["scenarios_cpu"]) == 120 and not runs["scenarios_gpu"]
-
-
-@pytest.mark.parametrize(
-    ("device", "row", "is_on"),
-    [
-        (
-            "T4",
-            {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
-            True,
-        ),
-        # fell back
-        (
-            "T4",
-            {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
-            False,
-        ),
-        # CUDA's reference
-        (
-            "T4",
-            {"accelerator": "cpu", "run_id": "C9-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
-            True,
-        ),
-        (
-            "T4",
-            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"},
-            False,
-        ),
-        (
-            "t4x2",
-            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-2x-tesla-t4-4-cpus-31-gib"},
-            True,
-        ),
-        (
-            "t4x2",
-            {"accelerator": "Tesla T4", "run_id": "C1-r00-kaggle-1x-tesla-t4-4-cpus-31-gib"},
-            False,
-        ),
-        (
-            "T4",
-            {
-                "accelerator": "gpu",
-                "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib",
-                "status": "failed",
-            },
-            True,
-        ),
-        (
-            "L4",
-            {"accelerator": "Tesla T4", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
-            False,
-        ),
-        (
-            "v5e1",
-            {"accelerator": "TPU v5 lite", "run_id": "C1-r00-colab-1x-tpu-24-cpus-47-gib"},
-            True,
-        ),
-        (
-            "v5e1",
-            {"accelerator": "TPU v6 lite", "run_id": "C1-r00-colab-1x-tpu-44-cpus-173-gib"},
-            False,
-        ),
-        (
-            "v6e1",
-            {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"},
-            False,
-        ),
-        (
-            "cpu",
-            {"accelerator": "cpu", "run_id": "C1-r00-colab-intel-r-xeon-r-2-cpus-13-gib"},
-            True,
-        ),
-        (
-            "cpu",
-            {"accelerator": "cpu", "run_id": "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"},
-            False,
-        ),
-    ],
-)
-def test_a_row_is_known_by_its_device(device, row, is_on):
-    """By the accelerator's own name and their number, or by the machine's name where a run failed,
-    which has what was asked for in its place, or was to use the processor, as C9; names as the
-    drivers and JAX give them.
-    """
-    platform, devices = (
-        ("kaggle", kaggle.DEVICES) if device == "t4x2" else ("colab", colab.DEVICES)
-    )
-    assert (
-        remote_script.is_on({"status": "ok"} | row, platform, devices[device][1], ["C9-r00"])
-        == is_on
-    )
-
-
-def test_both_sides_know_the_same_exit_status():
-    """The far side runs before the library is there, and cannot import it."""
-    assert remote_script.ALIKE == ALIKE_STATUS
