@@ -64,15 +64,19 @@ def sample(root: Path) -> None:
 @click.option(
     "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
 )
+@click.option("--on", help="crop on a Dask cluster whose workers share the disk (dask:ADDRESS)")
 @SHEET
 @COLUMN
 @REFERENCE
-def prepare(**options) -> None:
+def prepare(on: str | None, **options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
     """
     from dr_lib.data.prepared.prepare import prepare
 
+    if on and options["workers"]:
+        raise click.UsageError("--on takes all workers of the cluster: leave out --workers")
+    options["workers"] = on or options["workers"]
     manifest = prepare(**options, progress=show_progress("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)

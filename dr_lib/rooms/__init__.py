@@ -53,6 +53,7 @@ class Room(NamedTuple):
     commands: tuple[str, ...] = ()  # functions of its module `commands`
     targets: tuple[str, ...] = ()  # of `run --on`, before the colon
     start: str = ""  # runs a study on one of them
+    map_over: str = ""  # yields a map over the workers of one, for `prepare --on`
     machines: str = ""  # the child of `hardware.machine.Machine` for several
     parameters: Mapping[str, Parameter] = MappingProxyType({})  # of its notebooks
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
@@ -77,18 +78,19 @@ def find_all(what: str) -> list[Callable]:
     return [load(getattr(room, what)) for room in find_rooms().values() if getattr(room, what)]
 
 
-def find_target(name: str) -> Callable:
-    """Find the function that runs a study on a target, such as colab.
+def find_target(on: str, what: str) -> Callable:
+    """Find the function for a target, such as colab:T4, that a room names in a field of `Room`.
 
     Raises:
         DrError: no room has it; the message lists the targets.
     """
-    targets = []
-    for room in find_rooms().values():
+    name = on.partition(":")[0]
+    rooms = [room for room in find_rooms().values() if getattr(room, what)]
+    for room in rooms:
         if name in room.targets:
-            return load(room.start)
-        targets += room.targets
-    raise DrError(f"unknown target {name!r}: choose from {', '.join(targets)}")
+            return load(getattr(room, what))
+    targets = ", ".join(target for room in rooms for target in room.targets)
+    raise DrError(f"unknown target {name!r}: choose from {targets or 'none here'}")
 
 
 def load(function: str) -> Callable:

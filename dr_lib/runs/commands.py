@@ -42,7 +42,7 @@ def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
     from dr_lib.runs.runner import run_study
 
     if on:
-        start = find_target(on.partition(":")[0])
+        start = find_target(on, "start")
         failures = start(study, root, on, yes=yes, **options)
     else:
         failures = run_study(study, root, **options, wait=bool(options["only"]))

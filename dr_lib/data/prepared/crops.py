@@ -61,7 +61,7 @@ def crop_photographs(
     photographs: pd.DataFrame,
     out: Path,
     salt: bytes,
-    workers: int,
+    workers: int | str,
     *,
     files: dict[str, str],
     shard_size: int = SHARD_SIZE,
@@ -73,7 +73,7 @@ def crop_photographs(
         photographs: row, image (its path) and image_id.
         out: a folder that `claim` took.
         salt: of the pseudonyms.
-        workers: processes.
+        workers: of `map_over`.
         files: those of its manifest, which its shards have to match.
         shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an

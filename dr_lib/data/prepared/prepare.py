@@ -57,7 +57,7 @@ def prepare(
     patients_by: str | None = None,
     reference: str = "",
     shard_size: int = SHARD_SIZE,
-    workers: int | None = None,
+    workers: int | str | None = None,
     sheet: str = "",
     columns: Sequence[str] | str = (),
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -81,7 +81,7 @@ def prepare(
         exclude_unlike_copies: exclude copies of one picture that have different grades, which are
             an error otherwise.
         shard_size: photographs per shard.
-        workers: processes; default one per core.
+        workers: of `workers.map_over`; default one process per core.
         sheet, columns, patients_by, reference: of `tables.read_labels`; columns also in one text,
             with commas.
         progress: called with (photographs done, photographs in all), first with those done by an

@@ -10,8 +10,9 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
@@ -24,6 +25,7 @@ from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, cro
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
+from dr_lib.rooms import find_target
 
 # photographs handed out at a time: enough that none waits, and memory does not grow
 TASKS_PER_WORKER = 16
@@ -80,16 +82,20 @@ def crop_photograph(
 
 
 @contextmanager
-def map_over(workers: int) -> Iterator[Map]:
+def map_over(workers: int | str) -> Iterator[Map]:
     """Yield a `map` over worker processes that works a bounded number of items ahead.
 
     Args:
         workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
-            process.
+            process. Or whose workers, such as dask:tcp://HOST:8786.
 
     Raises:
-        DrError: a worker died.
+        DrError: a worker died, or no room knows this target.
     """
+    if isinstance(workers, str):
+        with find_target(workers, "map_over")(workers) as map_there:
+            yield map_there
+        return
     if workers == 1:
         _keep_freed_memory()
         yield map
@@ -103,15 +109,23 @@ def map_over(workers: int) -> Iterator[Map]:
 
         # joblib's generator works ahead as far as it can, however slowly results are taken
         def map_ahead(function: Callable, items: Iterable) -> Iterator:
-            tasks = deque()
-            for item in items:
-                tasks.append(threads.submit(_hand_over, idle, function, item))
-                if len(tasks) == TASKS_PER_WORKER * workers:
-                    yield tasks.popleft().result()
-            while tasks:
-                yield tasks.popleft().result()
+            submit = partial(threads.submit, _hand_over, idle, function)
+            for task in start_ahead(submit, items, workers):
+                yield task.result()
 
         yield map_ahead
+
+
+def start_ahead(
+    submit: Callable[[Any], Future], items: Iterable, workers: int
+) -> Iterator[Future]:
+    """Submit a bounded number of items ahead, and yield their tasks in order."""
+    tasks = deque()
+    for item in items:
+        tasks.append(submit(item))
+        if len(tasks) == TASKS_PER_WORKER * workers:
+            yield tasks.popleft()
+    yield from tasks
 
 
 def _start_worker(ends: ExitStack) -> Connection:

@@ -3,16 +3,15 @@
 import math
 import time
 from collections.abc import Collection, Iterable
-from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import Any
 
 import yaml
 from tqdm import tqdm
 
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
+from dr_lib.rooms.cluster import dask_client
 from dr_lib.runs.backlog import ALIKE, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
@@ -28,7 +27,6 @@ from dr_lib.runs.study import (
 )
 
 ANY = "any"  # in place of a machine's name
-PATIENCE_S = 20.0  # with a cluster that does not answer or has no workers
 
 
 def run_on_cluster(
@@ -62,8 +60,6 @@ def run_on_cluster(
             other photographs, labels or splits, nobody answers at the address, or the cluster has
             no workers (any more).
     """
-    from distributed import Client
-
     address = on.partition(":")[2]
     study = load_study(path, root, instance=instance)
     folder = find_results(path)
@@ -75,11 +71,7 @@ def run_on_cluster(
     backlog = Backlog(study, folder, runs, planned, stop_at=stop_at)
     _take_in(backlog, read_rows(folder))
     check_data(folder, planned, backlog.rows, root)
-    try:
-        client = Client(address, timeout=PATIENCE_S)
-    except (OSError, ValueError) as error:
-        raise DrError(f"no Dask scheduler answers at {address}: {error}") from error
-
+    client = dask_client.connect(address)
     failures = []
     under_way: dict[Future, PlannedRun] = {}
     is_over = False
@@ -89,7 +81,7 @@ def run_on_cluster(
     with client, tqdm(total=len(backlog.list_left()), desc="runs") as bar:
         while True:
             while not is_over and (offer := backlog.find_next()):
-                if len(under_way) >= max(1, _count_workers(client)):
+                if len(under_way) >= max(1, dask_client.count_workers(client)):
                     break
                 if offer.refusal:
                     bar.write(f"{offer.refusal}; start again to resume")
@@ -97,30 +89,32 @@ def run_on_cluster(
                     break
                 backlog.closed.add(offer.run.run_id)
                 left_hours = (stop_at - time.monotonic()) / 3600
-                name = offer.run.name
-                request = (
+                future = executor.submit(
+                    make_run,
                     path.stem,
                     study,
-                    name,
+                    offer.run.name,
                     worker_root,
                     left_hours,
                     tuple(allow),
                     on_cpu,
                 )
-                under_way[executor.submit(make_run, *request)] = offer.run
+                under_way[future] = offer.run
             if not under_way:
                 rows = backlog.rows.values()
                 for reason in {row["error"] for row in rows if row["status"] == "skipped"}:
                     bar.write(f"skipped: {reason}")
                 return failures + [ALIKE] * is_alike
-            finished = wait(under_way, PATIENCE_S, FIRST_COMPLETED).done
-            if not finished and not _count_workers(client):
-                fault = f"the Dask cluster at {address} has no workers"
-                raise DrError(f"{fault}: start some, and start again")
+            finished = wait(under_way, dask_client.PATIENCE_S, FIRST_COMPLETED).done
+            if not finished:
+                dask_client.check_workers(client, address)
             for future in finished:
                 name = under_way.pop(future).name
                 bar.update()
-                errors, made = _read_result(future, name, address)
+                answer = dask_client.read_answer(future, address)
+                if isinstance(answer, Exception):  # it ends this run only
+                    answer = [f"{name}: {answer}"], []
+                errors, made = answer
                 is_alike = is_alike or ALIKE in errors
                 is_over = is_over or is_alike
                 failures += [error for error in errors if error != ALIKE]
@@ -166,22 +160,6 @@ def make_run(
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
 
 
-def _read_result(future: Future, name: str, address: str) -> tuple[list[str], list[Row]]:
-    """Return the result of `make_run` on the worker; an error there fails this run only."""
-    from distributed import KilledWorker
-
-    try:
-        return future.result()
-    except CancelledError as error:
-        fault = f"the Dask scheduler at {address} is gone"
-        raise DrError(f"{fault}: start it, and start again") from error
-    except KilledWorker:
-        reason = "every worker that began it was lost, most likely out of memory"
-    except Exception as error:  # a worker that is set up badly does not end the others
-        reason = str(error)
-    return [f"{name}: {reason}"], []
-
-
 def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
     """Add rows of any machine; a completed row takes precedence over others of its run."""
     for row in rows:
@@ -192,10 +170,3 @@ def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
 def _name(row: Row) -> str:
     """Name a row's run as in a plan for any machine."""
     return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
-
-
-def _count_workers(client: Any) -> int:
-    """Count a cluster's workers; 0 if its scheduler is gone."""
-    with suppress(OSError, RuntimeError):
-        return len(client.ncores())
-    return 0

@@ -21,7 +21,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
     A killed worker's run is made by another; where Dask gives up, the run is named, and the next
     call makes it.
     """
-    monkeypatch.setattr("dr_lib.rooms.cluster.dask_runs.PATIENCE_S", 1.0)
+    monkeypatch.setattr("dr_lib.rooms.cluster.dask_client.PATIENCE_S", 1.0)
     there = shutil.copytree(house, house / "there")
     factors = {"level": ["a", "b"], "fail_at": [99, 98, 97]}  # not in the order of the alphabet
     asked = {"factors": factors, "repetitions": 1, "order": "sequential"}
