@@ -111,5 +111,5 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 rooms: .venv/ready ## the tests without each room in turn; an hour on 2 cores
 	$(BIN)/python -m tools.rooms
 
-container: .venv/ready ## the container without Docker, and its server on an emulated arm64; root on Debian
-	@$(BIN)/python tools/container.py
+container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian
+	@$(BIN)/python tools/container.py $(if $(MODEL),--model $(MODEL))

@@ -47,7 +47,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert", "starlette", "granian")
+setup.set_up(root, *"cv2 simplejpeg ai_edge_litert starlette granian prometheus_client".split())
 
 # %%
 from dr_lib.runs.run import Run
@@ -217,7 +217,10 @@ shown = [
     "service_p99_ms",
     "held",
 ]
-print(f"sustains {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms")
+print(f"sustains {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms:")
+held = found.requests["rate_per_s"] == found.rate_per_s
+if held.any():
+    print("\n".join(load.describe_load(found.requests[held])))
 found.tried[shown].sort_values("rate_per_s").round(3)
 
 # %%
