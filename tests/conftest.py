@@ -65,11 +65,21 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def small_sample(tmp_path_factory) -> Path:
+def shared(tmp_path_factory) -> Path:
+    """A folder that all processes of this test run share."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    (folder / "shared").mkdir(exist_ok=True)
+    return folder / "shared"
+
+
+@pytest.fixture(scope="session")
+def small_sample(shared) -> Path:
     """The sample in small: the records of 16 drawn patients; read only."""
     from dr_lib.data.prepared.sample import open_sample
 
-    return open_sample(tmp_path_factory.mktemp("sample"), num_patients=16, workers=1)
+    return open_sample(shared / "sample", num_patients=16, workers=1)
 
 
 @pytest.fixture

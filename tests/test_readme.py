@@ -18,6 +18,7 @@ FIRST = ["photographs", "training", "evaluation", "serving"]
 PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in FIRST)]
 PAGES += sorted({*ROOT.glob("docs/*.md")} - {*PAGES})
 PAGES.append(ROOT / "README.pt-BR.md")
+PAGES = [page for page in PAGES if page.exists() or not ABSENT]
 # network, account
 ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"

@@ -1,9 +1,11 @@
 """Fixtures for serving: a small model as it is served, and photographs."""
 
+import math
 from pathlib import Path
 
 import pytest
 
+from dr_lib.files import lock
 from tests.rooms.serving.driver import (
     draw_photograph,
     encode,
@@ -15,13 +17,16 @@ from tests.rooms.serving.driver import (
 
 
 @pytest.fixture(scope="session")
-def served_folder(tmp_path_factory) -> Path:
+def served_folder(shared) -> Path:
     """The folder of a small_cnn of 32 px with random weights as float32 LiteRT; read only."""
     from dr_lib.rooms.serving.untrained import export_untrained
 
-    return export_untrained(
-        tmp_path_factory.mktemp("served"), "small_cnn", 32, "litert_float32"
-    ).path
+    folder = shared / "served"
+    with lock(shared / "served.lock", wait_s=math.inf):
+        if not folder.exists():
+            made = export_untrained(shared / "exported", "small_cnn", 32, "litert_float32")
+            made.path.rename(folder)
+    return folder
 
 
 @pytest.fixture(scope="session")

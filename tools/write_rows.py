@@ -1,6 +1,6 @@
-"""Write the stored rows of the tests anew, as notebooks write them once a column came or went.
+"""Write the stored rows of the tests again, as notebooks write them once a column came or went.
 
-    python tests/write_rows.py 10 30
+    python tools/write_rows.py 10 30
 
 runs notebooks 10 and 30, each in a minute or less, and puts their rows in the place of the old ones
 in tests/report/rows.jsonl; without numbers it runs all that make rows. Look at the difference
