@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from pathlib import Path
 
@@ -50,6 +49,8 @@ def find_interpreter() -> str:
 
 def shorten_program(path: str) -> str:
     """Shorten a program's path to what a shell in the working directory resolves to it."""
+    import shutil  # not for each start of the command line
+
     name = os.path.basename(path)
     if shutil.which(name) == path:
         return name

@@ -5,7 +5,6 @@ Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -100,6 +99,8 @@ def write_json(path: Path, content: Any) -> None:
 
 def hash_file(path: Path) -> str:
     """SHA-256 of a file."""
+    import hashlib
+
     with Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -6,7 +6,6 @@ Notebooks of foreign kernels are given parameters too: this file needs Python 3.
 from __future__ import annotations
 
 import ast
-import csv
 import io
 import json
 import operator
@@ -346,6 +345,8 @@ def join_paths(paths: Sequence[Path | str]) -> str:
     """Join paths into one parameter, with commas between them and quotes around one with a
     comma.
     """
+    import csv
+
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(paths)
     return text.getvalue()
@@ -353,5 +354,7 @@ def join_paths(paths: Sequence[Path | str]) -> str:
 
 def split_paths(text: str) -> list[str]:
     """Split a parameter that `join_paths` wrote into paths."""
+    import csv
+
     (names,) = csv.reader([text], skipinitialspace=True)
     return [name.strip() for name in names if name.strip()]

@@ -1,6 +1,5 @@
 """The command that sets up the kernels of other frameworks."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import click
@@ -13,6 +12,8 @@ def kernels(root: Path, names: tuple[str, ...]) -> None:
     """Set up Jupyter kernels for MXNet, PyTorch and JAX, each in its own environment in .kernels/.
     On a machine with a GPU, also add CUDA for TensorFlow to the current environment.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
     from dr_lib.hardware.facts import list_gpus
     from dr_lib.rooms.scenarios.kernels import KERNELS, KernelError, add_cuda, set_up
 
