@@ -79,7 +79,7 @@ if not paths:  # a clone without runs: a network learns the sample
     paths = [train_once(config, config.plan(probe(), 400), here).predictions]
 
 # %%
-from dr_lib.report.page import Page
+from dr_lib import Page
 from dr_lib.report.style import SAMPLE
 from dr_lib.rooms.evaluation.comparison import compare_data_sets, compare_models, read_trainings
 from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
@@ -113,8 +113,8 @@ models = [models] if folds else models
 models = average_sets(models) if ensemble else models
 model = models[0]
 if private:
+    from dr_lib import Prepared
     from dr_lib.data.labels.privacy import place_private
-    from dr_lib.data.prepared.folder import Prepared
 
     prepared = Prepared(Path(root, private))
     out = out and str(place_private(Path(out), prepared.path))

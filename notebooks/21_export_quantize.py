@@ -44,7 +44,7 @@ from dr_lib.report import setup
 setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert")
 
 # %%
-from dr_lib.runs.run import Run
+from dr_lib import Run
 
 run = Run.of_notebook(root, "21_export_quantize", globals())
 
@@ -83,11 +83,12 @@ print(f"weights: {source.facts['weights']}")
 # The scales of int8 come from crops of the training split; the accuracy gate uses the test split.
 
 # %%
-from dr_lib.data.prepared.folder import Prepared, find_split
+from dr_lib import Prepared
+from dr_lib.data.prepared.folder import find_split
 from dr_lib.rooms.serving.export.gate import Labelled
 
 if data_dir == "sample":
-    from dr_lib.data.prepared.sample import open_sample
+    from dr_lib import open_sample
 
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = Prepared(data_dir, find_split(data_dir, source.facts["split_sha256"]))

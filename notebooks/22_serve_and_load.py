@@ -50,7 +50,7 @@ from dr_lib.report import setup
 setup.set_up(root, *"cv2 simplejpeg ai_edge_litert starlette granian prometheus_client".split())
 
 # %%
-from dr_lib.runs.run import Run
+from dr_lib import Run
 
 endpoint = "remote" if url else "local"
 run = Run.of_notebook(root, "22_serve_and_load", globals(), endpoint=endpoint)
@@ -62,10 +62,9 @@ run = Run.of_notebook(root, "22_serve_and_load", globals(), endpoint=endpoint)
 # them. Pictures without a retina would be refused and are left out.
 
 # %%
+from dr_lib import crop_fundus, open_sample
 from dr_lib.data.labels.label_files import find_files
 from dr_lib.data.photograph import pixels
-from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
 
 is_synthetic = photographs == "sample"
@@ -197,10 +196,9 @@ if largest > 1e-5:  # the order of additions; a mistake is far above
 # %%
 import time
 
-from dr_lib.runs.monitor import Monitor, summarise
+from dr_lib import Monitor
 
-samples = run.folder / "samples.csv"
-with Monitor(samples, num_gpus=0):
+with Monitor(run.folder / "samples.csv", num_gpus=0) as monitor:
     started = time.monotonic()
     found = load.find_max_rate(
         **endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed
@@ -268,7 +266,7 @@ row = run.finish(
         "load_s": load_s,
         **{f"{name}_mean": float(requests[name].mean()) for name in parts},
         # energy of this machine while it was loaded, the client's share among it
-        **(summarise(samples) if server else {}),
+        **(monitor.summarise() if server else {}),
         "num_predictions": int((found.requests["error"] == "").sum()) if server else None,
         **describe_gate(served.facts),
         "requests": table.relative_to(run.study_dir).as_posix(),

@@ -51,8 +51,7 @@ setup.set_up(root)
 # %%
 import pandas as pd
 
-from dr_lib.report.page import Page
-from dr_lib.report.rows import open_rows
+from dr_lib import Page, open_rows
 
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
 rows = open_rows("B", runs, root, default=default, allow=allow, only=only, exclude=exclude)

@@ -62,9 +62,9 @@ print(setup.describe_machine(root))
 # %%
 import os
 
-from dr_lib.hardware.facts import probe
+from dr_lib import Run, probe
 from dr_lib.rooms.scenarios.frameworks.threads import pin
-from dr_lib.runs.run import Run, UnavailableError
+from dr_lib.runs.run import UnavailableError
 
 facts = probe()
 if accelerator != "cpu" and facts.gpu_error:
@@ -145,8 +145,8 @@ print(f"arithmetic: {arithmetic}")
 # %%
 import time
 
+from dr_lib import Monitor
 from dr_lib.errors import DrError
-from dr_lib.runs.monitor import Monitor, summarise
 
 epoch_s = []
 losses = []
@@ -213,7 +213,7 @@ path = run.finish(
     epoch_accuracy=accuracies,
     metric_accuracy_test=measure_accuracy(),
     samples=samples.relative_to(run.study_dir).as_posix(),
-    **summarise(samples),
+    **monitor.summarise(),
     device_peak_mib=measure_device_peak(model.versions()["backend"]),
     **facts.describe(),
     **model.versions(),

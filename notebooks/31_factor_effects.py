@@ -46,15 +46,14 @@ setup.set_up(root, "statsmodels")
 # %%
 import pandas as pd
 
+from dr_lib import Page, open_rows
 from dr_lib.command import write_lasting_command
-from dr_lib.report.page import Page
 from dr_lib.report.papers import FACTORS
-from dr_lib.report.rows import open_rows
 from dr_lib.runs.prices import find_price, price_runs
 from dr_lib.runs.row import read_rows
 
 if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # for a first look
-    from dr_lib.runs.runner import run_study
+    from dr_lib import run_study
 
     print(
         "no rows there: running the twelve small runs of scenarios_demo.yaml, which takes two "

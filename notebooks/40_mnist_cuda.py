@@ -52,9 +52,10 @@ setup.set_up(root)
 # %%
 import os
 
+from dr_lib import Run
 from dr_lib.rooms.mnist import cuda as cuda_mnist
 from dr_lib.rooms.mnist.reference import BACKENDS, MnistReference
-from dr_lib.runs.run import RUN_VARIABLE, Run, UnavailableError
+from dr_lib.runs.run import RUN_VARIABLE, UnavailableError
 
 KERAS = {f"keras_{backend}": backend for backend in BACKENDS}
 NAMES = (*cuda_mnist.IMPLEMENTATIONS, *KERAS)
@@ -200,9 +201,9 @@ def train(name, batch, run):
 # lists of lists hold each replica's time and accuracy after each epoch.
 
 # %%
+from dr_lib import Monitor
 from dr_lib.errors import DrError
 from dr_lib.rooms.mnist.epochs import summarise_trainings
-from dr_lib.runs.monitor import Monitor, summarise
 
 paths = []
 for name, batch in trainings:
@@ -210,9 +211,8 @@ for name, batch in trainings:
     run = Run.of_notebook(root, "40_mnist_cuda", values, batch_size=batch)
     is_keras = name in KERAS
     setup_s = run.seconds()
-    samples = run.folder / "samples.csv"
     try:
-        with Monitor(samples):
+        with Monitor(run.folder / "samples.csv") as monitor:
             table = train(name, batch, run)
     except DrError as error:  # it diverged
         run.fail(str(error))
@@ -228,7 +228,7 @@ for name, batch in trainings:
         learning_rate=cuda_mnist.LEARNING_RATES.get(name) or choose_rate(batch),
         setup_s=setup_s,
         **summarise_trainings(table),
-        **summarise(samples),
+        **monitor.summarise(),
         **facts.describe(),
         **(references[1].versions() if is_keras else errors[name]),
     )

@@ -44,8 +44,7 @@ setup.set_up(root)
 # figure 1a shows only the paper.
 
 # %%
-from dr_lib.report.page import Page
-from dr_lib.report.rows import open_rows
+from dr_lib import Page, open_rows
 
 rows = open_rows(
     "D",
