@@ -541,7 +541,7 @@ if len(compared):
     )
 
 # %% tags=["report"]
-from dr_lib.rooms.claims.verdicts import judge_data_sets
+from dr_lib.report.judged import judge_data_sets
 
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:

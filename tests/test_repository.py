@@ -129,10 +129,6 @@ def test_every_module_can_be_imported():
             assert not error.name.startswith("dr_lib"), f"{module} needs {error.name}"
 
 
-# notebooks that import a room that does not list them as its own: the list only shrinks
-VISITORS = {"12_evaluate claims"}
-
-
 def test_a_room_owns_what_cannot_work_without_it():
     """What it lists exists and is of one room; a notebook that imports a room is its own."""
     kept = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -152,7 +148,7 @@ def test_a_room_owns_what_cannot_work_without_it():
             room = re.match(r"dr_lib\.rooms\.(\w+)", name)
             if room and owners.get(path) != room[1]:
                 visitors.add(f"{path.stem} {room[1]}")
-    assert visitors == {line for line in VISITORS if line.split()[1] not in ABSENT}
+    assert visitors == set()
 
 
 READERS = "papers conditions select rows judged training_time energy".split()

@@ -1,5 +1,8 @@
 """Claims that were judged: have them judged, and count the verdicts."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pandas as pd
 
 from dr_lib.report.select import Selection
@@ -15,6 +18,7 @@ VERDICTS = (
     "not comparable",
     "not measured",
 )
+NONE = ["id", "verdict", "restates", "place"]  # columns of a table without claims
 
 
 def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
@@ -25,7 +29,21 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     """
     for judge in find_all("judge"):
         return judge(paper, selection)
-    return pd.DataFrame(columns=["id", "verdict", "restates", "place"])
+    return pd.DataFrame(columns=NONE)
+
+
+def judge_data_sets(
+    table: pd.DataFrame, trainings: Mapping[str, Mapping[str, Any]]
+) -> pd.DataFrame:
+    """Judge the claims on a model's performance by data set, see `judge_claims`.
+
+    Args:
+        table: a row per model and data set, from the room evaluation's `compare_data_sets`.
+        trainings: by model, from its `read_trainings`.
+    """
+    for judge in find_all("judge_data_sets"):
+        return judge(table, trainings)
+    return pd.DataFrame(columns=NONE)
 
 
 def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:

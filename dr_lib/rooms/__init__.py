@@ -58,6 +58,7 @@ class Room(NamedTuple):
     parameters: Mapping[str, Parameter] = MappingProxyType({})  # of its notebooks
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     judge: str = ""  # judges the claims of a paper by a selection of rows
+    judge_data_sets: str = ""  # judges those on a model's performance by data set
     published: str = ""  # lists the means that a paper reports
     plan_notes: str = ""  # lists what `plan` says besides, of a study and its repetitions
 

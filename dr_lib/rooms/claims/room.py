@@ -7,6 +7,7 @@ ROOM = Room(
     own=("docs/measured/holds.md",),
     commands=("claims",),
     judge="dr_lib.rooms.claims.verdicts:judge_claims",
+    judge_data_sets="dr_lib.rooms.claims.verdicts:judge_data_sets",
     published="dr_lib.rooms.claims.claims:list_printed",
     plan_notes="dr_lib.rooms.claims.commands:list_undecided",
 )
