@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.optimize import brentq
-from scipy.special import logit
+from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 from sklearn.metrics import cohen_kappa_score
 from threadpoolctl import threadpool_limits
@@ -37,11 +37,14 @@ from dr_lib.report.select import measure as measure_runs
 from dr_lib.rooms.claims.claims import Claim, read_claims
 from dr_lib.rooms.claims.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.rooms.claims.verdicts import judge as judge_rows
+from dr_lib.rooms.evaluation.size import Design as StudyDesign
+from dr_lib.rooms.evaluation.size import find_sizes
 from dr_lib.rooms.scenarios.effects import (
     allocate_variation,
     estimate_effects,
 )
 from dr_lib.rooms.serving.export.gate import measure_changes
+from dr_lib.statistics.calibration import choose_recalibration, fit_slope
 from dr_lib.statistics.cells import AVERAGE, Design
 from dr_lib.statistics.clustered import (
     MIN_PATIENTS,
@@ -50,6 +53,7 @@ from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,
     estimate_aucs,
+    excess_kappa,
     kappa_interval,
     likelihood_ratios,
     proportion_interval,
@@ -1260,6 +1264,139 @@ def list_gates() -> list[Line]:
     ]
 
 
+# --- several readers, and another hospital
+
+
+def draw_readers(
+    rng: np.random.Generator, num_patients: int, shift: float, noise: float
+) -> np.ndarray:
+    """Grades of eyes by a model, whose error has that deviation, and by three readers of 0.5."""
+    severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
+    errors = rng.normal(size=(4, 2 * num_patients)) * [[noise], [0.5], [0.5], [0.5]]
+    return np.digitize(severity + errors, GRADE_BOUNDS)
+
+
+@functools.cache
+def find_noise(shift: float, excess: float) -> float:
+    """The deviation at which the model's kappa with readers differs by `excess` from theirs."""
+
+    def miss(noise: float) -> float:
+        model, first, second, _ = draw_readers(np.random.default_rng(6), 100_000, shift, noise)
+        kappas = [
+            cohen_kappa_score(first, each, weights="quadratic") for each in (model, second)
+        ]
+        return kappas[0] - kappas[1] - excess
+
+    return brentq(miss, 0.2, 3, xtol=1e-3)
+
+
+def simulate_readers(
+    rng: np.random.Generator, studies: int, population: str, excess: float, num_patients: int
+) -> Rows:
+    """The difference of the model's kappa with readers from theirs, and false "within"."""
+    shift = HEALTHY[population]
+    noise = find_noise(shift, excess)
+    patient = np.arange(2 * num_patients) // 2
+    found = []
+    for _ in range(studies):
+        model, *readers = draw_readers(rng, num_patients, shift, noise).astype(float)
+        readers[2][::3] = np.nan  # of whom one has read two thirds
+        found.append(excess_kappa(model, readers, patient))
+    rates = count_bounded(found, excess)
+    limit = 0.025 if excess == -0.1 else None
+    rates["within a margin of 0.1"] = count_true([each.low > -0.1 for each in found], limit)
+    return {f"excess {excess:g}: {population}, {num_patients} patients": rates}
+
+
+def simulate_shift(
+    rng: np.random.Generator, studies: int, num_patients: int, shift: tuple[float, float]
+) -> Rows:
+    """What closed testing chooses of k patients whose log odds are moved, and the risk after it."""
+    intercept, slope = shift
+    others = draw_shifted(np.random.default_rng(7), 3000, shift)
+    chosen = []
+    missed = []
+    biases = []
+    for _ in range(studies):
+        y, p, patient = draw_shifted(rng, num_patients, shift)
+        missed.append(fit_slope(y, p, patient)[1])
+        found = choose_recalibration(y, p, patient)
+        if found is not None:
+            chosen.append(found[0])
+            biases.append(found[0](others[1]).mean() - others[0].mean())
+    is_near = np.abs(biases) <= 0.05
+    before = others[1].mean() - others[0].mean()
+    rates = {
+        "nothing": count_true([each[:2] == (0, 1) for each in chosen]),
+        "intercept": count_true([each[0] != 0 and each[1] == 1 for each in chosen]),
+        "intercept and slope": count_true([each[1] != 1 for each in chosen]),
+        "slope missed by its interval": count_bounded(missed, slope)["truth outside"],
+        "mean risk of the others within 0.05": count_true(is_near),
+    }
+    name = f"intercept {intercept:g}, slope {slope:g}: {num_patients} patients; before"
+    return {f"{name} {before:+.3f}, mean after {np.mean(biases):+.3f}": rates}
+
+
+def draw_shifted(
+    rng: np.random.Generator, num_patients: int, shift: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels, probabilities whose log odds are moved by an intercept and a slope, and patients."""
+    truth = 2 * draw_pairs(rng, num_patients, 0.5) - 1.2
+    y = rng.random(len(truth)) < expit(truth)
+    return y, expit((truth - shift[0]) / shift[1]), np.arange(len(y)) // 2
+
+
+def simulate_size(
+    rng: np.random.Generator, studies: int, auc: float, design: StudyDesign
+) -> Rows:
+    """How many studies of the size that `patients` finds have an interval as narrow."""
+    size = find_sizes({"AUC": auc}, design)["AUC"]
+    distance, _ = find_distance("binormal", auc)
+    rates = {}
+    for name, number in size._asdict().items():
+        patient = np.arange(design.eyes * number) // design.eyes
+        widths = []
+        for _ in range(studies):
+            ill, score, _ = draw_eyes(
+                rng, number, design.prevalence, "binormal", distance, design.correlation
+            )
+            step = 2 // design.eyes
+            found = auc_interval(ill[::step], score[::step], patient)
+            widths.append(found.high - found.low)
+        rates[f"{name} size reaches the width"] = count_true(np.array(widths) <= design.width)
+    eyes = f"{design.eyes} eye{'s' * (design.eyes > 1)}"
+    return {f"AUC {auc:g}, {design.prevalence:.0%} ill, {eyes}: {size}": rates}
+
+
+def list_readers() -> list[Line]:
+    """A line per population, truth and number of patients."""
+    lines = []
+    for population, excess, n in itertools.product(POPULATIONS, (0, -0.1), (60, 200)):
+        simulate = partial(
+            simulate_readers, population=population, excess=excess, num_patients=n
+        )
+        lines.append(Line(f"readers {population} {excess} {n}", simulate))
+    return lines
+
+
+def list_shifts() -> list[Line]:
+    """A line per shift and number of patients."""
+    lines = []
+    for shift, n in itertools.product(((0, 1), (1, 1), (1, 0.5)), (30, 100)):
+        simulate = partial(simulate_shift, num_patients=n, shift=shift)
+        lines.append(Line(f"shift {shift} {n}", simulate))
+    return lines
+
+
+def list_sizes() -> list[Line]:
+    """A line per AUC, prevalence and number of eyes."""
+    lines = []
+    for auc, prevalence, eyes in itertools.product((0.8, 0.9), (0.1, 0.3), (1, 2)):
+        simulate = partial(simulate_size, auc=auc, design=StudyDesign(0.1, prevalence, eyes))
+        lines.append(Line(f"size {auc} {prevalence} {eyes}", simulate))
+    return lines
+
+
 # --- all of them
 
 PARTS = [  # add a part here, or lines to a part's function
@@ -1339,6 +1476,23 @@ PARTS = [  # add a part here, or lines to a part's function
         " of AUC 0.85 and 0.9, 30 % ill, at their thresholds; gains of the first on referring all"
         " and none.",
         list_few,
+    ),
+    Part(
+        "Several readers",
+        "Three readers, one of whom has read two thirds, and a model; the excess is its kappa with"
+        " them less theirs. Two eyes of each patient.",
+        list_readers,
+    ),
+    Part(
+        "Another hospital",
+        "What `recalibrate` chooses by k patients where the log odds are moved. Of 3,000 others the"
+        " mean probability less the share of ill eyes is given before and after.",
+        list_shifts,
+    ),
+    Part(
+        "Study sizes",
+        "Studies of the size that `patients` finds for an interval of 0.1; eyes are alike by half.",
+        list_sizes,
     ),
     Part(
         "Hidden counts",

@@ -111,7 +111,7 @@ def patients(
     for name, size in sizes.items():
         click.echo(
             f"{name} {expected[name]:g}: {size.expected} patients for the width on average,"
-            f" {size.assured} for it in {ASSURANCE:.0%} of such studies"
+            f" {size.assured} for it in at least {ASSURANCE:.0%} of such studies"
         )
     click.echo(f"\n{describe_study(sizes, expected, design)}")
 

@@ -7,9 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
+from scipy.special import expit, logit
 
 from dr_lib.errors import DrError
 from dr_lib.statistics.clustered import MIN_PATIENTS, Z
+from dr_lib.statistics.intervals import UPPER
 
 ASSURANCE = 0.8  # share of such studies whose interval is as narrow
 MOST = 10_000_000  # patients; beyond that no study can be meant
@@ -27,26 +29,24 @@ class Design(NamedTuple):
 class Size(NamedTuple):
     """Patients whose photographs a study needs."""
 
-    expected: int  # for the width on average: about half of such studies reach it
+    expected: int  # for the width on average, which half of such studies or fewer reach
     assured: int  # for the width in ASSURANCE of such studies
 
 
-def find_auc_width(auc: np.ndarray, num_with: np.ndarray, num_eyes: float) -> np.ndarray:
-    """Compute the width of the 95 % interval of an AUC, with Newcombe's standard error (2006).
-
-    The variance is that of Hanley and McNeil (1982), with as many eyes of each kind as half of all:
-    criterion of Riley et al. (2021, Stat. Med. 40).
+def find_auc_error(auc: np.ndarray, num_with: np.ndarray, num_eyes: float) -> np.ndarray:
+    """Compute Newcombe's standard error of an AUC (2006), as Riley et al. do (2021, Stat. Med. 40):
+    that of Hanley and McNeil (1982), with as many eyes of each kind as half of all.
     """
     half = num_eyes / 2 - 1
     variance = auc * (1 - auc) * (1 + half * (1 - auc) / (2 - auc) + half * auc / (1 + auc))
-    return 2 * Z * np.sqrt(variance / (num_with * (num_eyes - num_with)))
+    return np.sqrt(variance / (num_with * (num_eyes - num_with)))
 
 
-def find_share_width(share: np.ndarray, num_with: np.ndarray, num_eyes: float) -> np.ndarray:
-    """Compute the width of the 95 % interval of a share of the eyes of one kind (Riley et al. 2024,
-    BMC Med. Res. Methodol. 24); of the other kind give their number.
+def find_share_error(share: np.ndarray, num_with: np.ndarray, num_eyes: float) -> np.ndarray:
+    """Compute the standard error of a share of the eyes of one kind, as Riley et al. do (2024, BMC
+    Med. Res. Methodol. 24).
     """
-    return 2 * Z * np.sqrt(share * (1 - share) / num_with)
+    return np.sqrt(share * (1 - share) / num_with)
 
 
 def find_sizes(expected: Mapping[str, float], design: Design) -> dict[str, Size]:
@@ -75,8 +75,8 @@ def find_sizes(expected: Mapping[str, float], design: Design) -> dict[str, Size]
     sizes = {}
     for name, value in measures.items():
         kind = 1 - prevalence if name == "specificity" else prevalence
-        find_width = find_auc_width if name == "AUC" else find_share_width
-        reaches = partial(_reaches, find_width, value, kind, width, per_patient)
+        find_error = find_auc_error if name == "AUC" else find_share_error
+        reaches = partial(_reaches, find_error, value, kind, width, per_patient)
         sizes[name] = Size(
             expected=_find_least(partial(reaches, assurance=0)),
             assured=_find_least(partial(reaches, assurance=ASSURANCE)),
@@ -85,7 +85,7 @@ def find_sizes(expected: Mapping[str, float], design: Design) -> dict[str, Size]
 
 
 def _reaches(
-    find_width: Callable,
+    find_error: Callable,
     value: float,
     kind: float,
     width: float,
@@ -96,21 +96,25 @@ def _reaches(
 ) -> bool:
     """Whether n patients reach a width on average and, with an assurance, in that share of studies.
 
-    Studies differ in the eyes of the kind that they find and in their estimate, both taken to be
-    normal.
+    The interval is that of an evaluation, on the logit scale by t. Studies differ in the eyes of
+    the kind that they find, in their estimate and in its estimated variance.
     """
     num_eyes = n * per_patient
     num_with = num_eyes * kind
-    expected = find_width(value, num_with, num_eyes)
+    error = find_error(value, num_with, num_eyes)
     is_enough = min(num_with, num_eyes - num_with) >= MIN_PATIENTS * per_patient
     if not assurance:
-        return is_enough and expected <= width
-    quantiles = stats.norm.ppf((np.arange(200) + 0.5) / 200)
-    others = num_eyes - 1
-    found = np.clip(num_with + quantiles * np.sqrt(num_with * (1 - kind)), 1, others)
-    estimates = np.clip(value + quantiles[:, None] * expected / (2 * Z), 0.001, 0.999)
-    reached = (find_width(estimates, found, num_eyes) <= width).mean()
-    return is_enough and reached >= assurance
+        return is_enough and 2 * Z * error <= width
+    shares = (np.arange(40) + 0.5) / 40
+    normal = stats.norm.ppf(shares)
+    found = num_with + normal[:, None, None] * np.sqrt(num_with * (1 - kind))
+    found = np.clip(found, 3, num_eyes - 3)
+    estimate = np.clip(value + normal[:, None] * error, 0.001, 0.999)
+    dof = np.minimum(found, num_eyes - found) - 1
+    spread = find_error(estimate, found, num_eyes) * np.sqrt(stats.chi2.ppf(shares, dof) / dof)
+    reach = stats.t.ppf(UPPER, dof) * spread / (estimate * (1 - estimate))
+    widths = expit(logit(estimate) + reach) - expit(logit(estimate) - reach)
+    return is_enough and (widths <= width).mean() >= assurance
 
 
 def _find_least(is_enough: Callable[[int], bool]) -> int:
@@ -144,9 +148,9 @@ def describe_study(
     english = (
         f"Sample size. We expect {values}, and that {prevalence:.0%} of the photographed eyes are "
         f"referable. With {patients} patients, {eyes} photographed eye(s) in each{alike}, the 95 % "
-        f"confidence interval will be at most {width:g} wide in {ASSURANCE:.0%} of such studies "
-        "(Riley et al. 2021 and 2024; AUC: Newcombe 2006; design effect of the eyes of a patient). "
-        "Patients whose photographs cannot be graded come in addition."
+        f"confidence interval will be at most {width:g} wide in at least {ASSURANCE:.0%} of such "
+        "studies (Riley et al. 2021 and 2024; AUC: Newcombe 2006; design effect of the eyes of a "
+        "patient). Patients whose photographs cannot be graded come in addition."
     )
     names = {"sensitivity": "sensibilidade", "specificity": "especificidade"}
     values = "; ".join(f"{names.get(name, name)} {expected[name]:g}" for name in sizes)
@@ -155,9 +159,9 @@ def describe_study(
         f"Tamanho da amostra. Esperamos {values}; e que {prevalence:.0%} dos olhos fotografados "
         f"sejam encaminháveis. Com {patients} pacientes e {eyes} olho(s) fotografado(s) em cada "
         f"um{alike}, o intervalo de confiança de 95 % terá no máximo {width:g} de largura em "
-        f"{ASSURANCE:.0%} de estudos assim (Riley et al. 2021 e 2024; AUC: Newcombe 2006; efeito "
-        "do delineamento para os olhos de um paciente). Somam-se os pacientes cujas retinografias "
-        "não puderem ser avaliadas."
+        f"pelo menos {ASSURANCE:.0%} de estudos assim (Riley et al. 2021 e 2024; AUC: Newcombe "
+        "2006; efeito do delineamento para os olhos de um paciente). Somam-se os pacientes cujas "
+        "retinografias não puderem ser avaliadas."
     )
     decimal = re.compile(r"(?<=\d)\.(?=\d)")
     return (
