@@ -11,13 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
+from dr_lib.data.prepared.crops import hash_code
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
 from dr_lib.errors import DrError
+from dr_lib.rooms.cluster import dask_crops
 from tests.conftest import ROOT
 
 Client = pytest.importorskip("distributed").Client
-pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +89,7 @@ def crop(photographs, out, workers, **options):
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 
+@pytest.mark.slow
 def test_a_cluster_writes_the_bytes_of_one_machine(photographs, cluster, tmp_path):
     """With one, two and four workers; a file that is no photograph is rejected there as here. A
     worker that is killed with its nanny, while it has photographs, loses none.
@@ -112,6 +114,7 @@ def test_a_cluster_writes_the_bytes_of_one_machine(photographs, cluster, tmp_pat
     assert worker.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_is_gone_is_one_sentence(photographs, cluster, tmp_path):
     """The next call, here the command, crops what no whole shard holds."""
     on, start = cluster
@@ -135,3 +138,11 @@ def test_a_scheduler_that_is_gone_is_one_sentence(photographs, cluster, tmp_path
     printed = CliRunner().invoke(main, command)
     assert "25 photographs in, 1 rejected" in printed.output, printed.output
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
+def test_a_worker_returns_its_error_and_refuses_other_code():
+    """Dask logs the arguments of what raises, and they are names of patients' files."""
+    assert isinstance(dask_crops._work(hash_code(), int, "no number"), ValueError)
+    assert dask_crops._work(hash_code(), int, "3") == 3
+    refusal = dask_crops._work("another", int, "3")
+    assert isinstance(refusal, DrError) and "bring all to the same commit" in str(refusal)
