@@ -45,7 +45,7 @@ def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
         start = find_target(on, "start")
         failures = start(study, root, on, yes=yes, **options)
     else:
-        failures = run_study(study, root, **options, wait=bool(options["only"]))
+        failures = run_study(study, root, **options)
     if failures:
         is_alike = failures[-1] == ALIKE
         number = len(failures) - is_alike
@@ -71,11 +71,11 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.folder import check_data, check_folder
     from dr_lib.runs.study import (
-        check_kernels,
         check_needs,
         check_paths,
         find_refused,
         find_results,
+        find_unavailable,
         load_study,
         name_machine,
         plan_runs,
@@ -113,7 +113,7 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
             click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
-    check_kernels(runs)
+    find_unavailable(runs)
     if design.notebook == "10_train":
         _check_networks({run.parameters.get("model", "small_cnn") for run in runs})
     try:

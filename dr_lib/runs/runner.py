@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from tqdm import tqdm
@@ -38,7 +37,6 @@ from dr_lib.runs.row import progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     PlannedRun,
-    check_kernels,
     check_needs,
     check_paths,
     find_refused,
@@ -80,7 +78,6 @@ def run_study(
     only: str = "",
     allow: Collection[str] = (),
     on_cpu: bool = False,
-    wait: bool = False,
     show_progress: bool = True,
 ) -> list[str]:
     """Execute the runs of a study that are not finished yet, one after another.
@@ -98,10 +95,9 @@ def run_study(
         instance: in place of the file's: the machine's name in the table of prices.
         only: one run alone, by scenario and repetition, such as C3-r02. Where a scheduler has
             started this process as one of several machines, it names their run, and all but the
-            first leave no row.
+            first leave no row. It waits for another process that is running the study.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
         on_cpu: run on a machine without the accelerator that the study needs.
-        wait: for another process of this machine that is running the study, rather than stop.
         show_progress: draw a bar.
 
     Returns:
@@ -127,7 +123,7 @@ def run_study(
     refused = find_refused(study, planned, facts)
     if len(refused) == len({run.scenario for run in planned}):
         raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
-    unavailable = find_unavailable(runs) if only else check_kernels(runs)
+    unavailable = find_unavailable(runs, only)
     for run in runs:
         if run.scenario in refused:
             unavailable[run.scenario] = refused[run.scenario]
@@ -144,7 +140,7 @@ def run_study(
     backlog.stop_at = time.monotonic() + 3600 * hours
     bar_format = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
     with (
-        lock_study(folder, wait=wait) as file,
+        lock_study(folder, wait=bool(only)) as file,
         tqdm(disable=not show_progress, bar_format=bar_format) as bar,
     ):
         keep_for(folder, study)
@@ -224,7 +220,9 @@ def _skip(session: Session, scenario: str, reason: str, wall_s: float) -> None:
     left = [run for run, row in rows if row["status"] != "ok" and run in backlog.runs]
     for run in (skipped or left)[:1]:
         if backlog.row(run).get("error") != reason:
-            _write_incomplete(session, run, _identify(session, run), "skipped", reason, wall_s)
+            _write_incomplete(
+                session, run, _identify(session, run), "skipped", reason, wall_s, {}
+            )
 
 
 def _make_one(session: Session, offer: Offer) -> str:
@@ -354,8 +352,8 @@ def _write_incomplete(
     identity: RunIdentity,
     status: str,
     error: str,
-    wall_s: float = 0.0,
-    known: Mapping[str, Any] = MappingProxyType({}),
+    wall_s: float,
+    known: Mapping[str, Any],
 ) -> None:
     """Write the row of an incomplete run, with what its notebook wrote of it."""
     backlog = session.backlog

@@ -294,8 +294,12 @@ def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict
     return reasons
 
 
-def find_unavailable(runs: Sequence[PlannedRun]) -> dict[str, str]:
-    """Explain why scenarios cannot be made here: a missing kernel, or missing machines."""
+def find_unavailable(runs: Sequence[PlannedRun], only: str = "") -> dict[str, str]:
+    """Explain why scenarios cannot be made here: a missing kernel, or missing machines.
+
+    Raises:
+        DrError: no run has its kernel, and not `only` one is asked for.
+    """
     kernels = KernelSpecManager().find_kernel_specs()
     machine = find_machine(max(run.num_machines for run in runs))
     reasons = {}
@@ -305,13 +309,8 @@ def find_unavailable(runs: Sequence[PlannedRun]) -> dict[str, str]:
             reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
         elif fault := machine.find_fault(run.num_machines):
             reasons[run.scenario] = fault
-    return reasons
-
-
-def check_kernels(runs: Sequence[PlannedRun]) -> dict[str, str]:
-    """Return what `find_unavailable` does; a DrError says that no run has its kernel."""
-    reasons = find_unavailable(runs)
-    if all(reasons.get(run.scenario, "").startswith(NO_KERNEL) for run in runs):
+    missing = [reasons.get(run.scenario, "").startswith(NO_KERNEL) for run in runs]
+    if not only and all(missing):
         raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons
 

@@ -153,7 +153,6 @@ def make_run(
         only=only,
         allow=allow,
         on_cpu=on_cpu,
-        wait=True,
         show_progress=False,
     )
     rows = read_rows(path.with_suffix(""))
