@@ -8,7 +8,7 @@ prepared     prepare, Prepared, open_sample
 hardware     probe, choose, Request, activate
 training     TrainingConfig, train_once, build_model
 runs         Run, Monitor, run_study, read_runs
-report       open_rows, Page, training_time, plot_training_time
+report       open_rows, Page, training_time, plot_training_time, answer_training
 
 The folders, from the ground up (docs/architecture.md):
 
@@ -48,6 +48,7 @@ _HOMES = {  # of each name of the front door
     "Page": "report.page",
     "training_time": "report.training_time",
     "plot_training_time": "report.figures",
+    "answer_training": "report.answer",
 }
 __all__ = list(_HOMES)
 # of names whose files may not change: their hash says which crops are of which code

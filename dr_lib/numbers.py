@@ -1,7 +1,8 @@
 """Format numbers: few digits, bounds in brackets, decimal commas in Portuguese."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,18 @@ def write_probability(value: float, lang: str = "en", decimals: int | None = Non
         beyond = write_number(abs(end - 10**-decimals), lang, form)
         return f"> {beyond}" if end else f"< {beyond}"
     return write_number(value, lang, form)
+
+
+def write_day(moment: str, lang: str) -> str:
+    """Write the day of an ISO moment: 25 Nov 2026, or 25/11/2026."""
+    day = date.fromisoformat(moment[:10])
+    return f"{day:%d/%m/%Y}" if lang == "pt" else f"{day.day} {day:%b %Y}"
+
+
+def write_days(moments: Iterable[str], lang: str) -> str:
+    """Write the first and the last day of some moments; nothing of none."""
+    days = [write_day(moment, lang) for moment in sorted(moments)]
+    return " – ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
 
 
 def write_decimals(text: str, lang: str) -> str:

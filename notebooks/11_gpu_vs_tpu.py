@@ -46,7 +46,6 @@ setup.set_up(root, "statsmodels")
 # machine next to them. Without any rows, the figure shows only the paper.
 
 # %%
-import pandas as pd
 
 from dr_lib import Page, open_rows
 
@@ -67,7 +66,7 @@ print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)}
 if rows.num_others:
     print(f"{rows.num_others} rows of the other task: give a folder that holds only those rows")
 
-# %% tags=["summary"]
+# %% tags=["title"]
 words = "How long does training take?"
 if published:
     words = "GPU or TPU: how long does training take?"
@@ -83,18 +82,8 @@ page.title(words, "A" if published else "", selection)
 # it counts unless `exclude` names it. A cold run, the first of its kind since the machine's boot,
 # has a line of its own and is in no ratio.
 
-# %% [markdown]
-# ## Result
-
-# %% tags=["report"]
-from dr_lib import plot_training_time
-
-if published or finished["timed"].any():
-    page.figure(
-        plot_training_time(finished, lang, published=published),
-        "figure_1",
-        "Mean training time by hardware [95 % interval].",
-    )
+# %% [markdown] tags=["heading"]
+# ## Result · Resultado
 
 # %% tags=["report"]
 from dr_lib import training_time
@@ -106,6 +95,8 @@ page.table(
     "environments",
     "Training time and test scores of each environment, mean [95 % interval].",
     own=factors,
+    columns=["environment", *factors, "n", "sessions", "disturbed", "train_s", "steady_epoch_s"]
+    + ["metric_auc_test", "metric_kappa_test"],
 )
 
 # %% [markdown]
@@ -115,10 +106,12 @@ page.table(
 
 # %% tags=["report"]
 page.stacks(selection.timed, ["place"])
+places = training_time.compare_places(selection.timed, factors)
 page.table(
-    training_time.compare_places(selection.timed, factors),
+    places,
     "ratios",
     "Training times of each two places, and what their ratio is of [95 % interval].",
+    columns=["slower", "faster", "n", "times_as_long", "ratio_of", "auc_difference", "models"],
 )
 
 # %% [markdown]
@@ -163,62 +156,32 @@ words = "An epoch by the number of machines [95 % interval]."
 page.table(machines, "machines", words, own=factors)
 
 # %% tags=["report"]
+judged = rows.judge()
 if published:
-    judged = page.judge("A", selection)
+    page.claims(judged)
 
 # %% [markdown]
 # ## What this shows
 
-# %% tags=["summary"]
-say = page.say
-sentences = [say("No training has been timed yet.")]
-if len(environments):
-    fastest = environments.iloc[-1]
-if finished["timed"].any():
-    train_s = page.interval(fastest, "train_s", "s")
-    sentences = [say("One training takes {} on {}.").format(train_s, fastest["place"])]
-elif len(finished):
-    is_finished = selection.excluded["run_id"].isin(finished["run_id"])
-    reasons = map(say, selection.excluded["reason"][is_finished].unique())
-    sentences = [
-        say("Training runs have finished, but no time counts: {}.").format("; ".join(reasons))
-    ]
-if "metric_auc_test" in environments and not factors:
-    auc = page.interval(fastest, "metric_auc_test")
-    sentences.append(say("The model reaches a test AUC of {}.").format(auc))
-num_unlearned, num_known = training_time.count_unlearned(finished)
-if num_unlearned:
-    words = say("In {} of {} runs the model has not been shown to be better than chance.")
-    sentences.append(words.format(num_unlearned, num_known))
-if "metric_kappa_test" in environments and not factors:
-    kappa = page.interval(fastest, "metric_kappa_test")
-    sentences.append(
-        say("Its grades agree with a quadratic weighted kappa of {}.").format(kappa)
-    )
-# the slowest machine at the fastest's levels, and the slowest levels on the fastest's machine
-for column, shared in (("train_s_ratio", factors), ("train_s_level_ratio", ["environment"])):
-    peers = pd.DataFrame()
-    if column in environments:
-        is_like = (environments[shared] == fastest[shared]).all(axis=1)
-        peers = environments[is_like].dropna(subset=[column])
-    if len(peers) > 1:
-        slowest = peers.iloc[0]
-        words = say("On {} one training takes {} times as long.")
-        sentences.append(words.format(slowest["place"], page.interval(slowest, column)))
-for _, row in targets.dropna(subset=["reached"]).iterrows() if len(targets) else ():
-    words = say("{} of {} tries on {} reached a validation AUC of {}.")
-    numbers = [page.number(row[name]) for name in ("reached", "started", "target_auc")]
-    sentences.append(words.format(*numbers[:2], row["place"], numbers[2]))
-    if row["seconds_to_target"] < float("inf"):
-        words = say("The median try took {} to do so.")
-        sentences.append(words.format(page.interval(row, "seconds_to_target", "s")))
-if published:
-    sentences.append(page.count_verdicts("A", judged))
-page.findings(sentences)
+# %% tags=["answer"]
+from dr_lib import answer_training, plot_training_time
+
+answer = answer_training(selection, environments, places, lang, published=published)
+figure = None
+if published or len(selection.timed):
+    figure = plot_training_time(finished, lang, published=published)
+page.answer(
+    answer,
+    figure,
+    "figure_1",
+    "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
+    "disturbed. Grey: means that the paper published.",
+)
+
+# %% [markdown] tags=["heading"]
+# ## Limits · Limites
 
 # %% [markdown] tags=["en"]
-# ## Limits
-#
 # Runs of one session (one boot of the machine) share its host, its neighbours and its temperature.
 # A comparison of two machines therefore counts sessions, and has no interval with fewer than three
 # of each. An interval *within this session* does not say how the next session will differ.
@@ -229,8 +192,6 @@ page.findings(sentences)
 # comparison measures overhead more than arithmetic.
 
 # %% [markdown] tags=["pt"]
-# ## Limites
-#
 # Execuções de uma mesma sessão (um boot da máquina) dividem o hospedeiro, seus vizinhos e sua
 # temperatura. Por isso a comparação entre duas máquinas conta sessões e não tem intervalo com menos
 # de três de cada. Um intervalo *dentro desta sessão* não diz quanto a próxima sessão vai diferir.

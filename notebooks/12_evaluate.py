@@ -1,5 +1,5 @@
 # %% [markdown]
-# # How well does the model refer?
+# # Does the model find the patients who need a doctor?
 #
 # **Question.** Which patients does a model refer, and whom does it miss? Are its probabilities well
 # calibrated, and is it useful?
@@ -127,13 +127,15 @@ counts = say("{} patients, {} photographs").format(
 )
 print(f"{names}; {counts}")
 
-# %% tags=["summary"]
+# %% tags=["title"]
 notice = SAMPLE if model.is_synthetic else ""
-page.heading("How well does the model refer?", [names, counts], notice)
+words = "Does the model find the patients who need a doctor?"
+page.heading(words, [say("Evaluation"), names, counts], notice)
+
+# %% [markdown] tags=["heading"]
+# ## Patients and photographs · Pacientes e retinografias
 
 # %% [markdown] tags=["en"]
-# ## Patients and photographs
-#
 # This section counts the photographs that were offered, those that could not be used, and those
 # evaluated; reasons are quoted from the file. Fellow eyes are alike, so every interval below (95 %)
 # is computed over patients. AUC, average precision and Brier score use closed forms on the logit
@@ -141,8 +143,6 @@ page.heading("How well does the model refer?", [names, counts], notice)
 # of patients.
 
 # %% [markdown] tags=["pt"]
-# ## Pacientes e retinografias
-#
 # Esta seção conta as retinografias disponíveis, as que não puderam ser usadas e as avaliadas; os
 # motivos são citados do arquivo. Os dois olhos se parecem; por isso, todo intervalo abaixo (95 %) é
 # calculado por paciente. AUC, precisão média e escore de Brier usam fórmulas na escala logit com a
@@ -193,9 +193,10 @@ if below[0]:
         *(below if private else map(write_few, below)),
     )
 
+# %% [markdown] tags=["heading"]
+# ## Discrimination · Discriminação
+
 # %% [markdown] tags=["en"]
-# ## Discrimination
-#
 # The operating points are chosen on the validation split and frozen: nothing is chosen on the test
 # split. Their names state the goal on the validation split; the tables below show what is reached
 # on the test split. A data set without validation rows uses the unchanged thresholds of the same
@@ -203,8 +204,6 @@ if below[0]:
 # `thresholds`; otherwise it has no operating points.
 
 # %% [markdown] tags=["pt"]
-# ## Discriminação
-#
 # Os pontos de operação são escolhidos na validação e congelados: nada é escolhido no teste. Os
 # nomes dizem a meta na validação; as tabelas abaixo, o que se alcança no teste. Um conjunto de
 # dados sem linhas de validação usa, sem mudança, os limiares do mesmo modelo no conjunto de origem,
@@ -222,28 +221,52 @@ measured = measure_points(model, own)
 patients = measure_points(model, own, by_patient=True)
 
 # %% tags=["report"]
+from dr_lib.statistics.clustered import MIN_GRADED
+
 summary = summarise(model)
 page.table(
     summary,
     "summary",
     "Scores over all thresholds [95 % interval].",
+    columns=["num_images", "num_patients", "num_referable", "prevalence", "auc"]
+    + ["average_precision", "brier", "kappa"],
 )
-few = ""
-rarer_patients = summary["rarer_patients"].iloc[0]
-if rarer_patients < MIN_PATIENTS:
-    few = say(
-        "Too few patients: effectively {} with referable photographs or with others. The bounds of "
-        "the AUC are therefore those that hold for any score."
-    ).format(rarer_patients)
+if len(model.graded) and summary["kappa_low"].isna().iloc[0]:
+    page.note(
+        "This kappa has no interval: that takes {} patients, of whom two are graded wrongly.",
+        MIN_GRADED,
+    )
 if summary.filter(like="_low").isna().iloc[0].any():
     page.note(
         "A score without an interval is uncertain: these patients are too few to bound it."
     )
 
 # %% tags=["report"]
-curves = figures.plot_curves(trace_curves(model), measured, lang)
-page.figure(curves, "roc", "ROC curve and precision-recall curve.")
-page.table(own, "points", "Operating points and the data they were chosen on.")
+curves = trace_curves(model)
+page.figure(
+    figures.plot_roc(curves, measured, summary.iloc[0], lang),
+    "roc",
+    "ROC curve with its 95 % band, pointwise, over patients.",
+)
+page.figure(
+    figures.plot_precision(curves, measured, summary.iloc[0], lang),
+    "precision_recall",
+    "Precision-recall curve; markers as in the ROC curve.",
+)
+page.table(
+    own,
+    "points",
+    "Operating points and the data they were chosen on.",
+    columns=[
+        "point",
+        "fold",
+        "threshold",
+        "source",
+        "validation_patients",
+        "validation_diseased",
+    ]
+    + ["validation_sensitivity", "validation_specificity"],
+)
 if own.empty:
     page.note(
         "No operating point: there are no validation rows, and the test split must not be "
@@ -291,13 +314,15 @@ if len(own) and not private and hides_test(flow):
     # a second row would tell how many photographs could not be used
     measured = measured[measured["ungradable"] == "excluded"]
     patients = patients[patients["ungradable"] == "excluded"]
-words = "Performance of the operating points for patients of the test split [95 % interval]."
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
-page.table(patients.drop(columns=same), "patients", words)
+counted = ["point", "tp", "fn", "fp", "tn", "sensitivity", "specificity"]
+counted += [name for name in ["ungradable"] if name not in same]
+words = "Performance of the operating points for patients of the test split [95 % interval]."
+page.table(patients.drop(columns=same), "patients", words, columns=counted)
 words = (
     "Performance of the operating points on the photographs of the test split [95 % interval]."
 )
-page.table(measured.drop(columns=same), "accuracy", words)
+page.table(measured.drop(columns=same), "accuracy", words, columns=counted)
 
 # %% [markdown] tags=["en"]
 # Predictive values depend on how many photographs are referable, and data sets are often enriched.
@@ -313,17 +338,16 @@ page.table(measured.drop(columns=same), "accuracy", words)
 moved = move_prevalence(measured, shares)
 page.table(moved, "prevalence", "Predictive values at another prevalence [95 % interval].")
 
+# %% [markdown] tags=["heading"]
+# ## Calibration · Calibração
+
 # %% [markdown] tags=["en"]
-# ## Calibration
-#
 # Of the photographs with a probability of 20 %, one in five should be referable. Perfect
 # calibration has slope 1 and intercept 0 (calibration in the large); a slope below 1 means that the
 # probabilities are too extreme. The recalibration is learned on the validation split and shown
 # separately; it does not change the ranking.
 
 # %% [markdown] tags=["pt"]
-# ## Calibração
-#
 # Das retinografias com probabilidade de 20 %, uma em cada cinco deveria ser encaminhável.
 # A calibração perfeita tem inclinação 1 e intercepto 0; uma inclinação abaixo de 1 indica que as
 # probabilidades são extremas demais. A recalibração é aprendida na validação e mostrada à parte;
@@ -337,8 +361,9 @@ figure = figures.plot_calibration(smoothed, lang)
 page.figure(
     figure,
     "calibration",
-    "Observed outcomes against predictions. No curve is drawn where fewer than {} photographs "
-    "are near, or where its band is wider than {} or has no width.",
+    "Observed outcomes against predictions, with a 95 % band over patients, above the numbers of "
+    "photographs (log). No curve is drawn where fewer than {} photographs are near, or where its "
+    "band is wider than {} or has no width.",
     figures.MIN_NEAR,
     page.number(figures.MAX_BAND),
 )
@@ -356,9 +381,10 @@ if num_clipped:
         page.number(NEAR),
     )
 
+# %% [markdown] tags=["heading"]
+# ## Is it useful? · É útil?
+
 # %% [markdown] tags=["en"]
-# ## Is it useful?
-#
 # A threshold of 10 % means that missing a referable eye is nine times as bad as a needless
 # referral. At each threshold, the model's net benefit must exceed that of referring everybody and
 # that of referring nobody: it is useful where both gains, with their bands, are above 0. A gain has
@@ -367,8 +393,6 @@ if num_clipped:
 # specificity to be the same there.
 
 # %% [markdown] tags=["pt"]
-# ## É útil?
-#
 # Um limiar de 10 % significa que não encaminhar um olho encaminhável é nove vezes pior que um
 # encaminhamento desnecessário. Em cada limiar, o benefício líquido do modelo deve superar o de
 # encaminhar todos e o de não encaminhar ninguém: ele é útil onde os dois ganhos, com suas faixas,
@@ -384,30 +408,30 @@ for share in (None, *shares):
         figures.plot_decisions(decisions, lang),
         name,
         "Net benefit by threshold at a prevalence of {}, that of the test split; right, the "
-        "model's gains over referring all and over referring none."
+        "model's gains with 95 % bands over patients."
         if share is None
-        else "Net benefit by threshold at a prevalence of {}; right, the model's gains over "
-        "referring all and over referring none.",
+        else "Net benefit by threshold at a prevalence of {}; right, the model's gains with 95 % "
+        "bands over patients.",
         page.number(summary["prevalence"].iloc[0] if share is None else share),
     )
     page.write(f"{name}.csv", decisions.to_csv(index=False).encode())
 
-# %% [markdown] tags=["en"]
-# ## Behind the scores
-
-# %% [markdown] tags=["pt"]
-# ## Por trás das métricas
+# %% [markdown] tags=["heading"]
+# ## Behind the scores · Por trás das métricas
 
 # %% tags=["report"]
 figure = figures.plot_distributions(model, own, lang)
-words = "Predicted probabilities by true class: density, middle half, median and photographs."
+words = (
+    "Predicted probabilities by true class: density, middle half and median; below 20 photographs "
+    "each of them. Lines: thresholds."
+)
 page.figure(figure, "distributions", words)
 if len(model.graded):
     figure = figures.plot_confusion(count_grades(model), lang)
     page.figure(
         figure,
         "confusion",
-        "Photographs by true and predicted grade, with their share of the true grade.",
+        "Photographs by true and predicted grade, shaded by their share of the true grade.",
     )
     if num_others := len(model.test) - len(model.graded):
         page.note(
@@ -439,33 +463,35 @@ if groups.empty and crowded.empty:
         "No subgroup can be formed: camera, eye, quality, age and sex are not in the predictions."
     )
 
+# %% [markdown] tags=["heading"]
+# ## When the model abstains · Quando o modelo se abstém
+
 # %% [markdown] tags=["en"]
-# ## When the model abstains
-#
 # How good are the model's remaining answers if a person grades the photographs nearest to the
 # threshold?
 
 # %% [markdown] tags=["pt"]
-# ## Quando o modelo se abstém
-#
 # Quão boas são as demais respostas do modelo, se uma pessoa avalia as retinografias mais próximas
 # do limiar?
 
 # %% tags=["report"]
 if len(own):
     figure = figures.plot_abstention(abstain(model, own), lang)
-    page.figure(figure, "abstention", "Accuracy on the photographs left to the model.")
+    page.figure(
+        figure,
+        "abstention",
+        "Accuracy on the photographs left to the model, with 95 % bands over patients.",
+    )
+
+# %% [markdown] tags=["heading"]
+# ## The worst errors · Os piores erros
 
 # %% [markdown] tags=["en"]
-# ## The worst errors
-#
 # The table lists errors at the point of high sensitivity, highest missed grades first, each by its
 # line in the predictions file. Names and photographs are shown only if the prepared folder is
 # given: `evaluate -p private data/prepared`.
 
 # %% [markdown] tags=["pt"]
-# ## Os piores erros
-#
 # A tabela lista os erros no ponto de alta sensibilidade, primeiro os graus mais altos não
 # encaminhados, cada um por sua linha no arquivo de predições. Identificadores e retinografias só
 # são mostrados se a pasta preparada for indicada: `evaluate -p private data/prepared`.
@@ -521,8 +547,6 @@ if len(readers):
     )
 
 # %% tags=["report"]
-from dr_lib.statistics.clustered import MIN_GRADED
-
 compared = compare_models(models, points)
 if len(compared):
     page.section("Comparison")
@@ -556,7 +580,6 @@ if len(group_by_photographs(models)) > 1:
 trainings = read_trainings(models, paths)
 judged = judge_data_sets(data_sets, trainings)
 if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
-    page.section("Voets et al.")
     page.claims(judged)
     if unknown := [name for name, training in trainings.items() if not training]:
         page.note(
@@ -565,17 +588,16 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
             ", ".join(unknown),
         )
 
+# %% [markdown] tags=["heading"]
+# ## Reporting guidelines · Diretrizes de relato
+
 # %% [markdown] tags=["en"]
-# ## Reporting guidelines
-#
 # The items follow STARD-AI and TRIPOD+AI in our own words; the guidelines say more. The author
 # fills in what a run cannot know, as listed in `checklist.csv` and `MODEL_CARD.md` (both in
 # English). Item numbers of TRIPOD+AI are from Table 2 of its statement. Those of STARD-AI are from
 # a public self-assessment, because its own table was not accessible.
 
 # %% [markdown] tags=["pt"]
-# ## Diretrizes de relato
-#
 # Os itens seguem STARD-AI e TRIPOD+AI em palavras nossas; as diretrizes dizem mais. O autor
 # preenche o que uma execução não pode saber, listado em `checklist.csv` e `MODEL_CARD.md` (ambos em
 # inglês). Os números dos itens de TRIPOD+AI são da Tabela 2 da declaração; os de STARD-AI, de uma
@@ -599,17 +621,16 @@ page.table(
 page.write("checklist.csv", items.to_csv(index=False).encode())
 page.write("MODEL_CARD.md", checklist.write_card(facts).encode())
 
+# %% [markdown] tags=["heading"]
+# ## From photographs to patients · Das retinografias aos pacientes
+
 # %% [markdown] tags=["en"]
-# ## From photographs to patients
-#
 # Each patient gets one answer: referral, if any photograph reaches the threshold of high
 # sensitivity. `predict MODEL FOLDER --by-patient` gives it for new photographs, at the threshold
 # frozen in the model's folder. With `-p private data/prepared`, this page lists the answers for
 # patients of the test split. This is not a medical device.
 
 # %% [markdown] tags=["pt"]
-# ## Das retinografias aos pacientes
-#
 # Cada paciente recebe uma só resposta: encaminhamento, se uma das retinografias atinge o limiar de
 # alta sensibilidade. `predict MODEL FOLDER --by-patient` a dá para novas retinografias, com o
 # limiar congelado na pasta do modelo; com `-p private data/prepared` esta página a lista
@@ -623,11 +644,80 @@ if private and len(own):
     shown = people[["patient_id", "probability_referable", "referred"]]
     page.table(shown, "referrals", "One answer per patient.")
 
+# %% [markdown]
+# ## What this shows
+
+# %% tags=["answer"]
+
+from dr_lib.report.answer import answer_evaluation
+from dr_lib.statistics.intervals import Interval
+
+scores = summary.iloc[0]
+auc = Interval(
+    *(scores[f"auc{end}"] for end in ("", "_low", "_high")), scores["rarer_patients"]
+)
+aims = [
+    say("{} % sensitivity").format(page.number(100 * sensitivity)),
+    say("{} % specificity").format(page.number(100 * specificity)),
+]
+if frozen:
+    aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
+at_home = patients[patients["ungradable"] == "excluded"] if len(patients) else patients
+elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
+elsewhere = elsewhere.drop_duplicates(["model", "tested_on"])
+others = []
+for other, at in zip(models[1:], points[1:], strict=True):
+    row = elsewhere[elsewhere["tested_on"] == other.dataset]
+    if len(row):
+        found = measure_points(other, at, by_patient=True)
+        counts_there = dict(found.iloc[0][["tp", "fn"]]) if len(found) else {}
+        others.append({**row.iloc[0], **counts_there})
+num_patients = scores["num_patients"]
+answer = answer_evaluation(auc, num_patients, at_home, aims, pd.DataFrame(others), say, lang)
+limits = list(answer.limits)
+more = list(answer.more)
+for _, row in agreement.iterrows() if len(agreement) else ():
+    words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
+    excess = page.interval(row, "excess")
+    more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
+for m in filter(seems_confidence, models):
+    words = say(
+        "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
+        "the probability of the predicted class, instead of referable disease?"
+    )
+    is_healthy = m.test["referable"] == 0
+    lowest = page.number(m.test["probability_referable"].min())
+    limits.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
+if model.is_synthetic:
+    limits.append(say("The photographs are synthetic."))
+if len(model.ungradable) and private:
+    words = say("{} photographs could not be graded, and are not counted.")
+    limits.append(words.format(len(model.ungradable)))
+rests = say("Rests on {} of the test split; intervals of 95 %, by patient; model {}.")
+rests = rests.format(counts, model.name)
+page.answer(answer._replace(more=more, limits=limits, rests=rests))
+
+# %% [markdown] tags=["heading"]
+# ## Limits · Limites
+
 # %% [markdown] tags=["en"]
-# ## Appendix: files and methods
+# One test split from one source says little about other cameras, graders and populations: evaluate
+# there too, with the same thresholds. The intervals cover the sampling of patients, not the spread
+# between training runs. Referable means what the labels say, by default grade 2 or worse; macular
+# oedema counts only if the labels include it. Subgroups are described, not tested. This is not a
+# medical device. An AUC near 1 rests on few errors: its interval is deliberately wide, and contains
+# the true value more often than 95 % of the time.
 
 # %% [markdown] tags=["pt"]
-# ## Apêndice: arquivos e métodos
+# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
+# os mesmos limiares. Os intervalos cobrem a amostragem de pacientes, não a variação entre
+# treinamentos. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais; o edema macular só
+# conta se eles o incluem. Subgrupos são descritos, não testados. Isto não é um dispositivo médico.
+# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito e contém o valor
+# verdadeiro em mais de 95 % das vezes.
+
+# %% [markdown] tags=["heading"]
+# ## Appendix: files and methods · Apêndice: arquivos e métodos
 
 # %% tags=["report"]
 from datetime import UTC, datetime
@@ -646,87 +736,3 @@ page.table(pd.DataFrame(sources), "sources", "The files that were evaluated.")
 methods = pd.DataFrame(checklist.METHODS.items(), columns=["interval", "method"])
 page.table(methods, "methods", "How each interval is computed.")
 page.write("README.md", checklist.write_readme(sources, made_by).encode())
-
-# %% [markdown]
-# ## What this shows
-
-# %% tags=["summary"]
-from dr_lib.statistics.intervals import has_learned
-from dr_lib.training.metrics import UNLEARNED
-
-auc = page.interval(summary.iloc[0], "auc")
-sentences = [
-    say("The model {} finds referable photographs with an AUC of {}.").format(model.name, auc)
-]
-if not has_learned(summary["auc_low"].iloc[0]):
-    sentences = [say(UNLEARNED).format(auc, summary["num_patients"].iloc[0])]
-for _, row in measured.iterrows():
-    if row["ungradable"] == "excluded":
-        words = say(
-            "At {} it finds {} of the referable photographs and passes {} of the others."
-        )
-        scores = [page.interval(row, name) for name in ("sensitivity", "specificity")]
-        sentences.append(words.format(say(row["point"]), *scores))
-for m in filter(seems_confidence, models):
-    words = say(
-        "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
-        "the probability of the predicted class, instead of referable disease?"
-    )
-    is_healthy = m.test["referable"] == 0
-    lowest = page.number(m.test["probability_referable"].min())
-    sentences.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
-if summary.iloc[0]["auc_high"] < 0.5 and not seems_confidence(model):
-    sentences.append(
-        say(
-            "The AUC is below 0.5: check whether the labels or the probability columns are "
-            "reversed."
-        )
-    )
-for _, row in patients.iterrows():
-    if row["ungradable"] == "excluded":
-        words = say(
-            "At {}, {} of {} patients with the disease would be sent home (sensitivity by patient "
-            "{})."
-        )
-        counts = row["fn"], row["fn"] + row["tp"]
-        found = page.interval(row, "sensitivity")
-        sentences.append(words.format(say(row["point"]), *counts, found))
-if len(model.graded):
-    words = say("Its grades agree with a quadratic weighted kappa of {}.")
-    sentences.append(words.format(page.interval(summary.iloc[0], "kappa")))
-    if summary["kappa_low"].isna().iloc[0]:
-        words = say(
-            "This kappa has no interval: that takes {} patients, of whom two are graded wrongly."
-        )
-        sentences.append(words.format(MIN_GRADED))
-for _, row in agreement.iterrows() if len(agreement) else ():
-    words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
-    sentences.append(
-        words.format(say(row["kind"]), say(row["verdict"]), page.interval(row, "excess"))
-    )
-elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
-for _, row in elsewhere.drop_duplicates(["model", "tested_on"]).iterrows():
-    words = say("On the data set {}, {} has an AUC of {}.")
-    sentences.append(words.format(row["tested_on"], row["model"], page.interval(row, "auc")))
-sentences.append(few or say("The intervals (95 %) are over patients."))
-page.findings(sentences)
-
-# %% [markdown] tags=["en"]
-# ## Limits
-#
-# One test split from one source says little about other cameras, graders and populations: evaluate
-# there too, with the same thresholds. The intervals cover the sampling of patients, not the spread
-# between training runs. Referable means what the labels say, by default grade 2 or worse; macular
-# oedema counts only if the labels include it. Subgroups are described, not tested. This is not a
-# medical device. An AUC near 1 rests on few errors: its interval is deliberately wide, and contains
-# the true value more often than 95 % of the time.
-
-# %% [markdown] tags=["pt"]
-# ## Limites
-#
-# Um teste de uma só origem diz pouco sobre outras câmeras, avaliadores e populações: avalie lá, com
-# os mesmos limiares. Os intervalos cobrem a amostragem de pacientes, não a variação entre
-# treinamentos. Encaminhável é o que dizem os rótulos, por padrão grau 2 ou mais; o edema macular só
-# conta se eles o incluem. Subgrupos são descritos, não testados. Isto não é um dispositivo médico.
-# Uma AUC perto de 1 depende de poucos erros: seu intervalo é largo de propósito e contém o valor
-# verdadeiro em mais de 95 % das vezes.

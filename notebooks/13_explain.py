@@ -125,13 +125,13 @@ plot_explanations(*shown, is_synthetic=is_synthetic)
 # ## What this shows
 
 # %%
-words = "It is not known where lesions are: compare each map with its control."
+said = "It is not known where lesions are: compare each map with its control."
 if lesions is not None:
-    words = (
+    said = (
         f"The strongest 5 % of the network's maps meet lesions **{overlap['network']:.1f}** times "
         f"as often as by chance, those of random weights {overlap['control']:.1f} times."
     )
-Markdown(words)
+Markdown(said)
 
 # %% [markdown]
 # ## Limits

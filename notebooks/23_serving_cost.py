@@ -62,7 +62,7 @@ page = Page(out, lang)
 say = page.say
 print(f"{len(rows.table)} runs, {len(timed)} requests timed")
 
-# %% tags=["summary"]
+# %% tags=["title"]
 page.title("What does a prediction cost?", "B" if published else "", selection)
 
 # %% [markdown]
@@ -72,8 +72,8 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # idle cost price x latency; at a given rate, they cost the hours of as many machines as the rate
 # needs.
 
-# %% [markdown]
-# ## Result
+# %% [markdown] tags=["heading"]
+# ## Result · Resultado
 
 # %% tags=["report"]
 from dr_lib.report.style import name
@@ -112,14 +112,13 @@ from dr_lib.rooms.serving.request_log import KINDS
 keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
 page.energy(list_runs(timed), keys, g_per_kwh)
 
+# %% [markdown] tags=["heading"]
+# ## What a prediction costs · Quanto custa uma predição
+
 # %% [markdown] tags=["en"]
-# ## What a prediction costs
-#
 # Price x time of a photograph, on a machine that is never idle.
 
 # %% [markdown] tags=["pt"]
-# ## Quanto custa uma predição
-#
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
@@ -152,16 +151,15 @@ if len(
     costs = priced.reindex(columns=COSTS)
     page.table(costs, "costs_ours", "Costs from our times, at hourly prices.")
 
+# %% [markdown] tags=["heading"]
+# ## The cheapest endpoint · O endpoint mais barato
+
 # %% [markdown] tags=["en"]
-# ## The cheapest endpoint
-#
 # The number of machines follows from the rate that one sustained within the bound in its load tests
 # and from the busiest hour; they are rented all month, busy or idle. Only endpoints of the same
 # network are compared; the accuracy gate (notebook 21) measures what a format costs in accuracy.
 
 # %% [markdown] tags=["pt"]
-# ## O endpoint mais barato
-#
 # O número de máquinas resulta da taxa que uma delas sustentou dentro do limite nos testes de carga
 # e da hora de pico; elas são alugadas o mês todo, ocupadas ou não. Só se comparam endpoints da
 # mesma rede; a verificação de acurácia (notebook 21) mede o que um formato custa em acurácia.
@@ -201,54 +199,53 @@ else:
     )
     page.findings(describe_choice(endpoints, lang))
 
+# %% tags=["report"]
+if published:
+    page.claims(rows.judge())
+
 # %% [markdown] tags=["en", "paper"]
-# ## The paper's claims
-#
 # Most claims are about machines other than those of these rows; they are shown but not compared. A
 # claim about a time needs three deployments; the 25 requests to one deployment are one measurement.
 # We use the paper's prices as inputs and do not test them.
 
 # %% [markdown] tags=["pt", "paper"]
-# ## As afirmações do artigo
-#
 # A maioria das afirmações trata de máquinas diferentes das destas linhas; elas são mostradas, mas
 # não comparadas. Uma afirmação sobre um tempo precisa de três endpoints; as 25 requisições a um
 # deles são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
 
-# %% tags=["report"]
-from dr_lib.report.judged import judge_claims
-
-if published:
-    judged = judge_claims("B", selection)
-    page.claims(judged)
-
 # %% [markdown]
 # ## What this shows
 
-# %% tags=["summary"]
-sentences = []
-for _, row in priced.iterrows():
+# %% tags=["answer"]
+from dr_lib.numbers import write_days
+from dr_lib.report.answer import Answer, Number, list_limits
+
+answer = Answer(say("No request has been timed yet."))
+if len(priced):
+    cheapest = priced.sort_values("usd_per_million_never_idle").iloc[0]
     words = say(
-        "{} in {} takes {} ms per photograph including decoding, of which prediction takes {} "
-        "(n = {}); a million predictions cost {} USD at the price of {}, without idle time."
+        "A million predictions of {} in {} cost {} USD at the price of {}, on a machine that is "
+        "never idle."
     )
-    sentence = words.format(
-        name(row["model"]),
-        row["format"],
-        page.number(row["busy_ms"]),
-        page.interval(row, "predict_ms", "ms"),
-        row["n"],
-        page.number(row["usd_per_million_never_idle"]),
-        row["instance"],
+    network = name(cheapest["model"])
+    usd = page.number(cheapest["usd_per_million_never_idle"])
+    sentence = words.format(network, cheapest["format"], usd, cheapest["instance"])
+    numbers = []
+    for _, row in priced.sort_values("usd_per_million_never_idle").head(2).iterrows():
+        value, _, bounds = page.interval(row, "predict_ms").partition(" [")
+        note = say("time of a prediction, n = {}").format(row["n"])
+        heading = f"{name(row['model'])}, {row['format']}"
+        numbers.append(Number(heading, f"{value} ms", bounds and f"[{bounds}", note))
+    rests = say("Rests on {} requests, {}.").format(
+        len(timed), write_days(timed["started_at"], lang)
     )
-    sentences.append(sentence)
-if published:
-    sentences.append(page.count_verdicts("B", judged))
-page.findings(sentences or [say("No request has been timed yet.")])
+    answer = Answer(sentence, numbers, [], list_limits(timed, say), rests)
+page.answer(answer)
+
+# %% [markdown] tags=["heading"]
+# ## Limits · Limites
 
 # %% [markdown] tags=["en"]
-# ## Limits
-#
 # Prices change. Calls to a server on the client's machine crossed no network. A fleet needs more
 # machines than full use would suggest, because requests come in bursts (notebook 22).
 
@@ -256,8 +253,6 @@ page.findings(sentences or [say("No request has been timed yet.")])
 # The papers do not date their prices. The paper's calls crossed a network.
 
 # %% [markdown] tags=["pt"]
-# ## Limites
-#
 # Preços mudam. Chamadas a um servidor na máquina do cliente não passaram por rede alguma. Uma frota
 # precisa de folga, pois requisições chegam em rajadas (notebook 22).
 

@@ -73,17 +73,16 @@ if selection.timed.empty:
 page = Page(out, lang)
 say = page.say
 
-# %% tags=["summary"]
+# %% tags=["title"]
 page.title("What does each factor cost?", "C" if published else "", selection)
 
+# %% [markdown] tags=["heading"]
+# ## Understand the environment · Entender o ambiente
+
 # %% [markdown] tags=["en"]
-# ## 1. Understand the environment
-#
 # The table lists the machines that made the rows and the CPUs that every framework was pinned to.
 
 # %% [markdown] tags=["pt"]
-# ## 1. Entender o ambiente
-#
 # A tabela lista as máquinas que produziram as linhas e as CPUs às quais cada framework foi fixado.
 
 # %% tags=["report"]
@@ -92,15 +91,14 @@ environments = selection.finished[machine].fillna("").value_counts(sort=False)
 environments = environments.rename("n").reset_index()
 page.table(environments, "environments", "Runs by environment and framework.")
 
+# %% [markdown] tags=["heading"]
+# ## Plan the experiment · Planejar o experimento
+
 # %% [markdown] tags=["en"]
-# ## 2. Plan the experiment
-#
 # The design combines every level of every factor with every other, repeated in randomised blocks.
 # The repetitions needed for a mean within 5 % follow from their variation; `plan` reports them.
 
 # %% [markdown] tags=["pt"]
-# ## 2. Planejar o experimento
-#
 # O desenho combina cada nível de cada fator com todos os outros, em blocos aleatórios repetidos. As
 # repetições necessárias para uma média com erro de 5 % dependem de quanto elas variam; `plan` as
 # informa.
@@ -116,15 +114,14 @@ levels = [", ".join(map(str, sorted(timed[name].unique()))) for name in keys]
 design = pd.DataFrame({"factor": keys, "levels": levels})
 page.table(design, "design", "Factors and their levels.")
 
+# %% [markdown] tags=["heading"]
+# ## Configure · Configurar
+
 # %% [markdown] tags=["en"]
-# ## 3. Configure
-#
 # Rows are pooled only if data, batch size, epochs and commit agree. If a machine has a price, each
 # run is priced by the hour, with the date of the price.
 
 # %% [markdown] tags=["pt"]
-# ## 3. Configurar
-#
 # Linhas só são reunidas se dados, lote, épocas e commit coincidem. Se a máquina tem preço, cada
 # execução é cobrada por hora, com a data do preço.
 
@@ -143,11 +140,8 @@ if timed["usd_per_hour"].notna().any():
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
     page.table(billed, "prices", "Hourly prices and their dates.")
 
-# %% [markdown] tags=["en"]
-# ## 4. Measure
-
-# %% [markdown] tags=["pt"]
-# ## 4. Medir
+# %% [markdown] tags=["heading"]
+# ## Measure · Medir
 
 # %% tags=["report"]
 from dr_lib.rooms.scenarios import figures as scenarios
@@ -155,14 +149,19 @@ from dr_lib.rooms.scenarios import figures as scenarios
 page.figure(
     scenarios.plot_time_and_cost(timed, lang),
     "figure_2_3",
-    "Mean training time of each scenario, and its cost if it has a price.",
+    "Training time of each scenario: bar, its mean; points, its runs, hollow if disturbed; beside "
+    "them price x training of all of them.",
 )
 busy = scenarios.plot_utilisation(timed, ["cpu_percent_mean", "gpu_percent_mean"], lang)
-page.figure(busy, "figure_4", "Processor use, mean over a run.")
+page.figure(
+    busy, "figure_4", "Processor use: bar, mean of a scenario; points, means of its runs."
+)
 memory = scenarios.plot_utilisation(
     timed, ["memory_percent_mean", "gpu_memory_percent_mean"], lang
 )
-page.figure(memory, "figure_5", "Memory use, mean over a run.")
+page.figure(
+    memory, "figure_5", "Memory use: bar, mean of a scenario; points, means of its runs."
+)
 
 # %% tags=["report"]
 parts = timed
@@ -178,17 +177,16 @@ page.table(medians, "overhead", "Time that a headless run takes besides training
 # %% tags=["report"]
 page.energy(timed, keys, g_per_kwh)
 
+# %% [markdown] tags=["heading"]
+# ## Analyse · Analisar
+
 # %% [markdown] tags=["en"]
-# ## 5. Analyse
-#
 # Times are analysed on the log scale, because disturbances multiply a run's time. The allocation of
 # variation shows how much each factor explains, alone and with others (Jain 1991, chapter 22); the
 # rest is due to repetitions. Cells count equally. Each keeps its own spread in intervals and tests,
 # and the effect of a machine rests on its sessions, three or more.
 
 # %% [markdown] tags=["pt"]
-# ## 5. Analisar
-#
 # Os tempos são analisados na escala logarítmica, pois as perturbações multiplicam o tempo de uma
 # execução. A alocação da variação mostra quanto cada fator explica, sozinho e com outros (Jain
 # 1991, capítulo 22); o resto se deve às repetições. As células contam igualmente. Cada uma mantém
@@ -196,7 +194,6 @@ page.energy(timed, keys, g_per_kwh)
 # três ou mais.
 
 # %% tags=["report"]
-from dr_lib.report.style import name_term
 from dr_lib.rooms.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 
@@ -214,15 +211,11 @@ else:
     page.figure(
         scenarios.plot_effects(effects, lang),
         "effects",
-        "Factor by which each level multiplies the time of an epoch.",
+        "Factor by which each level multiplies the time of an epoch, with 95 % intervals; hollow: "
+        "with disturbed runs.",
     )
     page.table(
         effects, "effects", "Effect of each level on the time of an epoch [95 % interval]."
-    )
-    page.figure(
-        scenarios.plot_variation(variation, lang),
-        "variation",
-        "Share of the variation of an epoch's time that each term explains.",
     )
     page.table(
         variation.drop(columns="num_factors"),
@@ -274,35 +267,38 @@ if published:
     priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
         priced = priced._replace(timed=add_bills(priced, [bill_usd]))
-    judged = page.judge("C", priced)
+    page.claims(rows.judge(priced))
 
 # %% [markdown]
 # ## What this shows
 
-# %% tags=["summary"]
-sentences = []
+# %% tags=["answer"]
+from dr_lib.report.answer import Answer, answer_shares, list_limits, say_rests
+
+answer = Answer(
+    say("The study is unfinished: its design has cells without a run."), is_stop=True
+)
+figure = None
 if len(variation):
-    by_term = variation.set_index("term").sort_values("share", ascending=False)
-    alone = by_term.loc[by_term["num_factors"] == 1, "share"]
-    percents = [
-        f"{name_term(term, say)} {page.number(100 * x, '{:.1f}')} %"
-        for term, x in alone.items()
-    ]
-    rest = page.number(100 * by_term["share"].get("residual", float("nan")), "{:.1f}")
-    words = say(
-        "The factors explain this much of the variation of an epoch's time: {}; repetitions {} %."
-    )
-    sentences.append(words.format(", ".join(percents), rest))
-sentences += sums[:1]
-if published:
-    sentences.append(page.count_verdicts("C", judged))
-page.findings(
-    sentences or [say("The study is unfinished: its design has cells without a run.")]
+    answer = answer_shares(variation, say, lang)
+    figure = scenarios.plot_variation(variation, lang)
+answer = answer._replace(
+    more=[*answer.more, *sums[:1]],
+    limits=list_limits(timed, say),
+    rests=say_rests(timed, say, lang),
+)
+page.answer(
+    answer,
+    figure,
+    "variation",
+    "Share of the variation of an epoch's time that each term explains; a x b: interaction of a "
+    "and b; p by Holm's method.",
 )
 
+# %% [markdown] tags=["heading"]
+# ## Limits · Limites
+
 # %% [markdown] tags=["en"]
-# ## Limits
-#
 # The effects apply to this machine, these versions and these two networks. Repetitions of one
 # session share its temperature and its neighbours. Synthetic images serve only for timing. An
 # hourly price is not a bill: disks, traffic and idle machines cost extra.
@@ -311,8 +307,6 @@ page.findings(
 # The paper does not give the layers of its networks: `docs/papers.md` lists our choices.
 
 # %% [markdown] tags=["pt"]
-# ## Limites
-#
 # Os efeitos valem para esta máquina, estas versões e estas duas redes. Repetições de uma sessão
 # dividem a temperatura e os vizinhos. Imagens sintéticas só servem para medir tempo. Um preço por
 # hora não é uma conta: discos, tráfego e máquinas ociosas custam à parte.

@@ -61,7 +61,7 @@ page = Page(out, lang)
 say = page.say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
-# %% tags=["summary"]
+# %% tags=["title"]
 page.title(
     "CUDA C or Keras: how much does the language matter?", "D" if published else "", selection
 )
@@ -74,8 +74,8 @@ page.title(
 # batch sizes can only be compared by the time to reach an accuracy, because an epoch with larger
 # batches has fewer steps and learns less.
 
-# %% [markdown]
-# ## Result
+# %% [markdown] tags=["heading"]
+# ## Result · Resultado
 
 # %% tags=["report"]
 from dr_lib.report.select import NoRunsError
@@ -84,20 +84,23 @@ from dr_lib.rooms.mnist import figures as mnist
 page.figure(
     mnist.plot_cumulative_time(timed, lang, published=published),
     "figure_1a",
-    "Training time after each epoch. Solid: batch 1; dashed: 32; dash-dotted: larger.",
+    "Training time after each epoch: median and band of all replicas and runs. Solid: batch 1; "
+    "dashed: 32; dash-dotted: larger.",
 )
 try:
     figure = mnist.plot_time_to_accuracy(timed, lang, published=published)
     page.figure(
         figure,
         "figure_1b",
-        "Time to reach each accuracy, by which different batch sizes can be compared.",
+        "Time to reach each accuracy, by which different batch sizes can be compared: median, "
+        "where half have reached it, and band of all replicas and runs.",
     )
     figure = mnist.plot_speed_up(timed, lang, published=published)
     page.figure(
         figure,
         "figure_2",
-        "Speed-up over Keras after each epoch. Dotted, hollow: different batch sizes.",
+        "Speed-up over Keras after each epoch: median and band of all replicas and runs. Dotted, "
+        "hollow: different batch sizes.",
     )
 except NoRunsError as error:
     print(error)
@@ -119,31 +122,41 @@ page.table(
 )
 
 # %% tags=["report"]
+judged = rows.judge()
 if published:
-    judged = page.judge("D", selection)
+    page.claims(judged)
 
 # %% [markdown]
 # ## What this shows
 
-# %% tags=["summary"]
+# %% tags=["answer"]
+from dr_lib.report.answer import Answer, Number, list_limits, say_rests, write_parts
 from dr_lib.report.style import name_line
+from dr_lib.statistics.intervals import Interval
 
-words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
-sentences = [
-    words.format(
-        name_line(row["line"], say),
-        page.interval(row, "times_as_fast"),
-        name_line(row["reference"], say),
-    )
-    for _, row in compared.iterrows()
-]
-if published:
-    sentences.append(page.count_verdicts("D", judged))
-page.findings(sentences or [say("No training has been timed yet.")])
+sentences = []
+numbers = []
+for _, row in compared.iterrows():
+    ours = name_line(row["line"], say)
+    words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
+    bounds = [row.get(f"times_as_fast{end}", float("nan")) for end in ("_low", "_high")]
+    times, bounds = write_parts(Interval(row["times_as_fast"], *bounds, row["n"]), lang)
+    keras = name_line(row["reference"], say)
+    sentences.append(words.format(ours, times, keras))
+    numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
+answer = Answer(
+    (sentences or [say("No training has been timed yet.")])[0],
+    numbers[:2],
+    sentences[1:],
+    list_limits(timed, say),
+    say_rests(timed, say, lang) if len(timed) else "",
+)
+page.answer(answer)
+
+# %% [markdown] tags=["heading"]
+# ## Limits · Limites
 
 # %% [markdown] tags=["en"]
-# ## Limits
-#
 # Keras is used as usual, with one call of `fit` and arrays in memory, on the CPU. At batch size 1,
 # most of its time is overhead per step, not arithmetic.
 
@@ -154,8 +167,6 @@ page.findings(sentences or [say("No training has been timed yet.")])
 # reports 97.22 % after 50 epochs).
 
 # %% [markdown] tags=["pt"]
-# ## Limites
-#
 # O Keras é usado como de costume, com uma chamada de `fit` e os dados em memória, na CPU. Com lotes
 # de 1, a maior parte do seu tempo é custo fixo de cada passo, não aritmética.
 

@@ -68,7 +68,8 @@ def texts(notebook: nbformat.NotebookNode) -> str:
         for output in outputs
     ]
     tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
-    return "\n".join(data + tables)
+    pages = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
+    return "\n".join(data + tables + pages)
 
 
 def displayed(notebook: nbformat.NotebookNode) -> str:
@@ -91,7 +92,9 @@ def report(clone: Path, study: str, **parameters) -> str:
 def num_pictures(notebook: nbformat.NotebookNode) -> int:
     """How many pictures the cells display."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return sum("image/png" in output.get("data", {}) for output in outputs)
+    shown = [output.get("data", {}) for output in outputs]
+    pages = "".join("".join(data.get("text/html", "")) for data in shown)
+    return sum("image/png" in data for data in shown) + pages.count("<figure")
 
 
 def show_without_paper(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 import pytest
 
 import dr_lib
@@ -17,7 +18,7 @@ OLD = Path(__file__).parent / "old"
 NAMES = """
     crop_fundus decode_jpeg encode_jpeg draw_eye draw_look prepare Prepared open_sample
     probe choose Request activate TrainingConfig train_once build_model
-    Run Monitor run_study read_runs open_rows Page training_time plot_training_time
+    Run Monitor run_study read_runs open_rows Page training_time plot_training_time answer_training
 """.split()
 SLOW = {"build_model"}  # imports TensorFlow
 
@@ -38,7 +39,7 @@ def test_the_door_has_these_names_and_no_others():
 def test_what_a_user_reads_of_a_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
     """In a folder with a photograph, a prepared folder and the rows of a study."""
     value = getattr(dr_lib, name)
-    shown = {each: getattr(dr_lib, each) for each in NAMES} | {"np": np, "Path": Path}
+    shown = {each: getattr(dr_lib, each) for each in NAMES} | {"np": np, "pd": pd, "Path": Path}
     (example,) = doctest.DocTestFinder(recurse=False).find(value, name, False, shown)
     assert example.examples
     if name in SLOW:

@@ -1,5 +1,8 @@
 """Draw paper A: training time by hardware (its figure 1)."""
 
+import re
+from textwrap import fill
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -7,22 +10,35 @@ from matplotlib.figure import Figure
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import measure
-from dr_lib.report.style import ACCELERATOR_COLOURS, choose_words
+from dr_lib.report.style import ACCELERATOR_COLOURS, THEIRS, choose_words, name
 from dr_lib.statistics.intervals import Interval
 
-UNITS = {"s": 1, "min": 60, "h": 3600}
+PAPER_WORK = {
+    "model": "inception_v3",
+    "image_size": 299,
+    "epochs": 200,
+    "data_kind": "photographs",
+}
+
+
+def is_paper_work(rows: pd.DataFrame) -> pd.Series:
+    """Whether rows did the work that we read paper A to have done."""
+    known = rows.reindex(columns=PAPER_WORK)
+    return (known == pd.Series(PAPER_WORK)).all(axis=1)
 
 
 def plot_training_time(
     finished: pd.DataFrame, lang: str = "en", *, published: bool = True
 ) -> Figure:
-    """Draw the mean training time of each place, and below it the means that paper A reports.
+    """Draw the mean training time of each place, and those of paper A beside equal work.
+
+    Other work has an axis of its own.
 
     Args:
         finished: finished rows of a `Selection`, of which those whose times count and cold ones are
             drawn. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
-        published: draw the paper's panel, of the claims.
+        published: draw the paper's means, of the claims.
 
     Example:
         >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
@@ -30,33 +46,35 @@ def plot_training_time(
         >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
-    ours = []
+    theirs = say("The paper's work: {}").format("InceptionV3, 299 px")
+    panels = {theirs: []}
+    for row in list_published("A").itertuples() if published else ():
+        interval = Interval(60 * row.value, np.nan, np.nan, 1)
+        label = f"{row.hardware}\n{say(PAPERS['A'].authors)}"
+        panels[theirs].append(Mean(label, interval, np.nan, THEIRS))
     if "train_s" in finished:
         timed = finished[finished["timed"] | (finished["warmth"] == "apart")]
-        for place, rows in timed.dropna(subset=["train_s"]).groupby("place"):
-            seconds = rows["train_s"]
+        timed = timed.dropna(subset=["train_s"]).reset_index(drop=True)
+        is_like = is_paper_work(timed)
+        works = timed.reindex(columns=list(PAPER_WORK)).astype(object)
+        for (place, is_theirs), rows in timed.groupby(["place", is_like]):
+            model, size, epochs, kind = works.loc[rows.index[0]]
+            parts = [name(model)]
+            if pd.notna(size):
+                parts += [f"{size} px", say("{} epochs").format(epochs)]
+            if kind == "synthetic":
+                parts.append(say("synthetic"))
+            words = ", ".join(parts)
+            count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
+            label = re.sub(rf", ({'|'.join(PAPER_WORK)}) [^,]+", "", place)
+            accelerator = rows["accelerator"].iloc[0][:3].lower()
             mean = Mean(
-                f"{place}\nn = {len(rows)}",
+                f"{fill(label, 30)}\n{count}",
                 measure("train_s", rows),
-                seconds.std(),
-                _find_colour(rows["accelerator"].iloc[0]),
-                seconds,
+                rows["train_s"].std(),
+                ACCELERATOR_COLOURS.get(accelerator, ACCELERATOR_COLOURS["gpu"]),
+                rows["train_s"],
                 rows["disturbed"],
             )
-            ours.append(mean)
-    theirs = [
-        Mean(
-            row.hardware,
-            Interval(60 * row.value, np.nan, np.nan, 1),
-            np.nan,
-            _find_colour(row.accelerator),
-        )
-        for row in list_published("A").itertuples()
-        if published
-    ]
-    panels = {say("Our runs"): ours, say(PAPERS["A"].authors): theirs}
-    return plot_means(panels, say("Training time by hardware"), UNITS, lang)
-
-
-def _find_colour(accelerator: str) -> str:
-    return ACCELERATOR_COLOURS.get(accelerator[:3].lower(), ACCELERATOR_COLOURS["gpu"])
+            panels.setdefault(theirs if is_theirs else words, []).append(mean)
+    return plot_means(panels, lang)

@@ -1,21 +1,18 @@
-"""Draw means over their single values: ours, and below them those that a paper reports.
-
-Times of unlike machines lie a hundredfold apart, so the axis is logarithmic: equal distances are
-equal ratios, in all panels.
-"""
+"""Draw means over their single values, equal work on one axis and other work on its own."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, NullLocator
 
 from dr_lib.numbers import write_interval, write_number
-from dr_lib.report.style import choose_words, draw_runs, open_panels, space_ticks
+from dr_lib.report.style import MUTED, draw_runs, open_panels, space_ticks, use_commas
 from dr_lib.statistics.intervals import Interval
+
+UNITS = {"s": 1, "min": 60, "h": 3600}
+WIDE = 20  # ratio of two means beyond which an axis is logarithmic
 
 
 class Mean(NamedTuple):
@@ -29,95 +26,71 @@ class Mean(NamedTuple):
     disturbed: pd.Series = pd.Series(dtype=bool)
 
 
+def write_times(row: pd.Series, column: str, lang: str) -> tuple[str, str]:
+    """Write a time of a row, and its bounds in brackets, in the unit that suits it: 30.4 min."""
+    unit = choose_unit(row[column])
+    bounds = [row.get(f"{column}{end}", np.nan) for end in ("_low", "_high")]
+    times = [each / UNITS[unit] for each in (row[column], *bounds)]
+    mean, _, text = write_interval(*times, lang).partition(" [")
+    return f"{mean} {unit}", text and f"[{text}"
+
+
+def choose_unit(seconds: float) -> str:
+    """Choose the largest unit in which a time is two or more, else seconds."""
+    return next((unit for unit in ("h", "min") if seconds >= 2 * UNITS[unit]), "s")
+
+
 def plot_means(
     panels: Mapping[str, Sequence[Mean]],
-    title: str,
-    units: Mapping[str, float],
     lang: str = "en",
+    *,
+    unit: str = "",
 ) -> Figure:
-    """Draw a panel for each title that has means, the first mean on top.
+    """Draw a panel for each work that has means, the first mean on top, from 0 on.
 
     Args:
-        panels: means by the title of their panel; one at least.
-        title: what is drawn, in the language.
-        units: their sizes by name, from that of the values on, 1, up; each mean is written in
-            the one that suits it.
+        panels: means by the words for their work; one at least.
         lang: en, or pt with decimal commas.
+        unit: of the values; seconds are written in the unit that suits each panel if it is empty.
     """
-    say = choose_words(lang)
     panels = {words: means for words, means in panels.items() if means}
-    heights = [0.3 + 0.7 * len(means) for means in panels.values()]
-    figure, axes = open_panels(len(panels), width=7, heights=heights, share="x")
+    heights = [0.5 + 0.52 * len(means) for means in panels.values()]
+    figure, axes = open_panels(len(panels), heights=heights)
     for ax, (words, means) in zip(axes, panels.items(), strict=True):
-        ax.set_title(words, loc="left", fontweight="bold")
+        values = [mean.interval.value for mean in means]
+        name = unit or choose_unit(max(values))
+        size = UNITS.get(name, 1)
+        ax.set_title(f"{words} [{name}]", loc="left", fontsize=10, color=MUTED)
+        ends = []
         for position, mean in enumerate(means):
-            value, *bounds = mean.interval[:3]
-            num_values = len(mean.values)
-            if not num_values:
-                bounds = [max(value - mean.sd, value / 2), value + mean.sd]
-            above = position - 0.15 if num_values else position
-            ax.plot(bounds, [above] * 2, "|-", color=mean.colour, lw=2.5, ms=12, mew=2.5)
-            ax.plot(value, above, "o", color=mean.colour, mec="black", ms=9)
-            places = position + np.linspace(0.1, 0.45, num_values + 2)[1:-1]
-            size = 5.5 if num_values < 30 else 2.5
-            draw_runs(ax, mean.values, places, mean.disturbed, size)
-            end = (np.nanmax([value, *bounds, *mean.values]), above)
-            text = _write_mean(mean, units, lang)
-            ax.annotate(text, end, (10, 0), textcoords="offset points", va="center")
+            value, *bounds = np.array(mean.interval[:3]) / size
+            if not len(mean.values) and np.isfinite(mean.sd):
+                bounds = [value - mean.sd / size, value + mean.sd / size]
+            singles = np.asarray(mean.values, float) / size
+            above = position - 0.12 if len(singles) else position
+            ax.plot(bounds, [above] * 2, color=mean.colour, lw=2.4, solid_capstyle="round")
+            ax.plot(value, above, "o", color=mean.colour, ms=8)
+            places = np.full(len(singles), position + 0.2)
+            draw_runs(ax, singles, places, mean.disturbed, 3.5, mean.colour)
+            ends.append(np.nanmax([value, *bounds, *singles]))
+            ax.annotate(
+                f"{write_number(value, lang)} {name}",
+                (ends[-1], above),
+                (7, 0),
+                textcoords="offset points",
+                va="center",
+                fontweight="bold",
+                color=mean.colour,
+            )
         ax.set_yticks(range(len(means)), [mean.label for mean in means])
-        ax.set(xscale="log", ylim=(len(means) - 0.5, -0.5))
-    low, high = axes[0].get_xlim()
-    high *= max(2, high / low) ** 0.4  # room for numbers
-    axes[-1].set_xlim(low, high)
-    _number_axis(axes[-1], units, lang)
-    figure.suptitle(title)
-    words = (
-        "large: mean; line: 95 % interval, or the paper's standard deviation; small: runs or"
-        " requests in order, hollow if disturbed"
-    )
-    figure.supxlabel(say(words), fontsize="small")
+        ax.set(ylim=(len(means) - 0.4, -0.6))
+        ax.tick_params(axis="y", left=False)
+        ax.spines["left"].set_visible(False)
+        if max(values) > WIDE * min(values):
+            ax.set(xscale="log", xlim=(min(values) / size / 2, 3 * max(ends)))
+            space_ticks(ax, lang, "x")
+        else:
+            ax.set_xlim(0, 1.25 * max(ends))
+            use_commas(ax, lang, "x")
+    figure.align_titles()
     return figure
-
-
-def _write_mean(mean: Mean, units: Mapping[str, float], lang: str) -> str:
-    """Write a mean with its interval, or a paper's with its standard deviation: 8.1 s [6.2,
-    10.7].
-    """
-    value, low, high = mean.interval[:3]
-    unit, size = _choose_unit(value, units)
-    if len(mean.values):
-        text = write_interval(value / size, low / size, high / size, lang)
-        number, *bounds = text.split(" [")
-        return " [".join([f"{number} {unit}", *bounds])
-    text = f"{write_number(value / size, lang, '{:.4g}')} {unit}"
-    if np.isfinite(mean.sd):
-        text += write_number(mean.sd / size, lang, " ± {:g}")
-    return text
-
-
-def _number_axis(ax: Axes, units: Mapping[str, float], lang: str) -> None:
-    """Label the axis in its unit, or each part in its own if there are several: 10 s, 1 min."""
-    say = choose_words(lang)
-    if len(units) == 1:
-        space_ticks(ax, lang, "x")
-        ax.set_xlabel(f"{say('time')} [{next(iter(units))}]")
-        return
-    low, high = ax.get_xlim()
-    steps = (1, 10) if high > 300 * low else (1, 2, 5, 10, 20, 30)
-    ticks = {size * step: f"{step} {unit}" for unit, size in units.items() for step in steps}
-    if sum(low <= place <= high for place in ticks) < 2:
-        unit, size = _choose_unit(low, units)
-        places = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low / size, high / size)
-        ticks = {
-            size * place: f"{write_number(place, lang, '{:g}')} {unit}" for place in places
-        }
-    shown = {place: text for place, text in ticks.items() if low <= place <= high}
-    ax.set_xticks(list(shown), list(shown.values()))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.set_xlabel(say("time"))
-
-
-def _choose_unit(value: float, units: Mapping[str, float]) -> tuple[str, float]:
-    """Choose the largest unit in which the value is two or more, else the smallest."""
-    sizes = reversed(units.items())
-    return next((unit, size) for unit, size in sizes if value >= 2 * size or size == 1)

@@ -1,9 +1,9 @@
 """The output of an analysis notebook, shown in a language and written to files."""
 
 import re
-from base64 import b64encode
 from collections.abc import Collection, Sequence
-from io import BytesIO
+from functools import partial
+from html import escape as escape_html
 from itertools import combinations
 from pathlib import Path
 
@@ -15,9 +15,17 @@ from matplotlib.figure import Figure
 from dr_lib.errors import DrError
 from dr_lib.files import find_listed, write_listed
 from dr_lib.markdown import escape
-from dr_lib.numbers import COMMAS, write_decimals, write_number, write_probability, write_span
+from dr_lib.numbers import (
+    COMMAS,
+    write_days,
+    write_decimals,
+    write_number,
+    write_probability,
+    write_span,
+)
+from dr_lib.report.answer import Answer
 from dr_lib.report.energy import summarise_energy
-from dr_lib.report.judged import VERDICTS, count_by_chance, judge_claims
+from dr_lib.report.judged import VERDICTS, count_by_chance
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import (
     ALIKE,
@@ -31,7 +39,18 @@ from dr_lib.report.select import (
     list_runs,
     write_unlike,
 )
-from dr_lib.report.style import IMAGES, SAMPLE, choose_words, name_term, read_headers
+from dr_lib.report.style import (
+    HALF,
+    IMAGES,
+    MUTED,
+    SAMPLE,
+    choose_words,
+    embed_figure,
+    name_term,
+    read_headers,
+    translate,
+    write_figure,
+)
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",
@@ -42,26 +61,25 @@ JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "n
 JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
 # of them where a verdict was reached
 SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
-COMMITS = ("commit", "code_sha256", "notebook_sha256")
+COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
 # columns of probabilities, with three decimals, and as they are
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 EXACT = ("threshold", "predicted", "probability_referable")
-# columns whose words the figures have too
-SAID = ("point", "probabilities", "error", "ratio_of")
 # of the names of columns that say more of another one
 ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
+MAX_COLUMNS = 8  # of a table on the page; the CSV has all
+BOUNDS = re.compile(r"^([^\[]*[^\[ ]) (\[[-\d.,;: ∞–]+\])(.*)$")
 
 
 class Page:
     """A page that shows its parts in the notebook and, given a folder, writes them to files.
 
-    Headings, captions and sentences are in the language, numbers have its decimal sign, and cells
-    stay in English but for verdicts and those of SAID. Sentences are no Markdown: what came from a
-    file is shown as it is.
+    Headings, captions, sentences and the suite's own words in cells are in the language, numbers
+    have its decimal sign. Sentences are no Markdown: what came from a file is shown as it is.
 
     Example:
         >>> page = Page("report", lang="pt")  # or Page() to show without writing
@@ -73,8 +91,8 @@ class Page:
         """Start a page.
 
         Args:
-            out: folder for the PNG and PDF of each figure and the CSV and LaTeX of each table;
-                empty for none. What an earlier page listed there is deleted.
+            out: folder for the PNG, PDF and SVG of each figure and the CSV and LaTeX of each
+                table; empty for none. What an earlier page listed there is deleted.
             lang: en, or pt with decimal commas.
 
         Raises:
@@ -111,10 +129,8 @@ class Page:
             facts.append(say("measured on {}").format(places))
         num_runs = len(list_runs(rows))
         counts = {0: say("no run of ours yet"), 1: say("one run")}
-        count = counts.get(num_runs, say("{} runs").format(num_runs))
-        days = sorted({moment[:10] for moment in _list_values(rows, "started_at")})
-        span = " … ".join(dict.fromkeys([days[0], days[-1]])) if days else ""
-        facts.append(", ".join(filter(None, [count, span])))
+        facts.append(counts.get(num_runs, say("{} runs").format(num_runs)))
+        facts.append(write_days(_list_values(rows, "started_at"), self.lang))
         is_synthetic = "data_kind" in rows and (rows["data_kind"] == "synthetic").any()
         notice = (
             SAMPLE if "task" in rows else IMAGES
@@ -128,13 +144,23 @@ class Page:
                 self.findings([f"{say(WARMTH[warmth]).capitalize()}."])
 
     def heading(self, words: str, facts: Sequence[str], notice: str = "") -> None:
-        """Show the page's title, one line of facts, and a notice above both.
+        """Show the page's title below one line of facts, and a notice.
 
         The notice also stands in each figure.
         """
         self._notice = self.say(notice) if notice else ""
-        warning = f"> **{self._notice.upper()}**\n\n" if notice else ""
-        display(Markdown(f"# {self.say(words)}\n\n{warning}{escape('; '.join(facts))}."))
+        warning = f"<p><mark>{self._notice}</mark></p>" if notice else ""
+        line = escape_html(" · ".join(filter(None, facts)))
+        display(HTML(f"<header><p>{line}</p><h1>{self.say(words)}</h1>{warning}</header>"))
+
+    def answer(
+        self, answer: Answer, figure: Figure | None = None, name: str = "", caption: str = ""
+    ) -> None:
+        """Show what a report says first, with a figure and its caption."""
+        drawn = ""
+        if figure:
+            drawn = self._draw(figure, name, escape_html(self.say(caption)))
+        display(HTML(answer.write(drawn, self.say)))
 
     def section(self, words: str) -> None:
         """Start a section that only some reports have."""
@@ -165,13 +191,6 @@ class Page:
             notes.append(words.format(f"{number:.0f}", self.number(row[f"{column}_over_all"])))
         return f"{text} ({'; '.join(notes)})" if notes else text
 
-    def count_verdicts(self, paper: str, judged: pd.DataFrame) -> str:
-        """Count, in a sentence, the claims of a paper that hold, do not hold, and cannot be
-        judged.
-        """
-        words = self.say("Of {} claims of {}: {}.")
-        return words.format(len(judged), self.say(PAPERS[paper].authors), self._count(judged))
-
     def figure(
         self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
     ) -> None:
@@ -185,27 +204,36 @@ class Page:
             is_ours: false where nothing is drawn but what a paper printed, whatever our own images
                 were.
         """
+        text = escape_html(self.say(caption).format(*values))
+        self._counts["Figure"] += 1
+        number = f"<strong>{self.say('Figure')} {self._counts['Figure']}.</strong>"
+        display(HTML(self._draw(figure, name, f"{number} {text}", is_ours)))
+
+    def _draw(self, figure: Figure, name: str, caption: str, is_ours: bool = True) -> str:
+        """Write a figure to its files, and return it for the page."""
         if self._notice and is_ours:
-            figure.suptitle(f"{figure.get_suptitle()}\n{self._notice}".strip())
+            figure.supxlabel(self._notice, fontsize=9, color=MUTED, x=0.99, ha="right")
         name = re.sub(r"[^\w.-]", "_", name)  # it may hold a network's name
-        for suffix in ("pdf", "png"):
-            drawn = BytesIO()
-            figure.savefig(drawn, format=suffix, dpi=150)
-            self.write(f"{name}.{suffix}", drawn.getvalue())
-        # as it is stored: IPython 7.34, which Colab and Kaggle ship, has no Image with an
-        # alternative text
-        text = self.say(caption).format(*values)
-        picture = {"image/png": b64encode(drawn.getvalue()).decode(), "text/plain": text}
-        width = int(96 * figure.get_figwidth())
-        # a wide picture scrolls on a phone, others shrink to its width
-        look = {"width": width, "alt": text, "unconfined": width > 600}
-        display(picture, metadata={"image/png": look}, raw=True)
-        self._caption("Figure", text)
+        for suffix in ("png", "pdf", "svg"):
+            self.write(f"{name}.{suffix}", drawn := write_figure(figure, suffix))
+        width = "half" if figure.get_figwidth() <= HALF else "wide"
+        most = 350 if width == "half" else 700
+        picture = embed_figure(drawn, re.sub("<[^>]+>", "", caption))
+        return (
+            f'<figure class="{width}" style="max-width:{most}px">{picture}'
+            f"<figcaption>{caption}</figcaption></figure>"
+        )
 
     def table(
-        self, table: pd.DataFrame, name: str, caption: str, *, own: Collection[str] = ()
+        self,
+        table: pd.DataFrame,
+        name: str,
+        caption: str,
+        *,
+        own: Collection[str] = (),
+        columns: Sequence[str] = (),
     ) -> None:
-        """Show a table with its number and caption, with bounds next to their values.
+        """Show a table with its number and caption, with bounds below their values.
 
         Args:
             table: values under the names of their columns; `x_low` and `x_high` are the bounds of
@@ -213,15 +241,18 @@ class Page:
             name: of its files, without suffix.
             caption: what a row is, and what stands in brackets.
             own: columns that a user named, which are their own headers.
+            columns: to show, in order; by default the first MAX_COLUMNS.
 
         Raises:
             DrError: another column has no header in words.csv.
         """
         if table.empty:
             return
-        shown = self._keep(table, name, own)
-        display(HTML(shown.to_html(index=False, border=0)))
-        self._caption("Table", self.say(caption))
+        self._counts["Table"] += 1
+        words = self.say(caption)
+        shown = self._keep(table, name, words, own, columns)
+        number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
+        display(HTML(write_table(shown, f"{number} {escape_html(words)}")))
 
     def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
         """Say where the software or the models of several machines differ, and what is unknown.
@@ -261,44 +292,40 @@ class Page:
             own=keys,
         )
 
-    def judge(self, paper: str, selection: Selection) -> pd.DataFrame:
-        """Explain how claims are judged, judge a paper's claims, show and return them."""
-        rule = self.say(
-            "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
-            "only if the whole interval violates it. A claim about every case is judged case "
-            "by case; to refute it, the 95 % apply to all intervals together. Rows from "
-            "hardware, data or work other than the paper's are listed but not compared, and "
-            "machines only where their software is alike. Patch versions may differ, and are "
-            "listed too."
-        )
-        judged = judge_claims(paper, selection)
-        self.section("The paper's claims")
-        if judged["verdict"].isin(VERDICTS[:4]).any():
-            display(Markdown(rule))
-        self.claims(judged)
-        return judged
-
     def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
-        """Show a paper's judged claims, then all claims with versions and reasons, folded.
-
-        Then how many verdicts could be wrong by chance.
+        """Show how claims are judged and those that were, then all of them, folded, and how many
+        verdicts could be wrong by chance; nothing where the room claims is absent.
 
         Args:
             judged: from `judge_claims`.
             name: of the table's files.
         """
+        if judged.empty:
+            return
         say = self.say
-        table = self._keep(self._tabulate(judged), name)
+        self.section("The paper's claims")
+        words = say("Each claim, what the paper published, and what our rows say.")
         headers = [say(self._headers[column]) for column in SHOWN]
+        every = [*SHOWN[:2], "place", *SHOWN[2:], "reason"]
+        table = self._keep(self._tabulate(judged), name, words, columns=every)
         is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
         shown = table[is_judged].reindex(columns=headers)
         if len(shown):
-            display(HTML(shown.to_html(index=False, border=0)))
+            rule = say(
+                "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
+                "only if the whole interval violates it. A claim about every case is judged case "
+                "by case; to refute it, the 95 % apply to all intervals together. Rows from "
+                "hardware, data or work other than the paper's are listed but not compared, and "
+                "machines only where their software is alike. Patch versions may differ, and are "
+                "listed too."
+            )
+            display(Markdown(rule))
+            display(HTML(write_table(shown, words)))
         else:
             display(Markdown(say("No claim can be judged.")))
-        summary = say("All {} claims, with versions and reasons: {}")
+        summary = say("All {} claims, with reasons: {}")
         summary = summary.format(len(judged), self._count(judged))
-        folded = table.to_html(index=False, border=0)
+        folded = write_table(table)
         display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
         num_given, by_chance = count_by_chance(judged)
         if num_given:
@@ -358,10 +385,6 @@ class Page:
         verdicts = [verdict for verdict in VERDICTS if verdict in counts]
         return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in verdicts)
 
-    def _caption(self, kind: str, text: str) -> None:
-        self._counts[kind] += 1
-        display(Markdown(f"**{self.say(kind)} {self._counts[kind]}.** {escape(text)}"))
-
     def _place(self, row) -> str:
         """Name the place in the paper, and whether the words are its own."""
         place = row.place if row.wording == "reading" else self.say(row.place)
@@ -379,12 +402,18 @@ class Page:
         table = table.join(judged[JUDGED])
         return table.assign(verdict=table["verdict"].map(self.say))
 
-    def format(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+    def format(
+        self,
+        table: pd.DataFrame,
+        name: str,
+        own: Collection[str] = (),
+        columns: Sequence[str] = (),
+    ) -> pd.DataFrame:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
-        for column in table:
+        for column in columns or table:
             base = next((column.removesuffix(end) for end in ENDS if column.endswith(end)), "")
-            if base in table:
+            if base in table or column not in table:
                 continue
             if column in self._headers:
                 header = self.say(self._headers[column])
@@ -397,25 +426,38 @@ class Page:
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]
         shown = pd.DataFrame(shown)
-        return shown.loc[:, (shown != "–").any()]  # nothing empty
+        return shown.loc[:, (shown != "–").any()].iloc[:, :MAX_COLUMNS]  # nothing empty
 
-    def _keep(self, table: pd.DataFrame, name: str, own: Collection[str] = ()) -> pd.DataFrame:
+    def _keep(
+        self,
+        table: pd.DataFrame,
+        name: str,
+        caption: str,
+        own: Collection[str] = (),
+        columns: Sequence[str] = (),
+    ) -> pd.DataFrame:
         """Format the table for reading and LaTeX, and write it unformatted as CSV."""
-        shown = self.format(table, name, own)
+        shown = self.format(table, name, own, columns)
         if not self._out:  # LaTeX needs a package that is not everywhere
             return shown
         self.write(f"{name}.csv", table.to_csv(index=False).encode())
         is_wide = [shown[header].str.len().max() > WIDE for header in shown]
-        widths = ["p{0.4\\linewidth}" if wide else "l" for wide in is_wide]
-        latex = shown.to_latex(index=False, escape=True, column_format="".join(widths))
-        self.write(f"{name}.tex", latex.encode())
+        wide = f"p{{{0.7 / max(1, sum(is_wide)):.2f}\\linewidth}}"
+        latex = shown.to_latex(
+            index=False,
+            escape=True,
+            column_format="".join(wide if each else "l" for each in is_wide),
+            caption=re.sub(r"([%&_#$])", r"\\\1", caption),
+            label=f"tab:{name}",
+        )
+        self.write(f"{name}.tex", f"% needs the package booktabs\n{latex}".encode())
         return shown
 
     def _write_cell(self, column: str, value: object) -> str:
         if column == "disturbed" and not value:
             return "–"
         if isinstance(value, (bool, np.bool_)):
-            return "yes" if value else ""
+            return self.say("yes") if value else ""
         if isinstance(value, (float, np.floating)):
             if column in ("p", "share") and value < 0.001:
                 return f"< {self.number(0.001)}"
@@ -425,11 +467,32 @@ class Page:
         if value is None:
             return "–"
         text = str(value)
-        if column in SAID:
-            return self.say(text)
         if column in ("level", "levels"):
             return write_decimals(text, self.lang)
-        return name_term(text, str) if column in ("term", "factor") else text
+        if column in ("term", "factor"):
+            return name_term(text, partial(translate, lang=self.lang))
+        return translate(text, self.lang)
+
+
+def write_table(shown: pd.DataFrame, caption: str = "") -> str:
+    """Write a formatted table for the page: numbers to the right, bounds below their value."""
+    kinds = []
+    for header in shown:
+        is_number = shown[header].str.match(r"(?:[<>] )?[-–\d∞]").all()
+        kinds.append(' class="n"' if is_number else "")
+    heads = [
+        f"<th{kind}>{escape_html(head)}</th>" for head, kind in zip(shown, kinds, strict=True)
+    ]
+    rows = []
+    for values in shown.to_numpy():
+        cells = [BOUNDS.sub(r"\1 <i>\2\3</i>", escape_html(value)) for value in values]
+        cells = [f"<td{kind}>{cell}</td>" for cell, kind in zip(cells, kinds, strict=True)]
+        rows.append(f"<tr>{''.join(cells)}</tr>")
+    caption = caption and f"<caption>{caption}</caption>"
+    return (
+        f'<div class="scroll"><table>{caption}<thead><tr>{"".join(heads)}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
+    )
 
 
 def _list_values(rows: pd.DataFrame, column: str) -> list[str]:

@@ -16,35 +16,64 @@ from dr_lib.report.papers import ANALYSES
 from dr_lib.runs.row import read_runs
 from dr_lib.runs.study import find_file, read_keys
 
-STYLE = """body { font: 16px/1.5 Georgia, serif; color: #1a1a1a }
-body { max-width: 60em; margin: 2em auto; padding: 0 1em }
-h1, h2, summary { font-family: Helvetica, Arial, sans-serif } h2 { margin-top: 2em }
-img { max-width: 100% }
-table { border-collapse: collapse; font: 13px/1.4 Helvetica, Arial, sans-serif; margin: 1em 0 }
-.jp-RenderedHTMLCommon, .output_html { overflow-x: auto }
-thead th { border-top: 2px solid; border-bottom: 1px solid; text-align: left }
-tbody tr:last-child td { border-bottom: 2px solid }
-th, td { padding: 0.2em 0.8em 0.2em 0; vertical-align: top; text-align: left }
-blockquote { border-left: 4px solid #d55e00; margin: 1em 0; padding-left: 1em }
-summary { cursor: pointer }
-p, li { overflow-wrap: anywhere }
-@media (max-width: 600px) {
-  .output_png { overflow-x: auto }
-  .output_png .unconfined { max-width: none; width: 600px; height: auto }
+STYLE = """
+* { box-sizing: border-box }
+body { margin: 0; color: #1b1f24; background: #fff }
+body { font: 17px/1.55 system-ui, "Segoe UI", Roboto, "Noto Sans", "Liberation Sans", sans-serif }
+svg text { font-family: inherit }
+.page { display: grid; grid-template-columns: 210px minmax(0, 700px); column-gap: 56px }
+.page { max-width: 1040px; margin: 0 auto; padding: 40px 28px }
+nav { position: sticky; top: 40px; align-self: start; font-size: 14px; line-height: 1.4 }
+nav ol { list-style: none; margin: 0; padding: 0 } nav li { margin: 0 0 9px; display: flex }
+nav span { flex: 0 0 26px } nav a, nav span, .rests, figcaption, caption { color: #5b6572 }
+nav a { text-decoration: none } nav li:first-child a { color: #1b1f24; font-weight: 600 }
+header p { margin: 0; color: #5b6572; font-size: 14px; overflow-wrap: anywhere }
+mark { background: #fff8e6; color: #8a5a00; font-weight: 600 }
+h1 { font-size: 30px; line-height: 1.2; margin: 2px 0 22px; font-weight: 650 }
+#answer { border-top: 3px solid; padding-top: 18px }
+.say { font-size: 22px; line-height: 1.42; margin: 0 0 20px }
+.two { display: grid; grid-template-columns: 1fr 1fr; gap: 24px 30px; margin: 0 0 18px }
+.two h3 { font-size: 15px; margin: 0 0 6px }
+.two p { margin: 4px 0; font-size: 15px; color: #5b6572 }
+.big { font-size: 38px; line-height: 1.1; font-weight: 650 }
+.big small { font-size: 19px; font-weight: 400; color: #5b6572 }
+.limit { border-left: 4px solid #d9a21b; background: #fff8e6; padding: 12px 16px; margin: 0 0 18px }
+.limit { font-size: 15px } .limit strong { color: #8a5a00 }
+.stop { border-color: #b3261e; background: #fdf0ef } .stop strong { color: #b3261e }
+.rests, figcaption, caption { font-size: 14px } .rests { margin: 0 }
+h2 { font-size: 21px; margin: 44px 0 10px; font-weight: 650 }
+h2 span { color: #5b6572; font-weight: 400; margin-right: 10px }
+figure { margin: 20px 0 } figure svg, .people { display: block; width: 100%; height: auto }
+figure.half { display: inline-block; width: 48%; margin-right: 2%; vertical-align: top }
+figcaption { margin-top: 6px } figcaption strong, caption strong { color: #1b1f24 }
+.scroll { overflow-x: auto; margin: 20px 0 }
+table { border-collapse: collapse; font-size: 14px; line-height: 1.4; width: 100% }
+table { font-variant-numeric: tabular-nums } caption { text-align: left; padding: 0 0 6px }
+th, td { text-align: left; vertical-align: top; padding: 6px 0 6px 16px }
+th { border-bottom: 1.5px solid; vertical-align: bottom } td { border-bottom: 1px solid #d0d7de }
+th:first-child, td:first-child { padding-left: 0 } .n { text-align: right }
+td i { display: block; font-style: normal; color: #5b6572; font-size: 13px; white-space: nowrap }
+p, li { overflow-wrap: anywhere } summary { cursor: pointer }
+.photographs { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)) }
+.photographs { gap: 16px } .photographs figure { margin: 0 } .photographs img { width: 100% }
+@media (max-width: 760px) {
+  .page { display: block; padding: 20px 18px } nav { display: none } h1 { font-size: 25px }
+  .say { font-size: 19px } .two { grid-template-columns: 1fr }
+  figure.half { width: 100% }
+  .scroll { background: linear-gradient(90deg, #fff 80%, #e4e8ec) }
+  .scroll td, .scroll th { min-width: 5.5em }
 }
 @media print {
-  body { margin: 0; max-width: none }
-  .jp-RenderedHTMLCommon, .output_html { overflow: visible }
-  table { font-size: 10px }
-  th, td { padding-right: 0.5em }
-  img, table, tr { break-inside: avoid }
-  table:has(tr:nth-child(13)) { break-inside: auto }
-  img { max-height: 10.5cm; width: auto }
-  h2 { margin-top: 1em }
-  h2, .output_png, .output_html { break-after: avoid }
+  @page { size: A4; margin: 20mm 18mm 18mm }
+  @page { @top-left { content: "TITLE"; font: 9pt sans-serif; color: #5b6572 } }
+  @page { @bottom-right { content: counter(page) " / " counter(pages); font: 9pt sans-serif } }
+  body { font-size: 10.5pt } .page { display: block; max-width: none; padding: 0 }
+  nav { display: none } .say { font-size: 14pt } h1 { font-size: 19pt } h2 { font-size: 13pt }
+  h2, summary { break-after: avoid } figure, tr, .limit, .two > div { break-inside: avoid }
+  table { font-size: 8.5pt } td i { font-size: 8pt } .scroll { overflow: visible }
+  th, td { padding-left: 8px } details::details-content { content-visibility: visible }
+  * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }"""
-# without it a phone draws the page 980 px wide
-VIEWPORT = '<meta name="viewport" content="width=device-width, initial-scale=1">'
 # before the upper bound of an interval, and per cent
 NO_BREAK = re.compile(r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)")
 
@@ -52,7 +81,7 @@ NO_BREAK = re.compile(r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)")
 def write_report(
     folders: Sequence[Path], out: Path, root: Path, *, notebook: str = "", **parameters: Any
 ) -> Path:
-    """Write `report.html`, figures as PNG and PDF, tables as CSV and LaTeX, all rows as `runs.csv`.
+    """Write `report.html`, figures as PNG, PDF and SVG, tables as CSV and LaTeX, and `runs.csv`.
 
     Args:
         folders: of rows; those of several machines are one table.
@@ -150,38 +179,71 @@ def run_analysis(
 
 
 def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -> str:
-    """Make one page from an executed notebook: cells tagged summary, then report and the language.
+    """Make one page from an executed notebook: its title, its answer, then numbered sections.
 
     Args:
-        notebook: executed; untagged cells are left to those who work in it.
+        notebook: executed; cells tagged title, answer, report and the language are shown, and one
+            tagged heading in the language's half; others are left to those who work in it.
         lang: en or pt, the tag of the text cells to show.
         published: show cells that are tagged `paper`, too.
     """
-    import nbconvert
-
-    cells = []
-    for tags in ({"summary"}, {"report", lang}):
+    parts = []
+    for tags in ({"title"}, {"answer"}, {"heading", "report", lang}):
         for cell in notebook.cells:
             own = set(cell.metadata.get("tags", []))
-            if tags & own and (published or "paper" not in own):
-                cells.append(cell)
-    for cell in cells:
-        if cell.cell_type == "code":  # without what it printed
-            cell.outputs = [output for output in cell.outputs if output.output_type != "stream"]
-    exporter = nbconvert.HTMLExporter(
-        template_name="basic",
-        exclude_input=True,
-        exclude_output_prompt=True,
-        exclude_anchor_links=True,
+            if not tags & own or ("paper" in own and not published):
+                continue
+            if cell.cell_type == "markdown":
+                text = cell.source
+                if "heading" in own:
+                    halves = text.removeprefix("## ").split(" · ")
+                    text = f"## {halves[lang == 'pt']}"
+                parts.append(_write_markdown(text))
+            else:
+                parts += map(_write_output, cell.outputs)
+    body = NO_BREAK.sub("&nbsp;", "\n".join(parts))
+
+    headings = ["Resposta" if lang == "pt" else "Answer"]
+
+    def number(heading: re.Match) -> str:
+        headings.append(heading[1])
+        place = len(headings)
+        return f'<h2 id="section-{place}"><span>{place}</span>{heading[1]}</h2>'
+
+    body = re.sub(r"<h2[^>]*>(.*?)</h2>", number, body)
+    items = []
+    for place, words in enumerate(headings, 1):
+        anchor = "answer" if place == 1 else f"section-{place}"
+        items.append(f'<li><span>{place}</span><a href="#{anchor}">{words}</a></li>')
+    contents = f"<nav><ol>{''.join(items)}</ol></nav>"
+    found = re.search(r"<h1[^>]*>(.*?)<", body)
+    title = found[1] if found else "Report"
+    style = STYLE.replace("TITLE", title)
+    # without a viewport a phone draws the page 980 px wide
+    head = (
+        '<meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{title}</title><style>{style}</style>"
     )
-    page = nbformat.v4.new_notebook(cells=cells, metadata=notebook.metadata)
-    body, _ = exporter.from_notebook_node(page)
-    body = NO_BREAK.sub("&nbsp;", body)
-    title = re.search(r"<h1[^>]*>(.*?)<", body)
-    head = f"<title>{title[1] if title else 'Report'}</title><style>{STYLE}</style>"
-    maker = f'<meta name="generator" content="nbconvert {nbconvert.__version__}">'
-    head = f'<meta charset="utf-8">{VIEWPORT}{maker}{head}'
-    return f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n<body>{body}</body></html>\n'
+    return (
+        f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n'
+        f'<body><div class="page">{contents}<main>{body}</main></div></body></html>\n'
+    )
+
+
+def _write_markdown(text: str) -> str:
+    from nbconvert.filters.markdown_mistune import IPythonRenderer, MarkdownWithMath
+
+    renderer = IPythonRenderer(escape=False, exclude_anchor_links=True)
+    return MarkdownWithMath(renderer=renderer).render(text)
+
+
+def _write_output(output: nbformat.NotebookNode) -> str:
+    """Write what a cell displayed, without what it printed."""
+    data = output.get("data", {})
+    if "text/html" in data:
+        return data["text/html"]
+    return _write_markdown(data["text/markdown"]) if "text/markdown" in data else ""
 
 
 def _find_analysis(folder: Path) -> str:

@@ -9,6 +9,7 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.parameters import parse_number, split_paths
 from dr_lib.report.conditions import Condition
+from dr_lib.report.judged import judge_claims
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import Selection, list_columns, select_runs, write_level
 from dr_lib.rooms import load
@@ -24,6 +25,11 @@ class Rows(NamedTuple):
     may_differ: list[str]
     selection: Selection
     num_others: int  # rows of the paper's notebooks that are of another task
+    paper: str = ""
+
+    def judge(self, selection: Selection | None = None) -> pd.DataFrame:
+        """Judge the paper's claims by these rows, or by them with prices: see `judge_claims`."""
+        return judge_claims(self.paper, selection or self.selection)
 
 
 def open_rows(
@@ -68,7 +74,7 @@ def open_rows(
     selection = select_paper(paper, rows, folders, exclude=excluded, allowed=allowed)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
     may_differ = [*PAPERS[paper].may_differ, *allowed]
-    return Rows(folders, rows, excluded, may_differ, selection, num_others)
+    return Rows(folders, rows, excluded, may_differ, selection, num_others, paper)
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:

@@ -2,22 +2,33 @@
 panels.
 """
 
+import re
 from collections.abc import Callable, Sequence
+from functools import cache
+from html import escape
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backend_bases import RendererBase
+from matplotlib.collections import PathCollection
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from dr_lib.numbers import write_number
 
-ACCELERATOR_COLOURS = {"cpu": "#949494", "gpu": "#029e73", "tpu": "#de8f05"}
+INK = "#1b1f24"
+MUTED = "#5b6572"
+OURS = "#0b62a8"  # and what is right
+WRONG = "#c2570c"
+THEIRS = "#8b949e"  # what a paper published, and chance
+ACCELERATOR_COLOURS = {"cpu": "#00806a", "gpu": OURS, "tpu": "#7b4fa3"}
 FRAMEWORK_COLOURS = {  # none is an accelerator's
     "mxnet": "#cc78bc",
     "pytorch": "#0173b2",
@@ -26,9 +37,9 @@ FRAMEWORK_COLOURS = {  # none is an accelerator's
     "keras_torch": "#ca9161",
 }
 OTHER_COLOUR = "#404040"
-OURS = "#0173b2"
-THEIRS = "#949494"
-LINES = ("#0173b2", "#d55e00", "#cc78bc", "#ca9161", "#56b4e9", "#404040")
+LINES = (OURS, WRONG, "#cc78bc", "#ca9161", "#56b4e9", "#404040")
+COLUMN = 6.5  # width of a page's column [inches]
+HALF = 3.2
 NAMES = {
     "mxnet": "MXNet",
     "pytorch": "PyTorch",
@@ -68,6 +79,14 @@ def choose_words(lang: str) -> Callable[[str], str]:
     return _read_words().set_index("english")["portuguese"].__getitem__ if lang == "pt" else str
 
 
+def translate(text: str, lang: str) -> str:
+    """Translate a text that may be one of the suite's own; any other stays as it is."""
+    if lang == "en":
+        return text
+    words = _read_words().set_index("english")["portuguese"]
+    return words.get(text, text)
+
+
 def name(level: object) -> str:
     """Write a level as people do: MNIST for mnist, 32 for 32.0."""
     return NAMES.get(level) or (f"{level:g}" if isinstance(level, float) else str(level))
@@ -104,17 +123,50 @@ class ShownFigure(Figure):
         super().draw(renderer)
 
     def _repr_png_(self) -> bytes:
-        drawn = BytesIO()
-        self.savefig(drawn, format="png", dpi=100)
-        return drawn.getvalue()
+        return write_figure(self, "png")
+
+
+def write_figure(figure: Figure, suffix: str) -> bytes:
+    """Write a figure as png, pdf or svg: text stays text, over 2,000 marks become a picture."""
+    marks = {line: len(line.get_xdata()) for line in figure.findobj(Line2D)}
+    for points in figure.findobj(PathCollection):
+        marks[points] = len(points.get_offsets())
+    if sum(marks.values()) > 2000:
+        for artist, number in marks.items():
+            artist.set_rasterized(number > 100)
+    drawn = BytesIO()
+    settings = {"svg.fonttype": "none", "svg.hashsalt": "dr", "pdf.fonttype": 42}
+    with rc_context(settings):
+        figure.savefig(
+            drawn,
+            format=suffix,
+            dpi=150,
+            metadata={"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(suffix),
+        )
+    return drawn.getvalue()
+
+
+def embed_figure(svg: bytes, words: str) -> str:
+    """Turn a figure into part of a page: it has the page's type, its width, and words for it."""
+    text = svg.decode()
+    text = text[text.index("<svg") :]
+    # as Matplotlib 3.10 writes it, and as earlier ones do
+    text = re.sub(r"font-family: [^;\"]*(; )?", "", text)
+    text = re.sub(r"font: (?:(\d{3}|bold) )?([\d.]+px)[^;\"]*", _name_size, text)
+    text = re.sub(r' width="[\d.]+pt"| height="[\d.]+pt"', "", text, count=2)
+    return text.replace("<svg", f'<svg role="img" aria-label="{escape(words)}"', 1)
+
+
+def _name_size(font: re.Match) -> str:
+    return f"font-weight: {font[1] or 'normal'}; font-size: {font[2]}"
 
 
 def open_panels(
     num_panels: int,
     *,
     columns: int = 1,
-    width: float = 5.5,
-    heights: Sequence[float] | float = 3.8,
+    width: float = COLUMN,
+    heights: Sequence[float] | float = 3.0,
     share: str = "",
 ) -> tuple[Figure, list[Axes]]:
     """Open a figure with this many panels, row by row, without upper and right frame lines.
@@ -122,16 +174,14 @@ def open_panels(
     Args:
         num_panels: one at least.
         columns: panels side by side, at most.
-        width: of a panel, inches.
+        width: of the figure, COLUMN or HALF.
         heights: of each row, inches, or one for all.
         share: of the axes x, y or xy that all panels share.
     """
     columns = min(columns, num_panels)
     num_rows = -(-num_panels // columns)
     heights = [heights] * num_rows if isinstance(heights, (int, float)) else list(heights)
-    figure = ShownFigure(
-        figsize=(2 + width * columns, 1.2 + sum(heights)), layout="constrained"
-    )
+    figure = ShownFigure(figsize=(width, 0.4 + sum(heights)), layout="constrained")
     axes = figure.subplots(
         num_rows,
         columns,
@@ -144,22 +194,25 @@ def open_panels(
         ax.remove()
     for ax in axes[:num_panels]:
         sns.despine(ax=ax)
+        ax.tick_params(colors=MUTED, labelcolor=INK, labelsize=9)
+        for spine in ax.spines.values():
+            spine.set_color(MUTED)
     return figure, list(axes[:num_panels])
 
 
 def draw_runs(
-    ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float = 4
+    ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float, colour: str = INK
 ) -> None:
     """Draw a point per run, side by side; hollow if the run was disturbed."""
     is_disturbed = disturbed.to_numpy(bool)
-    for is_kind, fill in ((~is_disturbed, "black"), (is_disturbed, "white")):
+    for is_kind, fill in ((~is_disturbed, colour), (is_disturbed, "white")):
         if is_kind.any():
             ax.plot(
                 np.asarray(x)[is_kind],
                 np.asarray(y)[is_kind],
                 "o",
                 mfc=fill,
-                mec="black",
+                mec=colour,
                 mew=0.8,
                 ms=size,
                 zorder=4,
@@ -189,5 +242,6 @@ def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> No
         axis.set_minor_formatter(NullFormatter())
 
 
+@cache
 def _read_words() -> pd.DataFrame:
     return pd.read_csv(Path(__file__).with_name("words.csv"), keep_default_na=False)

@@ -7,7 +7,7 @@ from matplotlib.colors import to_hex
 
 from dr_lib.report.figures import plot_training_time
 from dr_lib.report.select import select_runs
-from dr_lib.report.style import ACCELERATOR_COLOURS
+from dr_lib.report.style import ACCELERATOR_COLOURS, THEIRS
 from tests.report.reading import is_whole, words
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
@@ -33,7 +33,7 @@ def plot(runs, lang="en", **options):
 
 def means(ax):
     """The large points of a panel, from the top, and their colours."""
-    large = [line for line in ax.lines if line.get_markersize() == 9]
+    large = [line for line in ax.lines if line.get_markersize() == 8]
     return [(line.get_xdata()[0], to_hex(line.get_color())) for line in large]
 
 
@@ -45,22 +45,24 @@ def test_each_mode_has_its_line_below_the_papers():
         make_runs([180.0], CPU, mode="paper"),
     ]
     (ax,) = plot(pd.concat(runs), published=False).axes
-    assert [seconds for seconds, _ in means(ax)] == pytest.approx([540, 180, 90])
+    assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == [
-        f"{place}\nn = 1"
+        f"{place}\nn = 1, sessions: 1"
         for place in ("kaggle, 2 x Tesla T4", "local, CPU", "local, CPU, fast")
     ]
 
 
-def test_seconds_and_hours_stand_on_one_axis():
-    """A demonstration of 20 s is seen beside 51 min, and its distance is the ratio."""
+def test_other_work_has_an_axis_of_its_own():
+    """A small network of 20 s is not set beside 51 min of the paper's; the paper's work is."""
     figure = plot(make_runs([19.0, 20, 21], CPU))
-    ours, paper = figure.axes
+    paper, ours = figure.axes
     assert [seconds for seconds, _ in means(ours)] == pytest.approx([20])
-    assert [seconds for seconds, _ in means(paper)] == pytest.approx([60 * 51.33, 60 * 33.24])
-    assert ours.get_xlim() == paper.get_xlim() and paper.get_xscale() == "log"
-    assert paper.get_xlabel() == "time" and "10 min" in words(figure)
+    assert [minutes for minutes, _ in means(paper)] == pytest.approx([51.33, 33.24])
+    assert paper.get_title(loc="left").endswith("[min]") and "[s]" in ours.get_title(loc="left")
+    like = {"model": "inception_v3", "image_size": 299, "epochs": 200}
+    (one,) = plot(make_runs([3000.0], T4, **like)).axes
+    assert [minutes for minutes, _ in means(one)] == pytest.approx([51.33, 33.24, 50])
 
 
 def test_a_mean_carries_spread_runs_and_n():
@@ -68,36 +70,36 @@ def test_a_mean_carries_spread_runs_and_n():
     is hollow, and in the mean.
     """
     (ax,) = plot(make_runs([1140.0, 1200, 1260], CPU), published=False).axes
-    points = [line for line in ax.lines if line.get_markersize() == 5.5]
-    assert [x for line in points for x in line.get_xdata()] == [1140, 1200, 1260]
-    interval = next(line for line in ax.lines if line.get_linewidth() == 2.5)
+    points = [line for line in ax.lines if line.get_markersize() == 3.5]
+    assert [x for line in points for x in line.get_xdata()] == [19, 20, 21]
+    interval = next(line for line in ax.lines if line.get_linewidth() == 2.4)
     # Student's at 3 %, of two degrees of freedom, on the logarithms
-    logs = np.log([1140, 1200, 1260])
+    logs = np.log([19, 20, 21])
     reach = 5.642778 * logs.std(ddof=1) / 3**0.5
     assert np.log(interval.get_xdata()) == pytest.approx(
         [logs.mean() - reach, logs.mean() + reach], abs=0.002
     )
-    assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3"
+    assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3, sessions: 1"
     runs = pd.concat([make_runs([1200.0, 1320], CPU), make_runs([1620.0], CPU, disturbed=True)])
     (ax,) = plot(runs, published=False).axes
     points = {
-        line.get_markerfacecolor(): list(line.get_xdata())
+        line.get_markerfacecolor() == "white": list(line.get_xdata())
         for line in ax.lines
-        if line.get_markersize() == 5.5
+        if line.get_markersize() == 3.5
     }
-    assert points == {"black": [1200, 1320], "white": [1620]}
-    assert [seconds for seconds, _ in means(ax)] == pytest.approx([1380])
+    assert points == {False: [20, 22], True: [27]}
+    assert [minutes for minutes, _ in means(ax)] == pytest.approx([23])
 
 
 def test_one_colour_for_each_kind_of_accelerator():
-    """The paper's means have the colours of ours."""
+    """And grey for what the paper published."""
     runs = pd.concat(
         [make_runs([3000.0], T4), make_runs([2000.0], TPU), make_runs([4000.0], CPU)]
     )
-    ours, paper = plot(runs).axes
-    kinds = [colour for _, colour in means(ours)]
-    assert kinds == [ACCELERATOR_COLOURS[kind] for kind in ("tpu", "gpu", "cpu")]
-    assert [colour for _, colour in means(paper)] == [kinds[1], kinds[0]]
+    paper, ours = plot(runs).axes
+    kinds = [ACCELERATOR_COLOURS[kind] for kind in ("tpu", "gpu", "cpu")]
+    assert [colour for _, colour in means(ours)] == kinds
+    assert {colour for _, colour in means(paper)} == {THEIRS}
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
@@ -112,7 +114,7 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
         ),
         "pt",
     )
-    for word in ("Tempo de treinamento", "51,33", "51,5 min [", "desvio padrão"):
+    for word in ("O trabalho do artigo", "51,3 min", "0,858 h", "sessões: 1"):
         assert word in words(figure)
     assert is_whole(figure)
     boxes = [
@@ -125,7 +127,7 @@ def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
 def test_without_runs_the_paper_stands_alone():
     """Before anything has been measured the figure holds the paper's two means, in minutes."""
     (axes,) = plot(pd.DataFrame()).axes
-    assert [seconds for seconds, _ in means(axes)] == pytest.approx([60 * 51.33, 60 * 33.24])
+    assert [minutes for minutes, _ in means(axes)] == pytest.approx([51.33, 33.24])
 
 
 def test_a_cold_run_is_drawn_as_such():
@@ -134,4 +136,7 @@ def test_a_cold_run_is_drawn_as_such():
     (ax,) = plot(runs.assign(cold=[True, False, False]), published=False).axes
     assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
     labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == ["kaggle, 2 x Tesla T4\nn = 2", "kaggle, 2 x Tesla T4, cold\nn = 1"]
+    assert labels == [
+        "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
+        "kaggle, 2 x Tesla T4, cold\nn = 1, sessions: 1",
+    ]

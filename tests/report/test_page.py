@@ -3,18 +3,20 @@ claims judged first.
 """
 
 import csv
-from base64 import b64decode
 
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
-from dr_lib.report import page
+from dr_lib.report import page, style
+from dr_lib.report.answer import Answer, Number
 from dr_lib.report.select import PLAN, WORK, select_runs
 from dr_lib.report.style import read_headers
 from dr_lib.report.training_time import compare_environments
 from tests.report.real_rows import CPU, both, train_referable
+
+CAPTION = "Memory use: bar, mean of a scenario; points, means of its runs."
 
 
 def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
@@ -40,29 +42,28 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, with reasons.")
     cells = [
         "tempo de treinamento [s]",
-        "12,3 [11,0; 14,5]",
+        "12,3 <i>[11,0; 14,5]</i>",
         "0,0000645",
         "3.377.221",
-        "yes",
+        "sim",
         "0,007-0,484",
         "alta sensibilidade",
         "&lt; 0,001",
     ]
     assert "predição" not in shown[0], "a column that holds nothing is not shown"
-    assert all(f">{cell}<" in shown[0] for cell in cells) and shown[1].startswith(
-        "**Tabela 1.** Linhas"
-    )
+    assert all(f">{cell}<" in shown[0] for cell in cells)
+    assert "<strong>Tabela 1.</strong> Linhas" in shown[0]
     page.Page().table(table, "times", "Rows that are not timed, with reasons.")
-    assert all(
-        f">{cell}<" in shown[2]
-        for cell in ("training time [s]", "12.3 [11.0, 14.5]", "3,377,221", "yes")
-    )
+    cells_en = ("training time [s]", "12.3 <i>[11.0, 14.5]</i>", "3,377,221", "yes")
+    assert all(f">{cell}<" in shown[1] for cell in cells_en)
     with (tmp_path / "times.csv").open() as file:
         assert next(csv.DictReader(file))["train_s"] == "12.345"
     latex = (tmp_path / "times.tex").read_text()
     assert (
         all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
-        and cells[1] in latex
+        and "12,3 [11,0; 14,5]" in latex
+        and "\\caption{Linhas" in latex
+        and "\\label{tab:times}" in latex
     )
 
 
@@ -79,7 +80,7 @@ def test_a_column_without_a_header_is_an_error(shown):
     page.Page().table(
         compare_environments(runs), "environments", "Rows that are not timed, and why."
     )
-    assert ">n<" in shown[2] and ">disturbed<" not in shown[2], "none was"
+    assert ">n</th>" in shown[1] and ">disturbed<" not in shown[1], "none was"
 
 
 def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
@@ -92,7 +93,8 @@ def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
         table, "accuracy", "Operating points and the data they were chosen on."
     )
     assert (
-        ">∞ [3.42, ∞]<" in shown[0] and "∞ [3.42, ∞]" in (tmp_path / "accuracy.tex").read_text()
+        ">∞ <i>[3.42, ∞]</i><" in shown[0]
+        and "∞ [3.42, ∞]" in (tmp_path / "accuracy.tex").read_text()
     )
     assert (tmp_path / "accuracy.csv").read_text().endswith("inf,3.4187,inf\n")
 
@@ -102,32 +104,42 @@ def test_what_a_file_holds_is_no_markup(shown, tmp_path):
     name = "<b>my_*model*"
     written = "&lt;b&gt;my\\_\\*model\\*"
     paper = page.Page(tmp_path)
-    paper.heading("How well does the model refer?", [name])
+    paper.heading("Does the model find the patients who need a doctor?", [name])
     paper.findings([name])
     runs = train_referable([1, 2], CPU, seed=20).assign(commit=name, platform=name, model=name)
     paper.appendix(select_runs(runs))
     text = "\n".join(map(str, shown))
-    assert f"\n\n{written}." in shown[0] and shown[1] == written
-    assert f"model = {written};" in text
-    assert f"- commit: {written}" in text and "<b>" not in text
-    paper.figure(Figure(), "figure_../1", "Processor use, mean over a run.")
+    assert "<p>&lt;b&gt;my_*model*</p>" in shown[0] and shown[1] == written
+    assert f"model = {written};" in text and f"- commit: {written}" in text
+    answer = Answer(name, [Number(name, "1")], [name], [name], name)
+    paper.answer(answer, Figure(), "figure_../1", CAPTION)
+    assert shown[-1].count("&lt;b&gt;my_*model*") == 5 and "<b>" not in text + shown[-1]
     assert (tmp_path / "figure_.._1.png").is_file()
 
 
-def test_a_figure_is_shown_and_kept_twice(shown, tmp_path):
-    """PNG and PDF, and a number of its own."""
-    (paper := page.Page(tmp_path)).figure(Figure(), "one", "Processor use, mean over a run.")
-    paper.figure(Figure(), "two", "Processor use, mean over a run.")
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "one.png",
-        "one.pdf",
-        "two.png",
-        "two.pdf",
-        "report.sha256",
-    }
-    assert b64decode(shown[0]["image/png"])[:4] == b"\x89PNG" and shown[3].startswith(
-        "**Figure 2.**"
-    )
+def test_a_figure_is_part_of_the_page_and_three_files(shown, tmp_path):
+    """Its text is text of the page's type; the files are PNG, SVG, and a PDF of TrueType fonts."""
+    paper = page.Page(tmp_path)
+    for name, width in (("one", style.HALF), ("two", style.COLUMN)):
+        figure, (ax,) = style.open_panels(1, width=width, heights=2)
+        ax.text(0.5, 0.5, "some <words>", fontweight="bold")
+        paper.figure(figure, name, CAPTION)
+    files = {f"{name}.{suffix}" for name in ("one", "two") for suffix in ("pdf", "png", "svg")}
+    assert {path.name for path in tmp_path.iterdir()} == {*files, "report.sha256"}
+    assert 'class="half"' in shown[0] and 'class="wide"' in shown[1]
+    assert ">some &lt;words&gt;</text>" in shown[0] and "font-weight: 700" in shown[0]
+    assert "DejaVu" not in shown[0] and "<strong>Figure 2.</strong>" in shown[1]
+    pdf = (tmp_path / "one.pdf").read_bytes()
+    assert b"/Type0" in pdf and b"/Type3" not in pdf and b"FontFile2" in pdf
+
+
+def test_many_marks_are_a_picture_in_the_figure(shown):
+    """2,001 points, but not the words beside them."""
+    for number, is_picture in ((1900, False), (2001, True)):
+        figure, (ax,) = style.open_panels(1, heights=2)
+        ax.scatter(range(number), range(number))
+        page.Page().figure(figure, "one", CAPTION)
+        assert ("<image" in shown[-1]) == is_picture and "<text" in shown[-1]
 
 
 def test_the_title_says_what_was_measured_where(shown):
@@ -136,31 +148,28 @@ def test_the_title_says_what_was_measured_where(shown):
     """
     runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic")
     page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
-    assert "> **SYNTHETIC SAMPLE, NOT PHOTOGRAPHS**" in shown[0]
+    assert "<mark>synthetic sample, not photographs</mark>" in shown[0]
     places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
-    assert (
-        f"Study mine; compared with Araújo et al.; {places}; 20 runs, 2026-11-21." in shown[0]
-    )
+    facts = f"Study mine · compared with Araújo et al. · {places} · 20 runs · 21 Nov 2026"
+    assert f"<header><p>{facts}</p><h1>GPU or TPU" in shown[0]
 
 
 def test_each_figure_says_that_its_data_is_synthetic(shown):
     """A picture leaves its page, as a file, and still says so; real photographs are not called
     drawn.
     """
-    for kind, title in (
-        ("synthetic", "Tempo\namostra sintética, não retinografias"),
-        ("photographs", "Tempo"),
+    for kind, notice in (
+        ("synthetic", "amostra sintética, não retinografias"),
+        ("photographs", ""),
     ):
         paper = page.Page(lang="pt")
         figure = Figure()
         paper.title(
             "GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind))
         )
-        figure.suptitle("Tempo")
-        paper.figure(figure, "one", "Processor use, mean over a run.")
-        assert figure.get_suptitle() == title
+        paper.figure(figure, "one", CAPTION)
+        assert figure.get_supxlabel() == notice
         published = Figure()
-        published.suptitle("Tempo")
         paper.figure(
             published,
             "two",
@@ -168,7 +177,7 @@ def test_each_figure_says_that_its_data_is_synthetic(shown):
             "<b>VGG19",
             is_ours=False,
         )
-        assert published.get_suptitle() == "Tempo"
+        assert published.get_supxlabel() == ""
         assert "Tempo de uma predição de &lt;b&gt;VGG19 em cada" in shown[-1]
 
 
@@ -211,6 +220,6 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     )
     page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
     page.Page().appendix(select_runs(runs))
-    assert "; 2 runs, " in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
+    assert " · 2 runs" in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
     page.Page().appendix(select_runs(runs[:1].assign(run_id="bbe44904cd54")))
     assert any(">bbe44904cd54<" in str(text) for text in shown)

@@ -35,7 +35,7 @@ from tests.conftest import ABSENT
 
 ROOT = Path(__file__).resolve().parents[2]
 # called with an English sentence
-SPEAKERS = {"say", "state", "_open", "title", "heading", "section", "note", "figure", "table"}
+SPEAKERS = "say state title heading section note figure table answer".split()
 
 
 def list_words_of_rooms() -> set[str]:
@@ -55,9 +55,9 @@ def list_words_of_rooms() -> set[str]:
 
         words |= {*IMPLEMENTATIONS.values()}
     if "scenarios" not in ABSENT:
-        from dr_lib.rooms.scenarios.figures import BARS, METERS
+        from dr_lib.rooms.scenarios.figures import METERS
 
-        words |= {*METERS.values(), BARS}
+        words |= {*METERS.values()}
     if "serving" not in ABSENT:
         from dr_lib.rooms.serving.endpoint import DOUBTS, REASONS
 
@@ -105,9 +105,8 @@ def find_sentences() -> set[str]:
         "sensitivity",
         "specificity",
     }
-    drawing = [
-        ROOT / f"dr_lib/report/{name}.py" for name in ("figures", "means", "page", "style")
-    ]
+    names = ("answer", "figures", "means", "page", "style")
+    drawing = [ROOT / f"dr_lib/report/{name}.py" for name in names]
     drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
     for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -122,7 +121,8 @@ def find_sentences() -> set[str]:
                 ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
             )
             if function in SPEAKERS:  # of a figure and a table the caption
-                args = node.args[2:] if function in ("figure", "table") else node.args
+                start = {"figure": 2, "table": 2, "answer": 3}.get(function, 0)
+                args = node.args[start:]
                 for arg in args:
                     halves = [arg.body, arg.orelse] if isinstance(arg, ast.IfExp) else [arg]
                     texts = [half.value for half in halves if isinstance(half, ast.Constant)]

@@ -5,17 +5,23 @@ decimal commas.
 """
 
 from collections.abc import Mapping
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
 import seaborn as sns
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dr_lib.numbers import write_number, write_probability
+from dr_lib.numbers import write_number, write_probability, write_span
 from dr_lib.report.style import (
+    HALF,
+    INK,
     LINES,
+    MUTED,
     OURS,
     THEIRS,
+    WRONG,
     choose_words,
     find_reach,
     open_panels,
@@ -24,33 +30,24 @@ from dr_lib.report.style import (
 from dr_lib.rooms.evaluation.points import POINTS
 from dr_lib.rooms.evaluation.predictions import Predictions
 
-MAX_POINTS = 1000  # more photographs are drawn as their density alone
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
 MAX_BAND = 0.8  # a wider one says nothing
+MIN_DENSITY = 20  # fewer photographs are drawn as points
 MARKERS = ("o", "s")  # of the operating points
-BOX = {"boxstyle": "round,pad=0.5", "facecolor": "white", "edgecolor": "#404040"}
 TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the flow of photographs and patients from offered to evaluated (`count_flow`,
-    `hide_flow`).
+    """Draw the flow of photographs and patients from offered to evaluated, as STARD lays it out.
+
+    The table is that of `count_flow` or `hide_flow`.
     """
     say = choose_words(lang)
-    sides = flow[~flow["stage"].isin(TRUNK)]
-    after = sides[sides["stage"] == "ungradable"]
-    before = sides.drop(after.index)
-    upper = max(0.6, 0.5 * len(before))
-    lower = max(0.6, 0.5 * len(after))
-    places = {"offered": upper + lower + 0.8, "test": lower + 0.3, "evaluated": -0.2}
-    figure, (ax,) = open_panels(1, width=7.5, heights=upper + lower + 1.6)
-    ax.set(xlim=(0, 1), ylim=(-0.5, upper + lower + 1.1))
-    ax.axis("off")
 
     def count(row) -> str:
-        words = (
-            say("{} patients, {} photographs") if row.num_patients else say("{} photographs")
-        )
+        words = say("{} photographs")
+        if row.num_patients:
+            words = say("{} patients, {} photographs")
         numbers = [
             count if isinstance(count, str) else write_number(count, lang)
             for count in (row.num_patients, row.num_images)
@@ -58,68 +55,112 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         ]
         return words.format(*numbers)
 
-    for row in flow[flow["stage"].isin(TRUNK)].itertuples():
-        text = f"{say(row.stage)}\n{count(row)}"
-        ax.text(0.25, places[row.stage], text, ha="center", va="center", bbox=BOX, zorder=3)
-    for start, end, part in (("offered", "test", before), ("test", "evaluated", after)):
-        top = places[start]
-        bottom = places[end]
-        arrow = {"arrowstyle": "->"}
-        ax.annotate("", (0.25, bottom + 0.28), (0.25, top - 0.28), arrowprops=arrow)
-        heights = np.linspace(top, bottom, len(part) + 2)[1:-1]
-        for y, row in zip(heights, part.itertuples(), strict=True):
-            reason = f" ({row.reason})" if row.reason else ""
-            ax.annotate("", (0.5, y), (0.25, y), arrowprops=arrow | {"color": THEIRS})
-            text = f"{say(row.stage)}{reason}: {count(row)}"
-            ax.text(0.51, y, text, va="center", fontsize="small")
-    figure.suptitle(say("Flow of photographs and patients"))
+    boxes = {"offered": [], "test": [], "evaluated": []}
+    sides = {"test": [], "evaluated": []}
+    for row in flow.itertuples():
+        if row.stage in TRUNK:
+            boxes[row.stage] = [say(row.stage).capitalize(), count(row)]
+            continue
+        reason = f" ({row.reason})" if row.reason else ""
+        text = fill(f"{say(row.stage)}{reason}: {count(row)}", 44)
+        sides["evaluated" if row.stage == "ungradable" else "test"] += text.split("\n")
+    gaps = {stage: 0.18 * max(2, len(lines) + 1) for stage, lines in sides.items()}
+    height = 3 * 0.5 + sum(gaps.values())
+    figure, (ax,) = open_panels(1, heights=height)
+    ax.set(xlim=(0, 1), ylim=(-height - 0.1, 0.1))
+    ax.axis("off")
+    box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": MUTED}
+    arrow = {"arrowstyle": "-|>", "color": MUTED, "shrinkA": 0, "shrinkB": 0}
+    top = 0.0
+    for stage, lines in boxes.items():
+        if stage in sides:
+            below = top - gaps[stage]
+            ax.annotate("", (0.22, below), (0.22, top), arrowprops=arrow)
+            if sides[stage]:
+                middle = (top + below) / 2
+                ax.annotate("", (0.47, middle), (0.22, middle), arrowprops=arrow)
+                text = "\n".join(sides[stage])
+                ax.text(0.485, middle, text, va="center", fontsize=9, bbox=box)
+            top = below
+        text = "\n".join(lines)
+        ax.text(0.22, top - 0.25, text, ha="center", va="center", bbox=box, zorder=3)
+        top -= 0.5
     return figure
 
 
-def plot_curves(
-    curves: Mapping[str, pd.DataFrame], measured: pd.DataFrame, lang: str = "en"
+def plot_roc(
+    curves: Mapping[str, pd.DataFrame],
+    measured: pd.DataFrame,
+    summary: pd.Series,
+    lang: str = "en",
 ) -> Figure:
-    """Draw the ROC and precision-recall curves (`trace_curves`), with `measure_points` on them."""
+    """Draw the ROC curve (`trace_curves`) with its AUC, and `measure_points` on it."""
     say = choose_words(lang)
-    roc = curves["roc"]
+    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
     band = curves["band"]
-    precision = curves["precision_recall"]
-    figure, (left, right) = open_panels(2, columns=2, width=3.6, heights=3.6)
-    alarms = 1 - band["specificity"]
-    left.fill_between(
-        alarms, band["sensitivity_low"], band["sensitivity_high"], alpha=0.2, lw=0
-    )
-    left.plot(1 - roc["specificity"], roc["sensitivity"], color=OURS)
-    left.plot([0, 1], [0, 1], ":", color=THEIRS)
-    right.plot(precision["recall"], precision["precision"], color=OURS)
-    # of calling every eye referable
-    right.axhline(precision["precision"].iloc[0], ls=":", color=THEIRS)
+    bounds = band["sensitivity_low"], band["sensitivity_high"]
+    ax.fill_between(1 - band["specificity"], *bounds, color=OURS, alpha=0.12, lw=0)
+    ax.plot(1 - curves["roc"]["specificity"], curves["roc"]["sensitivity"], color=OURS, lw=2)
+    ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
+    ax.text(0.62, 0.55, say("chance"), color=MUTED, rotation=45, rotation_mode="anchor")
+    words = f"AUC {write_span(summary, 'auc', lang)}"
+    ax.text(0.99, 0.03, words, color=OURS, fontweight="bold", ha="right", fontsize=9)
     usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
     for k, marker in zip(range(len(usual)), MARKERS, strict=False):
-        row = usual.iloc[[k]]
-        left.errorbar(
-            1 - row["specificity"],
-            row["sensitivity"],
-            find_reach(row, "sensitivity"),
-            find_reach(row, "specificity")[::-1],  # the axis is turned round
+        row = usual.iloc[k]
+        place = (1 - row["specificity"], row["sensitivity"])
+        one = usual.iloc[[k]]
+        ax.errorbar(
+            *place,
+            find_reach(one, "sensitivity"),
+            find_reach(one, "specificity")[::-1],  # the axis is turned round
             fmt=marker,
-            color="black",
-            zorder=4,
+            ms=7,
+            mfc="white",
+            color=INK,
             elinewidth=1,
-            label=say(row["point"].iloc[0]),
+            zorder=4,
         )
-        right.plot(row["sensitivity"], row["ppv"], marker, color="black", zorder=4)
-        left.legend(loc="lower right", frameon=False)
-    left.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
-    right.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
-    for ax in (left, right):
-        ax.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
-        use_commas(ax, lang)
-    figure.suptitle(say("ROC and precision-recall curve"))
-    figure.supxlabel(
-        say("band: 95 %, pointwise, over patients; dotted: chance"), fontsize="small"
-    )
+        near = min(max(place[0] + 0.06, 0), 0.5)
+        end = (near, max(place[1] - 0.09 - 0.04 * k, 0.12))
+        ax.annotate(say(row["point"]), place, end, va="top", fontsize=9)
+    ax.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
+    _square(ax)
     return figure
+
+
+def plot_precision(
+    curves: Mapping[str, pd.DataFrame],
+    measured: pd.DataFrame,
+    summary: pd.Series,
+    lang: str = "en",
+) -> Figure:
+    """Draw the precision-recall curve with its average, and `measure_points` on it."""
+    say = choose_words(lang)
+    precision = curves["precision_recall"]
+    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
+    ax.plot(precision["recall"], precision["precision"], color=OURS, lw=2)
+    everybody = precision["precision"].iloc[0]
+    ax.axhline(everybody, color=THEIRS, lw=1, ls=(0, (4, 3)))
+    ax.text(0.01, everybody - 0.02, say("refer all"), color=MUTED, va="top", fontsize=9)
+    words = f"{say('average')} {write_span(summary, 'average_precision', lang)}"
+    ax.text(0.01, 0.03, words, color=OURS, fontweight="bold", fontsize=9)
+    usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
+    for k, marker in zip(range(len(usual)), MARKERS, strict=False):
+        row = usual.iloc[k]
+        ax.plot(row["sensitivity"], row["ppv"], marker, ms=7, color="white", mec=INK, mew=1.5)
+    ax.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
+    _square(ax)
+    return figure
+
+
+def _square(ax: Axes) -> None:
+    """Give both axes the same percentages and length."""
+    places = np.linspace(0, 1, 5)
+    names = ["0", "25 %", "50 %", "75 %", "100 %"]
+    ax.set_xticks(places, names)
+    ax.set_yticks(places, names)
+    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
 
 
 def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
@@ -130,20 +171,34 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
     """
     say = choose_words(lang)
     num = len(curves)
-    figure, axes = open_panels(2 * num, columns=num, width=3.6, heights=[3.6, 1.1], share="x")
+    figure, axes = open_panels(2 * num, columns=num, heights=[3.0, 1.1], share="x")
     for ax, below, (words, table) in zip(axes[:num], axes[num:], curves.items(), strict=True):
         x = table["predicted"]
-        ax.plot([0, 1], [0, 1], ":", color=THEIRS)
+        ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
+        ax.text(0.6, 0.53, say("perfect"), color=MUTED, rotation=45, rotation_mode="anchor")
         counts = table["num_referable"] + table["num_others"]
         num_near = counts.rolling(5, center=True, min_periods=1).sum()
         band = table["observed_high"] - table["observed_low"]
         seen = table.where((num_near >= MIN_NEAR) & (band > 0) & (band <= MAX_BAND))
-        ax.fill_between(x, seen["observed_low"], seen["observed_high"], alpha=0.2, lw=0)
+        bounds = seen["observed_low"], seen["observed_high"]
+        ax.fill_between(x, *bounds, color=OURS, alpha=0.12, lw=0)
         ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-        ax.set_title(say(words), loc="left")
-        for name, sign, colour in (("num_referable", 1, LINES[1]), ("num_others", -1, OURS)):
+        ax.set_title(say(words), loc="left", fontsize=10, color=MUTED)
+        for name, sign, colour in (("num_referable", 1, WRONG), ("num_others", -1, OURS)):
             below.bar(x, sign * table[name], 1 / len(x), color=colour)
+        names = (say("referable"), WRONG, 0.97, "top"), (say("others"), OURS, 0.03, "bottom")
+        for text, colour, y, va in names:
+            below.text(
+                0.99,
+                y,
+                text,
+                color=colour,
+                ha="right",
+                va=va,
+                fontsize=9,
+                transform=below.transAxes,
+            )
         # a few photographs are seen beside many
         most = table[["num_referable", "num_others"]].max(axis=None)
         below.set_yscale("symlog", linthresh=max(10, most / 10))
@@ -152,9 +207,6 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
         below.set_yticks(ticks, [write_number(abs(float(tick)), lang) for tick in ticks])
         use_commas(ax, lang)
         use_commas(below, lang, "x")
-    figure.suptitle(say("Calibration"))
-    words = "band: 95 %, over patients; bars: referable up, others down (log)"
-    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 
@@ -164,7 +216,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     The table is that of `weigh_decisions`.
     """
     say = choose_words(lang)
-    figure, (left, right) = open_panels(2, columns=2, width=4)
+    figure, (left, right) = open_panels(2, columns=2, heights=2.9)
     threshold = curve["threshold"]
     left.plot(threshold, curve["net_benefit"], color=OURS, label=say("refer by the model"))
     if curve["recalibrated"].notna().all():
@@ -174,7 +226,6 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
     left.axhline(0, ls=":", color=THEIRS, label=say("refer none"))
     left.set_ylim(min(-0.05, curve["net_benefit"].min()), None)
     left.set(ylabel=say("net benefit"))
-    left.legend(framealpha=1, edgecolor="white")
     for name, style, colour, words in (
         ("gain_over_all", "--", LINES[1], say("over refer all")),
         ("gain_over_none", "-", OURS, say("over refer none")),
@@ -184,12 +235,10 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
         right.plot(threshold, curve[name], style, color=colour, label=words)
     right.axhline(0, ls=":", color=THEIRS)
     right.set(ylabel=say("gain of the model"))
-    right.legend(framealpha=1, edgecolor="white")
     for ax in (left, right):
         ax.set(xlabel=say("threshold probability"))
+        ax.legend(loc="lower left", bbox_to_anchor=(-0.15, 1), frameon=False, fontsize=9)
         use_commas(ax, lang)
-    figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
-    figure.suptitle(say("Decision curve"))
     return figure
 
 
@@ -206,63 +255,66 @@ def plot_distributions(
     else:
         order = [say("no"), say("yes")]
         label = test["referable"].map(dict(enumerate(order)))
-    names = [f"{level} (n = {(label == level).sum()})" for level in order]
-    figure, (ax,) = open_panels(1, width=6, heights=0.8 + 0.6 * len(order))
-    x = test["probability_referable"]
-    sns.violinplot(
-        x=x,
-        y=label,
-        order=order,
-        ax=ax,
-        color="#a9cfe8",
-        cut=0,
-        density_norm="width",
-        inner="box",
-    )
-    if len(x) <= MAX_POINTS:
-        sns.stripplot(x=x, y=label, order=order, ax=ax, color=OURS, size=2.5, alpha=0.5)
+    figure, (ax,) = open_panels(1, heights=0.8 + 0.5 * len(order))
+    names = []
+    for place, level in enumerate(order):
+        values = test.loc[label == level, "probability_referable"].to_numpy()
+        names.append(f"{level}\nn = {len(values)}")
+        if len(values) < MIN_DENSITY or not np.ptp(values):
+            heights = place + np.linspace(-0.2, 0.2, len(values))
+            ax.plot(values, heights, "o", ms=5, color=OURS, alpha=0.7, mew=0)
+            continue
+        parts = ax.violinplot(
+            values, [place], orientation="horizontal", widths=0.8, showextrema=False
+        )
+        parts["bodies"][0].set(facecolor=OURS, alpha=0.3, lw=0)
+        quarters = np.quantile(values, [0.25, 0.5, 0.75])
+        ax.plot(quarters[[0, 2]], [place] * 2, color=OURS, lw=4, solid_capstyle="butt")
+        ax.plot(quarters[1], place, "o", color="white", mec=OURS, ms=6)
     for (name, at), style in zip(points.groupby("point"), ("--", ":"), strict=False):
         for number, threshold in enumerate(at["threshold"]):  # of folds several
-            words = "" if number else say(name)
-            ax.axvline(threshold, ls=style, color="black", lw=1, label=words)
-    if len(points):
-        figure.legend(loc="outside lower center", ncols=2, frameon=False)
+            ax.axvline(threshold, ls=style, color=INK, lw=1)
+            if not number:
+                side = {"high specificity": "left"}.get(name, "right")
+                end = (3 if side == "left" else -3, 2)
+                ax.annotate(
+                    say(name),
+                    (threshold, 1),
+                    end,
+                    xycoords=("data", "axes fraction"),
+                    textcoords="offset points",
+                    ha=side,
+                    fontsize=9,
+                )
     ax.set_yticks(range(len(order)), names)
-    ax.set(xlabel=say("predicted probability"))
+    ax.set(xlabel=say("predicted probability"), xlim=(-0.02, 1.02))
     ax.set(ylabel=say("true grade" if has_grade else "referable"))
+    ax.set_ylim(len(order) - 0.5, -0.5)
     use_commas(ax, lang, "x")
-    figure.suptitle(say("Predicted probability of referable disease"))
     return figure
 
 
 def plot_confusion(counts: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the photographs by true and predicted grade (`count_grades`), shaded by row."""
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=3.6, heights=4.2)
+    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
     shares = counts.div(counts.sum(axis=1).clip(lower=1), axis=0)
-    rounded = shares.map(
-        lambda share: (
-            "< 1"
-            if 0 < share < 0.005
-            else "> 99"
-            if 0.995 < share < 1
-            else f"{100 * share:.0f}"
-        )
-    )
-    sns.heatmap(
+    texts = counts.astype(str).where(counts > 0, "")
+    heatmap = sns.heatmap(
         shares,
-        annot=counts.astype(str) + "\n" + rounded + " %",
+        annot=texts,
+        annot_kws={"fontsize": 9},
         fmt="",
         cmap="Blues",
         vmin=0,
         vmax=1,
         cbar=False,
         square=True,
+        linewidths=1,
         ax=ax,
     )
+    heatmap.tick_params(axis="y", labelrotation=0)
     ax.set(xlabel=say("predicted grade"), ylabel=say("true grade"))
-    ax.tick_params(axis="y", labelrotation=0)
-    figure.suptitle(say("Grades, true and predicted"))
     return figure
 
 
@@ -275,7 +327,7 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     order = list(dict.fromkeys(names))
     places = names.map(order.index).to_numpy(float)
     height = 0.6 + 0.6 * len(order)
-    figure, axes = open_panels(3, columns=3, width=2.2, heights=height, share="y")
+    figure, axes = open_panels(3, columns=3, heights=height, share="y")
     left, *others = axes
     once = ~names.duplicated()
     reach = find_reach(table[once], "auc")
@@ -305,28 +357,24 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     if table["point"].notna().any():
         handles = others[0].get_legend_handles_labels()
         figure.legend(*handles, loc="outside lower center", ncols=2, frameon=False)
-    figure.suptitle(say("Trained on → tested on"))
     return figure
 
 
 def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the accuracy if a person grades the most doubtful photographs (`abstain`)."""
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=6, heights=3.4)
+    figure, (ax,) = open_panels(1, heights=2.8)
     x = 100 * table["abstained"]
-    for name, colour, marker in zip(
-        ("sensitivity", "specificity"), LINES, MARKERS, strict=False
-    ):
-        ax.fill_between(
-            x, table[f"{name}_low"], table[f"{name}_high"], alpha=0.15, color=colour
-        )
-        ax.plot(x, table[name], marker=marker, ms=4, color=colour, label=say(name))
+    for name, colour in zip(("sensitivity", "specificity"), LINES, strict=False):
+        bounds = table[f"{name}_low"], table[f"{name}_high"]
+        ax.fill_between(x, *bounds, alpha=0.12, color=colour, lw=0)
+        ax.plot(x, table[name], color=colour, lw=2)
+        end = (x.iloc[-1], table[name].iloc[-1])
+        words = say(name)
+        ax.annotate(words, end, (5, 0), textcoords="offset points", va="center", color=colour)
     ax.set(xlabel=say("photographs left to a person [%]"), ylabel="")
     ax.set_ylim(table[["sensitivity_low", "specificity_low"]].min(axis=None) - 0.02, 1.01)
-    ax.legend(frameon=False, loc="best")
     use_commas(ax, lang)
-    figure.supxlabel(say("band: 95 %, pointwise, over patients"), fontsize="small")
-    figure.suptitle(say("Abstention"))
     return figure
 
 
@@ -339,7 +387,7 @@ def plot_photographs(
     """
     say = choose_words(lang)
     shown = errors[errors["image_id"].isin(crops)]
-    figure, axes = open_panels(max(1, len(shown)), columns=5, width=1.8, heights=2.3)
+    figure, axes = open_panels(max(1, len(shown)), columns=4, heights=2.2)
     for ax in axes:
         ax.axis("off")
     for ax, row in zip(axes, shown.itertuples(), strict=False):
@@ -348,5 +396,5 @@ def plot_photographs(
         number = write_probability(row.probability_referable, lang)
         title = f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}"
         ax.imshow(crops[row.image_id])
-        ax.set_title(title, fontsize="x-small")
+        ax.set_title(title, fontsize=9)
     return figure

@@ -5,19 +5,23 @@ figure takes timed rows of a `Selection` with the epochs of their replicas, `lan
 decimal commas) and whether to draw the paper's points.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from textwrap import fill
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import NoRunsError
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
+    MUTED,
     OTHER_COLOUR,
     THEIRS,
     choose_words,
@@ -73,9 +77,7 @@ def plot_cumulative_time(
     Without rows the paper's end points stand alone.
     """
     say = choose_words(lang)
-    figure, ax = _open(
-        "Time after each epoch", "line: median; band: all replicas and runs", say
-    )
+    figure, (ax,) = open_panels(1)
     for line in _list_lines(list_epochs(timed), say):
         _draw_band(ax, line.seconds, line)
     for framework, seconds in _read_paper().items() if published else ():
@@ -84,7 +86,7 @@ def plot_cumulative_time(
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
     ax.set(xscale="log", yscale="log")
     space_ticks(ax, lang)
-    _add_legend(ax)
+    _add_legend(figure, *ax.get_legend_handles_labels())
     return figure
 
 
@@ -102,8 +104,7 @@ def plot_time_to_accuracy(
         raise NoRunsError(
             "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
         )
-    legend = "line: median, where half have reached it; band: all replicas and runs"
-    figure, ax = _open("Time to reach each accuracy", legend, say)
+    figure, (ax,) = open_panels(1)
     reached = epochs["accuracy"].clip(upper=HIGHEST)
     levels = np.unique([*np.linspace(reached.min(), reached.max(), 400), *reached])
     for line in _list_lines(epochs, say):
@@ -123,7 +124,7 @@ def plot_time_to_accuracy(
     ax.set(xscale="log", yscale="log")
     space_ticks(ax, lang)
     ax.invert_xaxis()
-    _add_legend(ax)
+    _add_legend(figure, *ax.get_legend_handles_labels())
     return figure
 
 
@@ -149,8 +150,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         raise NoRunsError(
             "no run of CUDA C has a run of Keras on the same host: train both in notebook 40"
         )
-    width = 4.5 if len(panels) > 1 else 7
-    figure, axes = open_panels(len(panels), columns=2, width=width, heights=3.4, share="xy")
+    figure, axes = open_panels(len(panels), columns=2, share="xy")
     drawn = {}
     for ax, (keras, near) in zip(axes, panels, strict=True):
         for line in near:
@@ -164,23 +164,16 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             label = f"{_write_paper(ratio, '', lang)} x, {when}"
             drawn[label] = ax.axhline(ratio, color=THEIRS, ls="--")
         ax.axhline(1, color="black", lw=0.8)
-        title = say("against {}").format(keras.label)
-        ax.set_title(title, loc="left", fontsize="medium", fontweight="bold")
+        title = fill(say("against {}").format(keras.label), 36)
+        ax.set_title(title, loc="left", fontsize=10, color=MUTED)
         ax.set(xlabel=say("epoch"), xscale="log", yscale="log")
         ax.tick_params(labelbottom=True)
         space_ticks(ax, lang)
-    place = "outside right center"
-    legend = figure.legend(drawn.values(), drawn, loc=place, frameon=False, fontsize="small")
+    legend = _add_legend(figure, drawn.values(), drawn)
     for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
         if line.get_linestyle() == ":":
             line.set(linestyle="-", markerfacecolor=line.get_color())
     figure.supylabel(say("times as fast as Keras"))
-    figure.suptitle(say("Speed-up over Keras after each epoch"))
-    words = (
-        "line: median; band: all replicas and runs; dotted, hollow: batch size differs from "
-        "Keras"
-    )
-    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 
@@ -237,18 +230,8 @@ def _draw_paper(ax: Axes, value: float, label: str, marker: str) -> None:
     ax.plot(EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
 
 
-def _open(title: str, legend: str, say: Callable[[str], str]) -> tuple[Figure, Axes]:
-    figure, (ax,) = open_panels(1, width=8)
-    figure.suptitle(say(title))
-    figure.supxlabel(say(legend), fontsize="small")
-    return figure, ax
-
-
-def _add_legend(ax: Axes) -> None:
-    ax.legend(
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1),
-        frameon=False,
-        fontsize="small",
-        handlelength=4,
-    )
+def _add_legend(figure: Figure, lines: Collection[Artist], labels: Collection[str]) -> Legend:
+    """Name the lines below the panels, and make room for the names."""
+    figure.set_figheight(3.4 + 0.2 * len(lines))
+    place = "outside lower left"
+    return figure.legend(lines, labels, loc=place, frameon=False, fontsize=9, handlelength=4)

@@ -9,14 +9,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pandas as pd
-import seaborn as sns
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dr_lib.numbers import write_interval, write_number
-from dr_lib.report.papers import FACTORS
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
+    MUTED,
     OTHER_COLOUR,
     choose_words,
     draw_runs,
@@ -32,7 +30,6 @@ METERS = {
     "gpu_percent_mean": "GPU",
     "gpu_memory_percent_mean": "GPU memory",
 }
-BARS = "bar: mean; error bar: standard deviation; points: runs in order, hollow if disturbed"
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
 TERM_COLOURS = {0: "#949494", 1: "#023858", 2: "#3690c0"}  # by the number of factors
 HIGHER_COLOUR = "#a6bddb"  # of three and more
@@ -40,34 +37,11 @@ WORK = ["dataset", "image_size", "network"]  # what frameworks and environments 
 
 
 def plot_time_and_cost(runs: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each scenario as bars, one panel per environment; where all
-    its runs have a price, add their total `formula_usd` on a second axis.
+    """Draw the training time of each scenario, one panel per environment; where all its runs have a
+    price, write the sum of their `formula_usd` beside them.
     """
     say = choose_words(lang)
-    panels = list(name_scenarios(runs).groupby("place", sort=False))
-    figure, axes = open_panels(len(panels), width=_find_width(runs), heights=3.4)
-    figure.suptitle(say("Training time by scenario"))
-    figure.supxlabel(say(BARS), fontsize="small")
-    for ax, (place, rows) in zip(axes, panels, strict=True):
-        _add_title(ax, place, rows, say)
-        _draw_bars(ax, rows, "train_s", lang)
-        ax.set_ylabel(say("training time [s]"))
-        if rows.reindex(columns=["formula_usd"]).isna().any(axis=None):
-            continue
-        figure.suptitle(say("Training time and cost by scenario"))
-        sums = rows.groupby("position")["formula_usd"].sum()
-        words = say("price x training, all runs of a scenario")
-        second = ax.twinx()
-        second.plot(
-            sums.index, sums, "D--", color="black", ms=4, lw=1, mfc="#ffd92f", label=words
-        )
-        second.set(ylabel=say("price x training [USD]"), ylim=(0, 1.15 * sums.max() or 1))
-        use_commas(second, lang, "y")
-        second.legend(loc="upper left", frameon=False)
-        # cost follows time: on other scales the line lies above the bars
-        ax.set_ylim(0, 1.5 * ax.get_ylim()[1])
-        sns.despine(ax=second, right=False)
-    return figure
+    return _draw_scenarios(runs, [("train_s", say("training time [s]"))], lang)
 
 
 def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en") -> Figure:
@@ -81,19 +55,75 @@ def plot_utilisation(runs: pd.DataFrame, columns: Sequence[str], lang: str = "en
         lang: en or pt.
     """
     say = choose_words(lang)
-    panels = [
-        (place, rows, column)
-        for place, rows in name_scenarios(runs).groupby("place", sort=False)
-        for column in columns
-        if column in rows and rows[column].notna().any()
-    ]
-    figure, axes = open_panels(len(panels), width=_find_width(runs), heights=2.7)
-    figure.suptitle(say("Utilisation by scenario"))
-    figure.supxlabel(say(BARS), fontsize="small")
-    for ax, (place, rows, column) in zip(axes, panels, strict=True):
-        _add_title(ax, place, rows, say)
-        _draw_bars(ax, rows, column, lang)
-        ax.set(ylabel=say("{} in use [%]").format(say(METERS[column])), ylim=(0, 105))
+    words = say("{} in use [%]")
+    return _draw_scenarios(
+        runs, [(name, words.format(say(METERS[name]))) for name in columns], lang
+    )
+
+
+def _draw_scenarios(
+    runs: pd.DataFrame, columns: Sequence[tuple[str, str]], lang: str
+) -> Figure:
+    """Draw a panel per environment and column: a line per kind of work, its runs by framework."""
+    say = choose_words(lang)
+    panels = []
+    for place, rows in name_scenarios(runs).groupby("place", sort=False):
+        for column, words in columns:
+            if column in rows and rows[column].notna().any():
+                panels.append((place, rows, column, words))
+    heights = [0.7 + 0.4 * rows["label"].nunique() for _, rows, *_ in panels]
+    figure, axes = open_panels(len(panels), heights=heights)
+    for ax, (place, rows, column, words) in zip(axes, panels, strict=True):
+        labels = list(dict.fromkeys(rows["label"]))
+        frameworks = list(dict.fromkeys(rows["framework"]))
+        most = rows[column].max()
+        for (label, framework), some in rows.groupby(["label", "framework"]):
+            shift = (frameworks.index(framework) + 0.5) / len(frameworks) - 0.5
+            y = labels.index(label) + 0.75 * shift
+            colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
+            values = some[column]
+            ax.plot(
+                [0, values.mean()],
+                [y, y],
+                color=colour,
+                lw=4,
+                alpha=0.35,
+                solid_capstyle="butt",
+            )
+            draw_runs(ax, values, np.full(len(values), y), some["disturbed"], 4, colour)
+            usd = some.get("formula_usd", pd.Series(np.nan, some.index))
+            if column == "train_s" and usd.notna().all():
+                text = write_number(usd.sum(), lang, "{:.2g} USD")
+                end = (values.max(), y)
+                ax.annotate(
+                    text,
+                    end,
+                    (5, 0),
+                    textcoords="offset points",
+                    va="center",
+                    fontsize=8,
+                    color=MUTED,
+                )
+        for place_x, framework in enumerate(frameworks):
+            colour = FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
+            words_name = name(framework)
+            ax.text(
+                place_x / 3,
+                1.01,
+                words_name,
+                color=colour,
+                fontweight="bold",
+                transform=ax.transAxes,
+            )
+        counts = rows.groupby(["label", "framework"]).size()
+        n = "–".join(map(str, sorted({counts.min(), counts.max()})))
+        title = f"{place}, {say('n = {} a scenario').format(n)}"
+        ax.set_title(title, loc="left", fontsize=10, color=MUTED, pad=18)
+        ax.set_yticks(range(len(labels)), labels)
+        end = 1.18 * most if column == "train_s" else min(105, 1.15 * most)
+        ax.set(xlabel=words, xlim=(0, end), ylim=(len(labels) - 0.5, -0.5))
+        ax.tick_params(axis="y", left=False)
+        use_commas(ax, lang, "x")
     return figure
 
 
@@ -108,7 +138,7 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     panels = list(effects.groupby("factor", sort=False))
     heights = [0.1 + 0.32 * len(rows) for _, rows in panels]
-    figure, axes = open_panels(len(panels), width=6, heights=heights, share="x")
+    figure, axes = open_panels(len(panels), heights=heights, share="x")
     logs = np.log2(effects[["effect", "effect_low", "effect_high"]])
     reach = 1.1 * max(1.0, np.abs(logs).max(axis=None))
     for ax, (factor, rows) in zip(axes, panels, strict=True):
@@ -128,11 +158,6 @@ def plot_effects(effects: pd.DataFrame, lang: str = "en") -> Figure:
         words = name_term(factor, say)
         ax.set_ylabel(words, rotation=0, ha="right", va="center", fontweight="bold", labelpad=8)
     axes[-1].set_xlabel(say("factor on the mean of all scenarios"))
-    figure.suptitle(say("Effect of each level"))
-    words = (
-        "point: ratio of geometric means, hollow with disturbed runs; error bar: 95 % interval"
-    )
-    figure.supxlabel(say(words), fontsize="small")
     return figure
 
 
@@ -145,7 +170,7 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
     bars = _sort_terms(allocation, lang, say)
-    figure, (ax,) = open_panels(1, width=6, heights=0.3 + 0.32 * len(bars))
+    figure, (ax,) = open_panels(1, heights=0.3 + 0.3 * len(bars))
     colours = [TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]]
     ax.barh(bars["words"], 100 * bars["share"], color=colours)
     for position, row in enumerate(bars.itertuples()):
@@ -158,86 +183,21 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
         ax.annotate(text, end, (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()
     ax.set(xlabel=say("share of the variation [%]"), xlim=(0, 135), xticks=range(0, 101, 20))
-    figure.suptitle(say("Allocation of variation"))
-    words = say("a x b: interaction of a and b; p: of the F test, by Holm's method")
-    figure.supxlabel(words, fontsize="small")
     return figure
 
 
 def name_scenarios(runs: pd.DataFrame) -> pd.DataFrame:
-    """Sort the runs by environment (CPUs first) and in the paper's order, and name each scenario.
+    """Sort the runs by environment (CPUs first) and in the paper's order, and name their work.
 
     Returns:
-        The runs with `position`, of the scenario within its environment from 0 on, and `label`: its
-        number where the study gave one to each, data set, side and network, a line each.
+        The runs with `label`: data set, side and network.
     """
     runs = runs.assign(_gpu=runs["accelerator"] != "cpu", _later=runs["dataset"] != "mnist")
     order = ["_gpu", "place", "framework", "_later", *WORK, "repetition"]
     runs = runs.sort_values(order, kind="stable", ignore_index=True)
-    number = runs.groupby(["place", *FACTORS], sort=False).ngroup()
-    position = number - number.groupby(runs["place"]).transform("min")
     dataset, size, network = (runs[column].map(name) for column in WORK)
-    label = dataset + "\n" + size + " px\nRede " + network
-    if (position.groupby([runs["place"], runs["scenario"]]).nunique() == 1).all():
-        label = runs["scenario"] + "\n" + label
-    return runs.drop(columns=["_gpu", "_later"]).assign(position=position, label=label)
-
-
-def _find_width(runs: pd.DataFrame) -> float:
-    """Find a panel's width [inches] that shows the scenarios' names side by side at full size."""
-    num_scenarios = name_scenarios(runs)["position"].max() + 1
-    return max(5.5, 0.45 * num_scenarios)
-
-
-def _add_title(ax: Axes, place: str, rows: pd.DataFrame, say: Callable[[str], str]) -> None:
-    counts = rows.groupby("position").size()
-    n = "–".join(map(str, sorted({counts.min(), counts.max()})))
-    title = f"{place}, {say('n = {} a scenario').format(n)}"
-    ax.set_title(title, loc="left", fontweight="bold")
-
-
-def _draw_bars(ax: Axes, rows: pd.DataFrame, column: str, lang: str) -> None:
-    """Draw a bar per scenario in its framework's colour, its runs, and the frameworks below."""
-    palette = {
-        framework: FRAMEWORK_COLOURS.get(framework, OTHER_COLOUR)
-        for framework in rows["framework"]
-    }
-    sns.barplot(
-        rows,
-        x="position",
-        y=column,
-        hue="framework",
-        palette=palette,
-        dodge=False,
-        errorbar="sd",
-        capsize=0.4,
-        err_kws={"linewidth": 1, "color": "black"},
-        saturation=1,
-        legend=False,
-        ax=ax,
-    )
-    for position, runs in rows.groupby("position"):
-        # one run beside the other, in their order
-        places = position + np.linspace(-0.3, 0.3, len(runs) + 2)[1:-1]
-        draw_runs(ax, places, runs[column], runs["disturbed"], size=3.5)
-    use_commas(ax, lang)
-    labels = rows.groupby("position")["label"].first()
-    ax.set_xticks(labels.index, labels, fontsize="x-small")
-    ax.set(xlabel="", xlim=(-0.6, len(labels) - 0.4))
-    below = -17 - 9 * labels.iloc[0].count("\n")
-    for framework, positions in rows.groupby("framework")["position"]:
-        ax.annotate(
-            name(framework),
-            ((positions.min() + positions.max()) / 2, 0),
-            (0, below),
-            xycoords=("data", "axes fraction"),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            color=palette[framework],
-            fontweight="bold",
-            fontsize="small",
-        )
+    label = dataset + ", " + size + " px, Rede " + network
+    return runs.drop(columns=["_gpu", "_later"]).assign(label=label)
 
 
 def _sort_terms(allocation: pd.DataFrame, lang: str, say: Callable[[str], str]) -> pd.DataFrame:

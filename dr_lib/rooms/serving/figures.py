@@ -45,30 +45,26 @@ def plot_predict_time(
         timed = timed[timed["model"] == model].dropna(subset=["predict_ms"])
     kinds = [kind for kind in KINDS if kind in timed]
     groups = timed.groupby(kinds, dropna=False, sort=False) if len(timed) else ()
-    ours = []
+    panels = {f"{name(model)}, 224 px": []}  # the paper's size
+    paper = read_paper_latencies().query("model == @model and @published")
+    for row in paper.itertuples():
+        interval = Interval(row.predict_ms, np.nan, np.nan, 1)
+        label = f"{row.instance}\n{say(PAPERS['B'].authors)}"
+        panels[f"{name(model)}, 224 px"].append(
+            Mean(label, interval, row.predict_ms_sd, THEIRS)
+        )
     for row, (_, requests) in zip(summarise_requests(timed).itertuples(), groups, strict=True):
         mean = Mean(
-            f"{row.environment}, {row.format}\n{row.image_size:g} px\nn = {row.n}",
+            f"{row.environment}\n{row.format}, n = {row.n}",
             Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n),
             row.predict_ms_sd,
             OURS,
             requests["predict_ms"],
             requests["disturbed"],
         )
-        ours.append(mean)
-    paper = read_paper_latencies().query("model == @model and @published")
-    theirs = [
-        Mean(
-            row.instance,
-            Interval(row.predict_ms, np.nan, np.nan, 1),
-            row.predict_ms_sd,
-            THEIRS,
-        )
-        for row in paper.itertuples()
-    ]
-    panels = {say("Our requests"): ours, say(PAPERS["B"].authors): theirs}
-    title = say("Time of a prediction: {}").format(name(model))
-    return plot_means(panels, title, {"ms": 1}, lang)
+        work = f"{name(model)}, {row.image_size:g} px"
+        panels.setdefault(work, []).append(mean)
+    return plot_means(panels, lang, unit="ms")
 
 
 def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
@@ -94,10 +90,6 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
     )
     space_ticks(ax, "en")
     ax.legend(loc="upper left", framealpha=1, edgecolor="white")
-    figure.suptitle("Response time under load")
-    figure.supxlabel(
-        "from when a request was due; open: the rate was not held", fontsize="small"
-    )
     return figure
 
 

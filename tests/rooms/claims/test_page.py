@@ -21,13 +21,11 @@ def read_table(text: str) -> dict[str, dict[str, str]]:
 
 
 def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
-    """What our machine can judge, with its cells and disturbed rows; versions and reasons on
-    demand; what could be chance.
-    """
+    """What our machine can judge, and reasons on demand; what could be chance."""
     runs = run_scenarios(disturbed=True)
     judged = judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ))
     page.Page().claims(judged)
-    given, every = (read_table(text) for text in shown[:2])
+    given, every = (read_table(text) for text in shown if "<table" in str(text))
     assert list(every) == list(judged["id"])
     assert {row["verdict"] for row in given.values()} == {"holds", "does not hold"}
     mean = given["C34"]
@@ -35,14 +33,7 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     assert mean["claim"].startswith("TensorFlow takes 2 to 3 times as long as MXNet")
     assert float(mean["ours"].split()[0]) == pytest.approx(5)  # the sessions differ, and cancel
     assert (mean["n"], mean["verdict"]) == ("3", "does not hold")
-    assert every["C34"]["rows disturbed"] == "48"
-    assert every["C34"]["versions"].startswith("tensorflow 2.21.0 (theirs 2.14.0)")
-    part = every["C33"]
-    assert (part["cases"], part["cases that satisfy it"], part["verdict"]) == (
-        "12",
-        "12",
-        "holds",
-    )
+    assert every["C33"]["verdict"] == "holds" and len(every["C34"]) <= 8
     text = "\n".join(map(str, shown))
     assert re.search(
         r"Of \d+ verdicts that follow from no other, at most 0\.\d+ are expected to be wrong",
@@ -54,15 +45,15 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
 def test_what_no_row_reaches_is_folded_into_one_line(shown):
     """Claims on endpoints, and no rows of any; in Portuguese."""
     page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
-    assert shown[0] == "Nenhuma afirmação pode ser julgada."
+    assert shown[1] == "Nenhuma afirmação pode ser julgada."
     num = len(read_judged("B"))
-    assert f"Todas as {num} afirmações, com versões e motivos: não medida {num}<" in shown[1]
-    assert ">não medida<" in shown[1]
+    assert f"Todas as {num} afirmações, com os motivos: não medida {num}<" in shown[2]
+    assert ">não medida<" in shown[2]
 
 
 def test_what_a_row_holds_is_no_markup_in_a_claim(shown):
     """The name of a platform, in what was measured."""
     runs = train_referable([1, 2], CPU, seed=20).assign(platform="<b>my_*model*")
     page.Page().claims(judge_claims("A", select_runs(runs)))
-    assert "&lt;b&gt;my_*model*, CPU" in shown[1]
+    assert "&lt;b&gt;my_*model*, CPU" in shown[2]
     assert "<b>" not in "".join(shown)

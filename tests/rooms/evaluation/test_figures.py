@@ -10,6 +10,7 @@ from dr_lib.rooms.evaluation.curves import trace_curves
 from dr_lib.rooms.evaluation.flow import count_flow
 from dr_lib.rooms.evaluation.points import POINTS, choose_points, freeze_points, measure_points
 from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
+from dr_lib.rooms.evaluation.scores import summarise
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import is_whole, words
 
@@ -31,11 +32,11 @@ def test_the_flow_names_every_loss(model):
     figure = figures.plot_flow(count_flow(model))
     text = words(figure)
     for line in (
-        "offered\n120 patients, 240 photographs",
-        "ungradable (too dark, $5 of $6): 1 patients, 1 photographs",
+        "Offered\n120 patients, 240 photographs",
+        "ungradable (too dark, $5 of $6): 1 patients,\n1 photographs",
     ):
         assert line in text
-    assert "evaluated\n48 patients, 95 photographs" in text and is_whole(figure)
+    assert "Evaluated\n48 patients, 95 photographs" in text and is_whole(figure)
 
 
 def test_curves_pass_through_the_operating_points(model):
@@ -44,7 +45,8 @@ def test_curves_pass_through_the_operating_points(model):
     """
     points = choose_points(model, sensitivity=0.9, specificity=0.9)
     measured = measure_points(model, points)
-    figure = figures.plot_curves(trace_curves(model), measured, "pt")
+    summary = summarise(model).iloc[0]
+    figure = figures.plot_roc(trace_curves(model), measured, summary, "pt")
     corners = figure.axes[0].get_lines()[0].get_xydata()
     for row in measured[measured["ungradable"] == "excluded"].itertuples():
         place = np.array([1 - row.specificity, row.sensitivity])
@@ -61,7 +63,11 @@ def test_curves_pass_through_the_operating_points(model):
         (1 - shown[["specificity_high", "specificity_low"]]).to_numpy().tolist()
     )
     figure.draw_without_rendering()
-    assert "0,2" in words(figure) and "alta sensibilidade" in words(figure) and is_whole(figure)
+    assert (
+        "AUC 0,9" in words(figure)
+        and "alta sensibilidade" in words(figure)
+        and is_whole(figure)
+    )
 
 
 def test_no_calibration_curve_where_few_are_near_or_its_band_says_nothing():
