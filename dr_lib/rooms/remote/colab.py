@@ -18,13 +18,19 @@ from pathlib import Path
 
 from dr_lib.rooms.remote import remote_script
 from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence
-from dr_lib.rooms.remote.session import Device, Session
+from dr_lib.rooms.remote.session import RUNNING, Device, Session
 
 PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
-HASH = "import hashlib\nprint(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())\n"
-DO = (
-    "import sys\nsys.path.insert(0, {0!r})\nimport remote_script\nremote_script.{1}({0!r}{2})\n"
-)
+HASH = """\
+import hashlib
+print(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())
+"""
+LOOK = """\
+import sys
+sys.path.insert(0, {0!r})
+import remote_script
+remote_script.look({0!r}, {1}, {2})
+"""
 
 
 class Colab(Session):
@@ -68,13 +74,12 @@ class Colab(Session):
         )
 
     def send(self, folder: Path) -> None:
-        """Allocate a machine, upload, and start the script."""
+        """Allocate a machine, and upload."""
         with defer_ctrl_c():
             self._call("new", *self.options)
         for path in sorted(folder.iterdir()):
             self.retry(self._upload, path)
         self.reach("running")
-        self.retry(self._execute, DO.format(self.results, "start", ""))
 
     def _upload(self, path: Path) -> None:
         """Upload a file and check its hash on the machine."""
@@ -89,8 +94,8 @@ class Colab(Session):
             raise RemoteError(fault)
 
     def look(self, shown: int) -> tuple[str, list[str]]:
-        """Ask the remote script, which answers when it has more lines, or after a while."""
-        output = self._execute(DO.format(self.results, "look", f", {shown}, {WAITS.watch}"))
+        """Start the remote script, once; it answers when it has more lines, or after a while."""
+        output = self._execute(LOOK.format(self.results, shown, WAITS.watch))
         *lines, last = output.splitlines() or [""]
         if not last.startswith(remote_script.STATUS):
             raise RemoteError(f"the remote script does not report its state ({last})")
@@ -107,7 +112,9 @@ class Colab(Session):
             self._call("download", f"{self.results[1:]}/{path.name}", str(path))
 
     def delete(self) -> str:
-        """Stop the machine, and check that the account's list lacks it."""
+        """Download finished rows, stop the machine, and check that the account's list lacks it."""
+        if self.record.state == "running":
+            self.fetch_ended(RUNNING, [])
         try:
             output = self._call("stop")
         except RemoteError as error:  # a machine that is gone is no error

@@ -112,16 +112,15 @@ def find_service(on: str) -> type[Session]:
 
 def _list_left(session: Session, study: Study, path: Path, root: Path, only: str) -> list[str]:
     """List the runs that this device has not completed and can make."""
-    rows = {}
-    skipped = {}  # error by scenario: one row for all its runs
-    for row in read_rows(session.folder):
-        if remote_script.is_on(row, session.platform, session.pattern):
-            if row["status"] == "ok":
-                rows[row["scenario"], row["repetition"]] = row
-            elif row["status"] == "skipped":
-                skipped[row["scenario"]] = row["error"]
+    rows = read_rows(session.folder)
+    rows = [row for row in rows if remote_script.is_on(row, session.platform, session.pattern)]
+    completed = {
+        (row["scenario"], row["repetition"]): row for row in rows if row["status"] == "ok"
+    }
+    # one row for all runs of a scenario
+    skipped = {row["scenario"]: row["error"] for row in rows if row["status"] == "skipped"}
     planned = find_runs(plan_runs(study, "any"), only, path)
-    known = {run.run_id: rows.get((run.scenario, run.repetition), {}) for run in planned}
+    known = {run.run_id: completed.get((run.scenario, run.repetition), {}) for run in planned}
     check_data(session.folder, planned, known, root)
     left = [run for run in planned if not known[run.run_id]]
     possible = [run.name for run in left if run.scenario not in skipped]

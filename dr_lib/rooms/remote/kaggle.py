@@ -187,16 +187,14 @@ class Kaggle(Session):
             runs_on = f": {self._ends}"
         left = []
         for kind, name in (("kernels", self._script), ("datasets", self._data)):
-            is_left = ""
+            with suppress(RemoteError):  # no answer confirms it
+                self.call(kind, "delete", name, "--yes")
             try:
-                # no answer confirms it
-                with suppress(RemoteError):
-                    self.call(kind, "delete", name, "--yes")
-                is_left = self._read_status(kind, name)
+                status = self._read_status(kind, name)
             except RemoteError as error:
-                is_left = str(error)
-            if is_left:
-                left.append(f"{is_left}; to delete it: kaggle {kind} delete {name}")
+                status = str(error)
+            if status:
+                left.append(f"{status}; to delete it: kaggle {kind} delete {name}")
         if left:
             raise RemoteError("; ".join(left))
         return f"is deleted{runs_on}"

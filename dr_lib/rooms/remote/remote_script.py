@@ -29,20 +29,20 @@ ALIKE = 3
 INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.RUNNER))"
 
 
-def start(folder: str) -> None:
-    """Start this file once, in its folder."""
-    if not Path(folder, "log").exists():
+def look(folder: str, shown: int, wait_s: float) -> None:
+    """Start this file in its folder, once; wait for more lines than were shown, or the end, and
+    print the lines and the state.
+    """
+    log = Path(folder, "log")
+    status = Path(folder, "status")
+    if not log.exists():
+        log.touch()
         run = f'"{sys.executable}" -u remote_script.py > log 2>&1; echo $? > status'
         subprocess.Popen(run, shell=True, cwd=folder, start_new_session=True)
-
-
-def look(folder: str, shown: int, wait_s: float) -> None:
-    """Wait for more lines than were shown, or the end; print the lines, and the state."""
     end = time.monotonic() + wait_s
     while True:
-        status = Path(folder, "status")
         ended = status.read_text().strip() if status.exists() else ""
-        lines = Path(folder, "log").read_text(errors="replace").splitlines()[shown:]
+        lines = log.read_text(errors="replace").splitlines()[shown:]
         if lines or ended or time.monotonic() > end:
             break
         time.sleep(0.5)

@@ -77,13 +77,13 @@ class Session(Client):
 
     prepare    read what the session needs to know of the account; describe, for the user, who sees
                the upload, what is left there, and the maximum cost
-    send       upload a folder, and start the remote script in the state running
+    send       upload a folder and start the remote script, from the state running on
     look       the state (RUNNING, complete, or a word for its failure) and the lines of output
                after those that were shown
     is_gone    whether the account does not have the session
     fetch      download results of runs into a folder
     delete     delete everything at the service and say what has become of it; a RemoteError says
-               what is left, and how to delete it by hand
+               what is left, and how to delete it by hand; never finished rows
     """
 
     name = ""
@@ -97,6 +97,7 @@ class Session(Client):
         super().__init__(say)
         self.record = record
         self.folder = folder
+        self.log: list[str] = []
         self.device = record.on.partition(":")[2]
         self.options, self.pattern = self.devices[self.device]
 
@@ -158,22 +159,18 @@ class Session(Client):
     def _watch(self, failures: list[str]) -> None:
         """Print the remote output and copy the results until the session has ended."""
         record = self.record
-        log: list[str] = []
         status = RUNNING
         while status == RUNNING:
-            status, lines = self._look(len(log))
-            log += lines
+            status, lines = self._look()
+            self.log += lines
             for line in lines[-20:]:
                 self.say(line)
-            write_text(self.folder / "logs" / f"{record.session}.log", "\n".join(log))
+            write_text(self.folder / "logs" / f"{record.session}.log", "\n".join(self.log))
             if status != RUNNING or not self.is_unattended:
-                ended = {line.partition(remote_script.HAS_ENDED)[0] for line in log}
-                if status == "complete" and not log:  # it could not be read
-                    ended = set(record.runs[:1])
-                self.retry(self._fetch, ended, status, failures)
+                self.retry(self.fetch_ended, status, failures)
         if status != "complete":
-            raised = [line for line in log if re.match(r"[\w.]*(Error|Exception|Exit)\b", line)]
-            why = [*(log or ["it does not say why"]), *raised][-1]
+            errors = [line for line in self.log if re.match(r"[\w.]*(Error|Exception)\b", line)]
+            (*_, why) = errors or self.log or ["it does not say why"]
             fault = f"{record.session} ended as {status} on {self.name}"
             if not record.made:
                 raise RemoteError(f"{fault} and left no row: {why[:300]}", is_final=True)
@@ -181,19 +178,22 @@ class Session(Client):
         if len(record.made) < len(record.runs):
             self.say("the session is over; repeat the command to make the remaining runs")
 
-    def _look(self, shown: int) -> tuple[str, list[str]]:
+    def _look(self) -> tuple[str, list[str]]:
         """Look; a final error says that the session no longer exists."""
         try:
-            return self.retry(self.look, shown)
+            return self.retry(self.look, len(self.log))
         except RemoteError as error:
             if error.is_final or not self.is_gone():
                 raise
             fault = f"{self.record.session} is gone from {self.name}"
             raise RemoteError(f"{fault}; received rows are saved", is_final=True) from error
 
-    def _fetch(self, ended: set[str], status: str, failures: list[str]) -> None:
+    def fetch_ended(self, status: str, failures: list[str]) -> None:
         """Download and copy the results of ended runs; raise if any are missing or broken."""
         made = self.record.made
+        ended = {line.partition(remote_script.HAS_ENDED)[0] for line in self.log}
+        if status == "complete" and not self.log:  # it could not be read
+            ended = set(self.record.runs[:1])
         runs = [run for run in self.record.runs if run in ended and run not in made]
         with tempfile.TemporaryDirectory() as scratch:
             folder = Path(scratch)
@@ -221,24 +221,22 @@ class Session(Client):
                 shutil.unpack_archive(results, received, "zip")  # nothing beside that folder
             except (zipfile.BadZipFile, shutil.ReadError, zlib.error, EOFError) as error:
                 raise RemoteError(f"the download is invalid: {error}") from error
-            rows = read_left(received, f"{run}-*")
-            rows = {name: row for name, row in rows.items() if row["study"] == self.folder.name}
+            rows = read_left(received, f"{run}-*").values()
             for kind in remote_script.BROUGHT_BACK:
                 if kind != "rows" and (received / kind).exists():
                     shutil.copytree(received / kind, self.folder / kind, dirs_exist_ok=True)
-        known = read_left(self.folder)
-        failures = [] if rows else [f"{run}: left no row, see {self.folder}/logs/{run}.log"]
-        for name, row in rows.items():
-            if row["status"] == "ok" or known.get(name, row)["status"] != "ok":
-                write_row(self.folder, row)
-            if row["status"] == "failed":
-                failures.append(f"{name}: {row['error']}")
-            self.say(f"{name}: {row['status']} {row['error']}".strip())
+        row = next((row for row in rows if row["study"] == self.folder.name), {})
+        name = row.get("run_id", "")
+        is_known = read_left(self.folder).get(name, {}).get("status") == "ok"
+        if row and (row["status"] == "ok" or not is_known):
+            write_row(self.folder, row)
         self.record.made.append(run)
         self.record.save(self.folder)
-        for name, row in rows.items():
-            if not remote_script.is_on(row, self.platform, self.pattern):
-                device = f"{row.get('accelerator') or 'another device'} ({name})"
-                fault = f"{self.name} gave {device} instead of the requested {self.device}"
-                raise RemoteError(f"{fault}: {run} is kept", is_final=True)
-        return failures
+        if not row:
+            return [f"{run}: left no row, see {self.folder}/logs/{run}.log"]
+        self.say(f"{name}: {row['status']} {row['error']}".strip())
+        if not remote_script.is_on(row, self.platform, self.pattern):
+            device = f"{row.get('accelerator') or 'another device'} ({name})"
+            fault = f"{self.name} gave {device} instead of the requested {self.device}"
+            raise RemoteError(f"{fault}: {run} is kept", is_final=True)
+        return [f"{name}: {row['error']}"] if row["status"] == "failed" else []

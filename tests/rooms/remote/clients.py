@@ -81,8 +81,8 @@ def call_colab(line: socket.socket) -> None:
     faults = json.loads(path.read_text()) if path.exists() else {}
     (command, *_) = [word for word in sys.argv[1:] if word in faults] or [""]
     fault = faults[command].pop(0) if faults.get(command) else ""
+    path.write_text(json.dumps(faults))
     if fault:
-        path.write_text(json.dumps(faults))
         (HOME / "struck").touch()
     match fault:
         case "down":
