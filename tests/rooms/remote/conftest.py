@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,7 +18,7 @@ from dr_lib.__main__ import main
 from dr_lib.files import lock
 from dr_lib.rooms.remote.client import WAITS
 from dr_lib.rooms.remote.colab import Colab
-from tests.processes import wait_until
+from tests.processes import find_port, is_listening, wait_until
 from tests.rooms.remote.kaggle_service import KaggleService
 from tools.runtimes import HOMES, find_python
 
@@ -86,7 +85,7 @@ class Cloud:
 
     @property
     def said(self) -> str:
-        """What a copy of this process has said."""
+        """What a copy of this process has said; nothing, if it was killed."""
         path = self.house / "said"
         return path.read_text() if path.exists() else ""
 
@@ -147,9 +146,7 @@ def open_services(home: Path, python: str = sys.executable) -> Iterator:
     command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     about = {"argv": command, "display_name": "Python 3", "language": "python"}
     (kernel / "kernel.json").write_text(json.dumps(about))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
     environment = os.environ | {
         "COLAB": str(home),
         "COLAB_RELEASE_TAG": "here",
@@ -169,7 +166,7 @@ def open_services(home: Path, python: str = sys.executable) -> Iterator:
             stack.callback(server.wait)
             stack.callback(server.terminate)
         assert server.stdout.readline()
-        wait_until(lambda: is_open(port), 60)
+        wait_until(lambda: is_listening(port), 60)
         for name in ("colab", "kaggle"):
             text = CALLER.format(python=sys.executable, line=f"{home}/line", name=name)
             (programs / name).write_text(text)
@@ -181,12 +178,6 @@ def open_services(home: Path, python: str = sys.executable) -> Iterator:
     kaggle.reset()
     kaggle.shutdown()
     kaggle.server_close()
-
-
-def is_open(port: int) -> bool:
-    """Whether something listens there."""
-    with socket.socket() as connection:
-        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def make_clients() -> Path:

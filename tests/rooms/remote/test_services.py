@@ -11,7 +11,6 @@ import time
 
 import pytest
 
-from dr_lib.rooms.remote.client import WAITS
 from dr_lib.runs.row import read_rows
 from tests.processes import wait_until
 from tests.rooms.remote.faults import (
@@ -68,7 +67,7 @@ KILLS = [
 ]
 
 
-@pytest.mark.parametrize("fault", [*KILLS, *list_faults(12, seed=7)], ids=name_fault)
+@pytest.mark.parametrize("fault", [*KILLS, *list_faults(8, seed=7)], ids=name_fault)
 def test_a_fault_loses_nothing_and_leaves_nothing_unsaid(services, tmp_path, fault):
     """A client that is killed at each request, and other faults by a seed: what is left of the
     session is said, and the same command without faults brings the rows and deletes the rest.
@@ -106,12 +105,11 @@ def test_another_device_ends_the_session_and_its_row_is_kept(cloud, quick, on):
     assert len(read_rows(path.with_suffix(""))) == 2
 
 
-@pytest.mark.parametrize("on", SERVICES)
 @pytest.mark.parametrize(
-    ("runner", "said"),
+    ("on", "runner", "said"),
     [
-        ("sys.exit(1)", "C1-r00: left no row"),
-        ("print('no weights')\nsys.exit(3)", "every other run would fail alike"),
+        ("kaggle:cpu", "sys.exit(1)", "C1-r00: left no row"),
+        ("colab:cpu", "sys.exit(3)", "every other run would fail alike"),
     ],
 )
 def test_a_run_that_fails_is_said(cloud, quick, on, runner, said):
@@ -126,9 +124,9 @@ def test_a_run_that_fails_is_said(cloud, quick, on, runner, said):
     assert not cloud.list_left()
 
 
-@pytest.mark.parametrize("on", SERVICES)
-def test_a_machine_that_cannot_be_set_up_says_why(cloud, quick, on):
+def test_a_machine_that_cannot_be_set_up_says_why(cloud, quick):
     """The last error in the session's log is of what failed there, such as pip."""
+    on = "colab:cpu"
     path = quick(on)
     set_up = cloud.house / "dr_lib" / "report" / "setup.py"
     set_up.write_text("raise ImportError('no internet')\n")
@@ -176,9 +174,7 @@ def test_another_machine_of_the_account_is_left_alone(cloud, quick):
     assert cloud.list_left() == ["m-s-0"]
 
 
-@pytest.mark.parametrize(
-    ("fault", "status"), [("empty", 0), (403, 403), (404, 0)], ids=["empty", "denied", "404"]
-)
+@pytest.mark.parametrize(("fault", "status"), [("empty", 0), (403, 403)])
 def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, quick, fault, status):
     """The script or the crops stay, whatever the deletions are answered: the session is left open,
     with the commands, and the next call deletes both.
@@ -211,7 +207,8 @@ def test_a_session_has_no_more_than_the_quota(cloud, quick):
     (pushed,) = cloud.kaggle.pushed
     assert pushed["sessionTimeoutSeconds"] == 1800
     assert pushed["machineShape"] == "NvidiaTeslaT4"
-    assert not pushed.get("dockerImage")
+    assert not {"dockerImage", "dockerImagePinningType"} & pushed.keys()
+    assert pushed["isPrivate"]
     cloud.kaggle.quota_s = 107_000
     result = cloud.run(path, "kaggle:t4x2")
     assert "too little GPU quota is left on Kaggle" in result.output
@@ -235,4 +232,3 @@ def test_ctrl_c_ends_a_session(cloud, quick, on):
     assert re.search("is stopped|is deleted: a Kaggle session cannot be stopped", said)
     assert not cloud.list_left()
     assert cloud.sessions[0]["state"] == "closed"
-    assert WAITS.hurry < WAITS.patience + 1
