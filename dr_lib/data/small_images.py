@@ -105,8 +105,8 @@ def resize(images: np.ndarray, size: int) -> np.ndarray:
     n, height, width, channels = images.shape
     if height == width == size:
         return images
-    rows = _weigh(height, size)
-    columns = _weigh(width, size)
+    rows = _find_resize_weights(height, size)
+    columns = _find_resize_weights(width, size)
     resized = np.empty((n, size, size, channels), np.uint8)
     for start in range(0, n, CHUNK):
         chunk = images[start : start + CHUNK].astype(np.float32)
@@ -116,7 +116,7 @@ def resize(images: np.ndarray, size: int) -> np.ndarray:
     return resized
 
 
-def _weigh(old: int, new: int) -> np.ndarray:
+def _find_resize_weights(old: int, new: int) -> np.ndarray:
     """Return the matrix (old, new) whose columns weight the old pixels in each new pixel."""
     centres = np.clip((np.arange(new) + 0.5) * old / new - 0.5, 0, old - 1)
     return np.maximum(0, 1 - np.abs(np.arange(old)[:, None] - centres)).astype(np.float32)
@@ -229,7 +229,9 @@ def _keep(arrays: list[np.ndarray], share: float, seed: int) -> list[np.ndarray]
 def _count(num_images: int, share: float) -> int:
     count = round(num_images * share)
     if not count:
-        raise DrError(f"share {share} of {num_images} images is none: choose a larger share")
+        raise DrError(
+            f"share {share} of {num_images} images rounds to no image: choose a larger share"
+        )
     return count
 
 

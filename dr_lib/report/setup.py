@@ -116,7 +116,7 @@ def describe_machine(root: Path, *added: str) -> str:
         Platform, device, Keras backend, commit of the folder, packages added.
 
     Raises:
-        SystemExit: a parameter is none, or cannot have its value; Jupyter shows it as one sentence.
+        SystemExit: an unknown parameter or an invalid value; Jupyter shows it as one sentence.
     """
     from IPython import get_ipython
 

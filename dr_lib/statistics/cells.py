@@ -173,7 +173,7 @@ class Design:
         self.dof = (of_cell.T @ (1 - leverage)).round(9)
         self.noise = np.full(len(self.dof), np.nan)
         np.divide(of_cell.T @ residuals**2, self.dof, out=self.noise, where=self.dof > 0)
-        # within a cell, whatever its session
+        # within a cell, over its sessions
         deviations = logs - (of_cell.T @ logs / self.num_runs)[self.cell]
         deviations[np.abs(deviations) < ROUNDING] = 0.0
         self.variance = of_cell.T @ deviations**2 / np.maximum(self.num_runs - 1, 1)
@@ -199,10 +199,10 @@ class Design:
 
         Args:
             statistic: of their means.
-            within: the sessions that were, whatever others would have given.
+            within: the interval is for the sessions that were run alone.
         """
         slopes = self._find_slopes(statistic)
-        weights = self._weigh(slopes, within=within)
+        weights = self._find_weights(slopes, within=within)
         is_between = weights.blocks != 0
         if is_between.sum() > 1 and (self.num_sessions[is_between] < MIN_SESSIONS).any():
             weights = weights._replace(blocks=np.where(is_between, np.nan, 0.0))
@@ -252,7 +252,7 @@ class Design:
         Returns:
             NaN where a cell, or a session that matters, is not repeated.
         """
-        weights = [self._weigh(contrast) for contrast in contrasts]
+        weights = [self._find_weights(contrast) for contrast in contrasts]
         runs = np.array([each.runs for each in weights])
         blocks = np.array([each.blocks for each in weights])
         is_between = (blocks != 0).any(axis=0)
@@ -275,7 +275,7 @@ class Design:
         least = stats.f.sf(f * total / few, 1, 1) if few else 0.0
         return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)), float(least))
 
-    def _weigh(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
+    def _find_weights(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
         """Compute what a contrast with these slopes takes of each run, and of each block."""
         blocks = np.zeros(len(self.num_sessions))
         np.add.at(blocks, self.block, slopes)

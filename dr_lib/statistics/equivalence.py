@@ -1,6 +1,6 @@
 """Test equivalence within a margin, and compute the observations needed.
 
-No difference found is no equality shown. Two one-sided tests (Schuirmann 1987, J. Pharmacokinet.
+Absence of a difference is not equivalence. Two one-sided tests (Schuirmann 1987, J. Pharmacokinet.
 Biopharm. 15) reject that the difference is as low as -margin, and that it is as high as +margin:
 both at 5 % if the 90 % interval of the difference lies between the two. Non-inferiority is the
 lower test alone.

@@ -128,8 +128,7 @@ def train(
     Args:
         model: compiled by `compile_model`.
         train_batches: shuffled, full batches.
-        validation_batches: of the validation split; None where there is none, as in the paper's
-            70/30.
+        validation_batches: of the validation split; None without one, as in the paper's 70/30.
         recorder: a new one, with the folder for what the training leaves.
         epochs: in all, those before a restart too.
         warmup_epochs: first ones, in which the learning rate rises to its value.

@@ -27,8 +27,8 @@ def open_sample(
 ) -> Path:
     """Find the prepared sample, `folder/records`; generate and prepare it if it is missing.
 
-    What another version of this library drew is drawn anew. Of several processes one draws, the
-    others wait.
+    Samples of other versions of this library are generated again. One process generates, others
+    wait.
 
     Args:
         folder: of the sample alone.

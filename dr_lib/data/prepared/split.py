@@ -43,7 +43,7 @@ def split(
         data_dir: the folder.
         scheme, seed, folds: of `splits.split_photographs`; by default those that split.csv was
             drawn with. Without a seed, groups stay where a split table of this scheme has them,
-            whatever became of their labels.
+            even if their labels changed.
         out: name of the split table, which lies in the folder. Folds are written to
             split-1-of-5.csv and so on.
 
@@ -98,7 +98,7 @@ def write_split(
 
     Nothing is written if they cannot be divided. `copies` are the near duplicates, if they are new.
     Without a seed, groups stay where the table has them that this takes the place of, if its
-    scheme is the same; folds are drawn anew.
+    scheme is the same; folds are divided again.
     """
     is_own = path.name in ("labels.csv", COPIES) or path.name.startswith("crops")
     if path.suffix != ".csv" or is_own or path.parent != data_dir:

@@ -26,7 +26,7 @@ from dr_lib.report.select import HARDWARE
 ENTRIES = Path(__file__).with_name("claims.yaml")
 ONE_SIDED = ("mean", "sum", "bill", "score")
 SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
-WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # mean nothing where cells are missing
+WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # need every cell
 
 
 def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:

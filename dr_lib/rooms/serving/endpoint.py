@@ -213,7 +213,7 @@ def price_endpoints(
         `usd_per_month` and `usd_per_million_as_used`, with the bounds that those of the rate give.
 
     Raises:
-        DrError: a number is none, or no endpoint is left.
+        DrError: a number is not valid, or no endpoint is left.
     """
     if not (requests_per_day > 0 and 1 / 24 <= busiest_hour <= 1):
         raise DrError(

@@ -80,8 +80,8 @@ class Predictor:
         """Load the model, whose probabilities and threshold a recalibration replaces.
 
         A small model gets an interpreter for each thread. Of a larger one fewer interpreters share
-        the threads, and photographs wait for each other: each interpreter packs the weights anew,
-        which takes as many times the memory. A SavedModel is there once, for all threads.
+        the threads, and photographs wait for each other: each interpreter packs the weights again,
+        which multiplies the memory. A SavedModel is there once, for all threads.
 
         Raises:
             ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or

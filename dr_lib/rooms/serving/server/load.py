@@ -37,7 +37,7 @@ QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 # how a connection says that the other side ended it
 CLOSED = (ConnectionResetError, BrokenPipeError)
-NOT_HERE = (404, 405)  # what no later request changes
+PERMANENT = (404, 405)  # what no later request changes
 OVERLOADED = (408, 429)  # what a busy server may answer
 EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
 PREDICTION = re.compile(
@@ -95,9 +95,9 @@ def run_closed_loop(
     """Send requests one at a time, as in the paper.
 
     Args:
-        url: where predictions are asked for, http://127.0.0.1:8080/invocations say.
-        bodies: what is sent, in turn, begun anew at the end: files' content, or paths of files,
-            which are read one by one.
+        url: of predictions, such as http://127.0.0.1:8080/invocations.
+        bodies: contents of files, or paths of files, which are read one by one; sent in turn, and
+            again from the first one.
         content_type: of the bodies.
         num_requests: the paper's are 25.
         gap_s: pause between the end of a request and the start of the next.
@@ -108,8 +108,8 @@ def run_closed_loop(
         first, and the fields of `Answer`.
 
     Raises:
-        DrError: the address is none, nobody listens or nothing is predicted there, or a number is
-            none.
+        DrError: the address or a number is not valid, no server listens there, or it predicts
+            nothing.
     """
     _check(bodies, num_requests=num_requests, timeout_s=timeout_s)
     if not 0 <= gap_s < math.inf:
@@ -124,7 +124,7 @@ def run_closed_loop(
         answer = client.call(bodies[request % len(bodies)])
         if answer.status // 100 == 3:
             raise DrError(f"{url} does not predict: {answer.error}")
-        if answer.status in NOT_HERE:
+        if answer.status in PERMANENT:
             raise DrError(f"{url} does not predict ({answer.error}): {EXAMPLE}")
         rows.append(
             {"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()}

@@ -28,14 +28,14 @@ STOP_S = 20  # after SIGTERM, for predictions
 class Server:
     """granian in this process, in front of one model, which is warmed up while it listens.
 
-    What granian sets, and why it is enough behind SageMaker or a proxy: a head that does not
-    come, and an idle connection, are closed after 60 s; who never reads an answer keeps one
-    connection of MAX_CONNECTIONS and BUFFER_BYTES until SIGTERM, and no thread; who closes its
-    sending side hangs up, and gets no answer.
+    What granian sets, and why it is enough behind SageMaker or a proxy: a connection without a
+    head, or idle, is closed after 60 s. A client that never reads an answer occupies one of
+    MAX_CONNECTIONS and BUFFER_BYTES until SIGTERM, and no thread. One that closes its sending side
+    gets no answer.
     """
 
     def __init__(self, service, app, host: str, port: int, say: Callable[[str], None] = print):
-        """Take a service, its application, the address to listen on, and who is told that it is
+        """Take a service, its application, the address to listen on, and what prints that it is
         ready.
         """
         self.failure: Exception | None = None
@@ -113,7 +113,7 @@ class Server:
                 f"ready: {facts['model']} {facts['format']}, version {service.predictor.version},"
                 f" at http://{self._host}:{self._port}"
             )
-        except Exception as error:  # whatever it is, this model will never answer
+        except Exception as error:  # of any kind: this model will never answer
             self.failure = DrError(f"the warm-up failed: {error}")
             self._stopping.set()
 
