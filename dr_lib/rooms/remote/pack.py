@@ -8,10 +8,13 @@ import tarfile
 from contextlib import suppress
 from pathlib import Path
 
+import pandas as pd
+
 from dr_lib.code import COMMIT, read_commit, shorten_commit
 from dr_lib.errors import DrError
 from dr_lib.rooms.remote.remote_script import PART
 from dr_lib.rooms.remote.share import share_folder
+from dr_lib.runs.prices import find_price
 from dr_lib.runs.study import Study, check_paths
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
@@ -31,7 +34,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         folder: gets the parts.
 
     Raises:
-        DrError: an input lies outside the repository.
+        DrError: an input lies outside the repository, or the study's instance has no price.
     """
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
     files[f"papermill_runs/{path.name}"] = path
@@ -47,6 +50,11 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     commit = read_commit(root, study.notebook)
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]
+    if study.instance:  # of your prices only this one
+        price = pd.DataFrame([find_price(study.instance)])
+        files["prices.csv"] = price.to_csv(index=False).encode()
+        contents.append(f"the price of {study.instance}")
+
     # split tables are parameters or levels of a factor
     values = [*study.parameters.values(), *sum(study.factors.values(), [])]
     tables = [name for name in values if isinstance(name, str) and name.endswith(".csv")]

@@ -96,6 +96,7 @@ def _make(settings: dict[str, Any], run: str, hours: float, folder: Path) -> int
     command = [sys.executable, "-m", "dr_lib", "run", settings["study"], "--only", run]
     if settings["instance"]:
         command += ["--instance", settings["instance"]]
+        environment["DR_LIB_PRICES"] = f"{home}/prices.csv"
     if settings["on_cpu"]:
         command += ["--on-cpu"]
     if settings["hours"]:

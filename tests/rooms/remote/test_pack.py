@@ -47,7 +47,11 @@ def packed(house, small_sample, monkeypatch) -> Path:
     own.to_csv(data / "own.csv", index=False)
     (house / "data" / "weights.h5").write_bytes(b"weights")
     parameters = {"data_dir": "data/prepared", "weights": "data/weights.h5", "level": "own.csv"}
-    path = write_study(house, parameters=parameters)
+    head = "provider,instance,region,currency,usd_per_hour,date,source\n"
+    prices = "Google,colab,,USD,0.1,2026-01-01,x\nmine,other,,USD,9,2026-01-01,from Ana\n"
+    (house / "own.csv").write_text(head + prices)
+    monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
+    path = write_study(house, parameters=parameters, instance="colab")
     upload = house / "upload"
     upload.mkdir()
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
@@ -89,6 +93,7 @@ def test_nothing_else_leaves(packed):
     ]
     names = {str(path.relative_to(packed)) for path in others}
     study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5", "requirements.txt"}
+    study.add("prices.csv")
     assert read_commit(packed) == "0123abcd-dirty"
     assert names == study | {"notebooks/quick.ipynb", "dr_lib/module.py"}
     assert not any(b"Ana" in path.read_bytes() for path in packed.rglob("*") if path.is_file())
