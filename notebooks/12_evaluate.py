@@ -66,17 +66,10 @@ from dr_lib.rooms.evaluation.predictions import (
 )
 
 paths = [Path(root, name) for name in split_paths(predictions)]
-if not paths:  # the latest of this clone
-    written = root.glob("papermill_runs/*/runs/*/predictions.csv")
-    paths = sorted(written, key=lambda path: path.stat().st_mtime)[-1:]
-if not paths:  # a clone without runs: a network learns the sample
-    from dr_lib import TrainingConfig, open_sample, probe, train_once
+if not paths:  # of the latest training of this clone, or of the sample
+    from dr_lib.training.train_once import find_trained
 
-    sample = open_sample(root / "papermill_runs" / "sample")
-    config = TrainingConfig(sample, task="grades")  # as notebook 10 with that task
-    here = root / "papermill_runs" / "sample" / "evaluated"
-    here.mkdir(exist_ok=True)
-    paths = [train_once(config, config.plan(probe(), 400), here).predictions]
+    paths = [find_trained(root) / "predictions.csv"]
 
 # %%
 from dr_lib import Page

@@ -43,20 +43,13 @@ setup.set_up(root, "cv2", "simplejpeg")
 # IDRiD or DDR.
 
 # %%
-from dr_lib import TrainingConfig, activate, open_sample, probe, train_once
+from dr_lib import activate, choose, open_sample, probe
+from dr_lib.training.train_once import find_trained
 
-written = root.glob("papermill_runs/*/runs/*/predictions.csv")
-latest = sorted(written, key=lambda path: path.stat().st_mtime)[-1:]
-if latest and not model_dir:
-    model_dir = latest[0].parent
-if data_dir == "sample" and not (masks_dir and model_dir):
+model_dir = model_dir or find_trained(root)
+activate(choose(probe()))
+if data_dir == "sample" and not masks_dir:
     data_dir = open_sample(root / "papermill_runs" / "sample")
-config = TrainingConfig(data_dir, task="grades")  # as notebook 10 with that task
-plan = config.plan(probe(), 400)
-activate(plan)
-if not model_dir:
-    model_dir = root / "papermill_runs" / "sample" / "explained"
-    train_once(config, plan, model_dir).write_model()
 
 # %%
 import numpy as np

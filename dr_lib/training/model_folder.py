@@ -17,7 +17,6 @@ from dr_lib.data.labels.grades import GRADES
 from dr_lib.errors import DrError
 
 if TYPE_CHECKING:
-    from dr_lib.training.config import TrainingConfig
     from dr_lib.training.train_once import Trained
 
 MANIFEST = "manifest.json"
@@ -99,12 +98,11 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     return ModelFolder(folder, manifest)
 
 
-def write_trained(
-    network: Path, config: "TrainingConfig", trained: "Trained", commit: str
-) -> ModelFolder:
+def write_trained(network: Path, trained: "Trained", commit: str) -> ModelFolder:
     """Move the .keras file that `train_once` wrote into a model folder beside it, `model`."""
     from dr_lib.training.metrics import find_doubt
 
+    config = trained.config
     folder = network.parent / "model"
     folder.mkdir(exist_ok=True)
     network.replace(folder / "model.keras")

@@ -14,9 +14,9 @@ from dr_lib.rooms.serving.export.gate import Labelled
 from dr_lib.rooms.serving.export.runtimes import open_runtime
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.training.config import TrainingConfig
-from dr_lib.training.model_folder import read_folder, write_trained
+from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
-from dr_lib.training.train_once import BEST, train_once
+from dr_lib.training.train_once import train_once
 from tests.training.simulation import draw_splits
 
 OWN = f"{__name__}:build_transformer"
@@ -59,7 +59,7 @@ def test_a_network_of_ones_own_is_trained_exported_and_served(tmp_path):
     known = ("data_kind", "data_sha256", "labels_sha256", "split_sha256")
     trained.row.update(dict.fromkeys(known, ""), crop_size=64, crop_method="robust")
     trained.row.update(keras=keras.__version__, numpy=np.__version__)
-    folder = write_trained(tmp_path / BEST, config, trained, "")
+    folder = trained.write_model()
     test = splits["test"]
     exported = export_model(
         folder.path,
