@@ -20,7 +20,12 @@ ADJUDICATORS.update(("consensus", "consenso"))
 
 
 def list_readings(columns: Iterable[str]) -> list[str]:
-    """List the columns of the readers' grades: grade_1, grade_2 ..., in the order of the table."""
+    """List the columns of the readers' grades: grade_1, grade_2 ..., in the order of the table;
+    beside grade_0 they are no readers.
+    """
+    columns = list(columns)
+    if "grade_0" in columns:
+        return []
     return [name for name in columns if READING.fullmatch(name)]
 
 
@@ -41,7 +46,7 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
     """
     sheet = _join_rows(sheet)
     readings = list_readings(sheet.names)
-    if len(readings) < 2 or (REFERENCE in sheet.names and not rule):
+    if not readings or (REFERENCE in sheet.names and not rule):
         return sheet
     used = {*readings, "grade", REFERENCE}
     table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
@@ -67,13 +72,14 @@ def find_reference(
     Returns:
         The grade, NaN where nobody gives one, and the rule: of RULES, ALONE, or empty.
     """
-    counts = np.stack([(grades == grade).sum(axis=1) for grade in range(len(GRADES))], axis=1)
+    counts = pd.DataFrame(
+        {grade: (grades == grade).sum(axis=1) for grade in range(len(GRADES))}
+    )
     num_readers = counts.sum(axis=1)
+    is_majority = 2 * counts.max(axis=1) > num_readers
     steps = {
         "adjudicated": adjudicated,
-        "majority": pd.Series(counts.argmax(axis=1), grades.index).where(
-            2 * counts.max(axis=1) > num_readers
-        ),
+        "majority": counts.idxmax(axis=1).where(is_majority),
         "median": np.ceil(grades.median(axis=1)),
     }
     reference = pd.Series(np.nan, grades.index)
@@ -114,10 +120,8 @@ def _join_rows(sheet: Sheet) -> Sheet:
     lines = dict(zip(image[is_first], table.index[is_first], strict=True))
     wide = table["grade"].groupby([image.map(lines), column]).first().unstack(fill_value="")
     wide = wide.reindex(columns=sorted({*wide, "grade"}), fill_value="")
-    joined = _replace_columns(sheet, {name: wide[name] for name in wide})
-    is_reader = [name == "reader" for name in joined.names]
-    hidden = ["" if hide else name for hide, name in zip(is_reader, joined.names, strict=True)]
-    return joined._replace(names=hidden)
+    unnamed = sheet._replace(names=["" if n == "reader" else n for n in sheet.names])
+    return _replace_columns(unnamed, {name: wide[name] for name in wide})
 
 
 def _replace_columns(sheet: Sheet, columns: dict[str, pd.Series]) -> Sheet:

@@ -22,7 +22,7 @@ FACTS = ("camera", "age", "sex", "quality", "visit")
 KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
 OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
-READING = re.compile(r"grade_\d{1,2}")  # the grade of one of several readers
+READING = re.compile(r"grade_[1-9]\d?")  # the grade of one of several readers
 REFERENCE = "reference_rule"  # by which the grade follows from those of the readers
 # all that an evaluation reads; any other column is the file's own, under a name of its own: no
 # folded name has a space

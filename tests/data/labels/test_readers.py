@@ -77,6 +77,16 @@ def test_a_reference_that_names_its_rule_is_kept(tmp_path):
     assert read(path, content, "median")["a"] == ("2", "median")
 
 
+def test_what_is_no_reader_is_left(tmp_path):
+    """grade_0 to grade_4 are of one answer; a single reader beside a consensus keeps the grades."""
+    path = tmp_path / "t.csv"
+    path.write_text("image,grade,grade_0,grade_1,grade_2\na,1,0,1,0\n")
+    sheet = read_sheets(path)[0]
+    assert combine_readers(sheet) == sheet
+    rows = "image,reader,grade\na,Ana,1\nb,Ana,2\nb,consensus,3\n"
+    assert read(path, rows) == {"a": ("1", "one reader"), "b": ("3", "adjudicated")}
+
+
 def test_a_grade_that_is_none_is_named(tmp_path):
     """By its column and row, as it is of one reader alone."""
     with pytest.raises(DrError, match='t.csv, row 3: grade_2 is "7": it must be 0 no retino'):
