@@ -519,8 +519,8 @@ agreement = judge_agreement(model, own, margin)
 if len(readers):
     page.section("Readers")
     rules = count_rules(model.test.get(REFERENCE, pd.Series(dtype=str)))
-    counts = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
-    page.note("The reference of the test photographs, by rule: {}.", counts)
+    by_rule = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
+    page.note("The reference of the test photographs, by rule: {}.", by_rule)
     numbered = say("reader {}").format(r"\1")
     page.table(
         readers.replace(r"reader (\d+)", numbered, regex=True),
