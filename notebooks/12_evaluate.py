@@ -523,7 +523,7 @@ if len(readers):
     page.note("The reference of the test photographs, by rule: {}.", by_rule)
     numbered = say("reader {}").format(r"\1")
     page.table(
-        readers.replace(r"reader (\d+)", numbered, regex=True),
+        readers.drop(columns="num_images").replace(r"reader (\d+)", numbered, regex=True),
         "readers",
         "The model, the readers and the reference beside each other [95 % interval]. The model "
         "refers at high sensitivity; a reader is part of a reference that is not adjudicated.",

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from dr_lib.data.labels.readers import count_rules
+from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_probability, write_span
 from dr_lib.rooms.evaluation.flow import hide_flow, hides_test
@@ -120,6 +122,10 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         outcome = "referable: grade 2 or worse"
         if count_below(test):
             outcome += ", or marked as referable"
+        rules = count_rules(test[REFERENCE]) if REFERENCE in test else {}
+        if rules:
+            counts_by_rule = [f"{rule} {write_few(number)}" for rule, number in rules.items()]
+            outcome += f"; photographs of several readers, by rule: {', '.join(counts_by_rule)}"
         if grades.min() >= FEW:
             severity = f"patients by worst grade {_list_counts(grades.sort_index())}"
     if len(calibrated) > 1:
