@@ -46,8 +46,8 @@ class Parameter(NamedTuple):
     least: float = 0
     most: float = 2**31 - 1
     below: float | None = None
-    is_path: bool = False  # a row has the last part of it alone
     words: tuple[str, ...] = ()  # of a path to read: its values that are no path
+    is_path: bool = False  # of another path; a row has the last part of a path alone
     older: Any = None  # value of rows older than it
     column: str = ""  # in a row, where its name is the column of what was detected
     # another parameter and the value that it applies to, and its own value elsewhere
@@ -55,12 +55,12 @@ class Parameter(NamedTuple):
 
 
 PARAMETERS = {  # of the spine's notebooks, and of several rooms; a room has those of its own
-    "data_dir": Parameter("level", is_path=True, words=("sample",)),  # data_sha256 says which
-    "model_dir": Parameter("may differ", is_path=True, words=("",)),  # model_version says which
+    "data_dir": Parameter("level", words=("sample",)),  # data_sha256 says which
+    "model_dir": Parameter("may differ", words=("",)),  # model_version says which
     "split": Parameter("may differ", is_path=True),  # split_sha256 says which
     "task": Parameter("work", choices=("referable", "grades")),
     "model": Parameter("work"),
-    "weights": Parameter("work", is_path=True, words=("none", "imagenet")),
+    "weights": Parameter("work", words=("none", "imagenet")),
     "mode": Parameter("work", choices=("paper", "plain", "fast", "scaled")),
     "epochs": Parameter("work", least=1, most=100_000),
     "batch_size": Parameter("work", least=1, most=65536),
@@ -115,27 +115,24 @@ def find_entries(notebook: str = "") -> dict[str, Parameter]:
     """
     entries = dict(PARAMETERS)
     for room in find_rooms().values():
-        for name, entry in room.parameters.items():
-            if notebook and room.owns(f"notebooks/{notebook}.py"):
-                entries[name] = entry
-            elif not notebook:
-                entries.setdefault(name, entry)
+        if room.owns(f"notebooks/{notebook}.py"):
+            entries.update(room.parameters)
+        elif not notebook:
+            entries = {**room.parameters, **entries}
     return entries
 
 
-def list_columns() -> dict[str, Parameter]:
-    """List the columns of rows that are parameters, of the spine and of the rooms."""
-    columns: dict[str, Parameter] = {}
-    for table in [PARAMETERS, *(room.parameters for room in find_rooms().values())]:
-        for name, entry in table.items():
-            if entry.rows:
-                columns.setdefault(entry.column or name, entry)
-    return columns
-
-
-def find_columns(rows: str) -> list[str]:
-    """Find the columns of parameters by how rows compare that differ in them."""
-    return [name for name, entry in list_columns().items() if entry.rows == rows]
+def find_columns(rows: str) -> dict[str, Any]:
+    """Find the columns of parameters by how rows compare that differ in them, and for each the
+    value of older rows, if there is one.
+    """
+    tables = [PARAMETERS, *(room.parameters for room in find_rooms().values())]
+    return {
+        entry.column or name: entry.older
+        for table in tables
+        for name, entry in table.items()
+        if entry.rows == rows
+    }
 
 
 def find_inputs(values: Mapping[str, Any], notebook: str = "") -> list[str]:
@@ -151,8 +148,9 @@ def describe(values: Mapping[str, Any], notebook: str = "") -> dict[str, Any]:
     row = {}
     for name, value in values.items():
         entry = entries.get(name, Parameter("work"))
-        if entry.rows != "":
-            row[entry.column or name] = Path(value).name if entry.is_path else value
+        is_path = entry.is_path or entry.words
+        if entry.rows:
+            row[entry.column or name] = Path(value).name if is_path else value
     return row
 
 

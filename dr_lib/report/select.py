@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import find_columns, list_columns
+from dr_lib.parameters import find_columns
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.equivalence import compare_scores, is_equivalent
@@ -37,7 +37,12 @@ SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
 VERSIONS = [*SOFTWARE, "driver"]
 # values of rows that are older than a column: what was requested, never what was detected
 OLDER = {
-    **{name: entry.older for name, entry in list_columns().items() if entry.older is not None},
+    **{
+        name: value
+        for rows in ("work", "plan", "stack")
+        for name, value in find_columns(rows).items()
+        if value is not None
+    },
     "weigh_classes": False,
     "ema_momentum": 0.0,
     "environment_settings": "",
@@ -50,8 +55,8 @@ POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
 LEVELS = find_columns("level")
 # part of the work that a mode may set anew
-SET_BY_MODE = ("batch_size", "learning_rate", "warmup_epochs")
-SET_BY_PLACE = ("batch_norm",)  # by the mode and the number of devices
+SET_BY_MODE = ["batch_size", "learning_rate", "warmup_epochs"]
+SET_BY_PLACE = ["batch_norm"]  # by the mode and the number of devices
 # by which claims match like with like, beside the factors of paper C
 CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
 CELL_WORK += ("threads_asked",)
@@ -60,8 +65,6 @@ EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
 }
-# cold and warm runs both count where train_s differs by a smaller share in every session
-MAX_DIFFERENCE = 0.01
 WARMTH = {  # of a training that is not simply warm: what is said of such runs
     "apart": "cold runs, the first of their kind since the machine's boot, stand apart",
     "unsure": "runs that may have been cold do not count beside warm ones of their kind",
@@ -70,7 +73,6 @@ WARMTH = {  # of a training that is not simply warm: what is said of such runs
     "unknown": "it is not known which runs were cold, the first since the machine's boot",
 }
 RUN = r"^(?P<run>\w+-r\d+)(?P<machine>.*)"  # the name of a run of a study
-TIMES = ("train_s", "steady_epoch_s")
 AUC = "metric_auc_test"
 # a mode is as good as the paper's, and a machine's model as another's, if its mean is within it
 AUC_MARGIN = 0.02
@@ -90,8 +92,6 @@ OF_STACK = "of the stack"  # on one machine
 FEW_SESSIONS = "no interval: too few sessions"
 EQUAL = "no interval: all times are equal"
 MANY_OUTLIERS = "no interval: more than one run in five is an outlier"
-# a row per request has its own
-REQUEST_TIMES = ("round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million")
 
 
 class UnlikeRunsError(DrError):
@@ -152,9 +152,8 @@ def select_runs(
     faults = _find_faults(runs)
     is_finished = (runs.get("status", pd.Series(dtype=str)) == "ok") & (faults == "")
     finished = _name_environments(runs.assign(preliminary=_find_preliminary(runs))[is_finished])
-    failed = runs[~is_finished]
-    reasons = faults[~is_finished].where(faults[~is_finished] != "", failed.get("error", ""))
-    excluded = [failed.assign(reason=reasons)]
+    reasons = faults.where(faults != "", runs.get("error", ""))
+    excluded = [runs.assign(reason=reasons)[~is_finished]]
     levels = _write_levels(finished, within)
     factors = _find_factors(levels, may_differ, allowed)
     within = [name for name in [*within, *factors] if name in finished]
@@ -214,7 +213,7 @@ def _find_warmth(finished: pd.DataFrame) -> pd.DataFrame:
     means = timed.pivot_table("train_s", ["kind", "session"], "warmth")
     means = means.reindex(columns=["cold", "warm"]).dropna(subset=["cold"])
     differences = abs(means["cold"] / means["warm"] - 1)
-    if len(means) and (differences < MAX_DIFFERENCE).all():
+    if len(means) and (differences < 0.01).all():  # then both count
         warmth = warmth.replace(["cold", "warm"], "cold and warm")
 
     is_warm = warmth.isin(["warm", "cold and warm"])
@@ -235,18 +234,16 @@ def list_faults(runs: pd.DataFrame) -> list[str]:
 
 def _find_faults(runs: pd.DataFrame) -> pd.Series:
     """Say what is wrong with each row: it is a copy, or holds an impossible time; else empty."""
-    files = runs.get("file", runs.get("run_id", pd.Series("", runs.index))).astype(str)
-    faults = pd.Series("", runs.index)
-    for name in [name for name in TIMES if name in runs]:
+    none = pd.Series("", runs.index)
+    files = runs.get("file", runs.get("run_id", none)).astype(str)
+    faults = none
+    for name in [name for name in ("train_s", "steady_epoch_s") if name in runs]:
         numbers = pd.to_numeric(runs[name], errors="coerce")
-        values = numbers.map("{:g}".format)
-        is_bad = (numbers <= 0) & (runs["status"] == "ok")
-        faults = faults.mask(is_bad, files + f": {name} is " + values + ", which is no time")
-    if "copy_of" in runs:
-        copies = runs["copy_of"].fillna("")
-        words = files + " is a copy of " + copies + ", and one run counts once"
-        faults = faults.mask(copies != "", words)
-    return faults
+        words = files + f": {name} is " + numbers.map("{:g}".format) + ", which is no time"
+        faults = faults.mask((numbers <= 0) & (runs["status"] == "ok"), words)
+    copies = runs.get("copy_of", none).fillna("")
+    words = files + " is a copy of " + copies + ", and one run counts once"
+    return faults.mask(copies != "", words)
 
 
 def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
@@ -274,30 +271,27 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
     sides = [side.dropna(subset=[column]) for side in sides if column in side]
     if not sides or not all(map(len, sides)):
         return Measured(*NOTHING)
+    rows = pd.concat(sides)
     statistic = RATIO if len(sides) > 1 else AVERAGE
     times = [[side[column]] for side in sides]
     sessions = [[side["session"]] for side in sides]
-    is_one = pd.concat([side["session"] for side in sides]).nunique() == 1
+    is_one = rows["session"].nunique() == 1
     design = Design(*times, sessions=sessions)
     found = Measured(*design.estimate(statistic, within=is_one).interval())
+    scopes = []
     if design.has_many_outliers:
-        found = found._replace(scope=MANY_OUTLIERS)
-    elif np.isnan(found.low) and len(pd.concat(sides)) > len(sides):
-        found = found._replace(scope=FEW_SESSIONS if found.n < MIN_RUNS else EQUAL)
+        scopes.append(MANY_OUTLIERS)
+    elif np.isnan(found.low) and len(rows) > len(sides):
+        scopes.append(FEW_SESSIONS if found.n < MIN_RUNS else EQUAL)
     elif is_one and found.n > 1:
-        found = found._replace(scope=WITHIN)
+        scopes.append(WITHIN)
     if num_left_out := int(design.is_left_out.sum()):
         over_all = Design(*times, sessions=sessions, keep_all=True).estimate(statistic)
         value = over_all.interval().value
         found = found._replace(num_left_out=num_left_out, over_all=value)
-    if len(sides) > 1 and pd.concat(sides).get("machine", pd.Series(dtype=str)).nunique() > 1:
-        scopes = [
-            found.scope,
-            describe_ratio(*sides),
-            OF_MODELS.get(judge_models(*sides).verdict),
-        ]
-        found = found._replace(scope="; ".join(filter(None, scopes)))
-    return found
+    if len(sides) > 1 and "machine" in rows and rows["machine"].nunique() > 1:
+        scopes += [describe_ratio(*sides), OF_MODELS.get(judge_models(*sides).verdict)]
+    return found._replace(scope="; ".join(filter(None, scopes)))
 
 
 def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
@@ -313,21 +307,20 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     is_between = rows["machine"].nunique() > 1
     rows = rows.replace(["", UNKNOWN], np.nan)
     known = {name for name in rows if rows[name].notna().any()}
-    backends = set(rows["backend"].dropna()) if "backend" in known else set()
-    names = [*ARITHMETIC, "environment_settings", *known.intersection(["batch_norm"])]
-    names += {"warmth"}.intersection(rows)
-    if not known.isdisjoint(["backend", *PLANNED]):
+    backends = set(rows.get("backend", pd.Series(dtype=object)).dropna())
+    names = [*ARITHMETIC, "environment_settings", *sorted(known & {"batch_norm", "warmth"})]
+    if known & {"backend", *PLANNED}:
         names.append("backend")
-    if not known.isdisjoint(PLANNED):
+    if known & {*PLANNED}:
         names += PLANNED
-    if "keras" in known or not backends.isdisjoint(["tensorflow", "jax"]):
+    if "keras" in known or backends & {"tensorflow", "jax"}:
         names.append("keras")
     if len(backends) < 2:  # else their versions do not matter
         names += [name for name in LIBRARIES if name in (backends or known)] or ["backend"]
 
     unlike = {}
     for name in dict.fromkeys(names):
-        column = rows[name] if name in known else pd.Series(np.nan, rows.index)
+        column = rows.get(name, pd.Series(np.nan, rows.index))
         column = column.where(column.notna(), OLDER.get(name))
         levels = column.map(write_level, na_action="ignore")
         if name in LIBRARIES:
@@ -356,8 +349,8 @@ def describe_ratio(*sides: pd.DataFrame) -> str:
     if not unlike:
         is_float32 = rows[ARITHMETIC].eq("float32").all(axis=None)
         return OF_FLOAT32 if is_float32 else OF_EQUAL
-    requests = set(rows[REQUESTED].dropna()) if REQUESTED in rows else set()
-    is_default = requests <= {OLDER[REQUESTED]} and UNKNOWN not in unlike.values()
+    requests = set(rows.get(REQUESTED, pd.Series(dtype=str)).dropna())
+    is_default = requests <= {"default"} and UNKNOWN not in unlike.values()
     return OF_DEFAULTS if is_default and unlike.keys() <= {*ARITHMETIC} else OF_BOTH
 
 
@@ -382,23 +375,24 @@ def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
     """
     known = {name for side in (a, b) for name in side if side[name].notna().any()}
     if "predict_ms" in known:
-        versions = [side.reindex(columns=["model_version"])["model_version"] for side in (a, b)]
+        versions = [side.get("model_version", pd.Series([""])) for side in (a, b)]
         files = [sorted(set(column.fillna("").astype(str))) for column in versions]
         if all(files[0]) and files[0] == files[1]:
             return Models(ALIKE, "the same exported file")
-        named = [", ".join(name or "unknown" for name in names) for names in files]
-        return Models(UNLIKE, f"other exported files: {named[0]} against {named[1]}")
-    column = "metric_accuracy_test" if "framework" in known else AUC
+        named = [", ".join(name or UNKNOWN for name in names) for names in files]
+        return Models(UNLIKE, f"other exported files: {' against '.join(named)}")
     name = "accuracy" if "framework" in known else "AUC"
-    scores = [side.reindex(columns=["seed", column]).set_index("seed") for side in (a, b)]
-    difference = compare_scores(scores[0][column], scores[1][column])
+    column = f"metric_{name.lower()}_test"
+    sides = [side.reindex(columns=["seed", column]).set_index("seed") for side in (a, b)]
+    scores = [side[column] for side in sides]
+    difference = compare_scores(*scores)
     if not difference.n:
         return Models(UNLIKE, f"test {name} not measured")
     value, low, high, n = difference
     words = f"test {name} differs by {value:.3f} [{low:.3f}, {high:.3f}], 90 %, n = {n}"
     if n > min(side.index.nunique() for side in scores):
         words += ", seeds unknown"
-    if num_missing := int(sum(side[column].isna().sum() for side in scores)):
+    if num_missing := sum(side.isna().sum() for side in scores):
         return Models(UNDECIDED, f"{words}: {num_missing} runs have none", difference)
     is_shown = is_equivalent(difference, AUC_MARGIN)
     if is_shown is None:
@@ -434,11 +428,11 @@ def list_runs(rows: pd.DataFrame) -> pd.DataFrame:
     """
     if "request" not in rows:
         return rows
-    times = [name for name in REQUEST_TIMES if name in rows]
-    rows = rows.assign(_deployment=name_deployments(rows))
-    means = rows.groupby("_deployment")[times].mean()
-    firsts = rows.drop_duplicates("_deployment").drop(columns=times)
-    return firsts.join(means, on="_deployment").drop(columns="_deployment")
+    names = name_deployments(rows)
+    times = ["round_trip_ms", "decode_ms", "predict_ms", "predict_usd_per_million"]
+    times = rows.columns.intersection(times)
+    means = rows.groupby(names)[times].transform("mean")
+    return rows.assign(**means)[~names.duplicated()]
 
 
 def name_deployments(rows: pd.DataFrame) -> pd.Series:
@@ -462,33 +456,25 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
-    marks = {
-        mark: pd.to_numeric(finished[mark]).gt(0) if mark in finished else False
-        for mark in EXCLUSIONS
-    }
-    if finished.empty:
-        return finished.assign(machine="", mode="", environment="", **marks)
-    columns = ["instance_type", "num_machines", "rehearsed", "mode"]
-    column = finished.reindex(columns=columns).astype(object)
-    count = finished["num_accelerators"].map(
-        lambda count: f"{count:.0f} x " if count > 1 else ""
-    )
-    machine = (
-        finished["platform"] + ", " + (count + finished["accelerator"]).replace("cpu", "CPU")
-    )
-    machine = _tell_apart(machine, column["instance_type"].fillna("").astype(str))
-    if "cpu" in finished:  # two machines without accelerators may have unlike processors
-        cores = " x " + finished["num_cpus"].astype(str) if "num_cpus" in finished else ""
-        if "cpu_quota" in finished:
-            quota = finished["cpu_quota"]
-            cores = (" x " + quota.astype(str)).where(quota.notna(), cores)
-        machine = _tell_apart(machine, finished["cpu"].astype(str) + cores)
-    number = column["num_machines"].astype(float).fillna(1)
-    rehearsed = column["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
+    columns = [*HARDWARE, "cpu_quota", "num_machines", "rehearsed", "mode", *EXCLUSIONS]
+    rows = finished.reindex(columns=columns).astype(object)
+    count = rows["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
+    machine = rows["platform"] + ", " + (count + rows["accelerator"]).replace("cpu", "CPU")
+    machine = _tell_apart(machine, rows["instance_type"].fillna("").astype(str))
+    # two machines without accelerators may have unlike processors
+    cpus = rows["cpu_quota"].where(rows["cpu_quota"].notna(), rows["num_cpus"])
+    cores = (" x " + cpus.astype(str)).where(cpus.notna(), "")
+    machine = _tell_apart(machine, rows["cpu"].astype(str) + cores)
+    number = rows["num_machines"].astype(float).fillna(1)
+    rehearsed = rows["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
     machine += (number.map(", {:.0f} machines".format) + rehearsed).where(number > 1, "")
-    mode = column["mode"].fillna("paper")
-    environment = machine.where(mode == "paper", machine + ", " + mode)
-    return finished.assign(machine=machine, mode=mode, environment=environment, **marks)
+    mode = rows["mode"].fillna("paper")
+    return finished.assign(
+        machine=machine,
+        mode=mode,
+        environment=machine.where(mode == "paper", machine + ", " + mode),
+        **{mark: pd.to_numeric(rows[mark]).gt(0) for mark in EXCLUSIONS},
+    )
 
 
 def _tell_apart(machine: pd.Series, names: pd.Series) -> pd.Series:
@@ -523,8 +509,8 @@ def _find_factors(
     planned = levels[~levels["is_by_hand"]]
     before = [name for name in {"mode", *may_differ} if name in levels]
     factors = []
-    for column in [*LEVELS, *WORK, *PLAN]:
-        if column not in levels or column in {*before, *POOLED, *factors}:
+    for column in dict.fromkeys([*LEVELS, *WORK, *PLAN]):
+        if column not in levels or column in {*before, *POOLED}:
             continue
         follows = planned.groupby([*before, *factors])[column].nunique().le(1).all()
         is_own = _is_factor(planned, column) and not follows
@@ -542,12 +528,7 @@ def _name_kinds(
     kinds = pd.Series("", levels.index)
     if not levels["is_by_hand"].any():
         return kinds
-    work = set(WORK) - {*SET_BY_MODE, *SET_BY_PLACE}
-    if "code_sha256" not in levels:
-        work.add("commit")
-    parts = [(work, []), (SET_BY_MODE, ["mode"]), ([*PLAN, *SET_BY_PLACE], ["environment"])]
-    parts.append((SOFTWARE, _list_kernels(levels)))
-    for columns, keys in parts:
+    for columns, keys in _list_agreements(levels):
         like = levels[kinds == ""].sort_values("started_at", kind="stable")
         groups = like.assign(all="").groupby(["all", *keys, *within], dropna=False)
         for column in [name for name in columns if name in like and name not in passed]:
@@ -557,41 +538,49 @@ def _name_kinds(
     return kinds.str.strip()
 
 
-def _list_kernels(rows: pd.DataFrame) -> list[str]:
-    """List the columns that tell apart where software runs."""
-    return ["environment", *(name for name in ("framework", "kernel") if name in rows)]
+def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
+    """List columns in which rows agree, with those that tell apart the groups within which they do.
+
+    Batch and learning rate are one in each mode, precision and the like in each environment, and
+    the versions of its software in each kernel there.
+    """
+    work = [name for name in WORK if name not in (*SET_BY_MODE, *SET_BY_PLACE)]
+    if "code_sha256" not in rows:  # older rows know no more of their code
+        work.append("commit")
+    kernels = [name for name in ("framework", "kernel") if name in rows]
+    return [
+        (work, []),
+        (SET_BY_MODE, ["mode"]),
+        ([*PLAN, *SET_BY_PLACE], ["environment"]),
+        (SOFTWARE, ["environment", *kernels]),
+    ]
 
 
 def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     """Check that all rows did the same work, except for what mode, environment or factors set.
 
-    Batch and learning rate are one in each mode, precision and the like in each environment, and
-    the versions of its software in each kernel there. Where the split is a factor, each table that
-    it names is one.
+    Where the split is a factor, each table that it names is one.
     """
     unlike = {}
-    groups = [(finished, set(WORK) - {*SET_BY_MODE, *SET_BY_PLACE, "split_sha256"})]
-    groups += [(rows, SET_BY_MODE) for _, rows in finished.groupby("mode")]
-    groups += [(rows, [*PLAN, *SET_BY_PLACE]) for _, rows in finished.groupby("environment")]
-    kernels = _list_kernels(finished)
-    groups += [(rows, SOFTWARE) for _, rows in finished.groupby(kernels, dropna=False)]
-    tables = finished.groupby("split") if _is_factor(finished, "split") else [("", finished)]
-    groups += [(rows, {"split_sha256"}) for _, rows in tables]
-    rows = finished
-    if "code_sha256" in rows:
-        rows = rows[rows["code_sha256"].isna()]
-    groups.append((rows, {"commit"}))  # older rows know no more of their code
-    for rows, columns in groups:
+    agreements = _list_agreements(finished)
+    if _is_factor(finished, "split"):
+        agreements[0][0].remove("split_sha256")
+        agreements.append((["split_sha256"], ["split"]))
+    groups = [
+        (columns, rows)
+        for columns, keys in agreements
+        for _, rows in finished.assign(all="").groupby(["all", *keys], dropna=False)
+    ]
+    if "code_sha256" in finished:
+        groups.append((["commit"], finished[finished["code_sha256"].isna()]))
+    for columns, rows in groups:
         for column in set(columns) & set(rows) - set(may_differ):
-            values = rows[column].where(rows[column].notna(), OLDER.get(column, rows[column]))
+            values = rows[column].where(rows[column].notna(), OLDER.get(column))
             if values.nunique(dropna=column in SOFTWARE) > 1:
                 digits = 12 if column.endswith("_sha256") else None
-                names = rows[column].map(
-                    lambda value, digits=digits: (
-                        "none" if pd.isna(value) else str(value)[:digits]
-                    )
-                )
-                unlike[column] = ", ".join(sorted(set(names)))
+                names = {str(value)[:digits] for value in rows[column].dropna()}
+                names.update(["none"] * rows[column].hasnans)
+                unlike[column] = ", ".join(sorted(names))
     if unlike:
         named = "; ".join(f"{column} ({values})" for column, values in sorted(unlike.items()))
         first = min(unlike)

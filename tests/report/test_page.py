@@ -202,7 +202,7 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     page.Page().appendix(select_runs(several))
     assert "The commits of the runs differ, their code does not." in shown[-2]
     missing = {*WORK, *PLAN} - {*page.COMMITS} - {*read_headers()}
-    assert not missing, "give them headers in dr_lib/report/words.csv"
+    assert not missing, f"{missing} need headers in dr_lib/report/words.csv"
 
 
 def test_runs_of_one_name_in_two_studies_are_two(shown):

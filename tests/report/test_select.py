@@ -82,6 +82,12 @@ def test_unlike_runs_are_refused_by_column_and_value():
     select_runs(runs, within=["model"])  # each model alone is alike
 
 
+def test_a_column_that_is_empty_is_like_one_that_is_missing():
+    """Rows of two versions: null in one is what the other does not know."""
+    runs = [make_runs([1], CPU, commit="c", dropout=None), make_runs([1], CPU, commit="c")]
+    assert len(select_runs(pd.concat(runs, ignore_index=True)).timed) == 2
+
+
 @pytest.mark.parametrize(("patience", "min_delta"), [(0, 0.0), (3, 0.0), (3, 0.01)])
 def test_rows_older_than_a_parameter_have_its_former_value(patience, min_delta):
     """They never stopped early: pooled with rows that could not, and with no other; by hand, what

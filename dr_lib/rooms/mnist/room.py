@@ -9,7 +9,7 @@ ROOM = Room(
     parameters={
         "implementation": Parameter("may differ"),
         "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),
-        "mnist": Parameter("may differ", is_path=True, words=("keras", "synthetic")),
+        "mnist": Parameter("may differ", words=("keras", "synthetic")),
         "replicas": Parameter("may differ", column="replicas_asked"),
     },
     papers={

@@ -18,7 +18,7 @@ ROOM = Room(
         "accelerator": Parameter(
             "may differ", choices=("auto", "cpu", "gpu"), column="accelerator_asked"
         ),
-        "data_source": Parameter("may differ", is_path=True, words=("keras", "synthetic")),
+        "data_source": Parameter("may differ", words=("keras", "synthetic")),
         "threads": Parameter("work", older=0, column="threads_asked"),
         "evaluate_every": Parameter("work"),
         "sample_s": Parameter("may differ", above=0, most=3600),

@@ -24,7 +24,7 @@ ROOM = Room(
         "force": Parameter("may differ"),
         "num_rounds": Parameter("may differ"),
         "num_threads": Parameter("may differ"),
-        "served_dir": Parameter("may differ", is_path=True, words=("",)),  # model_version
+        "served_dir": Parameter("may differ", words=("",)),  # model_version
         "format": Parameter(
             "work", choices=("litert_float32", "litert_float16", "litert_int8", "savedmodel")
         ),
