@@ -52,6 +52,6 @@ def read_answer(future: Future, address: str) -> Any:
         fault = f"the Dask scheduler at {address} is gone"
         raise DrError(f"{fault}: start it, and start again") from error
     except KilledWorker:
-        return DrError("every worker that began it was lost, most likely out of memory")
+        return DrError("every worker that began this task was lost, most likely out of memory")
     except Exception as error:  # a worker that is set up badly does not end the others
         return error
