@@ -30,15 +30,8 @@ from dr_lib.rooms.serving.export.convert import convert, load_network
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder, write_folder
-from tests.rooms.serving.driver import (
-    ROOT,
-    find_port,
-    is_ready,
-    list_wheel_options,
-    post,
-    run_process,
-    wait_until,
-)
+from tests.processes import find_port, is_ready, wait_until
+from tests.rooms.serving.driver import ROOT, list_wheel_options, post, run_process
 from tools.bench_server import draw_photograph
 
 DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
@@ -61,6 +54,7 @@ TEXTS = ("doc", "locale", "man")
 TOLERANCE = 1e-3  # of a probability, in float32
 IMAGE = "fundus-grader"
 NUM_PHOTOGRAPHS = 12
+SIDE = 96
 READY_S = 600  # emulated, on a machine that does much else
 # this machine's, for a proxy may have one of its own
 CERTIFICATES = "/etc/ssl/certs:/etc/ssl/certs:ro"
@@ -188,12 +182,12 @@ def run_emulated(folder: Path, model: Path) -> Iterator[int]:
 
 
 def make_model(folder: Path) -> Path:
-    """Export a MobileNet with random weights whose last layer spreads the drawn photographs over
-    the grades.
+    """Export a small network with random weights whose last layer spreads the photographs over the
+    grades.
     """
-    network = load_network(export_untrained(folder / "keras", "mobilenet", 224).artifact)
+    network = load_network(export_untrained(folder / "keras", "small_cnn", SIDE).artifact)
     crops = [
-        shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224)
+        shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, SIDE)
         for seed in range(NUM_PHOTOGRAPHS)
     ]
     logits = np.log(network.predict(np.stack(crops), verbose=0))
