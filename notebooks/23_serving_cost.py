@@ -171,8 +171,9 @@ from dr_lib.rooms.serving.endpoint import list_endpoints, price_endpoints, tabul
 from dr_lib.rooms.serving.figures import describe_choice
 from dr_lib.runs.prices import PriceError
 
+endpoints = pd.DataFrame(columns=["model", "image_size", "usd_per_month"])
 try:
-    endpoints = list_endpoints(
+    measured = list_endpoints(
         rows.table,
         *rows.folders,
         p99_ms=p99_ms,
@@ -181,7 +182,7 @@ try:
         may_differ=rows.may_differ,
     )
     endpoints = price_endpoints(
-        endpoints,
+        measured,
         requests_per_day=requests_per_day,
         busiest_hour=busiest_hour,
         accuracy_within=accuracy_within or None,
@@ -218,28 +219,15 @@ if published:
 
 # %% tags=["answer"]
 from dr_lib.numbers import write_days
-from dr_lib.report.answer import Answer, Number, list_limits
+from dr_lib.report.answer import Answer, list_limits
+from dr_lib.rooms.serving.answer import answer_price
 
 answer = Answer(say("No request has been timed yet."))
-if len(priced):
-    cheapest = priced.sort_values("usd_per_million_never_idle").iloc[0]
-    words = say(
-        "A million predictions of {} in {} cost {} USD at the price of {}, on a machine that is "
-        "never idle."
-    )
-    network = name(cheapest["model"])
-    usd = page.number(cheapest["usd_per_million_never_idle"])
-    sentence = words.format(network, cheapest["format"], usd, cheapest["instance"])
-    numbers = []
-    for _, row in priced.sort_values("usd_per_million_never_idle").head(2).iterrows():
-        value, _, bounds = page.interval(row, "predict_ms").partition(" [")
-        note = say("time of a prediction, n = {}").format(row["n"])
-        heading = f"{name(row['model'])}, {row['format']}"
-        numbers.append(Number(heading, f"{value} ms", bounds and f"[{bounds}", note))
+if len(timed):
     rests = say("Rests on {} requests, {}.").format(
         len(timed), write_days(timed["started_at"], lang)
     )
-    answer = Answer(sentence, numbers, [], list_limits(timed, say), rests)
+    answer = answer_price(endpoints, list_limits(timed, say), rests, lang)
 page.answer(answer)
 
 # %% [markdown] tags=["heading"]

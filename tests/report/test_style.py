@@ -108,6 +108,7 @@ def find_sentences() -> set[str]:
     names = ("answer", "figures", "means", "page", "style")
     drawing = [ROOT / f"dr_lib/report/{name}.py" for name in names]
     drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
+    drawing += ROOT.glob("dr_lib/rooms/*/answer.py")
     for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (

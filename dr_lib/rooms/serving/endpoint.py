@@ -43,15 +43,19 @@ DISTURBED = "a load test was disturbed"
 SHORT = "a rate was tried for less than 10 s"
 DOUBTS = (OVERLAP, ALONE, DISTURBED, SHORT)  # why the cheapest is not known
 MIN_SECONDS = 10.0  # of a rate: a shorter one is held by chance
-TABLE = [  # behind the network, the format and where it ran
+TABLE = [  # the first eight are shown on a page
+    "format",
+    "environment",
+    "instance",
     "n",
     "rate_per_s",
+    "usd_per_month",
+    "reason",
+    "num_machines",
+    "usd_per_million_as_used",
+    "threads",
     "gate_auc_difference",
     "gate_kappa_difference",
-    "num_machines",
-    "usd_per_month",
-    "usd_per_million_as_used",
-    "reason",
 ]
 
 
@@ -283,7 +287,7 @@ def find_candidates(rows: pd.DataFrame) -> pd.DataFrame:
 
 def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
     """Select the columns of `price_endpoints` that a reader needs, with bounds if there are any."""
-    names = [*NETWORK, "format", "environment", "instance", "threads", *TABLE]
+    names = [*(name for name in NETWORK if priced[name].nunique() > 1), *TABLE]
     names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
     table = priced[[name for name in names if name in priced]]
     return table.map(lambda cell: math.nan if cell == "" else cell).dropna(axis=1, how="all")

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
+from dr_lib.rooms.serving.answer import answer_price
 from dr_lib.rooms.serving.endpoint import (
     find_rates,
     list_endpoints,
@@ -282,3 +283,27 @@ def test_a_measurement_is_priced_at_several_labels(tmp_path):
     assert "a rate was tried for less than 10 s" in short
     unknown = CliRunner().invoke(main, [*command, "--instances", "ml.x9"])
     assert unknown.exit_code == 1 and "no price for 'ml.x9'" in unknown.output
+
+
+def test_a_report_answers_with_a_months_price_and_what_limits_it(tmp_path):
+    """The lowest price of a month with its interval, machines, rate; doubts stand below it."""
+    for k, rate in enumerate((8, 10, 12.5)):
+        load_endpoint(tmp_path, f"r{k}", {rate: 50, 16: 900}, M5, repetition=k)
+    load_endpoint(tmp_path, "one", {30: 50, 33: 900}, C7G)
+    answer = answer_price(price(tmp_path, requests_per_day=2e6), ["few runs"], "3 runs")
+    assert answer.sentence == (
+        "2,000,000 photographs a day cost 381 USD a month with MobileNet, 96 px, litert_int8, 99 %"
+        " answered within 300 ms."
+    )
+    assert answer.limits == [
+        "Which endpoint is the cheapest is not known: one deployment has no interval.",
+        "few runs",
+    ]
+    (number,) = answer.numbers
+    assert number.note.startswith(f"a month, machines at the price of {C7G}: 3; one held 30")
+    alone = answer_price(price(tmp_path, requests_per_day=2e6).query("instance == @M5"), [], "")
+    assert alone.limits == [] and alone.numbers[0].bounds.startswith("[6")
+    nothing = answer_price(
+        pd.DataFrame(columns=["model", "image_size", "usd_per_month"]), [], ""
+    )
+    assert nothing.sentence == "No endpoint can be chosen from these rows."
