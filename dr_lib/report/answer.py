@@ -18,8 +18,7 @@ from dr_lib.report.select import ALIKE, Selection
 from dr_lib.report.style import OURS, choose_words, name_term
 from dr_lib.report.training_time import count_unlearned
 from dr_lib.statistics import clustered
-from dr_lib.statistics.intervals import Interval, has_learned
-from dr_lib.training.metrics import UNLEARNED
+from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
 MIN_PATIENTS = 30  # fewer are counted, and have no percentage
 WRONG_LIGHT = "#f0b48a"  # of people: not found, or referred needlessly

@@ -65,6 +65,10 @@ class Measured(NamedTuple):
         return columns
 
 
+# of the AUC with its interval, and the patients
+UNLEARNED = (
+    "The model has not been shown to be better than chance: its AUC is {} on {} patients."
+)
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
 
 

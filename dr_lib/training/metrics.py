@@ -9,16 +9,12 @@ from dr_lib.data.labels.grades import GRADES, sum_referable
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
-from dr_lib.statistics.intervals import Interval, has_learned
+from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
 NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 # to train on, by recipe: of each class, and in all
 NUM_PATIENTS = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
 SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
-# of the AUC with its interval, and the patients
-UNLEARNED = (
-    "The model has not been shown to be better than chance: its AUC is {} on {} patients."
-)
 
 
 def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
