@@ -3,7 +3,6 @@ them?
 """
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -34,7 +33,7 @@ def compare_readers(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
     """
     grades, referred, patient = _take_graders(predictions, points)
     rows = []
-    for who, against in _pair(list(referred)):
+    for who, against in itertools.combinations(referred, 2):
         both = (referred[who].notna() & referred[against].notna()).to_numpy()
         mine, theirs = (referred.loc[both, name].to_numpy(bool) for name in (who, against))
         whose = patient[both]
@@ -113,7 +112,7 @@ def _take_graders(
     if len(readings) < 2:
         return pd.DataFrame(), pd.DataFrame(), np.array([])
     read = test[readings].rename(columns=lambda name: name.replace("grade_", "reader "))
-    grades = pd.concat([test["grade"].rename("reference"), read], axis=1)
+    grades = read.assign(reference=test["grade"])
     referred = (grades >= REFERABLE_FROM).where(grades.notna())
     referred["reference"] = test["referable"] == 1
     if "predicted_grade" in test:
@@ -122,9 +121,3 @@ def _take_graders(
         threshold = find_thresholds(test, points, points["point"].iloc[0])
         referred.insert(0, "model", test["probability_referable"] >= threshold)
     return grades, referred, test["patient_id"].to_numpy()
-
-
-def _pair(names: list[str]) -> Iterator[tuple[str, str]]:
-    """Pair the model and each reader with the reference and each further reader."""
-    for first, second in itertools.combinations(names, 2):
-        yield (second, first) if first == "reference" else (first, second)
