@@ -73,9 +73,7 @@ PARAMETERS = {  # of the spine's notebooks, and of several rooms; a room has tho
     "patience": Parameter("work", older=0),
     "min_delta": Parameter("work", most=1, older=0.0),
     "augmentation": Parameter("work", choices=("none", "flip", "colour")),
-    "recipe": Parameter(  # its parts have columns
-        "level", choices=("full", "few", "upper"), only_with=("task", "referable", "full")
-    ),
+    "recipe": Parameter("level", choices=("full", "few", "upper")),  # its parts have columns
     "weigh_grades": Parameter("work", only_with=("task", "grades", False)),
     "keep_best": Parameter("work", older=False),
     "target_auc": Parameter("may differ", most=1),  # another measure

@@ -48,6 +48,7 @@ TRAINING = (
 MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
     f"training/{name}.py": {"keras"} for name in TRAINING
 }
+MAY_IMPORT["training/lite0.py"] = {"keras"}
 MAY_IMPORT["rooms/explain/grad_cam.py"] = {"keras"}
 MAY_IMPORT |= {
     f"rooms/scenarios/frameworks/{name}_network.py": {name}

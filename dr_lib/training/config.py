@@ -114,8 +114,15 @@ class TrainingConfig:
 
     @property
     def parts(self) -> Recipe:
-        """The part of the network that the recipe trains."""
-        return RECIPES[self.recipe]
+        """The part of the network that the recipe trains.
+
+        A model of grades is served, which averages no mirror images: neither do its scores.
+        """
+        recipe = RECIPES[self.recipe]
+        if self.task == "referable":
+            return recipe
+        is_probed = self.recipe != "full"
+        return recipe._replace(test_time_augmentation=False, probe_grades=is_probed)
 
     @property
     def model_code_sha256(self) -> str:

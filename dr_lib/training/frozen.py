@@ -17,6 +17,7 @@ from sklearn.model_selection import (
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.prepared.batches import Mirrored
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
@@ -32,7 +33,7 @@ class Frozen(NamedTuple):
     upper: keras.Model
     # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
     inputs: dict[str, np.ndarray]
-    targets: dict[str, np.ndarray]  # per split, (2 n,) float32
+    targets: dict[str, np.ndarray]  # per split, (2 n,) referable, float32, or grades
 
 
 def freeze(
@@ -62,12 +63,14 @@ def freeze(
         DrError: part of the base bypasses the layer, or its outputs do not fit into memory.
     """
     base = network.get_layer("base")
+    head = network.layers[-1]
+    is_grades = head.name == "grades"
     lower, outputs, extract = split_network(network, last_frozen, "float16")
     # of what follows too: few photographs would spoil its statistics
     for layer in find_normalisations(base):
         layer.trainable = False
     lower.trainable = False
-    upper = keras.Model(outputs, network.layers[-1](extract.output), name="upper")
+    upper = keras.Model(outputs, head(extract.output), name="upper")
     num_images = 2 * sum(len(side.referable) for side in splits.values())
     needed = num_images * 2 * np.prod(lower.output_shape[1:]) / 2**30
     free = read_memory().available / 2**30
@@ -82,14 +85,14 @@ def freeze(
         views = [side.images, Mirrored(side.images)]
         outputs = [predict(lower, view, batch_size).astype(np.float16) for view in views]
         inputs[name] = np.concatenate(outputs)
-        targets[name] = np.tile(side.referable, 2)
+        targets[name] = np.tile(side.grade if is_grades else side.referable, 2)
     features = predict(extract, inputs["train"], batch_size)
 
     train = splits["train"]
     patients = np.tile(train.patient_id, 2)
     if probe_grades:
-        grades = np.tile(train.grade, 2)
-        kernel, bias = fit_grades(features, grades, targets["train"], patients)
+        grades = targets["train"] if is_grades else np.tile(train.grade, 2)
+        weights = fit_grades(features, grades, targets["train"], patients)
     else:
         logistic = fit_by_patient(
             LogisticRegression(max_iter=2000),
@@ -99,13 +102,14 @@ def freeze(
             patients,
         )
         kernel, bias = read_line(logistic)
-    network.get_layer("referable").set_weights([kernel[:, None], np.array([bias])])
+        weights = kernel[:, None], np.array([bias])
+    head.set_weights(weights)
     return Frozen(upper, inputs, targets)
 
 
-def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, float]:
-    """Regress the grade and convert it to the log odds of referable disease: kernel, (features,),
-    and bias.
+def fit_grades(features, grade, target, patient_id) -> tuple[np.ndarray, np.ndarray]:
+    """Regress the grade and convert it to the log odds of the target, referable disease or each
+    grade: kernel, (features, 1 or 5), and bias.
 
     The grade tells severe from mild, which referable or not leaves out. The odds follow from grades
     that were predicted in folds of other patients, for those of the photographs that it learned
@@ -122,10 +126,19 @@ def fit_grades(features, grade, referable, patient_id) -> tuple[np.ndarray, floa
     predicted = cross_val_predict(
         line, features, grade, groups=patient_id, cv=GroupKFold(NUM_FOLDS)
     )
-    odds = LogisticRegression(C=np.inf).fit(predicted[:, None], referable)
+    odds = LogisticRegression(C=np.inf).fit(predicted[:, None], target)
     kernel, bias = read_line(line)
-    slope = odds.coef_[0, 0]
-    return slope * kernel, slope * bias + odds.intercept_[0]
+    slopes = odds.coef_[:, 0]
+    intercepts = odds.intercept_
+    if target is grade:
+        if len(odds.classes_) == 2:  # the second against the first
+            slopes = np.append(0, slopes)
+            intercepts = np.append(0, intercepts)
+        grades = np.arange(len(GRADES))
+        slopes = np.interp(grades, odds.classes_, slopes)
+        intercepts = np.interp(grades, odds.classes_, intercepts)
+        intercepts[~np.isin(grades, odds.classes_)] -= 10  # of a grade that nobody has
+    return kernel[:, None] * slopes, slopes * bias + intercepts
 
 
 def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:

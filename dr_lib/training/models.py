@@ -27,6 +27,7 @@ from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
 from dr_lib.parameters import check_together, read_value
+from dr_lib.training.lite0 import build_lite0
 
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
 # (I, Q)
@@ -44,6 +45,7 @@ class Network(NamedTuple):
     # channels are then turned to BGR; by default the network takes [0, 255]
     preprocessing: tuple[float | list[float], float | list[float], bool] = (255.0, 0.0, False)
     pool: type[layers.Layer] = layers.GlobalAveragePooling2D
+    few: str = ""  # layer at which recipe few ends, where not at its share of the parameters
 
 
 @keras.saving.register_keras_serializable("dr_lib")
@@ -90,6 +92,15 @@ class Augment(layers.Layer):
         return {**super().get_config(), "augmentation": self.augmentation, "seed": self.seed}
 
 
+@keras.saving.register_keras_serializable("dr_lib")
+class CubicMean(layers.Layer):
+    """Pool maps by the cubic root of the mean cube: small lesions weigh more than in the mean."""
+
+    def call(self, maps):
+        """(batch, height, width, channels), 0 or more -> (batch, channels)."""
+        return (ops.mean(maps * maps * maps, axis=(1, 2)) + 1e-6) ** (1 / 3)
+
+
 def recolour(images, *, brightness, saturation, hue, contrast):
     """Change the colours of photographs in [0, 1] and clip the result to that range.
 
@@ -123,6 +134,7 @@ def build_model(
     augmentation: str = "flip",
     dropout: float = 0.0,
     share: float = 1.0,
+    is_linear: bool = False,
     seed: int = 0,
     synchronised: bool = False,
 ) -> keras.Model:
@@ -141,6 +153,7 @@ def build_model(
         dropout: share of the pooled features dropped in training, of task referable.
         share: of the base's parameters; it ends at the layer that has them below it. Lesions are
             small, and so is what the middle blocks see.
+        is_linear: grades come from the pooled features alone, without layers of 128.
         seed: of the augmentation and of dropout; initial weights follow
             `keras.utils.set_random_seed`.
         synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute
@@ -163,7 +176,7 @@ def build_model(
     for layer in find_normalisations(base):
         layer.synchronized = synchronised
     if share < 1:
-        last = base.get_layer(find_last_layer(base, share))
+        last = base.get_layer(network.few or find_last_layer(base, share))
         base = keras.Model(base.input, last.output, name="base")
 
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
@@ -181,8 +194,8 @@ def build_model(
         x = layers.GlobalAveragePooling1D(name="pool")(x)
     name = model.rpartition(":")[2]
     if task == "grades":
-        x = layers.Dense(128, activation="relu")(x)
-        x = layers.Dense(128, activation="relu")(x)
+        for width in () if is_linear else (128, 128):
+            x = layers.Dense(width, activation="relu")(x)
         head = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")
         return keras.Model(inputs, head(x), name=f"{name}_{image_size}_grades")
     x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
@@ -520,4 +533,10 @@ NETWORKS = {
     ),
     "mobilenet": _find_application("MobileNet"),  # Howard et al. 2017
     "vgg19": _find_application("VGG19"),  # Simonyan and Zisserman 2015
+    "efficientnet_lite0": Network(
+        build_lite0,
+        preprocessing=(255 / 128, -127 / 128, False),
+        pool=CubicMean,
+        few="block5b_expand_activation",
+    ),
 }

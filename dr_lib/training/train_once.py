@@ -335,6 +335,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             augmentation=config.augmentation,
             dropout=config.parts.dropout,
             share=config.parts.share if config.parts.is_cut else 1.0,
+            is_linear=config.recipe != "full",
             seed=config.run_seed,
             synchronised=device.synchronised and not is_plain,
         )

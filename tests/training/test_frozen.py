@@ -111,12 +111,38 @@ def test_a_probe_of_grades_gives_the_odds_of_referable_disease():
     kernel, bias = fit_grades(
         features[:1000], grade[:1000], grade[:1000] >= 2, np.arange(1000) // 2
     )
+    kernel = kernel[:, 0]
     odds = features[1000:] @ kernel + bias
     assert np.argmax(kernel) == 3 and np.abs(np.delete(kernel, 3)).max() < kernel[3] / 5
     slope = LogisticRegression(C=np.inf).fit(odds[:, None], grade[1000:] >= 2)
     assert slope.coef_[0, 0] == pytest.approx(1, abs=0.2) and slope.intercept_[
         0
     ] == pytest.approx(0, abs=0.2)
+
+
+@pytest.mark.parametrize("absent", [[], [1], [4], [1, 3, 4]])
+def test_a_probe_of_grades_gives_the_probability_of_each_grade(absent):
+    """By logits on one line, in order; a grade that no photograph has gets next to nothing."""
+    rng = np.random.default_rng(0)
+    grade = np.setdiff1d(np.arange(5), absent)[np.arange(2000) % (5 - len(absent))]
+    features = rng.normal(size=(2000, 20))
+    features[:, 3] += grade
+    kernel, bias = fit_grades(features, grade, grade, np.arange(2000) // 2)
+    odds = np.exp(features @ kernel + bias)
+    probability = odds / odds.sum(axis=1, keepdims=True)
+    shares = np.bincount(grade, minlength=5) / 2000
+    assert probability.mean(axis=0) == pytest.approx(shares, abs=0.02)
+    assert roc_auc_score(grade >= 2, probability[:, 2:].sum(axis=1)) > 0.9
+
+
+def test_a_served_model_is_trained_from_few_photographs(splits):
+    """In task grades the head of five starts as the probe, on the features alone."""
+    network = build_model("small_cnn", 64, task="grades", augmentation="none", is_linear=True)
+    assert network.layers[-2].name == "pool"
+    last = network.get_layer("base").layers[-1].name
+    upper, inputs, targets = freeze(network, last, splits, probe_grades=True)
+    referable = upper.predict(inputs["train"], verbose=0)[:, 2:].sum(axis=1)
+    assert roc_auc_score(targets["train"] >= 2, referable) > 0.9
 
 
 def test_a_frozen_base_leaves_the_head_alone(splits):

@@ -85,7 +85,6 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
     ("asked", "message"),
     [
         ({"task": "referral"}, "task 'referral': choose from referable, grades"),
-        ({"task": "grades", "recipe": "few"}, "recipe: does not apply to task grades"),
         ({"optimizer": "sgdm"}, "optimizer .sgdm.: choose from rmsprop, adam"),
         ({"accelerator": "gpus"}, "accelerator 'gpus': choose from auto, cpu"),
         ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
