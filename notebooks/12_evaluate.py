@@ -667,6 +667,10 @@ for other, at in zip(models[1:], points[1:], strict=True):
         others.append({**row.iloc[0], **counts_there})
 num_patients = scores["num_patients"]
 answer = answer_evaluation(auc, num_patients, at_home, aims, pd.DataFrame(others), say, lang)
+if folds:
+    words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
+    words = words.format(model.test["fold"].nunique(), model.name)
+    answer = answer._replace(sentence=f"{words} {answer.sentence}")
 limits = list(answer.limits)
 more = list(answer.more)
 for _, row in agreement.iterrows() if len(agreement) else ():
