@@ -102,7 +102,8 @@ def call_colab(line: socket.socket) -> None:
             if command != "new":
                 end_caller()
         case "lost":  # the answer
-            colab.main(standalone_mode=False)
+            with suppress(SystemExit):
+                colab.main()
             sys.exit("ConnectionError: Connection reset by peer")
     colab.main()
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 from click.testing import CliRunner, Result
 
@@ -123,7 +125,8 @@ def cloud(services, house, monkeypatch) -> Cloud:
 def enter(programs: Path, house: Path, patch: pytest.MonkeyPatch) -> None:
     """Have this process use the stand-ins, which are made empty, and little patience."""
     home = programs.parent
-    for name in ("machines.json", "faults.json", "struck", "stopped"):
+    end_machines(home)
+    for name in ("faults.json", "struck", "stopped"):
         (home / name).unlink(missing_ok=True)
     for name, seconds in SHORT.items():
         patch.setattr(WAITS, name, seconds)
@@ -131,6 +134,15 @@ def enter(programs: Path, house: Path, patch: pytest.MonkeyPatch) -> None:
     patch.setenv("HOME", str(house.parent))
     patch.setattr(Colab, "results", f"{home}/content")
     patch.setattr(Colab, "home", f"{home}/content/dr-lib")
+
+
+def end_machines(home: Path) -> None:
+    """End the machines of Colab's account, as its page does."""
+    (home / "machines.json").unlink(missing_ok=True)
+    for process in psutil.process_iter(["cwd"]):
+        if str(process.info["cwd"]).startswith(f"{home}/content"):
+            process.kill()
+    shutil.rmtree(home / "content", ignore_errors=True)
 
 
 @contextmanager

@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(200, b"{}")
             case "hang":
                 time.sleep(20)
-            case "SIGINT" | "SIGKILL":
+            case "SIGINT" | "SIGKILL" | "SIGTERM":
                 os.kill(self.server.caller, signal.Signals[fault])
                 time.sleep(1)
             case int():

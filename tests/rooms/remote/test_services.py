@@ -5,7 +5,6 @@ left running or lying there unsaid.
 import json
 import os
 import re
-import shutil
 import signal
 import time
 
@@ -13,6 +12,7 @@ import pytest
 
 from dr_lib.runs.row import read_rows
 from tests.processes import wait_until
+from tests.rooms.remote.conftest import end_machines
 from tests.rooms.remote.faults import (
     QUICK,
     REQUESTS,
@@ -168,8 +168,8 @@ def test_another_machine_of_the_account_is_left_alone(cloud, quick):
     assert result.exit_code == 1
     assert f"{ours} is still running on Colab" in result.output
     assert "m-s-0 is still" not in result.output
+    end_machines(cloud.home)
     machines.write_text(json.dumps({"m-s-0": "T4"}))
-    shutil.rmtree(cloud.home / "content")
     assert cloud.run(path, "colab:cpu").exit_code == 0
     assert cloud.list_left() == ["m-s-0"]
 
