@@ -108,7 +108,7 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(PIP) uv
 	$(BIN)/python tools/floors.py
 
-rooms: .venv/ready ## the tests without each room in turn; an hour on 2 cores
+rooms: .venv/ready ## the tests without each room in turn; hours on 2 cores
 	$(BIN)/python -m tools.rooms
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian

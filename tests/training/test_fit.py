@@ -87,10 +87,10 @@ class Diverging(Batches):
 @pytest.mark.parametrize(
     ("target", "since", "reason", "num_epochs", "with_validation"),
     [
-        (np.nan, 3, "the loss is nan in epoch 4", 4, False),
-        (np.nan, 0, "the loss is nan in epoch 1", 1, True),
+        (np.nan, 3, "the loss is nan in epoch 4", 4, True),
+        (np.nan, 0, "the loss is nan in epoch 1", 1, False),
         # no probability comes near
-        (100.0, 3, "the loss of epochs 4 to 6 is above ", 6, True),
+        (100.0, 3, "the loss of epochs 4 to 6 is above ", 6, False),
     ],
 )
 def test_a_training_that_diverges_ends_at_once(

@@ -564,3 +564,11 @@ def test_what_is_left_out_is_said_and_all_runs_are_beside_it(tmp_path):
     found = judge(claim("A6"), read_runs(tmp_path))
     assert found.num_left_out == 3 and found.over_all == pytest.approx(100 - 64 / 1.1, abs=0.3)
     assert "without 3 outliers, with them 41." in found.reason
+
+
+def test_a_column_that_no_row_has_is_refused(tmp_path):
+    """As the notebooks do, in one sentence."""
+    write_row(tmp_path, copy_row("22", "litert_int8", study="mine"))
+    said = CliRunner().invoke(main, ["claims", str(tmp_path), "--allow", "modes"])
+    assert said.exit_code == 1
+    assert said.output.startswith("Error: allow modes: no row has that column, choose from ")
