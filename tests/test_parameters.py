@@ -21,6 +21,7 @@ from dr_lib.parameters import (
 )
 from dr_lib.rooms import find_rooms
 from dr_lib.runs.row import write_row
+from tests.conftest import ABSENT
 from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -202,6 +203,7 @@ def test_rooms_that_share_a_column_compare_it_alike():
         assert alike.setdefault(entry.column or name, about) == about, name
 
 
+@pytest.mark.skipif("serving" in ABSENT, reason="the room's commands take such numbers")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
