@@ -170,13 +170,16 @@ answer = answer_training(selection, environments, places, lang, published=publis
 figure = None
 if published or len(selection.timed):
     figure = plot_training_time(finished, lang, published=published)
-page.answer(
-    answer,
-    figure,
-    "figure_1",
+words = (
     "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
-    "disturbed. Grey: means that the paper published.",
+    "disturbed."
 )
+if published:
+    words = (
+        "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
+        "disturbed. Grey: means that the paper published."
+    )
+page.answer(answer, figure, "figure_1", words)
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

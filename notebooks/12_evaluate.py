@@ -610,6 +610,7 @@ page.table(
     alike.reset_index()[["item", "topic", "text"]],
     "checklist_filled",
     "Guideline items that this run fills in.",
+    columns=["item", "topic", "text"] if lang == "en" else ["item", "topic"],
 )
 page.write("checklist.csv", items.to_csv(index=False).encode())
 page.write("MODEL_CARD.md", checklist.write_card(facts).encode())

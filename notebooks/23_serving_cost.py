@@ -137,7 +137,16 @@ if published:
     # the paper does not time the decoding
     paper = cost_table(read_paper_latencies()).drop(columns="busy_ms")
     paper = paper.reindex(columns=COSTS)
-    page.table(paper, "costs_published", "Costs from the paper's means of 25 requests.")
+    shown = [
+        "model",
+        "instance",
+        "usd_per_hour",
+        "n",
+        "predict_ms",
+        "usd_per_million_never_idle",
+    ]
+    words = "Costs from the paper's means of 25 requests."
+    page.table(paper, "costs_published", words, columns=[*shown, "computed_rate_per_s"])
 
 # %% tags=["report"]
 priced = pd.DataFrame()
@@ -149,7 +158,9 @@ if len(
         label = summary["priced_as"].replace("", instance)
     priced = cost_table(summary.assign(instance=label))
     costs = priced.reindex(columns=COSTS)
-    page.table(costs, "costs_ours", "Costs from our times, at hourly prices.")
+    shown = ["model", "format", "environment", "instance", "n", "predict_ms", "busy_ms"]
+    words = "Costs from our times, at hourly prices."
+    page.table(costs, "costs_ours", words, columns=[*shown, "usd_per_million_never_idle"])
 
 # %% [markdown] tags=["heading"]
 # ## The cheapest endpoint · O endpoint mais barato

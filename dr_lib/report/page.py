@@ -72,7 +72,7 @@ EXACT = ("threshold", "predicted", "probability_referable")
 ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_COLUMNS = 8  # of a table on the page; the CSV has all
-BOUNDS = re.compile(r"^([^\[]*[^\[ ]) (\[[-\d.,;: ∞–]+\])(.*)$")
+BOUNDS = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
 
 
 class Page:
@@ -159,7 +159,7 @@ class Page:
         """Show what a report says first, with a figure and its caption."""
         drawn = ""
         if figure:
-            drawn = self._draw(figure, name, escape_html(self.say(caption)))
+            drawn = self._draw(figure, name, escape_html(self.say(caption), quote=False))
         display(HTML(answer.write(drawn, self.say)))
 
     def section(self, words: str) -> None:
@@ -204,7 +204,7 @@ class Page:
             is_ours: false where nothing is drawn but what a paper printed, whatever our own images
                 were.
         """
-        text = escape_html(self.say(caption).format(*values))
+        text = escape_html(self.say(caption).format(*values), quote=False)
         self._counts["Figure"] += 1
         number = f"<strong>{self.say('Figure')} {self._counts['Figure']}.</strong>"
         display(HTML(self._draw(figure, name, f"{number} {text}", is_ours)))
@@ -252,7 +252,7 @@ class Page:
         words = self.say(caption)
         shown = self._keep(table, name, words, own, columns)
         number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
-        display(HTML(write_table(shown, f"{number} {escape_html(words)}")))
+        display(HTML(write_table(shown, f"{number} {escape_html(words, quote=False)}")))
 
     def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
         """Say where the software or the models of several machines differ, and what is unknown.
@@ -306,7 +306,9 @@ class Page:
         self.section("The paper's claims")
         words = say("Each claim, what the paper published, and what our rows say.")
         headers = [say(self._headers[column]) for column in SHOWN]
-        every = [*SHOWN[:2], "place", *SHOWN[2:], "reason"]
+        every = [*SHOWN[:2], "place", *SHOWN[2:]]
+        if self.lang == "en":  # reasons name columns and values of rows
+            every.append("reason")
         table = self._keep(self._tabulate(judged), name, words, columns=every)
         is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
         shown = table[is_judged].reindex(columns=headers)
@@ -323,7 +325,7 @@ class Page:
             display(HTML(write_table(shown, words)))
         else:
             display(Markdown(say("No claim can be judged.")))
-        summary = say("All {} claims, with reasons: {}")
+        summary = say("All {} claims: {}")
         summary = summary.format(len(judged), self._count(judged))
         folded = write_table(table)
         display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
@@ -468,7 +470,7 @@ class Page:
             return "–"
         text = str(value)
         if column in ("level", "levels"):
-            return write_decimals(text, self.lang)
+            return translate(write_decimals(text, self.lang), self.lang)
         if column in ("term", "factor"):
             return name_term(text, partial(translate, lang=self.lang))
         return translate(text, self.lang)

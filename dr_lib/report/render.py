@@ -56,7 +56,7 @@ td i { display: block; font-style: normal; color: #5b6572; font-size: 13px; whit
 p, li { overflow-wrap: anywhere } summary { cursor: pointer }
 .photographs { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)) }
 .photographs { gap: 16px } .photographs figure { margin: 0 } .photographs img { width: 100% }
-@media (max-width: 760px) {
+@media screen and (max-width: 760px) {
   .page { display: block; padding: 20px 18px } nav { display: none } h1 { font-size: 25px }
   .say { font-size: 19px } .two { grid-template-columns: 1fr }
   figure.half { width: 100% }

@@ -178,10 +178,21 @@ def _make_all(session: Session) -> None:
     else:
         is_whole = backlog.runs == backlog.planned and not session.failures
         if is_whole and any(backlog.row(run)["status"] == "ok" for run in backlog.runs):
-            reading = write_command("report", os.path.relpath(backlog.folder))
-            say(f"complete; to make the report: {reading}")
+            say(f"complete; {_name_next(backlog)}")
     for reason, number in Counter(backlog.unavailable.values()).items():
         say(f"scenarios skipped: {number}, {reason}")
+
+
+def _name_next(backlog: Backlog) -> str:
+    """Name the command that follows: to evaluate a model that grades, else to report on times."""
+    folder = os.path.relpath(backlog.folder)
+    predictions = sorted(backlog.folder.glob("runs/*/predictions.csv"))
+    grades = [run for run in backlog.runs if run.parameters.get("task") == "grades"]
+    if len(predictions) == len(grades) == 1:
+        path = os.path.relpath(predictions[0])
+        out = os.path.join(folder, "evaluation")
+        return f"to evaluate the model: {write_command('evaluate', path, '--out', out)}"
+    return f"to make the report: {write_command('report', folder)}"
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:

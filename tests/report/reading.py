@@ -2,6 +2,9 @@
 unlike they are.
 """
 
+import html
+import re
+
 import pandas as pd
 
 from dr_lib.report.select import PLAN, WORK, select_runs
@@ -44,3 +47,11 @@ def is_whole(figure) -> bool:
         and box.x1 <= figure.get_figwidth()
         and box.y1 <= figure.get_figheight()
     )
+
+
+def find_english(page: str) -> list[str]:
+    """Find the texts of a Portuguese page that hold two words which only English has."""
+    body = re.sub(r"(?s)<style>.*?</style>", "", page)
+    texts = [html.unescape(text) for text in re.findall(r">([^<]+)<", body)]
+    english = r"\b(the|of|and|with|is|are|not|by|each|from|which|without|their|its|than)\b"
+    return [text for text in texts if len(re.findall(english, text)) > 1]

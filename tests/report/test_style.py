@@ -46,10 +46,15 @@ def list_words_of_rooms() -> set[str]:
 
         words |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     if "evaluation" not in ABSENT:
-        from dr_lib.rooms.evaluation import curves, flow, points, readers
+        from dr_lib.rooms.evaluation import checklist, curves, flow, points, readers
+        from dr_lib.rooms.evaluation.predictions import SUBGROUPS
 
         words |= {*flow.STAGES, *points.POINTS, *points.ERRORS, *curves.CALIBRATED}
-        words |= {*readers.KINDS, *readers.VERDICTS}
+        words |= {*readers.KINDS, *readers.VERDICTS, *SUBGROUPS, "left", "right"}
+        words |= {*checklist.METHODS, *checklist.METHODS.values()}
+        items = Path(checklist.__file__).with_name("checklist.csv")
+        with items.open(encoding="utf-8") as file:
+            words |= {row["topic"] for row in csv.DictReader(file) if row["fact"]}
     if "mnist" not in ABSENT:
         from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 

@@ -175,7 +175,11 @@ def predict(
             recalibration=recalibration,
             progress=show_progress("grading"),
         )
-        return click.echo(f"wrote {out}; {write_command('evaluate', out, '--out', 'FOLDER')}")
+        own = model.parent / "predictions.csv"  # its thresholds are frozen there
+        evaluated = [own, out] if own.is_file() else [out]
+        return click.echo(
+            f"wrote {out}; {write_command('evaluate', *evaluated, '--out', 'FOLDER')}"
+        )
     answers = out.with_name(f"{out.stem}.patients.csv")
     if by_patient and answers.exists():
         raise click.ClickException(f"{answers} exists and is not overwritten: move it")

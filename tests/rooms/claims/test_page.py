@@ -47,7 +47,7 @@ def test_what_no_row_reaches_is_folded_into_one_line(shown):
     page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
     assert shown[1] == "Nenhuma afirmação pode ser julgada."
     num = len(read_judged("B"))
-    assert f"Todas as {num} afirmações, com os motivos: não medida {num}<" in shown[2]
+    assert f"Todas as {num} afirmações: não medida {num}<" in shown[2]
     assert ">não medida<" in shown[2]
 
 

@@ -4,10 +4,13 @@ import re
 
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
+from dr_lib.__main__ import main
 from dr_lib.report.render import run_analysis
 from tests.notebooks import execute, num_pictures, texts
 from tests.report.predictions import draw_abroad, draw_predictions, write
+from tests.report.reading import find_english
 
 
 def test_12_reads_the_latest_predictions_of_the_clone(clone, kernel):
@@ -73,3 +76,16 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
         "No operating point: there are no validation rows" in texts(notebook)
         and num_pictures(notebook) == 9
     )
+
+
+@pytest.mark.slow
+def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
+    """Of two hospitals: sections, captions, notes, and the cells of methods and guidelines."""
+    home = draw_predictions().assign(model_version="v1", dataset="Hospital A")
+    tables = {"home": home, "abroad": draw_abroad().assign(dataset="Hospital B")}
+    paths = [str(write(tmp_path, table, name)) for name, table in tables.items()]
+    asked = ["evaluate", *paths, "--lang", "pt", "--out", str(tmp_path / "out")]
+    said = CliRunner().invoke(main, asked)
+    assert said.exit_code == 0, said.output
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert find_english(page) == [] and "de Wilson, com o número efetivo" in page
