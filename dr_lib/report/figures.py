@@ -55,7 +55,7 @@ def plot_training_time(
     if "train_s" in finished:
         timed = finished[finished["timed"] | (finished["warmth"] == "apart")]
         timed = timed.dropna(subset=["train_s"]).reset_index(drop=True)
-        is_like = is_paper_work(timed)
+        is_like = is_paper_work(timed) & published
         works = timed.reindex(columns=list(PAPER_WORK)).astype(object)
         for (place, is_theirs), rows in timed.groupby(["place", is_like]):
             model, size, epochs, kind = works.loc[rows.index[0]]
