@@ -66,7 +66,7 @@ def evaluate(
     }
     page = run_analysis(root / "notebooks" / "12_evaluate.ipynb", out, root, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF) and tables (CSV, LaTeX), checklist.csv and "
+        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), checklist.csv and "
         "MODEL_CARD.md next to it"
     )
 
