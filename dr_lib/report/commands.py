@@ -43,5 +43,5 @@ def report(
         return click.echo(f"wrote {readme} and the files it lists")
     page = write_report(folders, out or folders[0], root, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), and runs.csv next to it"
+        f"wrote {page}, its figures (PNG, PDF, SVG), tables (CSV, LaTeX), and runs.csv next to it"
     )
