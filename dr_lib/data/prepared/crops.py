@@ -113,8 +113,9 @@ def crop_photographs(
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
     elif todo and parameters["code_sha256"] != hash_code():
         raise DrError(
-            f"{out} was cropped by another version of the code: choose another --out, or "
-            "delete it"
+            f"{out} was cropped by another version of the code, and crops of two versions are not"
+            f" mixed ({len(todo)} photographs are new): choose another --out, or delete it, to crop"
+            f" all {len(photographs)} again, which takes as long as the first time"
         )
     rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
     crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
