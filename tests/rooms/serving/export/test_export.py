@@ -150,7 +150,7 @@ def test_another_model_in_the_folder_is_no_rounding(
     """An artifact of full precision that gives other probabilities is an error, whatever is
     forced.
     """
-    monkeypatch.setattr("dr_lib.rooms.serving.export.export.load_network", lambda path, model: network)
+    monkeypatch.setattr("dr_lib.rooms.serving.export.export.load_network", lambda *_: network)
     other = build_network(seed=1)
     monkeypatch.setattr(network, "predict", other.predict)
     asked = {"formats": ["litert_float32"], "calibration": draw_crops(1), "labelled": labelled}
