@@ -643,7 +643,7 @@ if private and len(own):
 
 # %% tags=["answer"]
 
-from dr_lib.report.answer import answer_evaluation
+from dr_lib.rooms.evaluation.answer import answer_evaluation
 from dr_lib.statistics.intervals import Interval
 
 scores = summary.iloc[0]

@@ -273,7 +273,8 @@ if published:
 # ## What this shows
 
 # %% tags=["answer"]
-from dr_lib.report.answer import Answer, answer_shares, list_limits, say_rests
+from dr_lib.report.answer import Answer, list_limits, say_rests
+from dr_lib.rooms.scenarios.answer import answer_shares
 
 answer = Answer(
     say("The study is unfinished: its design has cells without a run."), is_stop=True

@@ -1,146 +1,13 @@
-"""A report's first sentence, number and limits: a table of situations."""
+"""A report's first sentence, number and limits."""
 
-import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.report.answer import answer_evaluation, answer_ratio, answer_shares, list_limits
+from dr_lib.report.answer import answer_ratio, list_limits
 from dr_lib.report.style import choose_words
 from dr_lib.statistics.intervals import Interval
 
 NAN = float("nan")
-GOOD = Interval(0.91, 0.87, 0.94, 61)
-USELESS = Interval(0.52, 0.10, 0.92, 7)
-AIMS = ["90 % sensitivity", "95 % specificity"]
-
-
-def count(tp, fn, fp, tn) -> dict:
-    """An operating point by patient, with bounds 10 points to each side."""
-    shares = {"sensitivity": tp / max(1, tp + fn), "specificity": tn / max(1, fp + tn)}
-    bounds = {f"{name}_low": value - 0.1 for name, value in shares.items()}
-    bounds |= {f"{name}_high": value + 0.1 for name, value in shares.items()}
-    return {"tp": tp, "fn": fn, "fp": fp, "tn": tn, **shares, **bounds}
-
-
-def answer(auc, points, num_patients=214, others=(), lang="en"):
-    """The answer of an evaluation, and all that it says."""
-    told = answer_evaluation(
-        auc,
-        num_patients,
-        pd.DataFrame(points),
-        AIMS,
-        pd.DataFrame(others),
-        choose_words(lang),
-        lang,
-    )
-    numbers = [" ".join(map(str, number[:4])) for number in told.numbers]
-    return told, "\n".join([told.sentence, *numbers, *told.more, *told.limits])
-
-
-FINDS = (
-    "At the threshold chosen for 90 % sensitivity, this model finds 54 of 61 patients with "
-    "referable disease, and refers 37 of 153 patients without it needlessly."
-)
-CHANCE = "The model has not been shown to be better than chance: its AUC is "
-
-
-@pytest.mark.parametrize(
-    ("auc", "points", "sentence", "shown", "absent"),
-    [
-        (  # good: of 100 by patient, at both points, sensitivity never alone
-            GOOD,
-            [count(54, 7, 37, 116), count(39, 22, 9, 144)],
-            FINDS,
-            ["Of 100 patients with the disease   89 are found [79, 99]", "0.91 [0.87, 0.94]"]
-            + ["Of 100 patients without it   24 are referred needlessly [14, 34]"]
-            + [
-                "for 95 % specificity, of 100 patients with the disease, 64 are found [54, 74]; of"
-            ],
-            ["Too few", "chance:"],
-        ),
-        (  # useless and few: counts alone, no percentage, no "of 100"
-            USELESS,
-            [count(7, 0, 7, 1)],
-            f"{CHANCE}0.52 [0.10, 0.92] on 214 patients.",
-            ["It finds 7 of 7 patients with the disease, and refers 7 of 8 without it."]
-            + ["Too few patients to decide: effectively 7"],
-            ["of 100", "are found"],
-        ),
-        (  # perfect and few: no praise
-            Interval(1.0, 0.59, 1.0, 7),
-            [count(7, 0, 0, 8)],
-            FINDS.replace("54 of 61", "7 of 7").replace("37 of 153", "0 of 8"),
-            ["Of 7 patients with the disease   7 are found", "Too few patients to decide"],
-            ["of 100", "Of 100", "1.00 [1.00"],
-        ),
-        (  # mixed: many without the disease, few with it
-            Interval(0.8, 0.6, 0.9, 12),
-            [count(10, 2, 37, 116)],
-            FINDS.replace("54 of 61", "10 of 12"),
-            ["Of 12 patients with the disease   10 are found", "Of 100 patients without it"],
-            ["Of 100 patients with the"],
-        ),
-        (  # without an interval nothing is shown
-            Interval(0.9, NAN, NAN, 5),
-            [count(5, 0, 0, 6)],
-            f"{CHANCE}0.90 on 214 patients.",
-            ["Too few"],
-            ["of 100"],
-        ),
-        (
-            Interval(0.2, 0.1, 0.4, 40),
-            [count(3, 40, 30, 20)],
-            "This model ranks photographs the",
-            [],
-            [],
-        ),
-        (
-            Interval(NAN, NAN, NAN, 0),
-            [count(9, 0, 0, 0)],
-            "All patients are of one class",
-            [],
-            ["nan"],
-        ),
-        (
-            GOOD,
-            [],
-            "This model ranks photographs better than chance; without an",
-            [],
-            ["finds"],
-        ),
-    ],
-)
-def test_an_evaluation_says_no_more_than_its_interval(auc, points, sentence, shown, absent):
-    """Useless, perfect, few, mixed, one class, reversed, without a threshold."""
-    told, text = answer(auc, points)
-    assert told.sentence.startswith(sentence)
-    assert all(words in text for words in shown) and not any(words in text for words in absent)
-    assert told.is_stop == (not auc.low > 0.5)
-
-
-@pytest.mark.parametrize(
-    ("there", "words"),
-    [
-        (
-            (0.70, 0.60, 0.78),
-            "worse by 0.21 [0.12, 0.31]; the same threshold finds 41 of 55 patients",
-        ),
-        ((0.90, 0.85, 0.93), "not shown to differ: "),
-        ((0.99, 0.98, 1.00), "better by 0.08 [0.05, 0.12]"),
-    ],
-)
-def test_another_hospital_is_worse_only_by_the_interval_of_the_difference(there, words):
-    """Zou and Donner's interval, by hand: 0.21 - sqrt(0.08^2 + 0.04^2) = 0.12."""
-    other = dict(zip(("auc", "auc_low", "auc_high"), there, strict=True))
-    other |= {"tested_on": "B", "tp": 41, "fn": 14}
-    _, text = answer(GOOD, [count(54, 7, 37, 116)], others=[other])
-    assert words in text and "On the data set B (AUC)" in text
-
-
-def test_an_answer_is_portuguese():
-    """With decimal commas."""
-    _, text = answer(GOOD, [count(54, 7, 37, 116), count(39, 22, 9, 144)], lang="pt")
-    assert "0,91 [0,87; 0,94]" in text and "89 são encontrados [79; 99]" in text
 
 
 @pytest.mark.parametrize(
@@ -157,27 +24,6 @@ def test_an_answer_is_portuguese():
 def test_a_ratio_that_may_be_one_is_said_to_be(bounds, words):
     """And one without an interval decides nothing."""
     assert answer_ratio("T4", Interval(1.6, *bounds, 3), choose_words("en"), "en") == words
-
-
-def test_a_share_is_said_only_of_a_factor_that_can_be_told_from_none():
-    """36 % with p = 0.39 is nobody's share."""
-    table = pd.DataFrame(
-        {
-            "term": ["dataset", "network", "dataset x network", "residual"],
-            "num_factors": [1, 1, 2, 0],
-            "share": [0.36, 0.23, 0.1, 0.31],
-            "p": [0.387, 0.406, 0.9, np.nan],
-        }
-    )
-    say = choose_words("en")
-    chance = answer_shares(table, say, "en")
-    assert chance.sentence.startswith("No factor has been shown") and not chance.numbers
-    sure = answer_shares(table.assign(p=[0.387, 0.0001, 0.9, np.nan]), say, "en")
-    assert sure.sentence == "What changes the time of an epoch: network, the strongest first."
-    assert [number[:2] for number in sure.numbers] == [("Network", "23 %")]
-    assert sure.numbers[0].note == "p < 0.001" and sure.more == [
-        "Not shown to change it: data set."
-    ]
 
 
 def test_what_limits_times_is_listed():

@@ -1,0 +1,145 @@
+"""What an evaluation says first: whom the model finds, and whom it refers needlessly."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.report.answer import Answer, Number, write_parts
+from dr_lib.statistics import clustered
+from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
+
+MIN_PATIENTS = 30  # fewer are counted, and have no percentage
+
+
+def answer_evaluation(
+    auc: Interval,
+    num_patients: int,
+    patients: pd.DataFrame,
+    aims: Sequence[str],
+    others: pd.DataFrame,
+    say: Callable[[str], str],
+    lang: str,
+) -> Answer:
+    """Answer whom a model finds, and whom it refers needlessly.
+
+    Args:
+        auc: over patients; its `n` is the number of patients of the rarer class.
+        num_patients: of both classes.
+        patients: a row per operating point, counted by patient: `tp`, `fn`, `fp`, `tn`,
+            `sensitivity`, `specificity`, with bounds; empty without operating points.
+        aims: what each point's threshold was chosen for, in the language.
+        others: a row per other data set: `tested_on`, `auc`, `tp`, `fn`, with bounds.
+        say: translates.
+        lang: en or pt.
+    """
+    limits = []
+    numbers = []
+    more = []
+    points = [_count_people(row) for _, row in patients.iterrows()]
+    is_known = np.isfinite(auc.value)
+    is_reversed = is_known and auc.high < 0.5
+    is_shown = is_known and has_learned(auc.low)
+    if points:
+        (found, diseased), (alarms, healthy) = points[0]
+        sentence = say(
+            "At the threshold chosen for {}, this model finds {} of {} patients with referable "
+            "disease, and refers {} of {} patients without it needlessly."
+        ).format(aims[0], found, diseased, alarms, healthy)
+        numbers = _draw_people(patients.iloc[0], say, lang)
+        for aim, (_, row) in zip(aims[1:], list(patients.iterrows())[1:], strict=False):
+            words_more = say("At the threshold chosen for {}, {}; {}.")
+            with_it, without_it = _draw_people(row, say, lang)
+            parts = [f"{each.heading.lower()}, {each.note}" for each in (with_it, without_it)]
+            more.append(words_more.format(aim, *parts))
+    else:
+        sentence = say(
+            "This model ranks photographs better than chance; without an operating point it "
+            "refers nobody."
+        )
+    if not is_known:
+        sentence = say(
+            "All patients are of one class: whether the model tells them apart cannot be said."
+        )
+    elif is_reversed:
+        sentence = say(
+            "This model ranks photographs the wrong way round: check whether the labels or the "
+            "probability columns are reversed."
+        )
+    elif not is_shown:
+        text = " ".join(write_parts(auc, lang)).strip()
+        sentence = say(UNLEARNED).format(text, num_patients)
+        if points:
+            words_each = say(
+                "It finds {} of {} patients with the disease, and refers {} of {} without it."
+            )
+            more.insert(0, words_each.format(found, diseased, alarms, healthy))
+            numbers = []
+    if is_known:
+        text, bounds = write_parts(auc, lang)
+        note = say("0.5 is chance, 1 is perfect")
+        heading = say("How well it ranks photographs (AUC)")
+        numbers.append(Number(heading, text, bounds, note))
+    for _, row in others.iterrows():
+        numbers.append(_compare(auc, row, say, lang))
+    if is_known and auc.n < clustered.MIN_PATIENTS:
+        limits.append(
+            say("Too few patients to decide: effectively {} of the rarer class.").format(auc.n)
+        )
+    return Answer(sentence, numbers, more, limits, is_stop=not is_shown)
+
+
+def _count_people(row: pd.Series) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Count who is found of the diseased, and who is referred of the others."""
+    found, missed, alarms, passed = (int(row[name]) for name in ("tp", "fn", "fp", "tn"))
+    return (found, found + missed), (alarms, alarms + passed)
+
+
+def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Number]:
+    """Put an operating point into natural frequencies, of 100; few people into counts."""
+    (found, diseased), (alarms, healthy) = _count_people(row)
+    sides = (
+        ("sensitivity", found, diseased, say("Of {} patients with the disease")),
+        ("specificity", alarms, healthy, say("Of {} patients without it")),
+    )
+    notes = (say("{} are found"), say("{} are referred needlessly"))
+    numbers = []
+    for (column, called, number, heading), note in zip(sides, notes, strict=True):
+        people = 100 if number >= MIN_PATIENTS else number
+        bounds = ""
+        if people == 100:
+            value = row[column]
+            low = row[f"{column}_low"]
+            high = row[f"{column}_high"]
+            if column == "specificity":
+                value, low, high = 1 - value, 1 - high, 1 - low
+            called = round(100 * value)
+            comma = ";" if lang == "pt" else ","
+            if np.isfinite(low):
+                bounds = f" [{100 * low:.0f}{comma} {100 * high:.0f}]"
+        right = called if column == "sensitivity" else people - called
+        words = note.format(called) + bounds
+        numbers.append(Number(heading.format(people), "", "", words, right, people))
+    return numbers
+
+
+def _compare(auc: Interval, row: pd.Series, say: Callable[[str], str], lang: str) -> Number:
+    """Compare another data set with the first one, of other patients (Zou and Donner 2008)."""
+    theirs = Interval(row["auc"], row["auc_low"], row["auc_high"], 0)
+    change = theirs.value - auc.value
+    low = change - np.hypot(theirs.value - theirs.low, auc.high - auc.value)
+    high = change + np.hypot(theirs.high - theirs.value, auc.value - auc.low)
+    if high < 0:
+        words = say("worse by {}")
+        change, low, high = -change, -high, -low
+    elif low > 0:
+        words = say("better by {}")
+    else:
+        words = say("not shown to differ: {}")
+    difference = Interval(change, low, high, 0)
+    text = words.format(" ".join(write_parts(difference, lang)))
+    if np.isfinite(row.get("tp", np.nan)):
+        same = say("the same threshold finds {} of {} patients")
+        text += "; " + same.format(int(row["tp"]), int(row["tp"] + row["fn"]))
+    heading = say("On the data set {} (AUC)").format(row["tested_on"])
+    return Number(heading, *write_parts(theirs, lang), text)
