@@ -5,10 +5,15 @@ import re
 import shutil
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import pytest
 
+from dr_lib.errors import DrError
+from dr_lib.report.page import Page
+from dr_lib.report.render import render
 from dr_lib.runs.row import check_row, read_row
+from tools.gallery import find_table
 from tools.measured import FOLDER, read_measured, tabulate, write_page
 
 ROWS = sorted(FOLDER.glob("*/*/*.json"))
@@ -81,3 +86,22 @@ def test_the_gallery_says_where_each_picture_comes_from():
         shown += [page.parent / picture for picture in pictures]
     assert len(shown) > 6 and {*shown} == {*page.with_suffix("").glob("*.png")}
     assert max(picture.stat().st_size for picture in shown) < 80_000
+
+
+def test_the_gallery_finds_a_table_by_its_caption(shown):
+    """Of a page with several it is the one with this caption, alone and without its number."""
+    page = Page()
+    for value, caption in (
+        (1.5, "Rows that are not timed, with reasons."),
+        (2.5, "Costs from our times, at hourly prices."),
+        (3.5, "An epoch by the number of machines [95 % interval]."),
+    ):
+        page.table(pd.DataFrame({"train_s": [value]}), "one", caption)
+    outputs = [nbformat.v4.new_output("display_data", {"text/html": html}) for html in shown]
+    cell = nbformat.v4.new_code_cell("", metadata={"tags": ["report"]}, outputs=outputs)
+    report = render(nbformat.v4.new_notebook(cells=[cell]), "en")
+    table = find_table(report, "Costs from our times")
+    assert table.startswith("<table><caption>Costs from") and table.endswith("</table>")
+    assert ">2.5<" in table and not any(text in table for text in (">1.5<", ">3.5<", "Table"))
+    with pytest.raises(DrError, match="no table of the report has the caption Costs of"):
+        find_table(report, "Costs of")

@@ -106,14 +106,21 @@ def describe(source: str) -> str:
     return write_origin(rows[:1].drop(columns="disturbed"), f"{num_patients} patients")
 
 
+def find_table(report: str, caption: str) -> str:
+    """The table of a report whose caption begins so, without its number."""
+    for table in re.findall(r"(?s)<table>.*?</table>", report):
+        text = re.sub(r"<strong>.*?</strong> ", "", table, count=1)
+        if f"<caption>{caption}" in text:
+            return text.replace("<tr>", "\n<tr>")
+    raise DrError(f"no table of the report has the caption {caption}")
+
+
 def fill(origins: dict[str, str], mark: re.Match) -> str:
     """What a mark names and, below it, where that comes from."""
     head, source, caption = mark.groups()
     if caption:
-        report = (ROOT / source).read_text(encoding="utf-8")
-        before = report[: report.index(caption)]
-        table = before[before.rindex("<table") : before.rindex("</table>")]
-        return f"{head}{table}</table>\n\n{origins[source]}\n"
+        table = find_table((ROOT / source).read_text(encoding="utf-8"), caption)
+        return f"{head}{table}\n\n{origins[source]}\n"
     name = "-".join(Path(source).with_suffix(".png").parts[-2:])
     shrink(open_picture(ROOT / source), PICTURES / name)
     title = mark.string[: mark.start()].rpartition("\n## ")[2].partition("\n")[0]

@@ -11,8 +11,8 @@ import pandas as pd
 
 from dr_lib.code import shorten_commit
 from dr_lib.numbers import write_interval
-from dr_lib.report.figures import UNITS
 from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.style import OURS
 from dr_lib.runs.row import Row, read_row
 from dr_lib.statistics.intervals import mean_interval
 
@@ -124,13 +124,13 @@ def write_page(folder: Path) -> None:
                 f"{mode}, {runs['cpu'].iloc[0] if device == 'cpu' else device}, {cold}",
                 mean_interval(runs["train_s"]),
                 runs["train_s"].std(),
-                "tab:blue",
+                OURS,
                 tuple(runs["train_s"]),
                 runs["disturbed"],
             )
             for (mode, device, cold), runs in runs.groupby(["mode", "accelerator", "cold"])
         ]
-    figure = plot_means(panels, "Training, as measured", UNITS)
+    figure = plot_means(panels)
     figure.savefig(folder / "training.png", dpi=100)
 
 
