@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import time
@@ -36,6 +37,7 @@ from dr_lib.runs.papermill import (
 from dr_lib.runs.row import progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
+    FOLD,
     PlannedRun,
     check_needs,
     check_paths,
@@ -184,14 +186,28 @@ def _make_all(session: Session) -> None:
 
 
 def _name_next(backlog: Backlog) -> str:
-    """Name the command that follows: to evaluate a model that grades, else to report on times."""
+    """Name the command that follows: to evaluate folds, or a model that grades, else to report on
+    times.
+    """
     folder = os.path.relpath(backlog.folder)
-    predictions = sorted(backlog.folder.glob("runs/*/predictions.csv"))
+    folds = [run for run in backlog.runs if FOLD.fullmatch(run.parameters.get("split", ""))]
     grades = [run for run in backlog.runs if run.parameters.get("task") == "grades"]
-    if len(predictions) == len(grades) == 1:
-        path = os.path.relpath(predictions[0])
-        out = os.path.join(folder, "evaluation")
-        return f"to evaluate the model: {write_command('evaluate', path, '--out', out)}"
+    folders = [backlog.folder / "runs" / run.run_id for run in folds or grades]
+    files = [
+        path / "predictions.csv" for path in folders if (path / "predictions.csv").exists()
+    ]
+    given = shlex.join(map(os.path.relpath, sorted(files)))
+    num_splits = len({run.parameters["split"] for run in folds})
+    if num_splits > 1 and num_splits == len(folds) == len(files):
+        numbers = sorted(int(run.scenario[1:]) for run in folds)
+        pattern = f"runs/C[{numbers[0]}-{numbers[-1]}]-*/predictions.csv"
+        if set(backlog.folder.glob(pattern)) == set(files):
+            given = f"{shlex.quote(folder)}/{pattern}"
+        out = shlex.quote(os.path.join(folder, "folds"))
+        return f"to evaluate the folds: {write_command('evaluate')} {given} --folds --out {out}"
+    if len(files) == len(folders) == 1:
+        out = shlex.quote(os.path.join(folder, "evaluation"))
+        return f"to evaluate the model: {write_command('evaluate')} {given} --out {out}"
     return f"to make the report: {write_command('report', folder)}"
 
 

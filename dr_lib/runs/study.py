@@ -40,6 +40,7 @@ SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
 NO_KERNEL = "no Jupyter kernel"
 COMMA = "a decimal comma ends a number in braces and lists: write 0.001"
+FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # split table of one of several folds
 SUFFIXES = (".yaml", ".yml")  # of a study file
 KINDS = {str: "str", int: "int", int | None: "int", float | None: "float"}  # of keys
 
@@ -358,7 +359,7 @@ def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
             advice = write_command("sample")
         raise DrError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
     if split and not (folder / split).is_file() and not (is_sample and split == "split.csv"):
-        folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", split)
+        folds = FOLD.fullmatch(split)
         options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
         advice = write_command("split", data_dir, *options)
         raise DrError(f"{path}: no split table {split!r} in {data_dir}: {advice}")

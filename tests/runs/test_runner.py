@@ -29,7 +29,7 @@ from dr_lib.report.select import list_faults
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
 from dr_lib.runs.runner import _foresee, run_study
-from dr_lib.runs.study import check_needs, load_study
+from dr_lib.runs.study import check_needs, load_study, name_machine, plan_runs
 from tests.runs.conftest import (
     complete,
     list_begun,
@@ -68,6 +68,41 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     )
     assert list_begun(house).count("C1-r00") == 1 and list_begun(house).count("C1-r01") == 3
     assert capsys.readouterr().out.count(" -m dr_lib report ") == 1  # not while one failed
+
+
+@pytest.mark.parametrize(
+    ("num_folds", "num_levels", "first", "words"),
+    [
+        (3, 1, 1, "evaluate 'Ana Maria/papermill_runs/trial'/runs/C[2-4]-*/predictions.csv"),
+        (3, 1, 8, "evaluate 'Ana Maria/papermill_runs/trial/runs/C10-r00-"),
+        (3, 2, 1, "report 'Ana Maria/papermill_runs/trial'"),
+        (0, 1, 1, "report 'Ana Maria/papermill_runs/trial'"),
+    ],
+)
+def test_the_next_command_after_folds_evaluates_them(
+    house, capsys, monkeypatch, num_folds, num_levels, first, words
+):
+    """Beside the model that is served, which no fold is; folds of two recipes are reported on."""
+    monkeypatch.chdir(house.parent)
+    records = house / "papermill_runs/sample/records"
+    records.mkdir(parents=True)
+    splits = ["split.csv"] + [f"split-{k}-of-3.csv" for k in range(1, num_folds + 1)]
+    for split in splits:
+        (records / split).touch()
+    factors = {"split": splits, "level": ["a", "b"][:num_levels]}
+    path = write_study(house, factors=factors, repetitions=1, first_scenario=first)
+    complete(house, path, dict.fromkeys([f"C{first + k}" for k in range(8)], 1.0))
+    for run in plan_runs(load_study(path, house), name_machine(hardware.probe())):
+        file = trial(house) / "runs" / run.run_id / "predictions.csv"
+        file.parent.mkdir(parents=True)
+        file.touch()
+    assert run_quietly(path, house) == []
+    said = capsys.readouterr().out
+    assert f" -m dr_lib {words}" in said
+    is_of_folds = num_folds > 0 and num_levels == 1
+    out = "--folds --out 'Ana Maria/papermill_runs/trial/folds'\n"
+    assert said.endswith(out) == is_of_folds
+    assert said.count("predictions.csv") == (is_of_folds and (1 if first == 1 else 3))
 
 
 def start(house: Path, path: Path) -> subprocess.Popen:
