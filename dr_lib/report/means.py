@@ -12,6 +12,7 @@ from dr_lib.report.style import MUTED, draw_runs, open_panels, space_ticks, use_
 from dr_lib.statistics.intervals import Interval
 
 UNITS = {"s": 1, "min": 60, "h": 3600}
+LONGEST = 3  # of a bar, in times of the largest mean
 WIDE = 20  # ratio of two means beyond which an axis is logarithmic
 
 
@@ -62,12 +63,15 @@ def plot_means(
         size = UNITS.get(name, 1)
         ax.set_title(f"{words} [{name}]", loc="left", fontsize=10, color=MUTED)
         ends = []
+        # a longer bar is an interval of two runs, which bounds nothing: it leaves the figure
+        widest = LONGEST * max(values) / size
         for position, mean in enumerate(means):
             value, *bounds = np.array(mean.interval[:3]) / size
             if not len(mean.values) and np.isfinite(mean.sd):
                 bounds = [value - mean.sd / size, value + mean.sd / size]
             singles = np.asarray(mean.values, float) / size
             above = position - 0.12 if len(singles) else position
+            bounds = np.minimum(bounds, widest)
             ax.plot(bounds, [above] * 2, color=mean.colour, lw=2.4, solid_capstyle="round")
             ax.plot(value, above, "o", color=mean.colour, ms=8)
             places = np.full(len(singles), position + 0.2)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from dr_lib.numbers import write_number, write_span
@@ -35,13 +36,19 @@ def answer_price(
         if not row["is_measured"]:
             labels[row["instance"]] = None
         usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")
+        usd = f"{usd} USD"
+        if not np.isfinite(row["usd_per_month_high"]):
+            least = row["usd_per_month_low"]
+            least = row["usd_per_month"] if np.isnan(least) else least
+            usd = say("at least {} USD").format(write_number(least, lang))
+            bounds = ""
         rate = write_span(row, "rate_per_s", lang)
         words = say(
             "a month, machines at the price of {1}: {0}; one held {2} requests a second, n = {3}"
         )
         note = words.format(write_number(row["num_machines"]), row["instance"], rate, row["n"])
         heading = f"{name(network[0])}, {write_number(network[1])} px, {row['format']}"
-        numbers.append(Number(heading, f"{usd} USD", bounds and f"[{bounds}", note))
+        numbers.append(Number(heading, usd, bounds and f"[{bounds}", note))
     if not numbers:
         return Answer(say("No endpoint can be chosen from these rows."), limits=limits)
     words = say("{} photographs a day cost {} a month with {}, 99 % answered within {} ms.")

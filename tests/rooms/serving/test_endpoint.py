@@ -292,8 +292,8 @@ def test_a_report_answers_with_a_months_price_and_what_limits_it(tmp_path):
     load_endpoint(tmp_path, "one", {30: 50, 33: 900}, C7G)
     answer = answer_price(price(tmp_path, requests_per_day=2e6), ["few runs"], "3 runs")
     assert answer.sentence == (
-        "2,000,000 photographs a day cost 381 USD a month with MobileNet, 96 px, litert_int8, 99 %"
-        " answered within 300 ms."
+        "2,000,000 photographs a day cost at least 381 USD a month with MobileNet, 96 px,"
+        " litert_int8, 99 % answered within 300 ms."
     )
     assert answer.limits == [
         "Which endpoint is the cheapest is not known: one deployment has no interval.",
