@@ -98,9 +98,6 @@ PARAMETERS = {  # of the spine's notebooks, and of several rooms; a room has tho
     "method": Parameter("", choices=("robust", "voets")),
     "scheme": Parameter("", choices=("random", "paper", "official")),
 }
-THOUSANDS = re.compile(
-    r"[1-9]\d{0,2}([.,]\d{3})+"
-)  # twenty thousand in Brazil, twenty elsewhere
 
 
 class ParameterError(DrError):
@@ -274,7 +271,7 @@ def check_digits(text: str) -> None:
     Raises:
         ParameterError: the number, and how to write it.
     """
-    if THOUSANDS.fullmatch(text):
+    if re.fullmatch(r"[1-9]\d{0,2}([.,]\d{3})+", text):
         whole = re.sub("[.,]", "", text)
         decimal = f" or {text.replace(',', '.')}0" if len(whole) < 7 else ""
         raise ParameterError(f"{text} can be read in two ways: write {whole}{decimal}")

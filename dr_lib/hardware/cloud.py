@@ -18,21 +18,6 @@ NAMED_IN = [
     for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")
 ]
 NAMED_IN += [f"firmware/devicetree/base/{name}" for name in ("model", "compatible")]
-# what names a cloud there: EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is
-# any Hyper-V)
-CLOUDS = {
-    "amazon": "aws",
-    "google compute engine": "google",
-    "7783-7084-3265-9085-8269-3286-77": "azure",
-}
-QUESTIONS = {
-    "aws": ("/latest/meta-data/instance-type", {}),
-    "google": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
-    "azure": (
-        "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text",
-        {"Metadata": "true"},
-    ),
-}
 
 
 @cache
@@ -46,7 +31,15 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     cloud = _find_cloud(system)
     if cloud is None:
         return ""
-    path, headers = QUESTIONS[cloud]
+    questions = {
+        "aws": ("/latest/meta-data/instance-type", {}),
+        "google": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
+        "azure": (
+            "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text",
+            {"Metadata": "true"},
+        ),
+    }
+    path, headers = questions[cloud]
     try:
         if cloud == "aws":  # a session first (IMDSv2)
             token = _ask(
@@ -81,7 +74,13 @@ def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tupl
 
 def _find_cloud(system: Path) -> str | None:
     named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
-    return next((cloud for name, cloud in CLOUDS.items() if name in named), None)
+    # EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is any Hyper-V)
+    clouds = {
+        "amazon": "aws",
+        "google compute engine": "google",
+        "7783-7084-3265-9085-8269-3286-77": "azure",
+    }
+    return next((cloud for name, cloud in clouds.items() if name in named), None)
 
 
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:

@@ -19,7 +19,6 @@ from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DEVICES = Path("/dev")
 # beside PATH: of Linux, Colab, WSL and Kubernetes
 TOOL_FOLDERS = ("/usr/bin", "/opt/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
@@ -120,7 +119,8 @@ def find_boot() -> str:
     """Identify this boot of the machine, by Linux's random id or else by its time (UNIX, s)."""
     import psutil
 
-    return read_text(BOOT_ID).strip()[:13] or f"{psutil.boot_time():.0f}"
+    boot_id = read_text(Path("/proc/sys/kernel/random/boot_id"))
+    return boot_id.strip()[:13] or f"{psutil.boot_time():.0f}"
 
 
 def find_platform() -> str:

@@ -11,11 +11,6 @@ import pandas as pd
 from dr_lib.report.select import measure
 from dr_lib.statistics.intervals import tabulate
 
-J_PER_KWH = 3.6e6
-WHOLE = 0.95  # of the time of a run has to be monitored: the energy of a part is not the run's
-COUNTER = "NVML counter"
-MEANS = ("energy_j", "joules_per_image", "joules_per_epoch", "joules_per_prediction", "gco2")
-
 
 def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFrame:
     """Add the energy of its GPUs to each run; NaN if it was not measured over the whole time.
@@ -36,10 +31,11 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
     number = runs.reindex(columns=columns.split()).astype(float)
     source = runs.reindex(columns=["gpu_energy_from", "rehearsed"])
     time_s = number["train_s"].fillna(number["load_s"])
-    is_part = number["monitored_s"] < WHOLE * time_s
+    # the energy of a part of the time is not the run's
+    is_part = number["monitored_s"] < 0.95 * time_s
     # one of several machines is watched
     is_part |= (number["num_machines"] > 1) & ~source["rehearsed"].eq(True)
-    is_counted = source["gpu_energy_from"].eq(COUNTER) & number["gpu_energy_j"].notna()
+    is_counted = source["gpu_energy_from"].eq("NVML counter") & number["gpu_energy_j"].notna()
     is_counted &= (runs["accelerator"] != "cpu") & ~is_part
 
     energy_j = number["gpu_energy_j"].where(is_counted)
@@ -51,7 +47,7 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
         joules_per_image=energy_j / (epochs * num_images),
         joules_per_epoch=energy_j / epochs,
         joules_per_prediction=energy_j / number["num_predictions"],
-        gco2=energy_j / J_PER_KWH * (g_per_kwh or np.nan),
+        gco2=energy_j / 3.6e6 * (g_per_kwh or np.nan),  # 3.6e6 J per kWh
     )
 
 
@@ -67,8 +63,9 @@ def summarise_energy(
     if runs.empty:
         return pd.DataFrame()
     measured = measure_energy(runs, g_per_kwh=g_per_kwh).dropna(subset=["energy_j"])
+    energies = "energy_j joules_per_image joules_per_epoch joules_per_prediction gco2".split()
     rows = []
     for key, kind in measured.groupby(list(keys), sort=False, dropna=False):
-        means = {name: measure(name, kind) for name in MEANS}
+        means = {name: measure(name, kind) for name in energies}
         rows.append({**dict(zip(keys, key, strict=True)), "n": len(kind), **means})
     return tabulate(rows).dropna(axis=1, how="all")

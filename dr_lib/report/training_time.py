@@ -44,7 +44,6 @@ from dr_lib.statistics.intervals import (
 NOT_VALIDATED = "not measured: no validation split"
 SAME_SEED = "no interval: a seed was trained twice"
 PRELIMINARY = "preliminary: repetitions are still to come"
-NO_MACHINE = "machine not known"
 EXTENDED = "repetitions were added after a look"
 FEW_TRIES = "no interval: fewer than six"
 HALF_MISSED = "not reached by half"
@@ -58,12 +57,19 @@ MODE_VERDICTS = (
 )
 # and how many times as fast one mode is as another by them
 TIMES = {"train_s": "times_as_fast", "steady_epoch_s": "times_as_fast_by_epoch"}
-METRICS = tuple(
-    f"metric_{name}_test" for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy")
-)
 # columns that tell apart what more machines are compared in; a table has those that differ
-MACHINE = ("platform", "instance_type", "cpu", "accelerator", "threads", "batch_size")
-SCALED = ("model", "image_size", "mode", *MACHINE, "rehearsed")
+SCALED = (
+    "model",
+    "image_size",
+    "mode",
+    "platform",
+    "instance_type",
+    "cpu",
+    "accelerator",
+    "threads",
+    "batch_size",
+    "rehearsed",
+)
 
 
 def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
@@ -104,7 +110,8 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
         if factors:
             peers = [other for other in groups if other[0] == key[0]]
             line["train_s_level_ratio"] = _divide_by_fastest(trained, key, peers)
-        for metric in METRICS:
+        for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy"):
+            metric = f"metric_{name}_test"
             if len(_read(rows, metric)):
                 line[metric] = _score(rows, metric)
         lines.append(line)
@@ -319,7 +326,7 @@ def _place_failed(failed: pd.DataFrame, selection: Selection) -> pd.DataFrame:
         known = known.drop_duplicates(columns).set_index(columns)[names]
         found = failed.reindex(columns=columns).astype(str).join(known, on=columns)[names]
         failed[names] = failed[names].where(failed[names] != "", found.fillna(""))
-    return failed.replace(dict.fromkeys(names, ""), NO_MACHINE)
+    return failed.replace(dict.fromkeys(names, ""), "machine not known")
 
 
 def _find_median(rows: pd.DataFrame, retries: int) -> Measured:

@@ -16,7 +16,6 @@ from threadpoolctl import threadpool_limits
 from dr_lib.statistics.intervals import Interval
 
 LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
-NUM_WEIGHTS = 1_000_000  # in memory at once
 MAX_DRAWS = 2000
 MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose bounds are near
 # (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it
@@ -44,7 +43,7 @@ def bootstrap_patients(
     num_patients = int(patient.max()) + 1
     rng = np.random.default_rng(seed)
     shares = np.full(num_patients, 1 / num_patients)
-    step = max(1, NUM_WEIGHTS // len(patient))
+    step = max(1, 1_000_000 // len(patient))  # weights in memory at once
     resamples = min(resamples, max(1, MAX_WEIGHTS // len(patient)))
     drawn = []
     with threadpool_limits(1):  # more threads wait for each other: these products are small

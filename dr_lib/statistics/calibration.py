@@ -17,7 +17,6 @@ from dr_lib.statistics.recalibration import NEAR, Recalibration
 NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
 ERROR = 0.05  # of each of the closed tests
 MANY = 10_000  # photographs, whose fit is worth the time to free it
-SPAN = 0.75  # of the photographs, which a point of the smooth curve rests on
 
 
 def fit_slope(
@@ -120,7 +119,7 @@ def _smooth(
     sums = np.empty((5, patient.max() + 1, len(grid)))
     for place, middle in enumerate(grid):
         away = probability - middle
-        nearest = int(SPAN * len(away) + 1e-10) - 1
+        nearest = int(0.75 * len(away) + 1e-10) - 1  # a point rests on 3 in 4 photographs
         width = max(np.partition(np.abs(away), nearest)[nearest], NEAR)
         near = np.clip(1 - np.abs(away / width) ** 3, 0, None) ** 3
         terms = (near, near * away, near * away**2, near * positive, near * away * positive)

@@ -30,7 +30,6 @@ from dr_lib.statistics.intervals import BadSampleError, Interval, check_times, w
 ERROR = 0.03
 STEP = 1e-4  # of a logarithm, for slopes
 ROUNDING = 1e-12
-OUTLIER_ERROR = 0.005  # chance that runs without outliers lose one
 MAX_OUTLIERS = 0.2  # of the runs of a cell, in sessions of five of them or more
 MIN_SESSIONS = 3  # of each machine that is compared with another
 
@@ -353,9 +352,7 @@ def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Inter
     return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
-def find_outliers(
-    values: ArrayLike, sessions: ArrayLike, error: float = OUTLIER_ERROR
-) -> np.ndarray:
+def find_outliers(values: ArrayLike, sessions: ArrayLike, error: float = 0.005) -> np.ndarray:
     """Mark outliers among the runs of a cell by the generalised ESD test (Rosner 1983,
     Technometrics 25), on both sides.
 

@@ -12,7 +12,6 @@ from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 
 BATCH_SCALE = 4  # of mode scaled: times the batch
-WARMUP_EPOCHS = 5  # of mode scaled: first epochs, in which the learning rate rises to its value
 
 
 class Recipe(NamedTuple):
@@ -154,7 +153,7 @@ class TrainingConfig:
             batch_size=self.batch_size * BATCH_SCALE,
             batch_scale=BATCH_SCALE,
             learning_rate=self.learning_rate * BATCH_SCALE**0.5,
-            warmup_epochs=WARMUP_EPOCHS,
+            warmup_epochs=5,
         )
 
     def plan(self, facts: Facts, num_images: int) -> Plan:

@@ -15,8 +15,6 @@ from dr_lib.training.checkpoint import assign_variables
 from dr_lib.training.models import Ranks
 from dr_lib.training.recorder import Recorder
 
-OPTIMIZERS = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}
-
 
 class OutOfTimeError(DrError):
     """The time limit was reached; training was saved and resumes when it is started again."""
@@ -91,7 +89,7 @@ def compile_model(
     What has a name of `TrainingConfig` or `Plan` means the same; `capacity` is of `models.Ranks`.
     By default the model has one sigmoid output.
     """
-    build = OPTIMIZERS[optimizer]
+    build = {"rmsprop": keras.optimizers.RMSprop, "adam": keras.optimizers.Adam}[optimizer]
     if optimizer == "rmsprop":
         build = partial(build, rho=rho)
     model.compile(

@@ -12,9 +12,6 @@ from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
 NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
-# to train on, by recipe: of each class, and in all
-NUM_PATIENTS = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
-SENSITIVITY = 0.9  # a high-sensitivity point, as in Voets et al. 2019
 
 
 def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
@@ -31,10 +28,12 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 
     if patience and (validation is None or not len(validation.referable)):
         fault = f"patience {patience} needs a validation split, and this split has none"
         raise DrError(f"{fault}: use scheme random, or patience 0")
+    # patients to train on: of each class, and in all
+    needed = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue
-        each, all_ = NUM_PATIENTS[recipe if name == "train" else "full"]
+        each, all_ = needed[recipe if name == "train" else "full"]
         referable = set(side.patient_id[side.referable == 1])
         others = set(side.patient_id[side.referable == 0])
         counts = [len(patients) for patients in (referable, others, referable | others)]
@@ -82,7 +81,8 @@ def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
         DrError: a probability is not finite.
     """
     _check(probability)
-    return clustered.choose_threshold(referable, probability, sensitivity=SENSITIVITY)
+    # a high-sensitivity point, as in Voets et al. 2019
+    return clustered.choose_threshold(referable, probability, sensitivity=0.9)
 
 
 def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:

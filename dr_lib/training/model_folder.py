@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from dr_lib.training.train_once import Trained
 
 MANIFEST = "manifest.json"
-PREPROCESSING = (
-    "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
-)
 # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
 FACTS = {
     "format": str,  # keras, savedmodel, or litert_ and its precision
@@ -46,7 +43,6 @@ FACTS = {
     "versions": dict,
     "created_at": str,
 }
-ARTIFACT = {"artifact": str, "bytes": int, "sha256": str}
 # how others write models; .pb is a file of a SavedModel
 FOREIGN = set(
     ".h5 .hdf5 .keras .pb .tflite .onnx .pt .pth .ckpt .safetensors .pkl .joblib".split()
@@ -84,7 +80,9 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
         ModelFolderError: the artifact is not there, or a fact is missing or of the wrong kind.
     """
     manifest = {
-        "preprocessing": PREPROCESSING,
+        "preprocessing": (
+            "crop_fundus; JPEG q95; shrunk by area to image_size; uint8 RGB, scaled in the model"
+        ),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **facts,
         "artifact": artifact,
@@ -231,7 +229,8 @@ def _explain(path: Path, inside: list[Path]) -> str:
 def _check(facts: Any, folder: Path) -> None:
     if not isinstance(facts, dict):
         raise ModelFolderError(f"{folder}: {MANIFEST} is not a table of facts")
-    for name, kind in {**FACTS, **ARTIFACT}.items():
+    artifact = {"artifact": str, "bytes": int, "sha256": str}
+    for name, kind in (FACTS | artifact).items():
         value = facts.get(name)
         is_kind = isinstance(value, (int, float) if kind is float else kind)
         if not is_kind or isinstance(value, bool):

@@ -24,11 +24,6 @@ from dr_lib.training.divergence import find_fault, find_limit
 from dr_lib.training.keras_backend import wait_for
 from dr_lib.training.models import Ranks
 
-# of the time, at most, goes into checkpoints between the first epoch's and the last
-CHECKPOINT_FRACTION = 0.05
-# of ReduceLROnPlateau, which Keras does not save
-PLATEAU_STATE = ("best", "wait", "cooldown_counter")
-
 
 def has_stalled(aucs: Sequence[float], patience: int, min_delta: float) -> bool:
     """Whether the last `patience` epochs had no AUC more than `min_delta` above the best before
@@ -207,7 +202,8 @@ class Recorder(keras.callbacks.Callback):
         no_time = bool(self.broadcast(b"1" * no_time))
         now = time.monotonic()
         self.epoch_s.append(now - self.ended)
-        is_due = (now - self.saved) * CHECKPOINT_FRACTION >= self.save_s
+        # checkpoints between the first epoch's and the last take 5 % of the time at most
+        is_due = (now - self.saved) * 0.05 >= self.save_s
         if self.writes and (is_last or no_time or is_due):
             self._save(now)
         self.ended = time.monotonic()
@@ -230,8 +226,10 @@ class Recorder(keras.callbacks.Callback):
 
     def _save(self, now: float) -> None:
         progress = {
+            # of ReduceLROnPlateau, which Keras does not save
             "plateau_state": {
-                name: float(getattr(self.plateau, name)) for name in PLATEAU_STATE
+                name: float(getattr(self.plateau, name))
+                for name in ("best", "wait", "cooldown_counter")
             },
             "identity": self.identity,
             "sessions": self.sessions,
