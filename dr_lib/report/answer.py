@@ -19,7 +19,6 @@ from dr_lib.report.style import OURS, choose_words
 from dr_lib.report.training_time import count_unlearned
 from dr_lib.statistics.intervals import Interval
 
-MIN_PATIENTS = 30  # fewer are counted, and have no percentage
 WRONG_LIGHT = "#f0b48a"  # of people: not found, or referred needlessly
 
 

@@ -69,7 +69,7 @@ RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", 
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 EXACT = ("threshold", "predicted", "probability_referable")
 # of the names of columns that say more of another one
-ENDS = ("_low", "_high", "_scope", "_left_out", "_over_all")
+ENDS = ("_low", "_high", "_counted", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_COLUMNS = 8  # of a table on the page; the CSV has all
 BOUNDS = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
@@ -180,8 +180,10 @@ class Page:
 
     def interval(self, row: pd.Series, column: str, unit: str = "") -> str:
         """Format a value of a row and its bounds as text, with what they rest on if it is less
-        than all.
+        than all; a share of few, `column`_counted of them, as a count: 5 of 7.
         """
+        if (number := row.get(f"{column}_counted", 0)) > 0:
+            return self.say("{} of {}").format(f"{number * row[column]:.0f}", f"{number:.0f}")
         text = f"{write_span(row, column, self.lang)} {unit}".strip()
         notes = []
         if isinstance(scope := row.get(f"{column}_scope"), str):
@@ -423,7 +425,7 @@ class Page:
                 header = column
             else:
                 raise DrError(f"column {column} of table {name} has no header in words.csv")
-            if f"{column}_low" in table:
+            if {f"{column}_low", f"{column}_counted"} & set(table):
                 shown[header] = [self.interval(row, column) for _, row in table.iterrows()]
             else:
                 shown[header] = [self._write_cell(column, value) for value in table[column]]

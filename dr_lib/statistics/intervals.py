@@ -85,11 +85,7 @@ def tabulate(rows: Iterable[Mapping[str, Any]]) -> pd.DataFrame:
     for row in rows:
         line = {}
         for name, value in row.items():
-            line.update(
-                value.columns(name)
-                if isinstance(value, (Interval, Measured))
-                else {name: value}
-            )
+            line.update(value.columns(name) if hasattr(value, "columns") else {name: value})
         lines.append(line)
     return pd.DataFrame(lines)
 

@@ -67,6 +67,28 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
     )
 
 
+def test_a_share_of_few_patients_is_a_count(shown, tmp_path):
+    """Without a percentage or bounds, in both languages and in LaTeX; the CSV keeps the share."""
+    few = [5 / 7, 0.75]
+    table = pd.DataFrame({"sensitivity": few, "validation_specificity": few[::-1]})
+    table = table.assign(
+        sensitivity_low=[0.36, 0.6],
+        sensitivity_high=[0.92, 0.85],
+        sensitivity_counted=[7, float("nan")],
+        validation_specificity_counted=[8, 0],
+    )
+    for lang, word in (("en", "of"), ("pt", "de")):
+        page.Page(tmp_path, lang).table(table, "one", "The worst errors on the test split.")
+        assert f">5 {word} 7<" in shown[-1] and f">6 {word} 8<" in shown[-1]
+        assert "0.36" not in shown[-1] and "0,36" not in shown[-1]
+        assert shown[-1].count("</th>") == 2
+        assert f"5 {word} 7" in (tmp_path / "one.tex").read_text()
+    assert ">0,750 <i>[0,600; 0,850]</i><" in shown[-1]
+    kept = pd.read_csv(tmp_path / "one.csv")
+    assert kept["sensitivity"].tolist() == pytest.approx(few)
+    assert kept["sensitivity_low"].tolist() == [0.36, 0.6]
+
+
 def test_a_column_without_a_header_is_an_error(shown):
     """Its name is no header; a column that a user made is, where the caller says so."""
     table = pd.DataFrame({"train_s": [1.0], "my_factor": ["a"]})

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.report.answer import Answer, Number, write_parts
+from dr_lib.rooms.evaluation.scores import COUNTED
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
-
-MIN_PATIENTS = 30  # fewer are counted, and have no percentage
 
 
 def answer_evaluation(
@@ -105,7 +104,7 @@ def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[N
     notes = (say("{} are found"), say("{} are referred needlessly"))
     numbers = []
     for (column, called, number, heading), note in zip(sides, notes, strict=True):
-        people = 100 if number >= MIN_PATIENTS else number
+        people = 100 if number >= COUNTED else number
         bounds = ""
         if people == 100:
             value = row[column]

@@ -10,10 +10,12 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import (
+    COUNTED,
     check_share,
     find_worse_eyes,
     name_fold,
     score_calls,
+    score_share,
     tabulate_scores,
     unpack,
 )
@@ -22,7 +24,6 @@ from dr_lib.statistics.clustered import (
     at_prevalence,
     choose_threshold,
     likelihood_ratios,
-    proportion_interval,
 )
 from dr_lib.statistics.intervals import Interval
 
@@ -94,15 +95,18 @@ def _choose(validation: pd.DataFrame, sensitivity: float, specificity: float) ->
             choose_threshold(y, p, specificity=specificity),
         ]
     )
+    num_diseased, num_healthy = (len(np.unique(patient[side])) for side in (y, ~y))
     return pd.DataFrame(
         {
             "point": POINTS,
             **({"fold": validation["fold"].iloc[0]} if "fold" in validation else {}),
             "threshold": chosen,
             "validation_patients": len(np.unique(patient)),
-            "validation_diseased": len(np.unique(patient[y])),
+            "validation_diseased": num_diseased,
             "validation_sensitivity": [(p[y] >= t).mean() for t in chosen],
             "validation_specificity": [(p[~y] < t).mean() for t in chosen],
+            "validation_sensitivity_counted": y.sum() if num_diseased < COUNTED else np.nan,
+            "validation_specificity_counted": (~y).sum() if num_healthy < COUNTED else np.nan,
         }
     )
 
@@ -173,7 +177,7 @@ def measure(
         severe = None
         if "grade" in table:
             is_severe = (table["grade"] >= SEVERE_FROM).to_numpy()
-            severe = proportion_interval(called[is_severe], patient[is_severe])
+            severe = score_share(called[is_severe], patient[is_severe])
         row = {
             "point": name,
             "ungradable": handling,
@@ -185,8 +189,8 @@ def measure(
             "sensitivity": sensitivity,
             "sensitivity_severe": severe,
             "specificity": specificity,
-            "ppv": proportion_interval(y[called], patient[called]),
-            "npv": proportion_interval(~y[~called], patient[~called]),
+            "ppv": score_share(y[called], patient[called]),
+            "npv": score_share(~y[~called], patient[~called]),
             "lr_plus": lr_plus,
             "lr_minus": lr_minus,
         }

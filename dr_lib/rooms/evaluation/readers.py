@@ -12,8 +12,8 @@ from dr_lib.data.labels.readers import list_readings
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation.points import find_thresholds
 from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import score_calls, tabulate_scores
-from dr_lib.statistics.clustered import excess_kappa, kappa_interval, proportion_interval
+from dr_lib.rooms.evaluation.scores import score_calls, score_share, tabulate_scores
+from dr_lib.statistics.clustered import excess_kappa, kappa_interval
 
 VERDICTS = ("within the readers' agreement", "below the readers' agreement", "undecided")
 KINDS = ("grade", "referral")
@@ -48,7 +48,7 @@ def compare_readers(predictions: Predictions, points: pd.DataFrame) -> pd.DataFr
             "num_images": int(both.sum()),
             "num_patients": len(np.unique(whose)),
             "kappa": kappa,
-            "referral_agreement": proportion_interval(mine == theirs, whose),
+            "referral_agreement": score_share(mine == theirs, whose),
             "sensitivity": sensitivity,
             "specificity": specificity,
         }

@@ -22,6 +22,7 @@ from dr_lib.statistics.clustered import (
 from dr_lib.statistics.intervals import Interval, tabulate
 
 FEW = 5  # patients; a smaller count may name one
+COUNTED = 30  # patients; fewer are counted, and have no percentage
 
 
 class Eyes(NamedTuple):
@@ -30,6 +31,26 @@ class Eyes(NamedTuple):
     y: np.ndarray
     p: np.ndarray
     patient: np.ndarray
+
+
+class Share(NamedTuple):
+    """A share with its interval, of `n` patients."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+    size: int  # photographs or patients that it is of
+
+    def columns(self, name: str) -> dict[str, float]:
+        """Write columns as `Interval` does, and `name`_counted, the size, for few patients."""
+        size = self.size if self.n < COUNTED else np.nan
+        return {**Interval(*self[:4]).columns(name), f"{name}_counted": size}
+
+
+def score_share(success: np.ndarray, patient: np.ndarray) -> Share:
+    """Score a share of photographs; args as for `proportion_interval`."""
+    return Share(*proportion_interval(success, patient), len(success))
 
 
 def summarise(predictions: Predictions) -> pd.DataFrame:
@@ -49,7 +70,7 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
         grade = graded["grade"]
         predicted = graded["predicted_grade"]
         kappa = kappa_interval(grade, predicted, patient_id=graded["patient_id"])
-        accuracy = proportion_interval(grade == predicted, graded["patient_id"])
+        accuracy = score_share(grade == predicted, graded["patient_id"])
     aucs = estimate_aucs(y, p, patient)
     summary = {
         "model": predictions.name,
@@ -57,7 +78,7 @@ def summarise(predictions: Predictions) -> pd.DataFrame:
         "num_patients": test["patient_id"].nunique(),
         "num_referable": int(y.sum()),
         "rarer_patients": int(aucs.rarer),
-        "prevalence": proportion_interval(y, patient),
+        "prevalence": score_share(y, patient),
         "auc": aucs.bound(0),
         "average_precision": average_precision_interval(y, p, patient),
         "brier": brier_interval(y, p, patient),
@@ -124,13 +145,11 @@ def check_share(name: str, share: float) -> None:
         raise DrError(f"{name} must be between 0 and 1, not {share:g}")
 
 
-def score_calls(
-    called: np.ndarray, y: np.ndarray, patient: np.ndarray
-) -> tuple[Interval, Interval]:
+def score_calls(called: np.ndarray, y: np.ndarray, patient: np.ndarray) -> tuple[Share, Share]:
     """Sensitivity and specificity."""
     return (
-        proportion_interval(called[y], patient[y]),
-        proportion_interval(~called[~y], patient[~y]),
+        score_share(called[y], patient[y]),
+        score_share(~called[~y], patient[~y]),
     )
 
 
@@ -163,7 +182,7 @@ def tabulate_scores(rows: Iterable[Mapping]) -> pd.DataFrame:
     for row in rows:
         line = {name: value for name, value in row.items() if value is not None}
         for name, value in line.items():
-            if isinstance(value, Interval) and np.isclose(
+            if isinstance(value, (Interval, Share)) and np.isclose(
                 value.low, value.high, rtol=1e-9, atol=0
             ):
                 line[name] = unbind(value)

@@ -106,6 +106,20 @@ def test_a_perfect_and_a_constant_score_are_not_certain(model, points, probabili
     assert compared["delta_auc_low"] < compared["delta_auc"] < compared["delta_auc_high"]
 
 
+@pytest.mark.parametrize("by_patient", [False, True])
+def test_shares_of_fewer_than_30_patients_are_counted(model, points, by_patient):
+    """29 patients with the disease and 30 without it, two photographs each: 29 are few."""
+    people = model.test.groupby("patient_id")["referable"].max()
+    chosen = [*people.index[people == 1][:29], *people.index[people == 0][:30]]
+    few = model.test[model.test["patient_id"].isin(chosen)].copy()
+    few["referable"] = few["patient_id"].map(people)
+    small = model._replace(test=few, ungradable=model.ungradable[:0])
+    row = measure_points(small, points, by_patient=by_patient).iloc[0]
+    assert row["sensitivity_counted"] == row["tp"] + row["fn"] == 29 * (1 if by_patient else 2)
+    assert np.isnan(row["specificity_counted"])
+    assert row["sensitivity"] * row["sensitivity_counted"] == pytest.approx(row["tp"])
+
+
 def test_operating_points_come_from_the_validation_split(model, points):
     """Other test photographs change nothing; other validation photographs do; each point reaches
     what was asked for.
