@@ -248,6 +248,9 @@ def check_together(values: Mapping[str, Any]) -> None:
     if recipe != "full" and values.get("num_machines", 1) > 1:
         fault = f"recipe {recipe} caches features on one machine"
         raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
+    if recipe != "full" and values.get("augmentation") == "colour":
+        fault = f"augmentation colour: recipe {recipe} caches a photograph and its mirror image"
+        raise ParameterError(f"{fault}: leave it out")
     if values.get("mode") == "plain":
         can_decode = values.get("input") != "memory"
         if recipe != "full" or values.get("num_machines", 1) > 1 or not can_decode:

@@ -130,17 +130,23 @@ if published:
 # ## What this shows
 
 # %% tags=["answer"]
-from dr_lib.report.answer import Answer, Number, list_limits, say_rests, write_parts
+import pandas as pd
+
+from dr_lib.numbers import write_span
+from dr_lib.report.answer import Answer, Number, list_limits, say_rests
 from dr_lib.report.style import name_line
-from dr_lib.statistics.intervals import Interval
 
 sentences = []
 numbers = []
 for _, row in compared.iterrows():
     ours = name_line(row["line"], say)
     words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
-    bounds = [row.get(f"times_as_fast{end}", float("nan")) for end in ("_low", "_high")]
-    times, bounds = write_parts(Interval(row["times_as_fast"], *bounds, row["n"]), lang)
+    low, high = (row.get(f"times_as_fast{end}", float("nan")) for end in ("_low", "_high"))
+    if pd.isna(low):
+        words = say("{} is {} times as fast as {}, per epoch; too few runs bound this.")
+    elif low <= 1 <= high:
+        words = say("{} is {} times as fast as {}, per epoch, and may be as fast.")
+    times, _, bounds = write_span(row, "times_as_fast", lang).partition(" ")
     keras = name_line(row["reference"], say)
     sentences.append(words.format(ours, times, keras))
     numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.numbers import write_days, write_probability
+from dr_lib.numbers import write_days, write_interval, write_probability
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.means import write_times
 from dr_lib.report.select import ALIKE, Selection
@@ -96,13 +96,13 @@ def answer_training(
     if len(places):  # the most unlike two that did the same work
         widest = places.sort_values("times_as_long").iloc[-1]
         shown = shown.set_index("place").loc[[widest["faster"], widest["slower"]]].reset_index()
-    if shown["environment"].is_unique:
-        shown = shown.assign(place=shown["environment"])
+    is_short = environments["environment"].is_unique  # no factor has levels
     numbers = []
     for _, row in shown.head(2).iterrows():
         mean, bounds = write_times(row, "train_s", lang)
-        note = say("n = {}, sessions: {}").format(row["n"], row["sessions"])
-        numbers.append(Number(row["place"], mean, bounds, note))
+        runs = timed[timed["place"] == row["place"]]
+        note = say("n = {}, sessions: {}").format(len(runs), runs["session"].nunique())
+        numbers.append(Number(row["environment" if is_short else "place"], mean, bounds, note))
     words = say("One training takes {} on {}.")
     sentence = words.format(numbers[0].text, numbers[0].heading)
     if len(places):
@@ -125,7 +125,7 @@ def say_rests(timed: pd.DataFrame, say: Callable[[str], str], lang: str) -> str:
 
 def answer_ratio(slower: str, ratio: Interval, say: Callable[[str], str], lang: str) -> str:
     """Say how many times as long the slower of two takes, if the interval tells them apart."""
-    text = " ".join(write_parts(ratio, lang)).strip()
+    text = write_interval(*ratio[:3], lang)
     words = say("On {} it takes {} times as long.")
     if not np.isfinite(ratio.low):
         words = say("On {} it takes {} times as long; too few runs bound this.")

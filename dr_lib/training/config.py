@@ -121,7 +121,9 @@ class TrainingConfig:
         if self.task == "referable":
             return recipe
         is_probed = self.recipe != "full"
-        return recipe._replace(test_time_augmentation=False, probe_grades=is_probed)
+        return recipe._replace(
+            test_time_augmentation=False, probe_grades=is_probed, dropout=0.0
+        )
 
     @property
     def model_code_sha256(self) -> str:

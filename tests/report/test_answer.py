@@ -18,7 +18,7 @@ NAN = float("nan")
             (0.9, 2.8),
             "On T4 it takes 1.60 [0.90, 2.80] times as long, and may take equally long.",
         ),
-        ((NAN, NAN), "On T4 it takes 1.60 times as long; too few runs bound this."),
+        ((NAN, NAN), "On T4 it takes 1.6 times as long; too few runs bound this."),
     ],
 )
 def test_a_ratio_that_may_be_one_is_said_to_be(bounds, words):

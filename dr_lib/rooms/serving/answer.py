@@ -24,7 +24,7 @@ def answer_price(
     """
     say = choose_words(lang)
     numbers = []
-    doubts = {}
+    doubts = []
     labels = {}
     by_price = priced.sort_values("usd_per_month", kind="stable")
     for network, rows in by_price.groupby(NETWORK, sort=False):
@@ -32,7 +32,8 @@ def answer_price(
         if candidates.empty:
             continue
         row = candidates.iloc[0]
-        doubts |= dict.fromkeys(list_doubts(candidates))
+        if not numbers:  # the sentence is about the first
+            doubts = list_doubts(candidates)
         if not row["is_measured"]:
             labels[row["instance"]] = None
         usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")

@@ -266,9 +266,12 @@ def list_doubts(candidates: pd.DataFrame) -> list[str]:
         candidates: rows of `price_endpoints` of one network, from `find_candidates`.
     """
     doubts = []
-    if len(candidates.drop_duplicates(["usd_per_month", "usd_per_month_high"])) > 1:
-        has_bounds = candidates["usd_per_month_high"].notna().all()
-        doubts.append(OVERLAP if has_bounds else ALONE)
+    has_bounds = candidates["usd_per_month_high"].notna().all()
+    prices = candidates.drop_duplicates(["usd_per_month", "usd_per_month_high"])
+    if len(candidates) > 1 and not has_bounds:
+        doubts.append(ALONE)
+    elif len(prices) > 1:
+        doubts.append(OVERLAP)
     if candidates["disturbed"].any():
         doubts.append(DISTURBED)
     if (candidates["load_seconds"] < MIN_SECONDS).any():

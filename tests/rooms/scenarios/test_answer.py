@@ -26,3 +26,6 @@ def test_a_share_is_said_only_of_a_factor_that_can_be_told_from_none():
     assert sure.numbers[0].note == "p < 0.001" and sure.more == [
         "Not shown to change it: data set."
     ]
+    together = answer_shares(table.assign(p=[0.387, 0.406, 0.0001, np.nan]), say, "en")
+    assert together.sentence.startswith("What changes the time of an epoch: data set x network")
+    assert not together.more and not together.is_stop

@@ -13,7 +13,9 @@ from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.rooms.serving.answer import answer_price
 from dr_lib.rooms.serving.endpoint import (
+    ALONE,
     find_rates,
+    list_doubts,
     list_endpoints,
     price_endpoints,
     tabulate_endpoints,
@@ -72,9 +74,13 @@ def test_a_fleet_and_its_sentence(tmp_path):
     bounds = {"usd_per_month_low": [500, 800], "usd_per_month_high": [510, 900]}
     (said,) = describe_choice(priced.assign(**bounds))
     assert f"px, is litert_int8 on {M5}, at the price of {M5}: 503.7 [500.0, 510.0] USD" in said
-    as_cheap = priced.assign(usd_per_month=503.7)
+    bounds = {"usd_per_month_low": 500.0, "usd_per_month_high": 510.0}
+    as_cheap = priced.assign(usd_per_month=503.7, **bounds)
     said = describe_choice(as_cheap, "pt")[0]
-    assert f"{M5}, ao preço de {M5} ou litert_int8 em {C7G}, ao preço de {C7G}: 504 USD" in said
+    assert (
+        f"{M5}, ao preço de {M5} ou litert_int8 em {C7G}, ao preço de {C7G}: 503,7 [500,0; 510,0] USD"
+        in said
+    )
     assert price(tmp_path, requests_per_day=280_000)["instance"].tolist() == [C7G, M5]
 
 
@@ -301,6 +307,8 @@ def test_a_report_answers_with_a_months_price_and_what_limits_it(tmp_path):
     ]
     (number,) = answer.numbers
     assert number.note.startswith(f"a month, machines at the price of {C7G}: 3; one held 30")
+    few = price(tmp_path, requests_per_day=1)  # a machine each, and as cheap by chance
+    assert ALONE in list_doubts(few.assign(usd_per_month=73.0))
     alone = answer_price(price(tmp_path, requests_per_day=2e6).query("instance == @M5"), [], "")
     assert alone.limits == [] and alone.numbers[0].bounds.startswith("[6")
     nothing = answer_price(
