@@ -77,10 +77,7 @@ def test_a_fleet_and_its_sentence(tmp_path):
     bounds = {"usd_per_month_low": 500.0, "usd_per_month_high": 510.0}
     as_cheap = priced.assign(usd_per_month=503.7, **bounds)
     said = describe_choice(as_cheap, "pt")[0]
-    assert (
-        f"{M5}, ao preço de {M5} ou litert_int8 em {C7G}, ao preço de {C7G}: 503,7 [500,0; 510,0] USD"
-        in said
-    )
+    assert f"{M5} ou litert_int8 em {C7G}, ao preço de {C7G}: 503,7 [500,0; 510,0] USD" in said
     assert price(tmp_path, requests_per_day=280_000)["instance"].tolist() == [C7G, M5]
 
 
