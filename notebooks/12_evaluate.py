@@ -74,7 +74,12 @@ if not paths:  # of the latest training of this clone, or of the sample
 # %%
 from dr_lib import Page
 from dr_lib.report.style import SAMPLE
-from dr_lib.rooms.evaluation.comparison import compare_data_sets, compare_models, read_trainings
+from dr_lib.rooms.evaluation.comparison import (
+    compare_data_sets,
+    compare_models,
+    follow_first,
+    read_trainings,
+)
 from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
 from dr_lib.rooms.evaluation.flow import count_flow, hide_flow, hides_test
 from dr_lib.rooms.evaluation.points import (
@@ -657,17 +662,9 @@ aims = [
 if frozen:
     aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
 at_home = patients[patients["ungradable"] == "excluded"] if len(patients) else patients
-elsewhere = data_sets[data_sets["tested_on"] != model.dataset]
-elsewhere = elsewhere.drop_duplicates(["model", "tested_on"])
-others = []
-for other, at in zip(models[1:], points[1:], strict=True):
-    row = elsewhere[elsewhere["tested_on"] == other.dataset]
-    if len(row):
-        found = measure_points(other, at, by_patient=True)
-        counts_there = dict(found.iloc[0][["tp", "fn"]]) if len(found) else {}
-        others.append({**row.iloc[0], **counts_there})
+others = follow_first(models, points)
 num_patients = scores["num_patients"]
-answer = answer_evaluation(auc, num_patients, at_home, aims, pd.DataFrame(others), say, lang)
+answer = answer_evaluation(auc, num_patients, at_home, aims, others, say, lang)
 if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     words = words.format(model.test["fold"].nunique(), model.name)

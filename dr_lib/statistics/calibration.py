@@ -10,12 +10,13 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from dr_lib.statistics.bootstrap import bootstrap_patients
-from dr_lib.statistics.clustered import Z
+from dr_lib.statistics.clustered import MIN_PATIENTS, Z
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.recalibration import NEAR, Recalibration
 
 NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
 ERROR = 0.05  # of each of the closed tests
+MOST_ERROR = 5  # of a slope; what is less certain says nothing
 MANY = 10_000  # photographs, whose fit is worth the time to free it
 
 
@@ -70,14 +71,23 @@ def choose_recalibration(
     further revision.
 
     Returns:
-        The recalibration, and p of the two tests; None as for `fit_recalibration`.
+        The recalibration, and p of the two tests; None as for `fit_recalibration`, with fewer than
+        MIN_PATIENTS, or where the classes hardly overlap: the tests say nothing then.
     """
-    if not _is_estimable(positive, probability):
+    num_patients = len(np.unique(patient_id))
+    if num_patients < MIN_PATIENTS or not _is_estimable(positive, probability):
         return None
     params, covariance = _fit(positive, probability, True, patient_id)
-    if not params[1] > 0:
+    if not params[1] > 0 or not np.isfinite(covariance).all():
         return None
-    dof = max(len(np.unique(patient_id)) - 2, 1)
+    x = to_logit(probability)
+    risk = expit(params[0] + params[1] * x)
+    weights = risk * (1 - risk)
+    information = (weights * (x - np.average(x, weights=weights)) ** 2).sum()
+    smallest, largest = np.linalg.eigvalsh(covariance)
+    if information < 1 / MOST_ERROR**2 or smallest < 1e-12 * largest:
+        return None
+    dof = num_patients - 2
     away = params - [0, 1]
     joint = away @ np.linalg.solve(covariance, away) / 2
     p_values = (

@@ -54,10 +54,17 @@ def test_as_much_is_changed_as_the_patients_ask_for(intercept, slope, expected):
 
 
 def test_patients_who_say_nothing_change_nothing():
-    """One class alone, or a slope that would turn the ranking round."""
+    """One class alone, a slope that would turn the ranking round, fewer than 10 patients, or
+    classes that overlap in one pair of photographs: the slope is huge, its error unknown.
+    """
     y, p, patient = draw(60, 0, 1)
     assert choose_recalibration(np.ones(len(y), bool), p, patient) is None
     assert choose_recalibration(y, 1 - p, patient) is None
+    assert choose_recalibration(y[:18], p[:18], patient[:18]) is None
+    apart = np.where(y, 0.8, 0.2)
+    apart[[0, 1]] = 0.501, 0.499
+    y[[0, 1]] = False, True
+    assert choose_recalibration(y, apart, patient) is None
 
 
 def test_the_file_is_for_one_model(tmp_path):

@@ -7,9 +7,16 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.labels.reader import Sheet, name_rows, read_numbers, read_same, take_columns
-from dr_lib.data.labels.schema import READING, REFERENCE, SCALE, fold_name, read_words
+from dr_lib.data.labels.schema import (
+    EVALUATED,
+    READING,
+    REFERENCE,
+    SCALE,
+    fold_name,
+    read_words,
+)
 from dr_lib.errors import DrError
 
 RULES = ("adjudicated", "majority", "median")  # where one gives no grade, the next one does
@@ -41,8 +48,8 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
         rule: the first of RULES to use; empty for adjudicated.
 
     Raises:
-        DrError: a reader's grade is none, or rows of one photograph disagree on the patient, the
-            eye or the side.
+        DrError: a reader's grade is none, or rows of one photograph disagree on what is not the
+            reader's own: grade, reason, and referable where that only repeats the grade.
     """
     sheet = _join_rows(sheet)
     readings = list_readings(sheet.names)
@@ -101,18 +108,35 @@ def _join_rows(sheet: Sheet) -> Sheet:
     """Join the rows of one photograph, one for each reader; keep a table that has others."""
     if not {"image_id", "reader", "grade"} <= set(sheet.names):
         return sheet
-    kept = ("image_id", "reader", "grade", "patient_id", "eye", "split")
-    table = take_columns(sheet, [name if name in kept else "" for name in sheet.names])
+    used = {*EVALUATED, "reader"}
+    table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
     image = read_same("image_id", table["image_id"])
     reader = table["reader"].map(fold_name)
     is_copy = pd.DataFrame({"image": image, "reader": reader}).duplicated()
     if is_copy.any() or image.is_unique:
         return sheet
-    for name in table.columns.intersection(kept[3:]):
-        differs = read_same(name, table[name]).groupby(image).transform("nunique") > 1
+    grades = read_words("grade", table["grade"])
+    is_graded = grades != ""
+    if "referable" in table:  # of a reader, where it only repeats the grade
+        is_meant = read_numbers(grades) >= REFERABLE_FROM
+        said = read_same("referable", table["referable"])
+        is_other = is_graded & (said != "") & (is_meant != (said == "1"))
+        repeats = is_graded.groupby(image).transform("any")
+        repeats &= ~is_other.groupby(image).transform("any")
+        table["referable"] = table["referable"].mask(repeats, "")
+    for name in table.columns.drop(["image_id", "reader", "grade", "reason"], errors="ignore"):
+        cells = read_same(name, table[name])
+        if name.startswith("probability"):
+            cells = read_numbers(table[name]).map(str)
+        if name in ("gradable", "referable"):  # of those who could grade
+            cells = cells[is_graded]
+        differs = cells.groupby(image).transform("nunique") > 1
         if differs.any():
-            rows = name_rows(str(sheet), table.index[differs].tolist())
-            raise DrError(f"{rows}: rows of one photograph have different cells in {name}")
+            rows = name_rows(str(sheet), cells.index[differs].tolist())
+            raise DrError(
+                f"{rows}: rows of one photograph have different cells in {name}: correct them, or "
+                "rename the column"
+            )
     names = sorted(set(reader) - ADJUDICATORS)
     columns = {name: f"grade_{number}" for number, name in enumerate(names, 1)}
     column = reader.map(lambda name: columns.get(name, "grade"))
@@ -120,6 +144,7 @@ def _join_rows(sheet: Sheet) -> Sheet:
     lines = dict(zip(image[is_first], table.index[is_first], strict=True))
     wide = table["grade"].groupby([image.map(lines), column]).first().unstack(fill_value="")
     wide = wide.reindex(columns=sorted({*wide, "grade"}), fill_value="")
+    wide = wide.join(table.filter(["referable"]))
     unnamed = sheet._replace(names=["" if n == "reader" else n for n in sheet.names])
     return _replace_columns(unnamed, {name: wide[name] for name in wide})
 

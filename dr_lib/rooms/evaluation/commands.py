@@ -121,7 +121,7 @@ def patients(
 @click.option(
     "--patients",
     "num_patients",
-    type=click.IntRange(2),
+    type=click.IntRange(10),
     required=True,
     help="labelled patients to recalibrate from, drawn at random",
 )
@@ -156,12 +156,22 @@ def recalibrate(
     if local is None:
         raise DrError(
             f"{num_patients} patients do not allow a recalibration: they or the others are of one "
-            "class, or the probabilities do not rise with the disease; give more patients"
+            "class, or the probabilities do not rise with the disease or hardly overlap between "
+            "the classes; give more patients"
         )
     recalibration.write_recalibration(out, there, local)
     page = Page()
     table = recalibration.compare(there, old, local)
     click.echo(page.format(table, "recalibration").T.to_string(header=False))
+    before, after = table.to_dict("records")
+    if after["brier"] > before["brier"]:
+        click.echo(
+            "The recalibration makes the probabilities of the others worse (Brier score)."
+        )
+    if after["slope_high"] < 1 or after["slope_low"] > 1:
+        click.echo(
+            "The slope of the others is not 1 after the recalibration: label more patients."
+        )
     curve = recalibration.trace_patients(there)
     beside = out.with_name(f"{out.stem}.patients.csv")  # OUT.csv may be the predictions
     curve.to_csv(beside, index=False)

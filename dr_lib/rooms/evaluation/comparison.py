@@ -11,6 +11,7 @@ import pandas as pd
 from dr_lib.rooms.evaluation.points import (
     find_thresholds,
     measure,
+    measure_points,
 )
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import tabulate_scores, unbind, unpack
@@ -54,6 +55,25 @@ def compare_data_sets(
                 "auc": auc,
                 **{name: at[name] for name in AT},
             }
+            rows.append(row)
+    return tabulate_scores(rows)
+
+
+def follow_first(models: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """Follow the first model to the other data sets that it is tested on.
+
+    Returns:
+        A row per data set: `tested_on`, `auc`, and `tp` and `fn`, patients at the first of its
+        operating points.
+    """
+    first = models[0]
+    rows = []
+    for other, at in zip(models[1:], points[1:], strict=True):
+        if other.name == first.name and other.dataset != first.dataset:
+            auc = auc_interval(*unpack(other.test))
+            row = {"tested_on": other.dataset, "auc": auc}
+            for found in measure_points(other, at, by_patient=True)[:1].to_dict("records"):
+                row.update(tp=found["tp"], fn=found["fn"])
             rows.append(row)
     return tabulate_scores(rows)
 

@@ -53,6 +53,38 @@ def test_a_row_for_each_reader_is_one_for_each_photograph(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("column", "cells", "expected"),
+    [
+        ("referable", "1,0,0,1", ""),  # each repeats the reader's grade: the reference's counts
+        ("referable", "1,,0,", ""),
+        ("referable", "1,1,1,1", "1"),  # by oedema, as all say
+        ("referable", "1,1,0,1", None),
+        ("gradable", "1,1,1,0", "1"),  # who gave no grade says it of himself
+        ("gradable", "1,0,1,1", None),
+        ("probability", "0.4,0.40,.4,0.4", "0.4"),
+        ("probability", "0.1,0.9,0.9,0.9", None),
+        ("split", "test,test,train,test", None),
+        ("remark", "a,b,c,d", "a"),
+    ],
+)
+def test_what_is_not_the_readers_own_is_one(tmp_path, column, cells, expected):
+    """Grades 2, 0, 0 and none: the first row of a photograph decides nothing."""
+    path = tmp_path / "t.csv"
+    rows = zip("ABCD", ("2", "0", "0", ""), cells.split(","), strict=True)
+    lines = [f"a,1,{','.join(row)}" for row in rows]
+    path.write_text("\n".join([f"image,patient,reader,grade,{column}", *lines]))
+    sheet = read_sheets(path)[0]
+    if expected is None:
+        with pytest.raises(DrError, match="rows 2, 3, 4.* of one photograph have different"):
+            combine_readers(sheet)
+        return
+    joined = combine_readers(sheet)
+    (row,) = joined.rows.values()
+    place = next(n for n, name in enumerate(joined.names) if column in name)
+    assert row[place] == expected and row[joined.names.index("grade")] == "0"
+
+
+@pytest.mark.parametrize(
     ("rule", "expected"),
     [
         ("", [("0", "adjudicated"), ("2", "majority")]),

@@ -18,7 +18,12 @@ from sklearn.metrics import (
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation import checklist
-from dr_lib.rooms.evaluation.comparison import compare_data_sets, compare_models, read_trainings
+from dr_lib.rooms.evaluation.comparison import (
+    compare_data_sets,
+    compare_models,
+    follow_first,
+    read_trainings,
+)
 from dr_lib.rooms.evaluation.curves import calibrate, weigh_decisions
 from dr_lib.rooms.evaluation.flow import count_flow, hide_flow
 from dr_lib.rooms.evaluation.points import (
@@ -202,6 +207,17 @@ def test_thresholds_are_carried_to_another_data_set_unchanged(tmp_path):
         assert (row.sensitivity, row.specificity) == pytest.approx(
             (called[y].mean(), 1 - called[~y].mean())
         )
+    worse = {"c": draw_abroad(noise=5.0, version="v2"), "d": draw_predictions(300, noise=5.0)}
+    others = [
+        write(tmp_path, other.assign(model_version="v2"), name) for name, other in worse.items()
+    ]
+    two = read_predictions(tmp_path / "a.csv", *others, tmp_path / "b.csv")
+    (followed,) = follow_first(two, freeze_points(two, **ASKED)).to_dict("records")
+    of_patient = test.assign(called=test["probability_referable"] >= own["threshold"].iloc[0])
+    of_patient = of_patient.groupby("patient_id")[["called", "referable"]].max()
+    ill = of_patient[of_patient["referable"] == 1]
+    assert (followed["tested_on"], followed["auc"]) == ("abroad", table["auc"][0])
+    assert (followed["tp"], followed["fn"]) == (ill["called"].sum(), (~ill["called"]).sum())
     bare = compare_data_sets(found[:1], freeze_points(found[:1], **ASKED))
     assert len(bare) == 1 and np.isnan(bare["sensitivity"][0]) and bare["trained_on"][0] == ""
 
