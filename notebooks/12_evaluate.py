@@ -83,11 +83,13 @@ from dr_lib.rooms.evaluation.comparison import (
 from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
 from dr_lib.rooms.evaluation.flow import count_flow, hide_flow, hides_test
 from dr_lib.rooms.evaluation.points import (
+    ERRORS,
     SOURCES,
     abstain,
     find_thresholds,
     freeze_points,
     list_errors,
+    list_missed,
     measure_points,
     move_prevalence,
 )
@@ -112,7 +114,7 @@ models = average_sets(models) if ensemble else models
 model = models[0]
 if private:
     from dr_lib import Prepared
-    from dr_lib.data.labels.privacy import place_private
+    from dr_lib.data.labels.privacy import place_private, read_names
 
     prepared = Prepared(Path(root, private))
     out = out and str(place_private(Path(out), prepared.path))
@@ -129,6 +131,50 @@ print(f"{names}; {counts}")
 notice = SAMPLE if model.is_synthetic else ""
 words = "Does the model find the patients who need a doctor?"
 page.heading(words, [say("Evaluation"), names, counts], notice)
+
+# %%
+shares = read_shares("prevalence", prevalence)
+frozen = read_shares("thresholds", thresholds)
+points = freeze_points(
+    models, sensitivity=sensitivity, specificity=specificity, thresholds=frozen
+)
+own = points[0]
+measured = measure_points(model, own)
+patients = measure_points(model, own, by_patient=True)
+
+# %% tags=["report"]
+from dr_lib.rooms.evaluation import figures
+
+if private and len(own):
+    from IPython.display import Markdown, display
+
+    notice = say("This report shows photographs of patients: keep it private.")
+    display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
+
+    def open_crops(rows):
+        known = prepared.photographs[prepared.photographs["image_id"].isin(rows["image_id"])]
+        return dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
+
+    page.section("Missed eyes")
+    missed = list_missed(model, own, read_names(prepared.path))
+    page.note(
+        "{} of {} eyes with referable disease are missed at {}; the worst come first.",
+        len(missed),
+        int(model.test["referable"].sum()),
+        say(own["point"].iloc[0]),
+    )
+    page.table(
+        missed.drop(columns="image_id"),
+        "missed",
+        "Missed eyes, and why the reference says that they are referable.",
+    )
+    missed = missed.head(num_errors)
+    if len(missed):
+        page.figure(
+            figures.plot_photographs(missed, open_crops(missed), lang),
+            "errors",
+            "Missed eyes, as the model saw them.",
+        )
 
 # %% [markdown] tags=["heading"]
 # ## Patients and photographs · Pacientes e retinografias
@@ -151,7 +197,6 @@ page.heading(words, [say("Evaluation"), names, counts], notice)
 import pandas as pd
 
 from dr_lib.data.labels.schema import OWN, fold_name
-from dr_lib.rooms.evaluation import figures
 
 flow = count_flow(model)
 shown = flow if private else hide_flow(flow)
@@ -207,16 +252,6 @@ if below[0]:
 # dados sem linhas de validação usa, sem mudança, os limiares do mesmo modelo no conjunto de origem,
 # se esse arquivo também for dado, ou os dois valores de `thresholds`; do contrário, não há pontos
 # de operação.
-
-# %%
-shares = read_shares("prevalence", prevalence)
-frozen = read_shares("thresholds", thresholds)
-points = freeze_points(
-    models, sensitivity=sensitivity, specificity=specificity, thresholds=frozen
-)
-own = points[0]
-measured = measure_points(model, own)
-patients = measure_points(model, own, by_patient=True)
 
 # %% tags=["report"]
 from dr_lib.statistics.clustered import MIN_GRADED
@@ -501,17 +536,12 @@ if len(own):
     page.table(shown, "errors", "The worst errors on the test split.")
 
 # %% tags=["report"]
-if private and len(own):
-    from IPython.display import Markdown, display
-
-    notice = say("This report shows photographs of patients: keep it private.")
-    display(Markdown(f"> **{notice}**"), metadata={"shows_photographs": True})
-    known = prepared.photographs.query("image_id in @errors.image_id")
-    crops = dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
+alarms = errors[errors["error"] == ERRORS[1]] if private and len(own) else ()
+if len(alarms):
     page.figure(
-        figures.plot_photographs(errors, crops, lang),
-        "errors",
-        "The worst errors, as the model saw them.",
+        figures.plot_photographs(alarms, open_crops(alarms), lang),
+        "alarms",
+        "False alarms, as the model saw them.",
     )
 
 # %% tags=["report"]

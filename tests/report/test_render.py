@@ -313,6 +313,8 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     photographs.loc[::3, "probability_referable"] = 0.7
     photographs["split"] = np.array(["test", "validation"])[photographs.index % 5 // 4]
     photographs["patient_id"] = photographs["image_id"]
+    missed = photographs.query("split == 'test' and grade > 1")["image_id"].iloc[0]
+    photographs.loc[photographs["image_id"] == missed, "probability_referable"] = 0.1
     columns = ["image_id", "patient_id", "split", "grade", "probability_referable"]
     first = write(tmp_path, photographs[columns], "first")
     out = tmp_path / "out"
@@ -323,6 +325,15 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     assert said.exit_code == 0, said.output
     assert f"wrote {private / 'report.html'}" in said.output and not out.exists()
     assert (private / "errors.png").is_file() and (private / "referrals.csv").is_file()
+    names = pd.read_csv(private.parent / "names.csv", index_col="image_id")["file"]
+    page = (private / "report.html").read_text(encoding="utf-8")
+    order = [
+        'id="answer"',
+        "Missed eyes</h2>",
+        f">{names[missed]}<",
+        "Patients and photographs</h2>",
+    ]
+    assert sorted(order, key=page.index) == order
 
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output

@@ -49,7 +49,13 @@ def list_words_of_rooms() -> set[str]:
         from dr_lib.rooms.evaluation import checklist, curves, flow, points, readers
         from dr_lib.rooms.evaluation.predictions import SUBGROUPS
 
-        words |= {*flow.STAGES, *points.POINTS, *points.ERRORS, *curves.CALIBRATED}
+        words |= {
+            *flow.STAGES,
+            *points.POINTS,
+            *points.ERRORS,
+            *points.REASONS,
+            *curves.CALIBRATED,
+        }
         words |= {*readers.KINDS, *readers.VERDICTS, *SUBGROUPS, "left", "right"}
         words |= {*checklist.METHODS, *checklist.METHODS.values()}
         items = Path(checklist.__file__).with_name("checklist.csv")

@@ -1,5 +1,6 @@
 """The private folder: the salt for pseudonyms, and everything that names a file or a patient."""
 
+import csv
 import hashlib
 import hmac
 import secrets
@@ -65,7 +66,7 @@ def place_private(out: Path, prepared: Path) -> Path:
     Raises:
         DrError: there is no private folder beside it.
     """
-    private = prepared.absolute().with_name(f"{prepared.name}.private")
+    private = _find_private(prepared)
     if any(map(is_private, out.absolute().parents)):
         return out
     if not is_private(private):
@@ -73,6 +74,21 @@ def place_private(out: Path, prepared: Path) -> Path:
             f"there is no private folder {private}: choose an --out inside that of {prepared}"
         )
     return private / "evaluation"
+
+
+def read_names(prepared: Path) -> dict[str, str]:
+    """Read the file name of each image id from the private folder beside a prepared folder; empty
+    where it has none.
+    """
+    path = _find_private(prepared) / "names.csv"
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as table:
+        return {row["image_id"]: row["file"] for row in csv.DictReader(table)}
+
+
+def _find_private(prepared: Path) -> Path:
+    return prepared.absolute().with_name(f"{prepared.name}.private")
 
 
 def check_apart(private: Path, out: Path) -> None:

@@ -27,7 +27,7 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.rooms.evaluation.points import POINTS
+from dr_lib.rooms.evaluation.points import ERRORS, POINTS
 from dr_lib.rooms.evaluation.predictions import Predictions
 
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
@@ -394,7 +394,8 @@ def plot_photographs(
         grade = getattr(row, "grade", np.nan)
         grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
         number = write_probability(row.probability_referable, lang)
-        title = f"{say('line in the file')} {row.line}\n{say(row.error)}{grade}, {number}"
+        name = getattr(row, "file", "") or f"{say('line in the file')} {row.line}"
+        title = f"{name[-28:]}\n{say(getattr(row, 'error', ERRORS[0]))}{grade}, {number}"
         ax.imshow(crops[row.image_id])
         ax.set_title(title, fontsize=9)
     return figure

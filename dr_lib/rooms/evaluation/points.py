@@ -2,11 +2,12 @@
 split.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import (
@@ -33,6 +34,8 @@ HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
 SEVERE_FROM = 3  # the first grade that threatens sight
 ABSTAINED = np.linspace(0, 0.5, 11)
 ERRORS = ("missed", "false alarm")
+# why the reference says referable
+REASONS = ("grade 2 or worse", "labelled referable below grade 2", "labelled referable")
 
 
 def choose_points(
@@ -276,6 +279,29 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     columns = ["error", "fold", "line", "image_id", label, "probability_referable"]
     errors = errors.reset_index(names="line")
     return errors[[column for column in columns if column in errors]]
+
+
+def list_missed(
+    predictions: Predictions, points: pd.DataFrame, names: Mapping[str, str]
+) -> pd.DataFrame:
+    """List the missed eyes at the point of high sensitivity, for private use only: they are named.
+
+    Args:
+        predictions, points: as for `list_errors`.
+        names: of files, by image id.
+
+    Returns:
+        A row per eye, as of `list_errors`: `file` where there are names, `line`, `image_id`,
+        `grade` where it is known, `probability_referable`, and `why` it is referable, of REASONS.
+    """
+    errors = list_errors(predictions, points, len(predictions.test))
+    missed = errors[errors["error"] == ERRORS[0]].drop(columns="error")
+    grade = missed.get("grade", pd.Series(np.nan, missed.index))
+    is_graded = [grade >= REFERABLE_FROM, grade.notna()]
+    missed["why"] = np.select(is_graded, REASONS[:2], REASONS[2])
+    if names:
+        missed.insert(0, "file", [names.get(image, "") for image in missed["image_id"]])
+    return missed.drop(columns="referable", errors="ignore")
 
 
 def _part(table: pd.DataFrame) -> list[pd.DataFrame]:

@@ -31,6 +31,7 @@ from dr_lib.rooms.evaluation.points import (
     choose_points,
     freeze_points,
     list_errors,
+    list_missed,
     measure_points,
     move_prevalence,
 )
@@ -607,6 +608,25 @@ def test_abstention_leaves_the_surest_and_errors_come_worst_first(model, points)
     assert errors[errors["error"] == "false alarm"][
         "probability_referable"
     ].is_monotonic_decreasing
+
+
+def test_missed_eyes_are_named_and_say_why_they_are_referable(model, points):
+    """By a grade, by another label below grade 2, or by a label without grades; no other file."""
+    points = points.assign(threshold=0.7)
+    test = model.test.sort_values("grade")
+    test = test[test["probability_referable"] < 0.7].groupby("grade", as_index=False).head(1)
+    test = test[test["grade"].isin([0, 1, 2])].assign(referable=[0, 1, 1])
+    names = {image: f"{image}.jpg" for image in test["image_id"]}
+    missed = list_missed(model._replace(test=test), points, names)
+    assert missed[["grade", "why"]].to_numpy().tolist() == [
+        [2, "grade 2 or worse"],
+        [1, "labelled referable below grade 2"],
+    ]
+    assert missed["file"].tolist() == [f"{image}.jpg" for image in missed["image_id"]]
+    bare = model._replace(test=test.drop(columns="grade"))
+    missed = list_missed(bare, points, {})
+    assert missed["why"].tolist() == ["labelled referable"] * 2
+    assert not {"file", "grade", "referable"} & set(missed)
 
 
 def test_a_worse_model_is_shown_to_be_worse(tmp_path, points, model):

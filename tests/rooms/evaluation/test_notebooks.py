@@ -38,7 +38,7 @@ def test_12_reports_on_anybodys_predictions(clone, kernel, tmp_path):
     )
     text = page.read_text(encoding="utf-8")
     assert (
-        "Quão bem o modelo encaminha?" in text
+        "O modelo encontra os pacientes" in text
         and "Comparação" in text
         and "import " not in re.sub('data:[^"]*', "", text)
     )
