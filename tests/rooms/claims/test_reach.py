@@ -86,6 +86,8 @@ def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
         plan = config.plan(Facts(*here, ("tensorflow", "jax")), sum(SIDES.values()))
         return config.describe() | config.schedule._asdict() | plan.describe() | SIDES
     work = describe(parameters, notebook)
+    if "url" in parameters:
+        work["endpoint"] = "remote" if parameters["url"] else "local"
     if "implementation" in work:
         name, _, batch = work["implementation"].partition("@")
         work.update(implementation=name, batch_size=int(batch))
