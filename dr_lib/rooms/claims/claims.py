@@ -24,9 +24,6 @@ from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import HARDWARE
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
-ONE_SIDED = ("mean", "sum", "bill", "score")
-SIGNS = {"within": "", ">=": "≥ ", "<=": "≤ "}
-WHOLE_DESIGN = ("sum", "bill", "ratio_of_sums")  # need every cell
 
 
 def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:
@@ -136,13 +133,14 @@ class Claim(BaseModel):
     @property
     def is_of_design(self) -> bool:
         """Whether the claim sums the whole design on the paper's machines."""
-        return self.statistic in WHOLE_DESIGN and not self.is_anywhere
+        return self.statistic in ("sum", "bill", "ratio_of_sums") and not self.is_anywhere
 
     @property
     def published(self) -> str:
         """What the claim states, ≥ 10 % or 36 ± 5 %."""
         spread = f" ± {self.tolerance:g}" if self.tolerance else ""
-        return f"{SIGNS[self.relation]}{self.value:,.10g}{spread} {self.unit}".rstrip()
+        sign = {"within": "", ">=": "≥ ", "<=": "≤ "}[self.relation]
+        return f"{sign}{self.value:,.10g}{spread} {self.unit}".rstrip()
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -153,7 +151,8 @@ class Claim(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> "Claim":
-        if (self.statistic in ONE_SIDED) == bool(self.denominator):
+        is_one_sided = self.statistic in ("mean", "sum", "bill", "score")
+        if is_one_sided == bool(self.denominator):
             raise ValueError(f"denominator: {self.statistic} needs one side or two")
         if bool(self.never) != bool(self.reason):
             raise ValueError("reason: say why no row can judge the claim")

@@ -32,9 +32,7 @@ from dr_lib.rooms.evaluation.predictions import Predictions
 
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
 MAX_BAND = 0.8  # a wider one says nothing
-MIN_DENSITY = 20  # fewer photographs are drawn as points
 MARKERS = ("o", "s")  # of the operating points
-TRUNK = ("offered", "test", "evaluated")  # the others leave it to the right
 
 
 def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
@@ -58,7 +56,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     boxes = {"offered": [], "test": [], "evaluated": []}
     sides = {"test": [], "evaluated": []}
     for row in flow.itertuples():
-        if row.stage in TRUNK:
+        if row.stage in boxes:  # the others leave it to the right
             boxes[row.stage] = [say(row.stage).capitalize(), count(row)]
             continue
         reason = f" ({row.reason})" if row.reason else ""
@@ -260,7 +258,7 @@ def plot_distributions(
     for place, level in enumerate(order):
         values = test.loc[label == level, "probability_referable"].to_numpy()
         names.append(f"{level}\nn = {len(values)}")
-        if len(values) < MIN_DENSITY or not np.ptp(values):
+        if len(values) < 20 or not np.ptp(values):  # too few for a density
             heights = place + np.linspace(-0.2, 0.2, len(values))
             ax.plot(values, heights, "o", ms=5, color=OURS, alpha=0.7, mew=0)
             continue

@@ -31,7 +31,6 @@ from dr_lib.statistics.intervals import Interval
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
 HANDLING = ("excluded", "counted as referred")  # of ungradable eyes
-SEVERE_FROM = 3  # the first grade that threatens sight
 ABSTAINED = np.linspace(0, 0.5, 11)
 ERRORS = ("missed", "false alarm")
 # why the reference says referable
@@ -179,7 +178,7 @@ def measure(
         lr_plus, lr_minus = likelihood_ratios(sensitivity, specificity)
         severe = None
         if "grade" in table:
-            is_severe = (table["grade"] >= SEVERE_FROM).to_numpy()
+            is_severe = (table["grade"] >= 3).to_numpy()  # threatens sight
             severe = score_share(called[is_severe], patient[is_severe])
         row = {
             "point": name,

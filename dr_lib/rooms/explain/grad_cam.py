@@ -16,9 +16,7 @@ from dr_lib.training.keras_backend import differentiate
 from dr_lib.training.model_folder import ModelFolderError, read_folder
 from dr_lib.training.models import split_network
 
-CONVOLUTIONS = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
 BATCH_SIZE = 16  # photographs mapped at a time
-CONTROL = 0xC0  # sets the random weights of controls apart from those that training begins with
 TOP = 0.05  # share of the field of view that the top of a map takes
 
 
@@ -90,9 +88,7 @@ def grad_cam(network: keras.Model, images: np.ndarray) -> np.ndarray:
 
 def randomise(network: keras.Model, seed: int) -> keras.Model:
     """Copy a network with new random weights, different from those that training began with."""
-    keras.utils.set_random_seed(
-        int(np.random.SeedSequence([seed, CONTROL]).generate_state(1)[0])
-    )
+    keras.utils.set_random_seed(int(np.random.SeedSequence([seed, 0xC0]).generate_state(1)[0]))
     # without its loss, which may be ours
     return keras.models.clone_model(keras.Model(network.input, network.output))
 
@@ -131,7 +127,8 @@ def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -
 
 def _find_last_maps(base: keras.Model) -> str:
     """Find the last layer of the base whose output is as large as the last convolution's."""
-    convolutions = [layer for layer in base.layers if isinstance(layer, CONVOLUTIONS)]
+    kinds = (layers.Conv2D, layers.DepthwiseConv2D, layers.SeparableConv2D)
+    convolutions = [layer for layer in base.layers if isinstance(layer, kinds)]
     if not convolutions:
         raise DrError("Grad-CAM needs a network with a convolution")
     sides = convolutions[-1].output.shape[1:3]

@@ -19,10 +19,6 @@ from dr_lib.hardware.cpus import find_cpu_model
 from dr_lib.hardware.facts import HardwareError, list_gpus
 
 SOURCE = Path(__file__).with_name("mnist_cnn.cu")
-GPU_FLAGS = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
-CPU_FLAGS = ("-O3", "-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
-# not every compiler has these: without OpenMP, as Apple's is, one core trains all replicas in turn
-CPU_EXTRAS = (("-march=native", "-fopenmp"), ("-march=native",), ())
 
 
 class Library:
@@ -103,7 +99,10 @@ def build(device: str = "auto") -> Library:
         raise HardwareError(
             "this machine has no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
         )
-    return Library(_compile([compiler, *CPU_FLAGS], CPU_EXTRAS), "cpu")
+    flags = ("-O3", "-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
+    # some compilers lack these: without OpenMP, as Apple's is, one core trains all replicas in turn
+    extras = (("-march=native", "-fopenmp"), ("-march=native",), ())
+    return Library(_compile([compiler, *flags], extras), "cpu")
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
@@ -112,7 +111,8 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
     It is machine code for each, so that no driver has to translate PTX.
     """
     targets = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in sorted(capabilities)]
-    return _compile([nvcc, *GPU_FLAGS, *targets])
+    flags = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
+    return _compile([nvcc, *flags, *targets])
 
 
 def find_nvcc() -> str | None:

@@ -42,11 +42,7 @@ COLOURS = {  # Keras has those of its backends elsewhere
 }
 STYLES = {1: "-", 32: "--"}  # by batch size
 SPREAD = ["median", "min", "max"]
-# of the paper: its end points' epoch, and what its Keras most likely was
-EPOCHS = 40
-KERAS = ("keras_tensorflow", 32)
-MACHINES = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
-HIGHEST = 0.9995  # no error has no place on a logarithmic axis
+EPOCHS = 40  # of the paper's end points
 
 
 class Line(NamedTuple):
@@ -80,9 +76,11 @@ def plot_cumulative_time(
     figure, (ax,) = open_panels(1)
     for line in _list_lines(list_epochs(timed), say):
         _draw_band(ax, line.seconds, line)
+    machines = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
     for framework, seconds in _read_paper().items() if published else ():
-        label = f"{MACHINES[framework]}, {_write_paper(seconds, '{:g} s', lang)}"
-        _draw_paper(ax, seconds, label, marker="D" if framework == "cuda" else "s")
+        label = f"{machines[framework]}, {_write_paper(seconds, '{:g} s', lang)}"
+        marker = "D" if framework == "cuda" else "s"
+        ax.plot(EPOCHS, seconds, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
     ax.set(xscale="log", yscale="log")
     space_ticks(ax, lang)
@@ -105,7 +103,8 @@ def plot_time_to_accuracy(
             "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
         )
     figure, (ax,) = open_panels(1)
-    reached = epochs["accuracy"].clip(upper=HIGHEST)
+    # no error has no place on a logarithmic axis
+    reached = epochs["accuracy"].clip(upper=0.9995)
     levels = np.unique([*np.linspace(reached.min(), reached.max(), 400), *reached])
     for line in _list_lines(epochs, say):
         spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
@@ -157,7 +156,8 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             style = "-" if line.batch[1] == keras.batch[1] else ":"
             ratio = _divide(keras.seconds, line.seconds)
             drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
-        if published and keras.batch == KERAS:
+        # what the paper's Keras most likely was
+        if published and keras.batch == ("keras_tensorflow", 32):
             paper = _read_paper()
             ratio = paper["keras"] / paper["cuda"]
             when = say("after {} epochs").format(EPOCHS)
@@ -224,10 +224,6 @@ def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
         ms=5,
     )
     return drawn
-
-
-def _draw_paper(ax: Axes, value: float, label: str, marker: str) -> None:
-    ax.plot(EPOCHS, value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
 
 
 def _add_legend(figure: Figure, lines: Collection[Artist], labels: Collection[str]) -> Legend:

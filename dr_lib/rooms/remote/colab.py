@@ -21,16 +21,6 @@ from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_se
 from dr_lib.rooms.remote.session import RUNNING, Device, Session
 
 PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
-HASH = """\
-import hashlib
-print(hashlib.sha256(open({!r}, 'rb').read()).hexdigest())
-"""
-LOOK = """\
-import sys
-sys.path.insert(0, {0!r})
-import remote_script
-remote_script.look({0!r}, {1}, {2})
-"""
 
 
 class Colab(Session):
@@ -90,12 +80,16 @@ class Colab(Session):
         except RemoteError as error:  # it may have arrived nevertheless
             fault = str(error)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        if digest not in self._execute(HASH.format(target)):
+        code = f"print(hashlib.sha256(open({target!r}, 'rb').read()).hexdigest())\n"
+        if digest not in self._execute(f"import hashlib\n{code}"):
             raise RemoteError(fault)
 
     def look(self, shown: int) -> tuple[str, list[str]]:
         """Start the remote script, once; it answers when it has more lines, or after a while."""
-        output = self._execute(LOOK.format(self.results, shown, WAITS.watch))
+        output = self._execute(
+            f"import sys\nsys.path.insert(0, {self.results!r})\nimport remote_script\n"
+            f"remote_script.look({self.results!r}, {shown}, {WAITS.watch})\n"
+        )
         *lines, last = output.splitlines() or [""]
         if not last.startswith(remote_script.STATUS):
             raise RemoteError(f"the remote script does not report its state ({last})")

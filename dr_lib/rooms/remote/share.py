@@ -14,7 +14,6 @@ from dr_lib.data.prepared.folder import (
 )
 
 LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
-SPLIT = ["image_id", "group", "split", "reason"]
 
 
 def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
@@ -39,7 +38,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     written = manifest["files"]
     files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
     own = [name for name in splits if name not in written]
-    for name, columns in {"labels.csv": LABELS, **dict.fromkeys(own, SPLIT)}.items():
+    kept = dict.fromkeys(own, ["image_id", "group", "split", "reason"])
+    for name, columns in ({"labels.csv": LABELS} | kept).items():
         table = parse_table(data_dir / name)
         table = table.filter([*columns, REFERENCE, *list_readings(table)])
         files[name] = format_table(table).encode()

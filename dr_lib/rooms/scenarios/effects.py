@@ -18,8 +18,6 @@ from scipy import linalg
 from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import LEVEL, BadSampleError, Measured, tabulate
 
-RESIDUAL = "residual"  # the variation between the repetitions of a cell
-
 
 def allocate_variation(
     runs: pd.DataFrame,
@@ -73,7 +71,8 @@ def allocate_variation(
     num_runs = design.model.num_runs
     is_repeated = num_runs > 1
     variance = (design.model.variance * (num_runs - 1) / num_runs)[is_repeated]
-    residual = {"term": RESIDUAL, "num_factors": 0, "f": np.nan, "p": np.nan}
+    # the variation between the repetitions of a cell
+    residual = {"term": "residual", "num_factors": 0, "f": np.nan, "p": np.nan}
     residual["sum_of_squares"] = variance.mean() if is_repeated.any() else 0.0
     residual["dof"] = int(num_runs.sum()) - num_cells
     found = pd.DataFrame([*lines, residual])

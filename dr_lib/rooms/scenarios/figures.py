@@ -31,8 +31,6 @@ METERS = {
     "gpu_memory_percent_mean": "GPU memory",
 }
 SMALL_SHARE = 0.005  # terms that explain less are drawn as one
-TERM_COLOURS = {0: "#949494", 1: "#023858", 2: "#3690c0"}  # by the number of factors
-HIGHER_COLOUR = "#a6bddb"  # of three and more
 WORK = ["dataset", "image_size", "network"]  # what frameworks and environments compete at
 
 
@@ -171,7 +169,8 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     bars = _sort_terms(allocation, lang, say)
     figure, (ax,) = open_panels(1, heights=0.3 + 0.3 * len(bars))
-    colours = [TERM_COLOURS.get(n, HIGHER_COLOUR) for n in bars["num_factors"]]
+    by_factors = {0: "#949494", 1: "#023858", 2: "#3690c0"}
+    colours = [by_factors.get(n, "#a6bddb") for n in bars["num_factors"]]
     ax.barh(bars["words"], 100 * bars["share"], color=colours)
     for position, row in enumerate(bars.itertuples()):
         text = write_number(100 * row.share, lang, "{:.1f} %")

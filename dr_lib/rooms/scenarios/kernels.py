@@ -12,8 +12,6 @@ from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 from dr_lib.errors import DrError
 from dr_lib.processes import read_last_words
 
-SUPPORT = ("ipykernel", "psutil", "nvidia-ml-py")  # what notebook 30 needs beside the framework
-
 
 class KernelError(DrError):
     """A kernel cannot be set up; the message says why."""
@@ -125,9 +123,10 @@ def _make_environment(base: str, kernel: Kernel, folder: Path, has_gpu: bool) ->
     """Install a kernel's packages into a new environment; return its Python."""
     python = str(folder / "bin" / "python")
     packages = kernel.packages_gpu if has_gpu else kernel.packages
+    support = ("ipykernel", "psutil", "nvidia-ml-py")  # what notebook 30 needs beside them
     try:
         _call(base, "-m", "venv", "--clear", str(folder))
-        _call(python, "-m", "pip", "install", "--quiet", *packages, *SUPPORT)
+        _call(python, "-m", "pip", "install", "--quiet", *packages, *support)
     except KernelError:
         shutil.rmtree(folder, ignore_errors=True)
         raise

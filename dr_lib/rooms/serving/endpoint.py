@@ -26,7 +26,6 @@ from dr_lib.runs.prices import (
 )
 from dr_lib.statistics.intervals import Interval, tabulate
 
-BUSIEST_HOUR = 0.125  # of a day's requests, as where a clinic is open for eight hours
 HOURS_PER_MONTH = 730.0  # a twelfth of a year
 # endpoints of one network do the same work; the gate compares no two networks
 NETWORK = ["model", "image_size"]
@@ -42,7 +41,6 @@ ALONE = "one deployment has no interval"
 DISTURBED = "a load test was disturbed"
 SHORT = "a rate was tried for less than 10 s"
 DOUBTS = (OVERLAP, ALONE, DISTURBED, SHORT)  # why the cheapest is not known
-MIN_SECONDS = 10.0  # of a rate: a shorter one is held by chance
 TABLE = [  # the first eight are shown on a page
     "format",
     "environment",
@@ -196,7 +194,7 @@ def price_endpoints(
     endpoints: pd.DataFrame,
     *,
     requests_per_day: float,
-    busiest_hour: float = BUSIEST_HOUR,
+    busiest_hour: float = 0.125,
     accuracy_within: float | None = None,
 ) -> pd.DataFrame:
     """Price each endpoint for a number of requests per day, the cheapest of a network first.
@@ -208,7 +206,7 @@ def price_endpoints(
         endpoints: of `list_endpoints`.
         requests_per_day: answered by the month's mean.
         busiest_hour: the largest share of a day's requests that one hour takes, 1/24 where they
-            come evenly.
+            come evenly, 1/8 where a clinic is open for eight hours.
         accuracy_within: margin of AUC and kappa: only formats that the gate let through, and whose
             lower bounds lie above -margin, are taken.
 
@@ -274,7 +272,7 @@ def list_doubts(candidates: pd.DataFrame) -> list[str]:
         doubts.append(OVERLAP)
     if candidates["disturbed"].any():
         doubts.append(DISTURBED)
-    if (candidates["load_seconds"] < MIN_SECONDS).any():
+    if (candidates["load_seconds"] < 10).any():  # holds a rate by chance
         doubts.append(SHORT)
     return doubts
 

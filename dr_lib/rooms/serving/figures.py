@@ -23,8 +23,6 @@ from dr_lib.rooms.serving.endpoint import NETWORK, find_candidates, list_doubts
 from dr_lib.rooms.serving.request_log import KINDS, summarise_requests
 from dr_lib.statistics.intervals import Interval
 
-PERCENTILES = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
-
 
 def plot_predict_time(
     timed: pd.DataFrame, model: str, lang: str = "en", *, published: bool = True
@@ -78,7 +76,8 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
     figure, (ax,) = open_panels(1)
     rows = tried.sort_values("rate_per_s")
     rate = rows["rate_per_s"]
-    for column, colour in PERCENTILES.items():
+    colours = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
+    for column, colour in colours.items():
         ax.plot(rate, rows[column], "-", color=colour, label=column.removesuffix("_ms"))
         for is_held, fill in ((True, colour), (False, "white")):
             part = rows[rows["held"] == is_held]

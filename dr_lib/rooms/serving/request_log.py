@@ -13,13 +13,10 @@ from dr_lib.rooms.serving.costs import usd_per_million
 from dr_lib.runs.row import list_rows, read_row
 from dr_lib.statistics.intervals import tabulate
 
-# columns of every table of requests
-NEEDED = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")
 TIMES = ("round_trip_ms", "decode_ms", "predict_ms")
 TEXTS = {"error": str, "model_version": str}  # where they look like numbers too
 # what tells latencies apart
 KINDS = ("machine", "environment", "instance_type", "model", "format", "image_size", "threads")
-CLOSED_LOOP = "closed"  # the load of the paper, one request after another
 OPEN_LOOP = "open"  # at a rate
 
 
@@ -36,14 +33,14 @@ def write_requests(path: Path, table: pd.DataFrame) -> None:
         table.to_csv(temporary, index=False)
 
 
-def read_requests(runs: pd.DataFrame, *folders: Path, load: str = CLOSED_LOOP) -> pd.DataFrame:
+def read_requests(runs: pd.DataFrame, *folders: Path, load: str = "closed") -> pd.DataFrame:
     """Replace runs with the requests of their load tests.
 
     Args:
         runs: one row per run, from `read_runs`; `requests` names a run's file from the folder of
             its study on.
         folders: those that were given to `read_runs`.
-        load: closed or open.
+        load: closed, one request after another, or open, at a rate.
 
     Returns:
         A row per request: the run's columns, the request's, and `predict_usd_per_million` of
@@ -174,7 +171,8 @@ def _read(studies: list[Path], name: str, load: str) -> pd.DataFrame:
         OSError,
     ) as error:  # pandas' own are ValueErrors, as is text that is none
         raise DrError(f"{path} is not a table of requests: {error}") from error
-    missing = [name for name in NEEDED if name not in table]
+    needed = ("load", "request", "round_trip_ms", "predict_ms", "status", "error")
+    missing = [name for name in needed if name not in table]
     if missing:
         raise DrError(
             f"{path}: the requests have no {', '.join(missing)}: measure them with "

@@ -20,7 +20,6 @@ import numpy as np
 from dr_lib.errors import DrError
 
 BLOCKS = {1: (32, 64), 2: (32, 64, 128)}  # filters of each block of the two networks
-DENSE_UNITS = 128
 NUM_CLASSES = 10
 
 
@@ -73,7 +72,7 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
         side //= 2
         add("pool", (side, side, filters))
     add("flatten", (math.prod(shape),))
-    add("dense", (DENSE_UNITS,), relu=True)
+    add("dense", (128,), relu=True)
     add("dense", (NUM_CLASSES,))
     return tuple(layers)
 

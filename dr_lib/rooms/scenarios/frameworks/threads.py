@@ -8,7 +8,6 @@ import sys
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.hardware.settings import OWN
 
-FRAMEWORKS = ("tensorflow", "jax", "torch", "mxnet", "keras")
 VARIABLES = (
     "OMP_NUM_THREADS",  # PyTorch and MXNet
     "MKL_NUM_THREADS",
@@ -31,7 +30,8 @@ def pin(threads: int) -> int:
     Returns:
         The number pinned.
     """
-    imported = ", ".join(name for name in FRAMEWORKS if name in sys.modules)
+    frameworks = ("tensorflow", "jax", "torch", "mxnet", "keras")
+    imported = ", ".join(name for name in frameworks if name in sys.modules)
     if imported:
         raise RuntimeError(
             f"{imported} is already imported: restart the kernel and pin the threads first"

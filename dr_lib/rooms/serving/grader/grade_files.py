@@ -27,7 +27,6 @@ from dr_lib.training.model_folder import ModelFolder, ModelFolderError, read_fol
 
 BATCH = 32  # crops decoded at once
 MANY = 100  # photographs; fewer are graded sooner than other processes have started
-LEARNED = ("train", "validation")  # sides that a model learns from
 # tables by what is between their cells; Excel takes UTF-8 without a mark for something else
 STYLES = {
     ",": {"sep": ",", "decimal": ".", "encoding": "utf-8"},
@@ -218,7 +217,7 @@ def grade_prepared(
     prepared = Prepared(data_dir, find_split(data_dir, folder.facts["split_sha256"]))
     _check_origin(folder.facts, prepared, is_external)
     photographs = prepared.photographs
-    sides = (*LEARNED, "test") if is_external else ("validation", "test")
+    sides = ("train", "validation", "test") if is_external else ("validation", "test")
     photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
 
     image_size = folder.facts["image_size"]

@@ -28,9 +28,6 @@ from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
 UNKNOWN = ("", "application/octet-stream")  # the body itself says what it is
-SIGNATURES = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")  # of a JPEG, of a PNG
-ALPHABET = str.maketrans("-_", "+/", "\r\n\t")  # of base64, from the URL-safe one; no line ends
-PACKED_BYTES = 12 * 2**20  # of artifacts that interpreters may pack, each its own copy
 
 
 class RefusedError(DrError):
@@ -161,7 +158,7 @@ class Predictor:
             raise RefusedError(400, "the body is empty: send a JPEG or PNG file")
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
-            if not encoded.startswith(SIGNATURES):
+            if not encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
                 raise RefusedError(415, "the file is neither a JPEG nor a PNG")
             return self.grade(encoded)
         except NoFundusError as error:
@@ -247,7 +244,8 @@ def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
         raise ModelFolderError(
             f"{folder.path}: {kind} cannot be served; export the trained model first: {EXPORT}"
         )
-    count = max(1, min(num_threads, PACKED_BYTES // max(1, folder.facts["bytes"])))
+    # interpreters may pack 12 MiB of artifacts, each its own copy
+    count = max(1, min(num_threads, 12 * 2**20 // max(1, folder.facts["bytes"])))
     content = folder.artifact.read_bytes()
     return [
         LiteRT(folder.artifact, num_threads=num_threads // count, content=content)
@@ -268,7 +266,8 @@ def _read_json(body: bytes) -> bytes:
         (text,) = [value for name, value in pairs if name == "image"]
         if text.startswith("data:"):
             text = text.partition(",")[2]
-        text = text.strip().translate(ALPHABET).rstrip("=")
+        # from the URL-safe alphabet, without line ends
+        text = text.strip().translate(str.maketrans("-_", "+/", "\r\n\t")).rstrip("=")
         return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RefusedError(

@@ -28,10 +28,8 @@ from dr_lib.rooms.serving.grader.predict import Predictor, RefusedError, check_m
 from dr_lib.rooms.serving.server.metrics import Metrics
 
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
-VISIBLE_ASCII = re.compile(r"[\x20-\x7e]{0,1024}")
 NUM_PENDING = 32  # largest bodies that may be received or wait at a time
 OPENAPI = Path(__file__).with_name("openapi.json")
-PATHS = ("/ping", "/invocations", "/openapi.json")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
@@ -155,7 +153,7 @@ def build_app(service: Service) -> Starlette:
     async def invoke(request: Request) -> Response:
         attributes = request.headers.get(ATTRIBUTES)
         try:
-            if attributes is not None and not VISIBLE_ASCII.fullmatch(attributes):
+            if attributes is not None and not re.fullmatch(r"[\x20-\x7e]{0,1024}", attributes):
                 attributes = None
                 raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
             answer = await service.answer(request)
@@ -215,7 +213,8 @@ class _Log:
         request_id = uuid.uuid4().hex[:16]
         version = self.service.predictor.version
         method = scope["method"] if scope["method"] in METHODS else "-"
-        route = scope["path"] if scope["path"] in PATHS else "-"
+        paths = ("/ping", "/invocations", "/openapi.json")
+        route = scope["path"] if scope["path"] in paths else "-"
         num_bytes = 0
 
         async def receive_and_count():

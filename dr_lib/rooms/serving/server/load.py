@@ -37,16 +37,12 @@ QUANTILES = {"p50_ms": 0.5, "p90_ms": 0.9, "p95_ms": 0.95, "p99_ms": 0.99, "max_
 SCHEMES = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
 # how a connection says that the other side ended it
 CLOSED = (ConnectionResetError, BrokenPipeError)
-PERMANENT = (404, 405)  # what no later request changes
-OVERLOADED = (408, 429)  # what a busy server may answer
 EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
 PREDICTION = re.compile(
     "(?i)predict|probab|referable|grade|score|logit|label|^class|^outputs?$"
 )
 FAILURE = re.compile("(?i)^(error_?(message|type|code)?|errors|exception)$")
 NUM_BLOCKS = 10  # of a test, for the bounds of its percentiles
-START_PER_S = 8.0
-PRECISION = 0.1
 
 
 class MaxRate(NamedTuple):
@@ -124,7 +120,7 @@ def run_closed_loop(
         answer = client.call(bodies[request % len(bodies)])
         if answer.status // 100 == 3:
             raise DrError(f"{url} does not predict: {answer.error}")
-        if answer.status in PERMANENT:
+        if answer.status in (404, 405):  # no later request changes that
             raise DrError(f"{url} does not predict ({answer.error}): {EXAMPLE}")
         rows.append(
             {"load": "closed", "request": request, "sent_s": sent_s, **answer._asdict()}
@@ -322,10 +318,10 @@ def find_max_rate(
     _check(bodies, bound_ms=bound_ms, seconds=seconds)
     held = 0.0
     missed = math.inf
-    rate = START_PER_S
+    rate = 8.0
     tried = []
     sent = []
-    while missed > (1 + PRECISION) * held and rate * seconds >= 1:
+    while missed > 1.1 * held and rate * seconds >= 1:
         run_closed_loop(url, bodies[:1], content_type=content_type, num_requests=1)
         requests = run_open_loop(
             url,
@@ -337,7 +333,8 @@ def find_max_rate(
             timeout_s=max(1.0, 4e-3 * bound_ms),
         )
         status = requests["status"]
-        refused = requests[status.between(400, 499) & ~status.isin(OVERLOADED)]
+        is_busy = status.isin([408, 429])
+        refused = requests[status.between(400, 499) & ~is_busy]
         if len(refused):
             raise DrError(
                 f"{refused['error'].iloc[0]}: a refused request cannot measure a rate: leave "
@@ -460,7 +457,7 @@ def _read_answer(
     if location:
         line = f"give {urljoin(url, location)}"
     if status == http.client.REQUEST_ENTITY_TOO_LARGE:
-        line += f" ({num_bytes / 1e6:.2f} MB sent, SageMaker's limit is {sagemaker.LIMIT})"
+        line += f" ({num_bytes / 1e6:.2f} MB sent, SageMaker's limit is 6.29 MB)"
     delay = response.getheader("Retry-After")
     if delay:
         line += f" (Retry-After: {delay})"

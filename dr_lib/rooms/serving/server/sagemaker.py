@@ -13,8 +13,6 @@ from dr_lib.command import write_install
 from dr_lib.errors import DrError
 
 SCHEME = "sagemaker:"
-MAX_BODY_BYTES = 6_291_456  # of a request to an endpoint
-LIMIT = f"{MAX_BODY_BYTES / 1e6:.2f} MB"
 
 
 class Endpoint(NamedTuple):

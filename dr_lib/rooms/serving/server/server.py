@@ -21,8 +21,6 @@ from dr_lib.training.model_folder import ModelFolderError, read_folder
 HEAD_S = 60  # granian's longest
 MAX_CONNECTIONS = 1024
 BUFFER_BYTES = 2**16  # of a connection, for a head, and for answers that nobody reads
-GRACE_S = 0.5  # after SIGTERM, for requests on their way over connections that are open
-STOP_S = 20  # after SIGTERM, for predictions
 
 
 class Server:
@@ -82,10 +80,11 @@ class Server:
         if serving.done() and not self._stopping.is_set():
             self.failure = DrError(f"the server ended by itself: {serving.exception()}")
         self._service.is_stopping = True
-        await asyncio.sleep(0 if self.failure else GRACE_S)
+        # for requests on their way over connections that are open
+        await asyncio.sleep(0 if self.failure else 0.5)
         granian.stop()
         warming.cancel()
-        await asyncio.wait({serving}, timeout=STOP_S)
+        await asyncio.wait({serving}, timeout=20)  # for predictions
 
     async def _find_address(self) -> str:
         """Resolve the host; raise if the port is in use, because granian would share it."""
