@@ -25,6 +25,8 @@ class Recalibration(NamedTuple):
     threshold: float = 0.5  # of recalibrated probabilities, for a referral
     model_version: str = ""  # of the model that it is for
     version: str = ""  # the first 12 digits of the file's sha256
+    thresholds: tuple[float, ...] = ()  # of all operating points
+    patients: tuple[str, ...] = ()  # pseudonyms of those whom it was fitted on
 
     def __call__(self, probability: ArrayLike) -> np.ndarray:
         """Recalibrate probabilities of any shape."""
@@ -50,6 +52,8 @@ def read_recalibration(path: Path | None, model_version: str) -> Recalibration |
             float(facts["thresholds"]["high sensitivity"]),
             str(facts["model_version"]),
             hashlib.sha256(content).hexdigest()[:12],
+            tuple(map(float, facts["thresholds"].values())),
+            tuple(map(str, facts.get("patients", ()))),
         )
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DrError(f"{path} is no file of the command recalibrate") from error

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.data.labels.groups import unite
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
 from dr_lib.rooms.evaluation.points import choose_points, freeze_points, measure_points
@@ -36,11 +37,18 @@ class Local(NamedTuple):
 def recalibrate_locally(
     there: Predictions, num_patients: int, rng: np.random.Generator
 ) -> Local | None:
-    """Recalibrate from a random draw of patients; None where they or the others are of one class,
-    the classes part without an error, or the slope is not above 0.
+    """Recalibrate from a random draw of patients, in whole groups where the predictions have them;
+    None as for `choose_recalibration`, and where the others are of one class.
     """
-    names = np.unique(there.test["patient_id"])
-    is_drawn = there.test["patient_id"].isin(rng.permutation(names)[:num_patients])
+    units = there.test["patient_id"]
+    if "group" in there.test:
+        group = there.test["group"].reset_index(drop=True)
+        places = pd.DataFrame({"own": group.index, "first": group.index})
+        places["first"] = places.groupby(group)["first"].transform("first")
+        units = unite(units, places[group != ""].to_numpy())
+    order = rng.permutation(np.unique(units))
+    counts = there.test["patient_id"].groupby(units).nunique()[order]
+    is_drawn = units.isin(order[counts.cumsum() - counts < num_patients])
     y, p, patient = unpack(there.test[is_drawn])
     found = choose_recalibration(y, p, patient)
     if found is None or there.test.loc[~is_drawn, "referable"].nunique() < 2:
@@ -160,6 +168,7 @@ def write_recalibration(path: Path, there: Predictions, local: Local) -> None:
         "num_patients": int(drawn["patient_id"].nunique()),
         "num_diseased": int(local.points["validation_diseased"].iloc[0]),
         "num_images": len(drawn),
+        "patients": sorted(drawn["patient_id"].unique()),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
     write_json(path, json.loads(json.dumps(facts)))

@@ -177,6 +177,9 @@ def predict(
         )
         own = model.parent / "predictions.csv"  # its thresholds are frozen there
         evaluated = [own, out] if own.is_file() else [out]
+        if recalibration:  # a model of its own, with thresholds of its own
+            low, *_, high = recalibration.thresholds * 2
+            evaluated = [out, "-p", "thresholds", f"{low},{high}"]
         return click.echo(
             f"wrote {out}; {write_command('evaluate', *evaluated, '--out', 'FOLDER')}"
         )

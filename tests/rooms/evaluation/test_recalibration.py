@@ -63,6 +63,7 @@ def test_the_others_are_reported_before_and_after(tmp_path, models):
 
     write_recalibration(tmp_path / "r.json", there, local)
     facts = json.loads((tmp_path / "r.json").read_text())
+    assert set(facts["patients"]) == drawn
     assert facts["method"] == "intercept and slope" and facts["num_patients"] == 100
     assert (facts["intercept"], facts["slope"]) == pytest.approx((1, 0.5), abs=0.3)
     validation = local.after.validation
@@ -71,6 +72,25 @@ def test_the_others_are_reported_before_and_after(tmp_path, models):
     original = there.test.set_index("image_id").loc[validation["image_id"]]
     moved = facts["intercept"] + facts["slope"] * logit(original["probability_referable"])
     assert validation["probability_referable"].tolist() == pytest.approx(expit(moved).tolist())
+
+
+def test_who_shares_a_picture_is_drawn_together(models):
+    """A patient, or the whole group of one, is on one side, even where a patient's photographs are
+    of two groups or of none.
+    """
+    there, _ = choose_hospital(models)
+    number = there.test["patient_id"].str.extract(r"p(\d+)$", expand=False).astype(int)
+    is_named = np.arange(len(number)) % 2 == 0  # the first photograph of each patient
+    group = ("g" + (number // 3).astype(str)).where(is_named, "")
+    grouped = there._replace(test=there.test.assign(group=group))
+    local = recalibrate_locally(grouped, 50, np.random.default_rng(0))
+    drawn, others = (set(table["patient_id"]) for table in local.after[2:4])
+    assert len(drawn) == 51 and drawn.isdisjoint(others)
+    sides = [
+        {number[there.test["patient_id"] == name].iloc[0] // 3 for name in side}
+        for side in (drawn, others)
+    ]
+    assert sides[0].isdisjoint(sides[1])
 
 
 @pytest.mark.slow

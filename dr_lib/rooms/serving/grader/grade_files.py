@@ -206,7 +206,8 @@ def grade_prepared(
         data_dir: a prepared folder.
         out: the CSV; see `write_predictions`.
         is_external: the model learned from none of these photographs.
-        recalibration: of this model; its version then stands behind the model's.
+        recalibration: of this model; its version then stands behind the model's, and the patients
+            whom it was fitted on are excluded.
         progress: called with (done, total).
 
     Raises:
@@ -218,7 +219,9 @@ def grade_prepared(
     _check_origin(folder.facts, prepared, is_external)
     photographs = prepared.photographs
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
-    photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
+    seen = recalibration.patients if recalibration else ()
+    is_asked = photographs["split"].isin(sides) & ~photographs["patient_id"].isin(seen)
+    photographs = photographs[is_asked].reset_index(drop=True)
 
     image_size = folder.facts["image_size"]
     is_keras = folder.facts["format"] == "keras"
@@ -240,6 +243,7 @@ def grade_prepared(
         f"{folder.facts['model']}_{image_size if is_keras else folder.facts['format']}",
         version,
         is_external=is_external,
+        seen=seen,
     )
 
 

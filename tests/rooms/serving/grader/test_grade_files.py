@@ -351,6 +351,25 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(
         answer["probabilities"], abs=1e-5
     )
     assert not any(name in out.read_text() for name in names)
+    seen = labels["patient_id"].iloc[0]
+    facts = {
+        "intercept": 1.0,
+        "slope": 0.5,
+        "patients": [seen],
+        "model_version": folder.version,
+    }
+    facts["thresholds"] = {"high sensitivity": 0.3, "high specificity": 0.6}
+    local = tmp_path / "local.json"
+    local.write_text(json.dumps(facts))
+    words = ["predict", str(folder.path), str(small_sample), "--external", "--out", str(out)]
+    said = CliRunner().invoke(main, [*words, "--recalibration", str(local)])
+    assert f"evaluate {out} -p thresholds 0.3,0.6 --out FOLDER" in said.output
+    for row in read_rows(out):
+        is_seen = row["patient_id"] == seen
+        assert (row["split"], row["reason"]) == (
+            ("excluded", "used for the recalibration") if is_seen else ("test", "")
+        )
+        assert (row["probability_0"] == "") == is_seen
     data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
     grade_prepared(own, small_sample, out)
