@@ -678,7 +678,7 @@ if private and len(own):
 
 # %% tags=["answer"]
 
-from dr_lib.rooms.evaluation.answer import answer_evaluation
+from dr_lib.rooms.evaluation.answer import answer_evaluation, limit_ungradable
 from dr_lib.statistics.intervals import Interval
 
 scores = summary.iloc[0]
@@ -701,7 +701,8 @@ if folds:
     answer = answer._replace(sentence=f"{words} {answer.sentence}")
 limits = list(answer.limits)
 more = list(answer.more)
-for _, row in agreement.iterrows() if len(agreement) else ():
+judged_kinds = agreement.dropna(subset="excess") if len(agreement) else agreement
+for _, row in judged_kinds.iterrows():
     words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
     excess = page.interval(row, "excess")
     more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
@@ -715,9 +716,7 @@ for m in filter(seems_confidence, models):
     limits.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
 if model.is_synthetic:
     limits.append(say("The photographs are synthetic."))
-if len(model.ungradable) and private:
-    words = say("{} photographs could not be graded, and are not counted.")
-    limits.append(words.format(len(model.ungradable)))
+limits += limit_ungradable(flow, say, is_private=bool(private))
 rests = say("Rests on {} of the test split; intervals of 95 %, by patient; model {}.")
 rests = rests.format(counts, model.name)
 page.answer(answer._replace(more=more, limits=limits, rests=rests))

@@ -426,8 +426,9 @@ def excess_kappa(model: ArrayLike, readers: ArrayLike, patient_id: ArrayLike) ->
         patient_id: (n,) whose photograph it is.
 
     Returns:
-        `n` counts patients whom two readers graded. NaN bounds where that is fewer than MIN_GRADED,
-        or `kappa_interval` has none for one of the pairs.
+        `n` counts patients whom two readers graded. NaN where no two readers graded the same
+        photographs; NaN bounds where `n` is below MIN_GRADED, or `kappa_interval` has none for one
+        of the pairs.
     """
     model = np.asarray(model, dtype=float)
     readers = np.asarray(readers, dtype=float)
@@ -439,11 +440,15 @@ def excess_kappa(model: ArrayLike, readers: ArrayLike, patient_id: ArrayLike) ->
     is_few = num_patients < MIN_GRADED
     for first, second in itertools.combinations(range(len(graders)), 2):
         both = ~np.isnan(graders[first] + graders[second])
+        if not both.any():
+            continue
         pair = graders[first, both], graders[second, both]
         kappas = _compute_kappas(*pair, patient[both], num_patients)
         (among_readers if first else with_model).append(kappas)
         single = kappa_interval(*pair, patient_id=patient[both])
         is_few = is_few or np.isnan(single.low)
+    if not num_patients:
+        return NOTHING
     excess = np.mean(with_model, axis=0) - np.mean(among_readers, axis=0)
     low, high = (np.nan, np.nan) if is_few else _bound_jackknife(excess)
     return Interval(float(excess[0]), float(low), float(high), num_patients)

@@ -101,8 +101,10 @@ def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> d
 
 
 def find_doubt(auc: Interval) -> str:
-    """Say that a model has not been shown to have learned (`has_learned`); empty where it has."""
-    if has_learned(auc.low):
+    """Say that a model has not been shown to have learned (`has_learned`); empty where it has, and
+    without an AUC, of one class.
+    """
+    if has_learned(auc.low) or np.isnan(auc.value):
         return ""
     return UNLEARNED.format(f"{auc.value:.2f} [{auc.low:.2f}, {auc.high:.2f}]", auc.n)
 

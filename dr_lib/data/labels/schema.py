@@ -101,7 +101,8 @@ WORDS = {  # what people write in cells, folded, for what is read
         "1": "mild mild_npdr mild_dr npdr_mild leve rdnp_leve rd_leve",
         "2": "moderate moderate_npdr moderate_dr npdr_moderate moderada moderado rdnp_moderada"
         " rd_moderada",
-        "3": "severe severe_npdr severe_dr npdr_severe grave rdnp_grave rd_grave",
+        "3": "severe severe_npdr severe_dr npdr_severe grave severa severo rdnp_grave"
+        " rdnp_severa rd_grave rd_severa",
         "4": "proliferative proliferative_dr proliferate proliferate_dr pdr proliferativa"
         " rd_proliferativa rdp",
     },

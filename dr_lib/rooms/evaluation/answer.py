@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.report.answer import Answer, Number, write_parts
+from dr_lib.rooms.evaluation.flow import hides_test
 from dr_lib.rooms.evaluation.scores import COUNTED
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
@@ -45,17 +46,23 @@ def answer_evaluation(
             "At the threshold chosen for {}, this model finds {} of {} patients with referable "
             "disease, and refers {} of {} patients without it needlessly."
         ).format(aims[0], found, diseased, alarms, healthy)
+        if not healthy:
+            sentence = say(
+                "At the threshold chosen for {}, this model finds {} of {} patients with referable "
+                "disease; all patients have it."
+            ).format(aims[0], found, diseased)
         numbers = _draw_people(patients.iloc[0], say, lang)
         for aim, (_, row) in zip(aims[1:], list(patients.iterrows())[1:], strict=False):
-            words_more = say("At the threshold chosen for {}, {}; {}.")
-            with_it, without_it = _draw_people(row, say, lang)
-            parts = [f"{each.heading.lower()}, {each.note}" for each in (with_it, without_it)]
-            more.append(words_more.format(aim, *parts))
+            words_more = say("At the threshold chosen for {}, {}.")
+            sides = _draw_people(row, say, lang)
+            parts = [f"{each.heading.lower()}, {each.note}" for each in sides]
+            more.append(words_more.format(aim, "; ".join(parts)))
     else:
         sentence = say(
             "This model ranks photographs better than chance; without an operating point it "
             "refers nobody."
         )
+    at_points = sentence
     if not is_known:
         sentence = say(
             "All patients are of one class: whether the model tells them apart cannot be said."
@@ -72,7 +79,8 @@ def answer_evaluation(
             words_each = say(
                 "It finds {} of {} patients with the disease, and refers {} of {} without it."
             )
-            more.insert(0, words_each.format(found, diseased, alarms, healthy))
+            each = words_each.format(found, diseased, alarms, healthy)
+            more.insert(0, each if healthy else at_points)
             numbers = []
     if is_known:
         text, bounds = write_parts(auc, lang)
@@ -86,6 +94,20 @@ def answer_evaluation(
             say("Too few patients to decide: effectively {} of the rarer class.").format(auc.n)
         )
     return Answer(sentence, numbers, more, limits, is_stop=not is_shown)
+
+
+def limit_ungradable(
+    flow: pd.DataFrame, say: Callable[[str], str], *, is_private: bool
+) -> list[str]:
+    """Say, if so, that photographs of the test split were not graded: how many, where that may be
+    shown.
+    """
+    number = flow.loc[flow["stage"] == "ungradable", "num_images"].sum()
+    if not number:
+        return []
+    if hides_test(flow) and not is_private:
+        return [say("Some photographs could not be graded, and are not counted.")]
+    return [say("{} photographs could not be graded, and are not counted.").format(number)]
 
 
 def _count_people(row: pd.Series) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -104,6 +126,8 @@ def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[N
     notes = (say("{} are found"), say("{} are referred needlessly"))
     numbers = []
     for (column, called, number, heading), note in zip(sides, notes, strict=True):
+        if not number:  # each patient has an eye of the other kind
+            continue
         people = 100 if number >= COUNTED else number
         bounds = ""
         if people == 100:
@@ -112,7 +136,8 @@ def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[N
             high = row[f"{column}_high"]
             if column == "specificity":
                 value, low, high = 1 - value, 1 - high, 1 - low
-            called = round(100 * value)
+            # none and all are not rounded to
+            called = min(max(round(100 * value), int(called > 0)), 100 - (called < number))
             comma = ";" if lang == "pt" else ","
             if np.isfinite(low):
                 bounds = f" [{100 * low:.0f}{comma} {100 * high:.0f}]"

@@ -142,11 +142,12 @@ def describe_study(
 ) -> str:
     """Describe the size of a study for an ethics committee, in English and in Portuguese."""
     width, prevalence, eyes, correlation = design
+    share = f"{100 * prevalence:g} %"
     patients = max(size.assured for size in sizes.values())
     values = ", ".join(f"{name} {expected[name]:g}" for name in sizes)
     alike = f" (correlation {correlation:g})" if eyes > 1 else ""
     english = (
-        f"Sample size. We expect {values}, and that {prevalence:.0%} of the photographed eyes are "
+        f"Sample size. We expect {values}, and that {share} of the photographed eyes are "
         f"referable. With {patients} patients, {eyes} photographed eye(s) in each{alike}, the 95 % "
         f"confidence interval will be at most {width:g} wide in at least {ASSURANCE:.0%} of such "
         "studies (Riley et al. 2021 and 2024; AUC: Newcombe 2006; design effect of the eyes of a "
@@ -156,7 +157,7 @@ def describe_study(
     values = "; ".join(f"{names.get(name, name)} {expected[name]:g}" for name in sizes)
     alike = f" (correlação de {correlation:g})" if eyes > 1 else ""
     portuguese = (
-        f"Tamanho da amostra. Esperamos {values}; e que {prevalence:.0%} dos olhos fotografados "
+        f"Tamanho da amostra. Esperamos {values}; e que {share} dos olhos fotografados "
         f"sejam encaminháveis. Com {patients} pacientes e {eyes} olho(s) fotografado(s) em cada "
         f"um{alike}, o intervalo de confiança de 95 % terá no máximo {width:g} de largura em "
         f"pelo menos {ASSURANCE:.0%} de estudos assim (Riley et al. 2021 e 2024; AUC: Newcombe "

@@ -95,12 +95,12 @@ def test_a_table_with_portuguese_columns_is_read(folder, patient):
     rows = (
         f"Grau de RD;{patient};olho;idade;divisão;Arquivo\n"
         "3,0;7;OE;64;Treinamento;a.jpg\n"
-        "0;7;OD;64;treino;d.jpg\n"
+        "Severa;7;OD;64;treino;d.jpg\n"
         "Sem RD;8;Esquerdo;64;teste;e.jpg\n"
         "moderada;8;DIREITO;64;teste;f.jpg\n"
     )
     found = read_labels(*folder(rows, "a.jpg", "d.jpg", "e.jpg", "f.jpg")).table
-    assert found["grade"].tolist() == [3, 0, 0, 2]
+    assert found["grade"].tolist() == [3, 3, 0, 2]
     assert found["eye"].tolist() == ["left", "right"] * 2
     assert found["official"].tolist() == ["train", "train", "test", "test"]
     assert found["patient"].tolist() == ["7", "7", "8", "8"] and set(found["age"]) == {"64"}

@@ -79,6 +79,33 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
             ["Of 12 patients with the disease   10 are found", "Of 100 patients without it"],
             ["Of 100 patients with the"],
         ),
+        (  # nearly perfect: one missed and one alarm are not rounded away, none at all is none
+            GOOD,
+            [count(249, 1, 1, 299), count(250, 0, 0, 300)],
+            FINDS.replace("54 of 61", "249 of 250").replace("37 of 153", "1 of 300"),
+            [
+                "99 are found",
+                "1 are referred needlessly",
+                "specificity, of 100",
+                "100 are found",
+            ]
+            + ["0 are referred"],
+            [],
+        ),
+        (  # every patient has one eye with the disease
+            GOOD,
+            [count(54, 7, 0, 0), count(39, 22, 0, 0)],
+            FINDS.partition(", and")[0] + "; all patients have it.",
+            ["for 95 % specificity, of 100 patients with the disease, 64 are found [54, 74]."],
+            ["without it"],
+        ),
+        (
+            USELESS,
+            [count(7, 0, 0, 0)],
+            f"{CHANCE}0.52 [0.10, 0.92] on 214 patients.",
+            ["finds 7 of 7 patients with referable disease; all patients have it."],
+            ["without it"],
+        ),
         (  # without an interval nothing is shown
             Interval(0.9, NAN, NAN, 5),
             [count(5, 0, 0, 6)],

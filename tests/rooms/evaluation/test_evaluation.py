@@ -18,6 +18,7 @@ from sklearn.metrics import (
 
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation import checklist
+from dr_lib.rooms.evaluation.answer import limit_ungradable
 from dr_lib.rooms.evaluation.comparison import (
     compare_data_sets,
     compare_models,
@@ -684,9 +685,17 @@ def test_the_flow_counts_photographs_and_patients(tmp_path):
     dark = table.index[table["split"] == "test"][0]
     table.loc[dark, [f"probability_{g}" for g in range(5)]] = None
     table.loc[dark, "reason"] = "too dark"
-    flow = count_flow(read_predictions(write(tmp_path, table))[0]).set_index(
-        ["stage", "reason"]
-    )
+    flow = count_flow(read_predictions(write(tmp_path, table))[0])
+    for number, is_private, words in ((1, False, "Some"), (1, True, "1"), (9, False, "9")):
+        ungradable = flow["stage"] == "ungradable"
+        of_many = flow.assign(
+            num_images=flow["num_images"].mask(ungradable, number),
+            num_patients=flow["num_patients"].mask(ungradable, number),
+        )
+        (said,) = limit_ungradable(of_many, str, is_private=is_private)
+        assert said == f"{words} photographs could not be graded, and are not counted."
+    assert limit_ungradable(flow[~ungradable], str, is_private=True) == []
+    flow = flow.set_index(["stage", "reason"])
     counts = {
         stage: tuple(row) for (stage, _), row in zip(flow.index, flow.to_numpy(), strict=True)
     }

@@ -97,6 +97,32 @@ def test_the_difference_of_kappa_by_a_jackknife_of_patients(predictions):
     assert (row["excess"], row["excess_low"]) == pytest.approx((whole, low))
 
 
+def test_two_readers_of_three_for_each_photograph(predictions):
+    """Readers 1 and 3 share no photograph, so the two other pairs count; without any pair in
+    common there is no difference.
+    """
+    test = predictions.test.copy()
+    is_odd = np.arange(len(test)) % 2 == 1
+    test.loc[is_odd, "grade_1"] = np.nan
+    pairs = test[["grade_2", "grade_1", "grade_3", "predicted_grade"]]
+
+    def agree(*names):
+        pair = pairs[list(names)].dropna().astype(int).to_numpy().T
+        return cohen_kappa_score(*pair, weights="quadratic")
+
+    of_two = test[["grade_1", "grade_2", "grade_3"]].notna().sum(axis=1) > 1
+    assert of_two.all() and not test[["grade_1", "grade_3"]].notna().all(axis=1).any()
+    mine = [agree("predicted_grade", f"grade_{k}") for k in (1, 2, 3)]
+    expected = np.mean(mine) - np.mean(
+        [agree("grade_1", "grade_2"), agree("grade_2", "grade_3")]
+    )
+    row = judge_agreement(predictions._replace(test=test), pd.DataFrame(), 0.1).iloc[0]
+    assert row["excess"] == pytest.approx(expected) and row["excess_low"] < expected
+    test["grade_2"] = np.nan
+    alone = judge_agreement(predictions._replace(test=test), pd.DataFrame(), 0.1)
+    assert alone["excess"].isna().all() and alone["verdict"].tolist() == ["undecided"]
+
+
 @pytest.mark.parametrize(
     ("num_patients", "error", "verdict"),
     [

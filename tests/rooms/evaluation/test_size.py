@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.size import Design, find_sizes
+from dr_lib.rooms.evaluation.size import Design, describe_study, find_sizes
 from dr_lib.statistics.clustered import auc_interval, proportion_interval
 
 
@@ -61,6 +61,17 @@ def test_most_simulated_studies_reach_the_width(eyes):
             reached[name].append(found.high - found.low <= 0.1)
     for name, share in reached.items():
         assert 0.7 < np.mean(share) < 0.95, name
+
+
+@pytest.mark.parametrize(
+    ("prevalence", "words"), [(0.004, "0.4"), (0.065, "6.5"), (0.07, "7"), (0.2, "20")]
+)
+def test_the_committee_reads_the_prevalence_that_was_given(prevalence, words):
+    """No rounding; with a decimal comma in Portuguese."""
+    design = Design(0.1, prevalence)
+    text = describe_study(find_sizes({"AUC": 0.9}, design), {"AUC": 0.9}, design)
+    assert f"that {words} % of the photographed" in text
+    assert f"que {words.replace('.', ',')} % dos olhos" in text
 
 
 @pytest.mark.parametrize(
