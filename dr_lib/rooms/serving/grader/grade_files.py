@@ -233,14 +233,16 @@ def grade_prepared(
         predicted.append(predict(crops if is_keras else crops[start : start + step]))
         progress(min(start + step, len(crops)), len(crops))
     probabilities = recalibrate(np.concatenate(predicted), recalibration)
+    name = f"{folder.facts['model']}_{folder.facts['format']}"
+    if is_keras:  # the network's own name
+        name = f"{folder.facts['model']}_{image_size}{'_grades' * bool(folder.facts['grades'])}"
     version = folder.version
     if recalibration:
         version += f"+{recalibration.version}"
     prepared.write_predictions(
         out,
         [(photographs["image_id"].to_numpy(), probabilities)],
-        # of Keras the network's own name
-        f"{folder.facts['model']}_{image_size if is_keras else folder.facts['format']}",
+        name,
         version,
         is_external=is_external,
         seen=seen,
