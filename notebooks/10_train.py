@@ -93,9 +93,11 @@ for name, value in config.schedule._asdict().items():
 # The manifest describes the prepared data; the shards are checked against it when they are read.
 
 # %%
-from dr_lib import Prepared, open_sample
+from dr_lib import Prepared
 
 if data_dir == "sample":
+    from dr_lib import open_sample  # needs OpenCV
+
     config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
 prepared = Prepared(config.data_dir, split)
 is_synthetic = prepared.is_synthetic

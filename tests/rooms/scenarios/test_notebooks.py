@@ -155,7 +155,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, 
     )
     assert (
         "no Jupyter kernel no-such-kernel" in text
-        and 'a Rede 2 leva "no mínimo 10%" mais tempo' in text
+        and "a Rede 2 leva &quot;no mínimo 10%&quot; mais tempo" in text
     )
     folder = study.with_suffix("")
     for name in ("figure_2_3", "figure_4", "figure_5", "effects", "variation"):
