@@ -94,7 +94,7 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
     assert ">None<" not in text
     said = re.search(r'class="say">([^<]*)', text)[1]
     # on a machine that does much else no rate may be held
-    assert re.search("photographs a day cost .* litert_int8, 99 %|No endpoint", said), said
+    assert re.search("photographs a day cost .* litert_int8|No endpoint", said), said
     assert "MobileNet has 3,377,221 parameters." in text
     assert text.count("<figure") == 1, "of its network alone"
     # five requests to one deployment are one measurement
