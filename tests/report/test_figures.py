@@ -10,22 +10,9 @@ from dr_lib.report.select import select_runs
 from dr_lib.report.style import ACCELERATOR_COLOURS, THEIRS
 from tests.conftest import ABSENT
 from tests.report.reading import is_whole, words
+from tests.report.timed_rows import CPU, T4, TPU, make_runs
 
 WITH_CLAIMS = pytest.mark.skipif("claims" in ABSENT, reason="it has the published times")
-CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
-TPU = {"platform": "colab", "accelerator": "TPU v5 lite", "num_accelerators": 1}
-
-
-def make_runs(seconds, hardware, **columns):
-    """A row for each time."""
-    row = {
-        "run_id": "r",
-        "status": "ok",
-        "data_kind": "photographs",
-        "model": "small_cnn",
-    } | hardware
-    return pd.DataFrame([row | {"train_s": s} | columns for s in seconds])
 
 
 def plot(runs, lang="en", **options):

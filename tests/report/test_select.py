@@ -16,22 +16,7 @@ from dr_lib.report.select import (
     name_sessions,
     select_runs,
 )
-
-CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-T4 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
-TPU = {"platform": "colab", "accelerator": "TPU v5 lite", "num_accelerators": 1}
-
-
-def make_runs(seconds, hardware, **columns):
-    """A row for each time."""
-    row = {
-        "run_id": "r",
-        "status": "ok",
-        "error": "",
-        "data_kind": "photographs",
-        "model": "small_cnn",
-    } | hardware
-    return pd.DataFrame([row | {"train_s": s} | columns for s in seconds])
+from tests.report.timed_rows import CPU, T4, TPU, make_runs
 
 
 def test_environments_are_told_apart_by_instance_and_mode_where_they_must_be():
