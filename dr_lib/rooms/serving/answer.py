@@ -9,6 +9,7 @@ from dr_lib.numbers import write_number, write_span
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.style import choose_words, name
 from dr_lib.rooms.serving.endpoint import NETWORK, find_candidates, list_doubts
+from dr_lib.rooms.serving.figures import describe_labels
 
 
 def answer_price(
@@ -25,7 +26,7 @@ def answer_price(
     say = choose_words(lang)
     numbers = []
     doubts = []
-    labels = {}
+    chosen = []
     by_price = priced.sort_values("usd_per_month", kind="stable")
     for network, rows in by_price.groupby(NETWORK, sort=False):
         candidates = find_candidates(rows)
@@ -34,8 +35,7 @@ def answer_price(
         row = candidates.iloc[0]
         if not numbers:  # the sentence is about the first
             doubts = list_doubts(candidates)
-        if not row["is_measured"]:
-            labels[row["instance"]] = None
+        chosen.append(row.name)
         usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")
         usd = f"{usd} USD"
         if not np.isfinite(row["usd_per_month_high"]):
@@ -47,7 +47,9 @@ def answer_price(
         words = say(
             "a month, machines at the price of {1}: {0}; one held {2} requests a second, n = {3}"
         )
-        note = words.format(write_number(row["num_machines"]), row["instance"], rate, row["n"])
+        note = words.format(
+            write_number(row["num_machines"], lang), row["instance"], rate, row["n"]
+        )
         heading = f"{name(network[0])}, {write_number(network[1])} px, {row['format']}"
         numbers.append(Number(heading, usd, bounds and f"[{bounds}", note))
     if not numbers:
@@ -60,9 +62,7 @@ def answer_price(
         numbers[0].heading,
         write_number(first["p99_ms"], lang),
     )
-    if labels:
-        words = say("Not measured on {}: that price is put on another machine's measurement.")
-        limits = [words.format(", ".join(labels)), *limits]
+    limits = [*describe_labels(by_price.loc[chosen], say), *limits]
     if doubts:
         words = say("Which endpoint is the cheapest is not known: {}.")
         limits = [words.format("; ".join(map(say, doubts))), *limits]

@@ -3,6 +3,8 @@
 `lang` is en, or pt with decimal commas.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
@@ -132,8 +134,11 @@ def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
                 write_span(row, "usd_per_million_as_used", lang),
             )
         )
+    return sentences + describe_labels(priced, say)
+
+
+def describe_labels(priced: pd.DataFrame, say: Callable[[str], str]) -> list[str]:
+    """Name the labels of `price_endpoints` that are not the machine measured, if there are any."""
     labels = priced.loc[~priced["is_measured"], "instance"].unique()
-    if len(labels):
-        words = say("Not measured on {}: that price is put on another machine's measurement.")
-        sentences.append(words.format(", ".join(labels)))
-    return sentences
+    words = say("Not measured on {}: that price is put on another machine's measurement.")
+    return [words.format(", ".join(labels))] if len(labels) else []
