@@ -19,10 +19,10 @@ PAGES = [ROOT / "README.md", *(ROOT / "docs" / f"{name}.md" for name in FIRST)]
 PAGES += sorted({*ROOT.glob("docs/*.md")} - {*PAGES})
 PAGES.append(ROOT / "README.pt-BR.md")
 PAGES = [page for page in PAGES if page.exists() or not ABSENT]
-# network, account
+# network, account, a module of the reader's own
 ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
-    r"| --on |tools/bench_"
+    r"| --on |tools/bench_| own:"
 )
 SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
 LITTLE = {
