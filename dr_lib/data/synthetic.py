@@ -49,8 +49,6 @@ STEMS = (
     (2.7, 0.2, 8),
 )
 STEP = 0.044  # of a vessel
-MIN_BRANCHING = 0.007  # the width from which on a vessel has twigs
-EYES = ("left", "right")
 
 
 class Look(NamedTuple):
@@ -214,7 +212,7 @@ def _draw_vessels(canvas, calibre, rng):
         width = 0.6 * vessel.width
         twig = Vessel(points[at], ways[at] + turn, -1.2 * turn, length, width, vessel.density)
         drawn = _draw_vessel(canvas, twig, rng)
-        if width > MIN_BRANCHING:
+        if width > 0.007:  # the width from which on a vessel has twigs
             branching.append((twig, *drawn))
 
 
@@ -387,7 +385,7 @@ def _draw_eyes(seed: int, number: int, grades: Sequence[int]) -> Iterator[tuple]
     """Yield for each eye of a patient: eye, grade, JPEG quality and the result of `draw_eye`."""
     rng = np.random.default_rng([seed, number])
     look = draw_look(rng)
-    for eye, grade in zip(EYES, grades, strict=True):
+    for eye, grade in zip(("left", "right"), grades, strict=True):
         yield eye, grade, look.quality, draw_eye(grade, eye, look, rng)
 
 

@@ -28,7 +28,6 @@ HARMLESS = re.compile(
     r"|KMP_(DUPLICATE_LIB_OK|INIT_AT_FORK)|MKL_THREADING_LAYER|TF_FORCE_GPU_ALLOW_GROWTH|TF_CONFIG"
     r"|TF_(CLI|VAR|DATA_DIR|PLUGIN|INPUT|WORKSPACE|TOKEN|IN_AUTO|REGISTRY|STATE|REATTACH)\w*"
 )
-THREADS = re.compile(r"\w+_(NUM|MAX)_THREADS|TF_NUM_INT(RA|ER)OP_THREADS|NPROC")
 OWN: dict[str, str] = {}  # variables that this process has set as planned, and their values
 
 
@@ -45,7 +44,10 @@ def describe_settings(image: Path = Path("/proc/1/environ")) -> str:
     shipped = [] if find_platform() == "local" else read_text(image).split("\0")
     settings = []
     for name, value in sorted(os.environ.items()):
-        is_whole = THREADS.fullmatch(name) and value == str(count_cpus())
+        is_number = re.fullmatch(
+            r"\w+_(NUM|MAX)_THREADS|TF_NUM_INT(RA|ER)OP_THREADS|NPROC", name
+        )
+        is_whole = is_number and value == str(count_cpus())
         is_ours = OWN.get(name) == value or f"{name}={value}" in shipped
         if (
             value

@@ -19,8 +19,6 @@ from dr_lib.report.style import OURS, choose_words
 from dr_lib.report.training_time import count_unlearned
 from dr_lib.statistics.intervals import Interval
 
-WRONG_LIGHT = "#f0b48a"  # of people: not found, or referred needlessly
-
 
 class Number(NamedTuple):
     """A large number of an answer, or people of whom some were called rightly."""
@@ -176,7 +174,8 @@ def _write_number(number: Number) -> str:
     if number.people:
         squares = []
         for place in range(number.people):
-            colour = OURS if place < number.right else WRONG_LIGHT
+            # of people: not found, or referred needlessly
+            colour = OURS if place < number.right else "#f0b48a"
             x, y = 15 * (place % 20), 15 * (place // 20)
             squares.append(
                 f'<rect x="{x}" y="{y}" width="12" height="12" rx="3" fill="{colour}"/>'

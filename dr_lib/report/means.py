@@ -12,7 +12,6 @@ from dr_lib.report.style import MUTED, draw_runs, open_panels, space_ticks, use_
 from dr_lib.statistics.intervals import Interval
 
 UNITS = {"s": 1, "min": 60, "h": 3600}
-LONGEST = 3  # of a bar, in times of the largest mean
 WIDE = 20  # ratio of two means beyond which an axis is logarithmic
 
 
@@ -64,7 +63,7 @@ def plot_means(
         ax.set_title(f"{words} [{name}]", loc="left", fontsize=10, color=MUTED)
         ends = []
         # a longer bar is an interval of two runs, which bounds nothing: it leaves the figure
-        widest = LONGEST * max(values) / size
+        widest = 3 * max(values) / size  # of a bar, in times of the largest mean
         for position, mean in enumerate(means):
             value, *bounds = np.array(mean.interval[:3]) / size
             if not len(mean.values) and np.isfinite(mean.sd):

@@ -64,15 +64,10 @@ SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
-RESULTS = ("train_s", "steady_epoch_s", "metric_auc_test", "metric_kappa_test", "predict_ms")
-# columns of probabilities, with three decimals, and as they are
+# columns of probabilities, with three decimals
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
-EXACT = ("threshold", "predicted", "probability_referable")
-# of the names of columns that say more of another one
-ENDS = ("_low", "_high", "_counted", "_scope", "_left_out", "_over_all")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
 MAX_COLUMNS = 8  # of a table on the page; the CSV has all
-BOUNDS = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
 
 
 class Page:
@@ -362,7 +357,14 @@ class Page:
         listed = ["run_id", "seed", *(name for name in parameters if name not in alike)]
         if "study" in runs and runs["study"].nunique() > 1:
             listed = ["study", *listed]
-        results = [f"{name}{end}" for name in RESULTS for end in ("", "_low", "_high")]
+        names = (
+            "train_s",
+            "steady_epoch_s",
+            "metric_auc_test",
+            "metric_kappa_test",
+            "predict_ms",
+        )
+        results = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
         listed = [name for name in [*listed, *results] if name in runs]
         shown = list_runs(runs)[listed]
         if "run_id" in shown:
@@ -415,8 +417,10 @@ class Page:
     ) -> pd.DataFrame:
         """Format a table, as for `table`, for reading: cells are text, bounds stand in brackets."""
         shown = {}
+        ends = ("_low", "_high", "_counted", "_scope", "_left_out", "_over_all")
         for column in columns or table:
-            base = next((column.removesuffix(end) for end in ENDS if column.endswith(end)), "")
+            # it says more of another column
+            base = next((column.removesuffix(end) for end in ends if column.endswith(end)), "")
             if base in table or column not in table:
                 continue
             if column in self._headers:
@@ -465,7 +469,7 @@ class Page:
         if isinstance(value, (float, np.floating)):
             if column in ("p", "share") and value < 0.001:
                 return f"< {self.number(0.001)}"
-            if column in (*SHARES, *EXACT):
+            if column in (*SHARES, "threshold", "predicted", "probability_referable"):
                 return write_probability(value, self.lang, 3 if column in SHARES else None)
             return self.number(value)
         if value is None:
@@ -488,8 +492,9 @@ def write_table(shown: pd.DataFrame, caption: str = "") -> str:
         f"<th{kind}>{escape_html(head)}</th>" for head, kind in zip(shown, kinds, strict=True)
     ]
     rows = []
+    bounds = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
     for values in shown.to_numpy():
-        cells = [BOUNDS.sub(r"\1 <i>\2\3</i>", escape_html(value)) for value in values]
+        cells = [bounds.sub(r"\1 <i>\2\3</i>", escape_html(value)) for value in values]
         cells = [f"<td{kind}>{cell}</td>" for cell, kind in zip(cells, kinds, strict=True)]
         rows.append(f"<tr>{''.join(cells)}</tr>")
     caption = caption and f"<caption>{caption}</caption>"

@@ -74,8 +74,6 @@ p, li { overflow-wrap: anywhere } summary { cursor: pointer }
   th, td { padding-left: 8px } details::details-content { content-visibility: visible }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }"""
-# before the upper bound of an interval, and per cent
-NO_BREAK = re.compile(r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)")
 
 
 def write_report(
@@ -201,7 +199,9 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
                 parts.append(_write_markdown(text))
             else:
                 parts += map(_write_output, cell.outputs)
-    body = NO_BREAK.sub("&nbsp;", "\n".join(parts))
+    # before the upper bound of an interval, and per cent
+    no_break = r"(?<=[\d∞–][,;]) (?=[-\d.,∞–]+\])|(?<=\d) (?=%)"
+    body = re.sub(no_break, "&nbsp;", "\n".join(parts))
 
     headings = ["Resposta" if lang == "pt" else "Answer"]
 

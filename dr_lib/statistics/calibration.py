@@ -16,7 +16,6 @@ from dr_lib.statistics.recalibration import NEAR, Recalibration
 
 NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
 ERROR = 0.05  # of each of the closed tests
-MOST_ERROR = 5  # of a slope; what is less certain says nothing
 MANY = 10_000  # photographs, whose fit is worth the time to free it
 
 
@@ -85,7 +84,8 @@ def choose_recalibration(
     weights = risk * (1 - risk)
     information = (weights * (x - np.average(x, weights=weights)) ** 2).sum()
     smallest, largest = np.linalg.eigvalsh(covariance)
-    if information < 1 / MOST_ERROR**2 or smallest < 1e-12 * largest:
+    # of a slope; what is less certain says nothing
+    if information < 1 / 5**2 or smallest < 1e-12 * largest:
         return None
     dof = num_patients - 2
     away = params - [0, 1]

@@ -7,20 +7,19 @@ import pandas as pd
 from dr_lib.data.labels.schema import fold_id, fold_name, fold_text, read_words
 
 FILES = "file names"  # by which patients are found
-FILLER = r"0+|9{3,}"  # unknown if it stands for more photographs than any patient has
 # 20240501, 2024-05-01, 01-05-2024, and a time of day behind it
 DATE = (
     r"(?<!\d)((19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\3(0[1-9]|[12]\d|3[01])"
     r"|(0[1-9]|[12]\d|3[01])([-_.]?)(0[1-9]|1[0-2])\7(19|20)\d\d)([-_T. ]?\d{4,9})?(?!\d)"
 )
-DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
 
 
 def read_ids(cells: pd.Series) -> pd.Series:
     """Read ids of patients: spelled alike, and empty where a cell names no patient."""
     ids = read_words("patient_id", cells).map(fold_text)
     counts = ids[ids != ""].value_counts()
-    is_filler = counts.index.str.fullmatch(FILLER)
+    # unknown if it stands for more photographs than any patient has
+    is_filler = counts.index.str.fullmatch(r"0+|9{3,}")
     most = max([2, *counts[~is_filler]])
     return ids.mask(ids.isin(counts.index[is_filler & (counts > most)]), "")
 
@@ -132,7 +131,8 @@ def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:
     known = cells[cells != ""]
     days = known.str.replace(r"[T ].*", "", regex=True)
     read = partial(pd.to_datetime, days, errors="coerce")
-    orders = [read(format="ISO8601").fillna(read(format=form)) for form in DAYS]
+    forms = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
+    orders = [read(format="ISO8601").fillna(read(format=form)) for form in forms]
     orders.append(pd.to_numeric(days, errors="coerce"))
     listed = pd.Series(pd.factorize(known)[0], known.index)
     order = next((order for order in orders if order.notna().all()), listed)

@@ -38,7 +38,6 @@ READER = re.compile(
     r"(_[a-z]+)*_?(\d{1,2})"
 )
 TOP = 20  # lines above and of a header, at most
-NOTE = 10  # line breaks in a cell, at most
 END = "\x03"  # a line behind the last one, which an open quotation mark takes in
 
 
@@ -332,7 +331,7 @@ def _check_breaks(name: str, row: list[str], line: int, delimiter: str, width: i
     for place, cell in enumerate(row):
         head, *others = cell.split("\n")
         taken = [other for other in others if other.strip()]
-        is_open = END in cell or len(others) > NOTE
+        is_open = END in cell or len(others) > 10  # line breaks in a cell, at most
         if taken and cell.count(delimiter) >= len(taken) * max(width - 1, 1):
             before = zip(taken[0].split(delimiter), row[:place])
             after = zip(head.split(delimiter)[1:], row[place + 1 :])

@@ -36,7 +36,6 @@ from dr_lib.errors import DrError
 from dr_lib.files import is_empty, replace, write_json
 
 SHARD_SIZE = 256  # photographs
-UNCOMPRESSED = {".bmp", ".ppm", ".tif", ".tiff"}  # all of one camera are as long
 
 
 def claim(out: Path, parameters: dict) -> None:
@@ -192,7 +191,8 @@ def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
     if photograph.size_id != listed.size_id:
         return True
     path = Path(photograph.image)
-    if path.suffix.lower() not in UNCOMPRESSED or listed.reason:
+    # all of one camera are as long
+    if path.suffix.lower() not in {".bmp", ".ppm", ".tif", ".tiff"} or listed.reason:
         return False
     return pseudonym(salt, "content", hash_file(path)) != listed.content_id
 

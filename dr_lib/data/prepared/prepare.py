@@ -39,8 +39,6 @@ from dr_lib.parameters import split_paths
 
 # columns of labels.csv
 LABELS = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
-FORMULA = re.compile(r"[=+\-@\t\r]")  # how a cell begins that a spreadsheet computes
-CROPS = re.compile(r"crops(-\d{5})?\.(json|tfrecord|csv)")
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
 
 
@@ -176,7 +174,7 @@ def prepare(
             reasons = rejected["reason"].replace(r"\d+", "...", regex=True).value_counts()
             files = {name: earlier["files"][name] for name in earlier["splits"]}
             for path in sorted(out.glob("crops*")):
-                if CROPS.fullmatch(path.name):
+                if re.fullmatch(r"crops(-\d{5})?\.(json|tfrecord|csv)", path.name):
                     files[path.name] = hash_file(path)
             manifest = {
                 "parameters": parameters,
@@ -249,8 +247,8 @@ def _keep_private(path: Path, out: Path, rows: pd.DataFrame) -> None:
     """Add rows that name files to a private table, keeping the rows of other prepared folders."""
     rows = rows.astype(str).assign(data_dir=str(out.absolute()))
     names = rows.columns.intersection(["image", "image_2", "file", "patient"])
-    # opened in a spreadsheet
-    rows[names] = rows[names].map(lambda cell: f"'{cell}" if FORMULA.match(cell) else cell)
+    # a cell that begins so is computed when a spreadsheet opens it
+    rows[names] = rows[names].map(lambda cell: re.sub(r"^([=+\-@\t\r])", r"'\1", cell))
     if path.exists():
         earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
         rows = pd.concat([earlier[earlier["data_dir"] != str(out.absolute())], rows])
