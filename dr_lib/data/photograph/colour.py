@@ -10,9 +10,6 @@ from PIL import Image, ImageCms
 DEPTHS = (8, 10, 12, 14, 16)  # bits that cameras give to a sample
 # share of all samples: a hot pixel, burnt-in text, a white figure
 MAX_OUTLIERS = 0.05
-WHITE = 250  # of 256 steps: the white of the file, as of a white background
-MAX_BETWEEN = 0.001  # share of all samples between a depth and that white
-SAME = 2  # grey levels by which variants of sRGB differ
 
 
 def find_depth(samples: np.ndarray, stated: int = 0) -> tuple[int, bool]:
@@ -38,7 +35,8 @@ def find_depth(samples: np.ndarray, stated: int = 0) -> tuple[int, bool]:
     def is_enough(bits: int) -> bool:
         brighter = above[1 << bits - 8]
         are_few = brighter < MAX_OUTLIERS and brighter <= 2 * above[2 << bits - 8]
-        return are_few or brighter - above[WHITE] < MAX_BETWEEN
+        is_white = brighter - above[250] < 0.001  # white of the file, as of a background
+        return are_few or is_white
 
     largest = next(bits for bits in DEPTHS if not above[1 << bits - 8])
     depth = next(bits for bits in DEPTHS if bits == largest or is_enough(bits))
@@ -70,7 +68,8 @@ def to_srgb(image: np.ndarray, profile: bytes) -> np.ndarray:
     except (ImageCms.PyCMSError, OSError):
         return image
     converted = np.asarray(ImageCms.applyTransform(Image.fromarray(image), transform))
-    return image if cv2.absdiff(converted, image).max() <= SAME else converted
+    is_srgb = cv2.absdiff(converted, image).max() <= 2  # grey levels, as variants of sRGB
+    return image if is_srgb else converted
 
 
 @lru_cache(maxsize=4)

@@ -20,17 +20,8 @@ from dr_lib.data.photograph.fov import FieldOfView, find_fov
 from dr_lib.data.photograph.pixels import halve, mask_circle
 
 METHODS = ("robust", "voets")
-# long by short side; where a camera's frame is nearly square, the retina fills the long side
-MAX_CUT = 1.3
-OVERSAMPLING = 1.5  # the field of view is decoded at least that many times as large as the crop
-MAX_STEP = 2.5  # px of the photograph per px of the crop, for the last step
-# of the vertical semi-axis, below the centre, that a cut file must show: 60 % of the area or more
-MIN_BELOW = 0.2
 MIN_DIAMETER = 48  # px of the field of view; of fewer nothing can be graded
 MIN_RADIUS_VOETS = 100  # px
-# grey levels, which one in a hundred pixels of a crop has: darker ones out of more than eight bits
-# were not scaled as they should
-MIN_DEEP = 16
 # EXIF orientations, to be undone in this order
 SWAPPED = {5, 6, 7, 8}
 MIRRORED = {2, 3, 6, 7}
@@ -85,7 +76,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     """Decode as small as the field of view allows, find it, crop it and turn the crop upright."""
     truncated = picture.truncated
     shorter, longer = sorted((picture.width, picture.height))
-    is_likely_cut = picture.format == "jpeg" and longer < MAX_CUT * shorter
+    # where a camera's frame is nearly square, the retina fills the long side
+    is_likely_cut = picture.format == "jpeg" and longer < 1.3 * shorter
     reduction = _choose_reduction(longer if is_likely_cut else shorter, size)
     while True:
         image, is_doubtful = decode(picture, reduction)
@@ -107,7 +99,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
             break
         reduction = finer  # the field of view is smaller than the frame
 
-    if truncated and fov.y + MIN_BELOW * fov.b > len(image):
+    # 60 % of the area or more can be seen
+    if truncated and fov.y + 0.2 * fov.b > len(image):
         raise UnreadableImageError(
             "the file is cut short and most of the field of view is missing"
         )
@@ -121,7 +114,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     if picture.profile:
         crop = to_srgb(crop, picture.profile)
     crop = cv2.copyTo(crop, mask_circle(size).view(np.uint8))
-    is_black = picture.bits > 8 and np.percentile(crop, 99) < MIN_DEEP
+    # darker ones out of more than eight bits were not scaled as they should
+    is_black = picture.bits > 8 and np.percentile(crop, 99) < 16
     circle = _find_circle(picture, fov, reduction)
     flags = {
         "doubtful": is_black or is_doubtful and not truncated,
@@ -135,7 +129,8 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
 
 def _choose_reduction(diameter: float, size: int) -> int:
     """Choose the power of two, up to 8, by which a photograph may be shrunk while decoding."""
-    return next((k for k in (8, 4, 2) if diameter / k >= OVERSAMPLING * size), 1)
+    # the field of view is decoded 1.5 times as large as the crop, or more
+    return next((k for k in (8, 4, 2) if diameter / k >= 1.5 * size), 1)
 
 
 def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
@@ -150,7 +145,8 @@ def _place(image: np.ndarray, fov: FieldOfView, size: int) -> np.ndarray:
     region = image[top : int(y + b) + 4, left : int(x + a) + 4]
     x -= left
     y -= top
-    while min(a, b) >= MAX_STEP / 2 * size:
+    # the last step has 2.5 px or fewer of the photograph per px of the crop
+    while min(a, b) >= 2.5 / 2 * size:
         region = halve(region)
         x = (x - 0.5) / 2
         y = (y - 0.5) / 2

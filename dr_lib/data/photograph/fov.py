@@ -17,7 +17,6 @@ from dr_lib.data.photograph.pixels import halve
 from dr_lib.data.photograph.plausibility import CORNER, is_doubtful, is_doubtful_frame
 
 SEARCH_SIDE = 256  # px of the longer side on which the field of view is first looked for
-MIN_PIXELS = 16  # of the shorter side
 MAX_OVERHANG = (
     0.01  # of the radius, and one px more: beyond it the frame clips the field of view
 )
@@ -52,7 +51,7 @@ def find_fov(image: np.ndarray) -> FieldOfView:
         NoFundusError: the image shows none.
     """
     height, width = image.shape[:2]
-    if min(height, width) < MIN_PIXELS:
+    if min(height, width) < 16:  # of the shorter side
         raise NoFundusError(f"{width} x {height} px are too few to show a field of view")
     small = _shrink(image)
     half = halve(small)

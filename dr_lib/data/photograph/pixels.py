@@ -17,10 +17,9 @@ except ImportError:  # Colab's TPU: what is prepared can be read all the same
     cv2 = None
 
 IMAGE_SIZE = 299  # side of a stored crop [px], unless another is asked for
-JPEG_QUALITY = 95
 
 
-def encode_jpeg(image: np.ndarray, quality: int = JPEG_QUALITY) -> bytes:
+def encode_jpeg(image: np.ndarray, quality: int = 95) -> bytes:
     """Encode a (height, width, 3) uint8 RGB image as JPEG, chroma at half the resolution."""
     options = [cv2.IMWRITE_JPEG_QUALITY, quality]
     return cv2.imencode(".jpg", cv2.cvtColor(image, cv2.COLOR_RGB2BGR), options)[1].tobytes()

@@ -11,25 +11,10 @@ from dr_lib.data.photograph.edge import Ellipse, upper_median
 from dr_lib.data.photograph.errors import NoFundusError
 
 CORNER = 24  # a 24th of the shorter side is taken for a corner, or for a border
-MIN_ROUNDNESS = 0.4  # photographs have 0.47 and more, a square 0.13
 MIN_SIDE = 64  # px of the longer side; smaller pictures show too little to tell
-# Share of the light that a hole takes, in a circle and in an ellipse; of 641 photographs 2 have
-# more than 0.4, at most 0.59; eyes in a face have 0.5 to 1.
+# of the light; of 641 photographs 2 have more than 0.4, at most 0.59; eyes in a face have 0.5 to 1
 MAX_HOLE = 0.62
-MAX_HOLE_ELLIPSE = 0.45
 MIN_HOLE = 0.005  # of the area; smaller ones are vessels and haemorrhages
-MIN_RED_LIGHT = 16  # grey levels; in the dark a few of them are nothing but noise
-SURROUNDINGS = 1.06  # radii from the centre, where the surroundings begin
-# of the median distance inside: what is nearer is background, what is farther is not
-DARK = 0.2
-BRIGHT = 0.5
-MAX_SPILL = 0.15  # of the surroundings, that may be bright; photographs have 0.06 at most
-# grey levels of red at the borders, and red by green: a retina is red
-MIN_RED = 40
-RED_TO_GREEN = 1.2
-# of the red; 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
-MAX_BLUE = 0.45
-MAX_DETAIL = 12  # grey levels from a pixel to the next on average; a retina is smooth
 
 
 def is_doubtful(
@@ -55,21 +40,23 @@ def is_doubtful(
     Raises:
         NoFundusError: it is not round.
     """
-    if roundness < MIN_ROUNDNESS:
+    if roundness < 0.4:  # photographs have 0.47 and more, a square 0.13
         raise NoFundusError("the region that stands out from the background is not round")
     if max(image.shape[:2]) < MIN_SIDE:
         return False
     level = float(upper_median(distance[_cut_square(distance.shape, ellipse)].ravel()))
-    max_hole = MAX_HOLE_ELLIPSE if is_ellipse else MAX_HOLE
-    if _has_hole(image, distance <= DARK * level, ellipse, max_hole):
+    max_hole = 0.45 if is_ellipse else MAX_HOLE
+    # nearer than 0.2 of the median distance is background, farther than 0.5 is not
+    if _has_hole(image, distance <= 0.2 * level, ellipse, max_hole):
         return True
     x, y, a, b = map(np.float32, ellipse)
     height, width = distance.shape
     across = ((np.arange(width, dtype=np.float32) - x) / a) ** 2
     down = ((np.arange(height, dtype=np.float32) - y) / b) ** 2
-    outside = distance[down[:, None] + across > SURROUNDINGS**2]
-    num_bright = np.count_nonzero(outside > BRIGHT * level)
-    return len(outside) > 20 and num_bright > MAX_SPILL * len(outside)
+    outside = distance[down[:, None] + across > 1.06**2]  # radii from the centre
+    num_bright = np.count_nonzero(outside > 0.5 * level)
+    # photographs have 0.06 at most
+    return len(outside) > 20 and num_bright > 0.15 * len(outside)
 
 
 def is_doubtful_frame(image: np.ndarray) -> bool:
@@ -87,9 +74,12 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
     red, green, blue = np.array(
         [np.median(border.reshape(-1, 3), axis=0) for border in borders]
     ).T
-    is_red = (red > RED_TO_GREEN * green) & (green >= blue) & (red > MIN_RED)
+    is_red = (red > 1.2 * green) & (green >= blue) & (red > 40)
     detail = np.abs(np.diff(image.astype(np.float32), axis=1)).mean() if width > 1 else 0
-    if not is_red.all() or detail > MAX_DETAIL or np.median(blue) > MAX_BLUE * np.median(red):
+    # 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
+    is_blue = np.median(blue) > 0.45 * np.median(red)
+    is_rough = detail > 12  # grey levels from a pixel to the next on average
+    if not is_red.all() or is_rough or is_blue:
         raise NoFundusError("no field of view stands out from the background")
     radius = min(height, width) / 2
     if radius < MIN_SIDE / 2:
@@ -114,7 +104,8 @@ def _has_hole(
         cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1]
     )
     red = cv2.GaussianBlur(red, (3, 3), 0.6)
-    light = np.maximum(surroundings, MIN_RED_LIGHT).astype(np.float32)
+    # in the dark a few grey levels are nothing but noise
+    light = np.maximum(surroundings, 16).astype(np.float32)
     hole = cv2.subtract(surroundings, red) > max_hole * light
     if np.count_nonzero(hole) <= MIN_HOLE * hole.size:
         return False

@@ -21,7 +21,6 @@ from dr_lib.data.photograph.decode import (
 )
 from dr_lib.data.photograph.errors import UnreadableImageError
 
-ZEROS = bytes(64)  # at the end of compressed pixels: an interrupted copy left them
 # values of PhotometricInterpretation
 WHITE_IS_ZERO = 0
 BLACK_IS_ZERO = 1
@@ -34,9 +33,6 @@ NUM_COLOURS = {WHITE_IS_ZERO: 1, BLACK_IS_ZERO: 1, RGB: 3, PALETTE: 1, CMYK: 4, 
 # given the size that they may unpack; and JPEG, JPEG 2000, WebP, which state their own size.
 PACKED = {1, 2, 3, 4, 5, 8, 32773, 32946, 34925, 50000}
 PICTURES = {7, 33005, 34712, 50001}
-ALPHAS = (1, 2)  # of ExtraSamples: transparency, its colours multiplied by it or not
-MAX_SAMPLE_TAGS = (281, 341)
-PROFILE_TAG = 34675
 
 
 def read_tiff(encoded: bytes) -> Picture:
@@ -71,11 +67,16 @@ def read_tiff(encoded: bytes) -> Picture:
     if not is_whole or is_huge or len(sizes) > MAX_PARTS or sum(sizes) > len(encoded):
         raise UnreadableImageError("the TIFF is damaged or cut short, or has too many parts")
     end = max(map(sum, zip(page.dataoffsets, sizes, strict=True)))
-    if page.compression != 1 and encoded.endswith(ZEROS) and end > len(encoded.rstrip(b"\0")):
+    # an interrupted copy leaves zeros at the end of compressed pixels
+    if (
+        page.compression != 1
+        and encoded.endswith(bytes(64))
+        and end > len(encoded.rstrip(b"\0"))
+    ):
         raise UnreadableImageError("the file is cut short: it ends in zeros")
 
     orientation = page.tags.valueof(ORIENTATION_TAG, 1)
-    profile = page.tags.valueof(PROFILE_TAG, b"")
+    profile = page.tags.valueof("InterColorProfile", b"")
     return Picture(
         encoded,
         int(page.imagewidth),  # damaged it may be several
@@ -120,7 +121,7 @@ def _decode_page(picture: Picture) -> np.ndarray:
         return table.T.astype(np.uint8)[samples[..., 0]]
     num_colours = NUM_COLOURS[page.photometric]
     colours = np.ascontiguousarray(samples[..., :num_colours])
-    alphas = [i for i, kind in enumerate(page.extrasamples, num_colours) if kind in ALPHAS]
+    alphas = [i for i, kind in enumerate(page.extrasamples, num_colours) if kind in (1, 2)]
     if alphas and page.photometric in (BLACK_IS_ZERO, RGB):
         colours = hide_transparent(colours, samples[..., alphas[0]])
     return colours
@@ -145,7 +146,7 @@ def _find_stated(page: tifffile.TiffPage) -> int:
     bits = page.bitspersample
     if bits != 16:  # where red, green and blue have different ones, tifffile scales them
         return bits if isinstance(bits, int) else 8
-    for tag in MAX_SAMPLE_TAGS:
+    for tag in ("MaxSampleValue", "SMaxSampleValue"):
         largest = np.max(page.tags.valueof(tag, 0))
         if 255 <= largest < 65535:
             return int(largest).bit_length()
