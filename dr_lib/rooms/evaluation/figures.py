@@ -53,36 +53,32 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
         ]
         return words.format(*numbers)
 
-    boxes = {"offered": [], "test": [], "evaluated": []}
-    sides = {"test": [], "evaluated": []}
+    boxes = {}
+    sides = {"offered": [], "test": [], "evaluated": []}  # what leaves before a box
     for row in flow.itertuples():
-        if row.stage in boxes:  # the others leave it to the right
-            boxes[row.stage] = [say(row.stage).capitalize(), count(row)]
-            continue
         reason = f" ({row.reason})" if row.reason else ""
-        text = fill(f"{say(row.stage)}{reason}: {count(row)}", 44)
-        sides["evaluated" if row.stage == "ungradable" else "test"] += text.split("\n")
-    gaps = {stage: 0.18 * max(2, len(lines) + 1) for stage, lines in sides.items()}
-    height = 3 * 0.5 + sum(gaps.values())
-    figure, (ax,) = open_panels(1, heights=height)
+        text = fill(say(row.stage).capitalize() + reason, 34) + f"\n{count(row)}"
+        if row.stage in sides:
+            boxes[row.stage] = text
+        else:
+            sides["evaluated" if row.stage == "ungradable" else "test"].append(text)
+    gaps = [0.18 * (2 + "\n".join(sides[stage]).count("\n")) for stage in boxes][1:]
+    height = len(boxes) * 0.5 + sum(gaps)
+    figure, (ax,) = open_panels(1, width=HALF, heights=height)
     ax.set(xlim=(0, 1), ylim=(-height - 0.1, 0.1))
     ax.axis("off")
     box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": MUTED}
     arrow = {"arrowstyle": "-|>", "color": MUTED, "shrinkA": 0, "shrinkB": 0}
     top = 0.0
-    for stage, lines in boxes.items():
-        if stage in sides:
-            below = top - gaps[stage]
-            ax.annotate("", (0.22, below), (0.22, top), arrowprops=arrow)
-            if sides[stage]:
-                middle = (top + below) / 2
-                ax.annotate("", (0.47, middle), (0.22, middle), arrowprops=arrow)
-                text = "\n".join(sides[stage])
-                ax.text(0.485, middle, text, va="center", fontsize=9, bbox=box)
-            top = below
-        text = "\n".join(lines)
-        ax.text(0.22, top - 0.25, text, ha="center", va="center", bbox=box, zorder=3)
-        top -= 0.5
+    for stage, gap in zip(boxes, [0.0, *gaps], strict=True):
+        if gap:
+            ax.annotate("", (0.1, top - gap - 0.05), (0.1, top + 0.05), arrowprops=arrow)
+        if sides[stage]:
+            middle = top - gap / 2
+            ax.annotate("", (0.2, middle), (0.1, middle), arrowprops=arrow)
+            ax.text(0.24, middle, "\n".join(sides[stage]), va="center", fontsize=9, bbox=box)
+        top -= gap + 0.5
+        ax.text(0.04, top + 0.25, boxes[stage], va="center", fontsize=9, bbox=box, zorder=3)
     return figure
 
 
