@@ -34,27 +34,32 @@ PARAMETER = re.compile(
     r"(\w+): (bool|str) = (\S+)  # (.*)"
 )  # which Colab may offer choices for
 MAX_FIELDS = 6  # of Colab's form in a notebook
-ANYWHERE = r'''import os
+ANYWHERE = '''\
+import os
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 address, ref = "ADDRESS", "REF"
 cwd = Path.cwd()
 repo = os.getenv("DR_LIB_REPO", address)
 places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
 root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
-if not os.path.isdir(root / "dr_lib"):  # copy a data set, unpack an archive, or clone
-    unpack = """for m in zipfile tarfile; do
-        timeout 60 python3 -m $m -l "$0" 2>/dev/null | grep -q dr_lib/report && d=$(mktemp -d) &&
-        python3 -m $m -e "$0" $d && exec mv -T "$(find $d -name dr_lib -printf %h)" "$1"; done"""
+if not os.path.isdir(root / "dr_lib"):  # copy a data set or an unpacked archive, or clone
     data = Path("/kaggle/input")
-    files = [*Path("/content").glob("*"), *data.rglob("*")]
-    ways = [('cp -rT --no-preserve=mode "$0" "$1"', path.parent) for path in data.rglob("dr_lib")]
-    ways += [(unpack, path) for path in files if path.suffix in (".zip", ".gz")]
-    ways += [('git clone -q "$0" "$1" && git -C "$1" checkout -q "$2"', repo)] if repo else []
-    version = ref if repo == address else "HEAD"
-    if all(subprocess.call(["bash", "-c", way, path, root, version]) for way, path in ways):
+    with TemporaryDirectory() as unpacked:
+        for path in [*Path("/content").glob("*"), *data.rglob("*")]:
+            module = {".zip": "zipfile", ".gz": "tarfile"}.get(path.suffix)
+            if module and path.stat().st_size < 1e8:  # a larger one holds photographs
+                unpack = [sys.executable, "-m", module, "-e", path, Path(unpacked, path.name)]
+                subprocess.run(unpack, stderr=subprocess.DEVNULL)
+        found = [*data.rglob("dr_lib/report"), *Path(unpacked).rglob("dr_lib/report")]
+        for path in found[:1]:
+            subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
+    steps = [["clone", "-q", repo, root], ["-C", root, "checkout", "-q", ref or "HEAD"]]
+    steps = steps if repo == address else steps[:1]
+    if not found and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
 '''
 
