@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes rooms container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes constraints rooms container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -107,6 +107,10 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	$(BIN)/python tools/runtimes.py
 	@$(PIP) uv
 	$(BIN)/python tools/floors.py
+
+constraints: .venv/ready ## constraints/: every package of these runtimes, as of today
+	@$(PIP) uv
+	$(BIN)/python tools/constraints.py
 
 rooms: .venv/ready ## the tests without each room in turn; hours on 2 cores
 	$(BIN)/python -m tools.rooms

@@ -180,7 +180,8 @@ def build(runtime: Runtime, source: str) -> tuple[Path, dict[str, str]]:
         file=sys.stderr,
     )
     subprocess.run([source, "-m", "venv", "--clear", home], check=True)
-    pip(python, "install", "--quiet", "--requirement", str(listed))
+    constraints = str(ROOT / "constraints" / f"{runtime.name}.txt")
+    pip(python, "install", "--quiet", "-r", str(listed), "-c", constraints)
     shipped = read_packages(python)
     ready.write_text(json.dumps(shipped, indent=1), encoding="utf-8")
     return python, shipped
