@@ -3,17 +3,16 @@
 #
 # **Question.** What is this machine, and what happens to a photograph between the camera and the
 # model's answer?
-# **Input.** None: the photograph is synthetic. **Output.** Pictures of each step. **Time.** Half a
-# minute.
+# **Input.** None: the repository has a photograph of a healthy left eye (Mikael Häggström, CC0).
+# **Output.** Pictures of each step. **Time.** Half a minute.
 #
 # **Resumo.** O que é esta máquina, e o que acontece com uma retinografia entre a câmera e a
-# resposta do modelo? Nada é baixado: a fotografia é sintética. Cada passo é mostrado uma vez, com
-# uma única imagem.
+# resposta do modelo? Nada é baixado: o repositório tem a fotografia de um olho esquerdo saudável.
+# Cada passo é mostrado uma vez, com uma única imagem.
 
 # %% tags=["parameters"]
-grade: int = 3  # grade of the synthetic eye, 0 (healthy) to 4 (proliferative)
 image_size: int = 96  # side of the network's input [px]
-seed: int = 0  # seed of the synthetic eye
+seed: int = 0  # of the network's weights and of the augmentation
 
 # %% [markdown]
 # ## Setup
@@ -48,22 +47,19 @@ print(f"A training run would use its {place}.")
 # %% [markdown]
 # ## Data
 #
-# A fundus camera takes photographs like this one: a bright disc on black. This photograph is
-# synthetic and shows the lesions of its grade: red microaneurysms and haemorrhages, yellow
-# exudates.
+# A fundus camera takes photographs like this one: a bright disc on black. Left, the optic disc,
+# where nerve and vessels enter; in the middle, dark, the fovea. A notch in the border tells the
+# camera's orientation. `dr_lib/data/retina.md` names author and licence.
 
 # %%
-import cv2
 import matplotlib.pyplot as plt
 import numpy as np
 
-from dr_lib import draw_eye, draw_look
-
-rng = np.random.default_rng(seed)
-photograph, *_ = draw_eye(grade, "right", draw_look(rng)._replace(coverage=0.9), rng)
-plt.figure(figsize=(7, 5))
+path = root / "dr_lib" / "data" / "retina.jpg"
+photograph = plt.imread(path)
+plt.figure(figsize=(5, 5))
 plt.imshow(photograph)
-plt.title(f"Synthetic, grade {grade}: {photograph.shape[1]} x {photograph.shape[0]} px")
+plt.title(f"{photograph.shape[1]} x {photograph.shape[0]} px")
 _ = plt.axis("off")
 
 # %% [markdown]
@@ -75,17 +71,15 @@ _ = plt.axis("off")
 # %%
 from dr_lib import crop_fundus
 
-# the file that the camera would write
-encoded = cv2.imencode(".jpg", photograph[..., ::-1])[1].tobytes()
-crop = crop_fundus(encoded)
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+crop = crop_fundus(path)
+figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4.5), layout="constrained")
 left.imshow(photograph)
 left.add_patch(
     plt.Circle(crop.circle[:2], crop.circle.radius, fill=False, color="cyan", linewidth=2)
 )
-left.set_title(f"field of view: radius {crop.circle.radius:.0f} px, {crop.status}")
+left.set_title(f"photograph; field of view found: radius {crop.circle.radius:.0f} px")
 right.imshow(crop.image)
-right.set_title(f"crop: {crop.image.shape[0]} px")
+right.set_title(f"crop: {crop.image.shape[0]} px, status {crop.status}")
 for axis in (left, right):
     axis.axis("off")
 
@@ -139,5 +133,5 @@ print(f"probability of referable disease: {probability:.2f}")
 #
 # ## Limits
 #
-# One synthetic photograph shows the steps. It says nothing about the accuracy of the field of view
-# (the tests measure that) or of the model.
+# One photograph of a healthy eye shows the steps. It says nothing about the accuracy of the field of
+# view (the tests measure that) or of the model.

@@ -47,9 +47,9 @@ def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given,
 
 
 def test_00_shows_the_whole_chain(clone, kernel):
-    """The machine, four pictures and an answer, from nothing."""
+    """The machine, three pictures and an answer, from nothing."""
     notebook = execute(clone, "00_start_here", kernel)
-    assert num_pictures(notebook) >= 3 and "probability of referable disease" in texts(notebook)
+    assert num_pictures(notebook) == 3 and "probability of referable disease" in texts(notebook)
 
 
 def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):

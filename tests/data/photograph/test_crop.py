@@ -9,6 +9,7 @@ from PIL import Image
 
 from dr_lib.data.photograph.crop import NoFundusError, crop_fundus
 from dr_lib.data.photograph.fov import find_fov
+from tests.conftest import ROOT
 from tests.data.photograph.pictures import draw_fov, error, to_file
 
 
@@ -32,6 +33,14 @@ def test_finds_a_fov_at_a_known_place(truth):
     }
     assert error(crop.circle, **place) < 0.005
     assert crop.status == ("clipped" if truth.get("radius", 0) >= 220 else "ok")
+
+
+def test_the_field_of_view_of_the_photograph_in_the_repository():
+    """Where its rows and columns become brighter than 12 of 255, by hand: x from 9 to 1400, y from
+    6 to 1400. The notch in its border is not part of the circle.
+    """
+    crop = crop_fundus(ROOT / "dr_lib" / "data" / "retina.jpg")
+    assert error(crop.circle, 704.5, 703, 696) < 0.005 and crop.status == "ok"
 
 
 def test_a_small_fov_in_a_nearly_square_jpeg_loses_no_pixels():
