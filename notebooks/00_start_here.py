@@ -133,5 +133,5 @@ print(f"probability of referable disease: {probability:.2f}")
 #
 # ## Limits
 #
-# One photograph of a healthy eye shows the steps. It says nothing about the accuracy of the field of
-# view (the tests measure that) or of the model.
+# One photograph of a healthy eye shows the steps. It says nothing about the accuracy of the field
+# of view (the tests measure that) or of the model.

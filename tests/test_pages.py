@@ -3,15 +3,18 @@
 import re
 import shlex
 import tomllib
+from datetime import date
 from importlib import import_module
 from pathlib import Path
 
 import click
 import papermill
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 from papermill.cli import papermill as papermill_command
 
+import dr_lib
 from dr_lib.__main__ import main
 from dr_lib.runs.row import SCHEMA
 from tests.conftest import ABSENT, find_studies
@@ -19,18 +22,19 @@ from tests.test_readme import PAGES, read_commands
 
 ROOT = Path(__file__).resolve().parents[1]
 STUDIES = sorted(find_studies().glob("*.yaml"))
-TEXTS = [*PAGES, ROOT / "papermill_runs" / "README.md"]
+TEXTS = [*PAGES, ROOT / "papermill_runs" / "README.md", ROOT / "CONTRIBUTING.md"]
 TARGETS = re.findall(r"(?m)^([a-z-]+):", (ROOT / "Makefile").read_text())
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
     "optional-dependencies"
 ]
-OTHERS = {"curl", "docker", "colab", "kaggle", "jupyter"}  # not ours to check
+OTHERS = {"curl", "git", "tar", "docker", "colab", "kaggle", "jupyter"}  # not ours to check
 # what a reader has, sees or chooses, and results that runs write
 THEIRS = set(
     "sudo apt install python3 venv git make nvidia smi pip colab kaggle OD OE OS tar gz zip xlsx"
     " srun ntasks per node ensurepip tqdm click photographs private other COLUMN PATIENT RUN NAME"
     " my_prices REF URL WHOSE v1 https github com C1 C3 r00 r02 port content invocations ping is"
-    " not available No module named ethnicity site patient left right jpg json prontuário".split()
+    " not available No module named ethnicity site patient left right jpg json prontuário"
+    " wsl xzf".split()
 )
 
 
@@ -162,7 +166,7 @@ def test_a_page_names_nothing_that_is_gone(page, names):
     }
     serve = (ROOT / "dr_lib" / "rooms" / "serving" / "__main__.py").read_text()
     options |= {*re.findall(r'add\(\s*"(--[a-z-]+)"', serve)}  # argparse reads them
-    options |= {"--debug", "--help", "--help-notebook", "--ntasks-per-node"}
+    options |= {"--debug", "--help", "--help-notebook", "--ntasks-per-node", "--install"}
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):
         for path in re.findall(r"(?:dr_lib|docs|notebooks|tests|tools)/[\w./-]+", span):
@@ -175,6 +179,13 @@ def test_a_page_names_nothing_that_is_gone(page, names):
             assert any(name in list_parameters(p) for p in ROOT.glob("notebooks/*.py")), span
         words = {word.strip("_") for word in re.findall(r"\w+", span.replace("__init__", ""))}
         assert not {word for word in words - names if not word.isdigit()}, span
+
+
+def test_the_citation_names_this_version_and_its_date():
+    """As the library calls itself; a day, not later than a release could have been."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert cited["version"] == dr_lib.__version__
+    assert date(2026, 11, 26) <= cited["date-released"] <= date.today()
 
 
 def test_the_page_of_rows_is_in_step_with_their_schema():

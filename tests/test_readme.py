@@ -24,7 +24,15 @@ ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
     r"| --on |tools/bench_| own:"
 )
-SHELL = {"curl", "docker", "head", "make"}  # what a reader has without the .venv
+SHELL = {
+    "cd",
+    "curl",
+    "docker",
+    "git",
+    "head",
+    "make",
+    "tar",
+}  # what readers have without .venv
 LITTLE = {
     "weights: imagenet": "weights: none",
     "image_size: 299": "image_size: 32",

@@ -1,7 +1,8 @@
 """Fill docs/gallery.md: python -m tools.gallery runs its commands and makes what its marks name.
 
-That is a figure, the last figure of a notebook, a report, or a table of one by its caption. Runs
-that are there are kept; to measure anew, delete their folders below papermill_runs.
+That is a figure, a figure of a notebook by its number (or the last), the first screen of a report,
+or a table of one by its caption. Runs that are there are kept; to measure them again, delete their
+folders below papermill_runs.
 """
 
 import base64
@@ -50,8 +51,10 @@ def make(command: str) -> None:
             raise DrError(f"{command}: a machine failed")
 
 
-def open_picture(path: Path) -> Image.Image:
-    """A figure, the last one of a notebook, or the first page of a report, which is kept too."""
+def open_picture(path: Path, number: int) -> Image.Image:
+    """A figure, one of a notebook by its number, or the first screen of a report, which is
+    kept too.
+    """
     if path.suffix == ".png":
         return Image.open(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -61,16 +64,16 @@ def open_picture(path: Path) -> Image.Image:
             outputs = [output for cell in cells for output in cell.get("outputs", [])]
             shown = [output.get("data", {}) for output in outputs]
             pictures = [data["image/png"] for data in shown if "image/png" in data]
-            drawn.write_bytes(base64.b64decode(pictures[-1]))
+            drawn.write_bytes(base64.b64decode(pictures[number]))
         else:
             browser = shutil.which("chromium") or shutil.which("google-chrome")
             if not browser:
                 raise DrError("the picture of a report needs chromium or google-chrome")
             options = f"--headless --no-sandbox --disable-gpu --user-data-dir={folder}/browser"
-            options += f" --hide-scrollbars --window-size=1000,{SIDE} --screenshot={drawn}"
+            options += f" --hide-scrollbars --window-size=1000,800 --screenshot={drawn}"
             command = [browser, *options.split(), path.as_uri()]
             subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
-            shutil.copy(path, PICTURES)
+            shutil.copy(path, PICTURES / f"{path.parent.name}-report.html")
         return Image.open(drawn).copy()
 
 
@@ -94,8 +97,9 @@ def describe(source: str) -> str:
     if study == "sample":
         facts = hardware.probe().describe()
         row = {**facts, "started_at": str(date.today()), "commit": read_commit(ROOT)}
-        num_photographs = len(pd.read_csv(ROOT / "papermill_runs/sample/records/labels.csv"))
-        return write_origin(pd.DataFrame([row]), f"{num_photographs} photographs")
+        drawn = len(pd.read_csv(ROOT / "papermill_runs/sample/records/labels.csv"))
+        n = "1 photograph" if "start" in source else f"{drawn} photographs"
+        return write_origin(pd.DataFrame([row]), n)
     rows = read_runs(ROOT / "papermill_runs" / study)
     rows = rows[rows["status"] == "ok"]
     if not folders:
@@ -118,11 +122,11 @@ def find_table(report: str, caption: str) -> str:
 def fill(origins: dict[str, str], mark: re.Match) -> str:
     """What a mark names and, below it, where that comes from."""
     head, source, caption = mark.groups()
-    if caption:
+    if caption and not caption.isdigit():
         table = find_table((ROOT / source).read_text(encoding="utf-8"), caption)
         return f"{head}{table}\n\n{origins[source]}\n"
     name = "-".join(Path(source).with_suffix(".png").parts[-2:])
-    shrink(open_picture(ROOT / source), PICTURES / name)
+    shrink(open_picture(ROOT / source, int(caption or -1)), PICTURES / name)
     title = mark.string[: mark.start()].rpartition("\n## ")[2].partition("\n")[0]
     return f"{head}![{title}](gallery/{name})\n\n{origins[source]}\n"
 

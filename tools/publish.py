@@ -34,7 +34,7 @@ PARAMETER = re.compile(
     r"(\w+): (bool|str) = (\S+)  # (.*)"
 )  # which Colab may offer choices for
 MAX_FIELDS = 6  # of Colab's form in a notebook
-ANYWHERE = '''\
+ANYWHERE = """\
 import os
 import subprocess
 import sys
@@ -61,7 +61,7 @@ if not os.path.isdir(root / "dr_lib"):  # copy a data set or an unpacked archive
     steps = steps if repo == address else steps[:1]
     if not found and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
-'''
+"""
 
 
 def main() -> None:
