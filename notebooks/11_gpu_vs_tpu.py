@@ -113,6 +113,7 @@ page.table(
     "Training times of each two places, and what their ratio is of [95 % interval].",
     columns=["slower", "faster", "n", "times_as_long", "ratio_of", "auc_difference", "models"],
 )
+page.null(selection)
 
 # %% [markdown]
 # A run may have a target, a validation AUC that its study file sets. Every try counts, and one that

@@ -120,6 +120,7 @@ page.table(
     "like_for_like",
     "Speed relative to Keras per epoch, on the same host with the same batch size [95 % interval].",
 )
+page.null(selection)
 
 # %% tags=["report"]
 judged = rows.judge()

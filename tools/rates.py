@@ -60,7 +60,13 @@ from dr_lib.statistics.clustered import (
 )
 from dr_lib.statistics.clustered import difference_interval as clustered_difference
 from dr_lib.statistics.intervals import NOTHING, Interval, difference_interval
-from dr_lib.statistics.precision import repetitions_for_precision
+from dr_lib.statistics.precision import (
+    ASSURANCE,
+    measure_spread,
+    repetitions_for_difference,
+    repetitions_for_precision,
+)
+from dr_lib.statistics.precision import simulate_power as find_power
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "rates.md"
@@ -528,6 +534,86 @@ def list_machines() -> list[Line]:
     return lines
 
 
+# --- equal arms
+
+
+class Placebo(NamedTuple):
+    """A null control: both arms are made in each session."""
+
+    name: str
+    sessions: int = 1
+    n: int = 5  # runs of an arm in each
+    variations: tuple[float, float] = (0.02, 0.02)  # of each arm, within a session
+    slowed: float = 0.0  # share of the runs that take 1.2 to 2 times as long
+
+
+PLACEBOS = (
+    Placebo("one session, 5 runs an arm"),
+    Placebo("one session, 10 runs an arm", n=10),
+    Placebo("three sessions of 2 runs an arm", sessions=3, n=2),
+    Placebo("three sessions of 5 runs an arm", sessions=3),
+    Placebo("unequal spreads, cv 10 % and 2 %, one session of 5", variations=(0.1, 0.02)),
+    Placebo("unequal spreads, cv 30 % and 5 %, three sessions of 5", 3, 5, (0.3, 0.05)),
+    Placebo("one run in ten slowed, one session of 10", n=10, slowed=0.1),
+    Placebo("one run in ten slowed, three sessions of 5", sessions=3, slowed=0.1),
+    Placebo("three runs in ten slowed, three sessions of 5", sessions=3, slowed=0.3),
+)
+
+
+def draw_arms(rng: np.random.Generator, placebo: Placebo, ratio: float = 1.0) -> pd.DataFrame:
+    """Rows of both arms, cv 10 % between sessions; arm a takes so many times as long."""
+    rows = []
+    place = {"machine": "one", "environment": "one", "disturbed": False, "warmth": "warm"}
+    for session, effect in enumerate(
+        rng.lognormal(0, np.log1p(0.1**2) ** 0.5, placebo.sessions)
+    ):
+        for arm, mean, cv in zip("ab", (ratio, 1.0), placebo.variations, strict=True):
+            sigma = np.log1p(cv**2) ** 0.5
+            times = mean * effect * rng.lognormal(-(sigma**2) / 2, sigma, placebo.n)
+            is_slowed = rng.random(placebo.n) < placebo.slowed
+            times *= np.where(is_slowed, rng.uniform(1.2, 2, placebo.n), 1)
+            rows += [
+                {"arm": arm, "session": session, "train_s": time_s, **place} for time_s in times
+            ]
+    return pd.DataFrame(rows)
+
+
+def simulate_placebos(rng: np.random.Generator, studies: int, placebo: Placebo) -> Rows:
+    """Verdicts on "arm a takes longer", where the truth is that both are equal."""
+    claim = Claim(
+        id="A1",
+        source="A",
+        words="arm a takes longer",
+        words_pt="arm a takes longer",
+        column="train_s",
+        statistic="ratio",
+        numerator={"arm": "a"},
+        denominator={"arm": "b"},
+        relation=">=",
+        value=1,
+    )
+    found = [judge_rows(claim, draw_arms(rng, placebo)) for _ in range(studies)]
+    verdicts = np.array([each.verdict for each in found])
+    is_unbounded = [np.isnan(each.ours.low) for each in found]
+    return {
+        placebo.name: {
+            "holds or does not hold": count_true(
+                np.isin(verdicts, ["holds", "does not hold"]), FALSE
+            ),
+            "holds": count_true(verdicts == "holds"),
+            "no interval": count_true(is_unbounded),
+        }
+    }
+
+
+def list_placebos() -> list[Line]:
+    """A thousand studies of each kind."""
+    return [
+        Line(placebo.name, partial(simulate_placebos, placebo=placebo), 5 * SHORT)
+        for placebo in PLACEBOS
+    ]
+
+
 # --- stack and hardware
 
 UNLIKE = {  # what one side has instead; None is unknown
@@ -719,6 +805,65 @@ def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width:
         is_wider.append(found.high - found.low > 2 * half_width * found.value)
     name = f"cv {100 * cv:.0f} %, half width {100 * half_width:.0f} %, {n} runs"
     return {name: {"wider than planned": count_true(is_wider, 0.2)}}
+
+
+def simulate_difference(
+    rng: np.random.Generator, studies: int, cv: float, difference: float, per_session: int
+) -> Rows:
+    """Studies of as many runs as `plan` says, in sessions that both arms share, or in as many
+    sessions of each of two machines (0); their ratio is that of reports.
+    """
+    n, power = repetitions_for_difference(cv, difference, per_session or np.inf)
+    sigma = np.log1p(cv**2) ** 0.5
+    is_shown = []
+    for _ in range(studies):
+        sides = []
+        sessions = np.arange(n) // per_session if per_session else np.arange(n)
+        effects = rng.lognormal(0, 0.1, n) if per_session else np.ones(n)
+        for side, mean in enumerate((1 + difference, 1.0)):
+            times = mean * effects[sessions] * rng.lognormal(0, sigma, n)
+            first = 0 if per_session else 1000 * side
+            sides.append(pd.DataFrame({"t": times, "session": sessions + first}))
+        found = measure_runs("t", *sides)
+        is_shown.append(found.low > 1 or found.high < 1)
+    places = f"sessions of {per_session} runs" if per_session else "two machines, sessions"
+    name = f"cv {100 * cv:.0f} %, difference {100 * difference:.0f} %, {places}: {n}"
+    missed = count_true(~np.array(is_shown), 1 - power + 0.02)
+    return {f"{name}, claimed power {100 * power:.1f} %": {"not shown": missed}}
+
+
+def simulate_pilots(
+    rng: np.random.Generator, studies: int, cv: float, difference: float, n: int
+) -> Rows:
+    """Plans by the upper 80 % bound of n runs: the power that the study then truly has."""
+    powers = []
+    for _ in range(studies):
+        spread = measure_spread(rng.lognormal(0, np.log1p(cv**2) ** 0.5, n))
+        planned, _ = repetitions_for_difference(spread.upper, difference)
+        powers.append(find_power(cv, difference, planned, 1))
+    below = count_true(np.array(powers) < ASSURANCE - 0.01, 0.2)
+    name = f"planned by {n} runs, cv {100 * cv:.0f} %, difference {100 * difference:.0f} %"
+    return {
+        f"{name}: median power {100 * np.median(powers):.0f} %": {"power below 80 %": below}
+    }
+
+
+def list_differences() -> list[Line]:
+    """Spreads and differences; all runs in one session, in several and on two machines."""
+    lines = []
+    for cv, difference in ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2)):
+        for per_session in (1000, 2, 1, 0):
+            names = {"cv": cv, "difference": difference, "per_session": per_session}
+            simulate = partial(simulate_difference, **names)
+            lines.append(
+                Line(f"difference {cv} {difference} {per_session}", simulate, 5 * SHORT)
+            )
+        for n in (3, 8):
+            names = {"cv": cv, "difference": difference, "n": n}
+            lines.append(
+                Line(f"pilot {cv} {difference} {n}", partial(simulate_pilots, **names))
+            )
+    return lines
 
 
 def list_plans() -> list[Line]:
@@ -1432,6 +1577,13 @@ PARTS = [  # add a part here, or lines to a part's function
         list_machines,
     ),
     Part(
+        "Equal arms",
+        "Null controls: studies of two arms that are truly equal, 10 % between sessions, and 2 %"
+        ' within unless it is said. The claim is "arm a takes longer"; a slowed run takes 1.2 to 2'
+        " times as long.",
+        list_placebos,
+    ),
+    Part(
         "Stack and hardware",
         'The claim A9, "a TPU needs 36 ± 5 % less time than two T4", by five warm sessions of two'
         " trainings a side, cv 5 % between sessions and 2 % within. Where stacks or work are unlike"
@@ -1452,6 +1604,13 @@ PARTS = [  # add a part here, or lines to a part's function
         "Plans",
         "Studies of as many runs as `plan` finds for a half width, with the interval of reports.",
         list_plans,
+    ),
+    Part(
+        "Plans of differences",
+        "Studies of as many runs of each arm as `plan` finds for a difference, by the ratio that"
+        " reports show; a limit is the claimed error and two points. Below, the power of plans"
+        " whose spread was measured by a few runs, by its upper 80 % bound.",
+        list_differences,
     ),
     Part(
         "AUC near 1",

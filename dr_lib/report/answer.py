@@ -14,7 +14,7 @@ import pandas as pd
 from dr_lib.numbers import write_days, write_interval, write_probability
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.means import write_times
-from dr_lib.report.select import ALIKE, Selection
+from dr_lib.report.select import ALIKE, WITHIN_NULL, Selection
 from dr_lib.report.style import OURS, choose_words
 from dr_lib.report.training_time import count_unlearned
 from dr_lib.statistics.intervals import Interval
@@ -83,8 +83,9 @@ def answer_training(
     timed = selection.timed
     if timed.empty:
         sentence = say("No training has been timed yet.")
-        if len(selection.finished):
-            is_finished = selection.excluded["run_id"].isin(selection.finished["run_id"])
+        finished = [*selection.finished["run_id"], *selection.null.get("run_id", ())]
+        if finished:
+            is_finished = selection.excluded["run_id"].isin(finished)
             reasons = map(say, selection.excluded["reason"][is_finished].unique())
             words = say("Training runs have finished, but no time counts: {}.")
             sentence = words.format("; ".join(reasons))
@@ -107,6 +108,8 @@ def answer_training(
         bounds = [widest.get(f"times_as_long{end}", np.nan) for end in ("_low", "_high")]
         ratio = Interval(widest["times_as_long"], *bounds, widest["n"])
         sentence += " " + answer_ratio(numbers[1].heading, ratio, say, lang)
+        if WITHIN_NULL in str(widest.get("times_as_long_scope")):
+            limits.append(say("Equal arms of the null control differ by as much."))
         if widest["models"] != ALIKE:
             limits.append(say("Their models are not shown to be equal."))
         if widest["unlike"]:

@@ -35,6 +35,7 @@ from dr_lib.report.select import (
     WARMTH,
     WORK,
     Selection,
+    compare_arms,
     judge_models,
     list_runs,
     write_unlike,
@@ -280,6 +281,15 @@ class Page:
             words = "In {} of {} pairs of machines models are not shown to be equal: {}."
             self.note(words, len(unequal), len(compared), unequal[0])
 
+    def null(self, selection: Selection, column: str = "train_s") -> None:
+        """Show how the equal arms of a null control compare, by a time."""
+        self.table(
+            compare_arms(selection.null, column),
+            "null",
+            "Null control: times of two equal arms, one divided by the other [95 % interval].",
+            columns=["scenario", "environment", "n", "arms_ratio"],
+        )
+
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""
         self.table(
@@ -405,7 +415,7 @@ class Page:
             place=[self._place(row) for row in judged.itertuples()],
             published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
         )
-        table = table.join(judged[JUDGED])
+        table = table.join(judged.filter([*JUDGED, "ours_scope"]))
         return table.assign(verdict=table["verdict"].map(self.say))
 
     def format(

@@ -55,6 +55,7 @@ class Backlog:
     boot: str = field(default_factory=find_boot)  # of this machine
     # scenarios that it cannot make, and why
     unavailable: dict[str, str] = field(default_factory=dict)
+    null: list[Row] = field(default_factory=list)  # of the null control that was made here
 
     def __post_init__(self):
         """Find the price of an hour."""
@@ -67,6 +68,9 @@ class Backlog:
         rows = read_left(self.folder)
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
+        machine = ids[0].removeprefix(self.planned[0].name)
+        self.null = [row for row in rows.values() if row.get("arm")]
+        self.null = [row for row in self.null if row["run_id"].endswith(machine)]
 
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""
@@ -154,15 +158,12 @@ class Backlog:
         return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path) -> str:
-        """Describe what the remaining runs take, and how many repetitions a mean within 5 % needs:
-        the half width of its 95 % interval.
+        """Describe what the remaining runs take, how many repetitions a mean within 5 % needs (the
+        half width of its 95 % interval), and how many show a difference of 5, 10 and 20 %.
 
         Args:
-            path: the study's file, named in the command that makes a first run.
+            path: the study's file, named in the commands that make a first run.
         """
-        # SciPy: a second to import
-        from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
-
         rows = {run.run_id: self.row(run) for run in self.runs}
         skipped = self.find_skipped()
         completed = [run for run in self.runs if rows[run.run_id]["status"] == "ok"]
@@ -199,27 +200,49 @@ class Backlog:
 
         times: dict[str, dict[str, list[float]]] = {}
         by_identity: dict[str, str] = {}
-        for run in completed:
-            row = rows[run.run_id]
-            original = by_identity.setdefault(identify(row), run.name)
-            if original != run.name:
-                lines.append(f"{run.name} is a copy of {original}, and one run counts once")
+        made = [(run.name, run.scenario, rows[run.run_id]) for run in completed]
+        for row in self.null:  # equal arms are more runs of their scenario
+            if row["status"] == "ok":
+                made.append((row["run_id"], row["scenario"].removesuffix(row["arm"]), row))
+        for name, scenario, row in made:
+            original = by_identity.setdefault(identify(row), name)
+            if original != name:
+                lines.append(f"{name} is a copy of {original}, and one run counts once")
                 continue
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
-            of_scenario = times.setdefault(run.scenario, {})
+            of_scenario = times.setdefault(scenario, {})
             if not row.get("cold"):
                 of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
         few = []
         for scenario, sessions in times.items():
-            kind = "runs"
-            repeated = [epoch_s for epochs in sessions.values() for epoch_s in epochs]
-            if len(sessions) > 1:  # each counts once
-                kind = "sessions"
-                repeated = [mean(epochs) for epochs in sessions.values()]
-            spread = measure_spread(repeated)
-            if spread.n < 3 or not spread.cv:
-                few.append(scenario)
-                continue
+            spreads = self._describe_spreads(scenario, [*sessions.values()])
+            lines += spreads
+            few += [scenario] * (not spreads)
+        if few:
+            lines.append(
+                f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
+            )
+        if len(few) == len(times):
+            command = write_command("run", path, "--null")
+            lines.append(f"to see what differences this machine can show: {command}")
+        return "\n".join(lines)
+
+    def _describe_spreads(self, scenario: str, sessions: Sequence[list[float]]) -> list[str]:
+        """Describe how much a scenario's warm runs and sessions vary, and how many of them are
+        needed; nothing if too few are known.
+        """
+        # SciPy: a second to import
+        from dr_lib.statistics.precision import (
+            measure_spread,
+            repetitions_for_difference,
+            repetitions_for_precision,
+        )
+
+        lines = []
+        runs = measure_spread(*sessions)
+        means = measure_spread([mean(times) for times in sessions])  # each counts once
+        kind, spread = ("sessions", means) if len(sessions) > 1 else ("runs", runs)
+        if spread.n >= 3 and spread.cv:
             needed = repetitions_for_precision(spread.cv, 0.05)
             at_most = repetitions_for_precision(spread.upper, 0.05)
             lines.append(
@@ -227,11 +250,24 @@ class Backlog:
                 f" 5% needs {needed} of them, {at_most} if they vary by"
                 f" {spread.upper:.1%}, the upper 80 % bound"
             )
-        if few:
+        compared = []
+        if runs.n - len(sessions) >= 2 and runs.cv:
+            per_session = self.study.session_repetitions or math.inf
+            compared.append(("runs of each in the same sessions", runs, per_session))
+        if means.n >= 3 and means.cv:
+            compared.append(("sessions of each of two machines", means, math.inf))
+        for words, spread, shared in compared:
+            shares = (0.05, 0.1, 0.2)
+            sizes = [
+                repetitions_for_difference(spread.upper, share, shared) for share in shares
+            ]
+            numbers = ", ".join(f"{n}" for n, _ in sizes)
+            powers = ", ".join(f"{power:.0%}" for _, power in sizes)
             lines.append(
-                f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
+                f"{scenario}: to show a difference of 5%, 10%, 20% takes {numbers} {words},"
+                f" with a power of {powers}, if they vary by {spread.upper:.1%}"
             )
-        return "\n".join(lines)
+        return lines
 
 
 def _measure_s(row: Row) -> float:

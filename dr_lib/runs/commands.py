@@ -20,6 +20,9 @@ from dr_lib.rooms import find_all, find_target
     "--only", default="", help="run only this scenario and repetition, such as C3-r02"
 )
 @click.option(
+    "--null", is_flag=True, help="make its null control: every run in two arms that are equal"
+)
+@click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["notebook_sha256"]),

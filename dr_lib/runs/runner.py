@@ -34,7 +34,7 @@ from dr_lib.runs.papermill import (
     redact_paths,
     start_papermill,
 )
-from dr_lib.runs.row import progress_path, read_left, write_row
+from dr_lib.runs.row import ARMS, progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     FOLD,
@@ -78,6 +78,7 @@ def run_study(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
+    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
     show_progress: bool = True,
@@ -98,6 +99,7 @@ def run_study(
         only: one run alone, by scenario and repetition, such as C3-r02. Where a scheduler has
             started this process as one of several machines, it names their run, and all but the
             first leave no row. It waits for another process that is running the study.
+        null: make the null control instead, as one run of it such as C3a-r02 does, see `plan_runs`.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
         on_cpu: run on a machine without the accelerator that the study needs.
         show_progress: draw a bar.
@@ -120,7 +122,8 @@ def run_study(
     facts = hardware.probe()
     if not on_cpu:
         check_needs(study, path, facts)
-    planned = plan_runs(study, name_machine(facts))
+    null = null or only.partition("-")[0].endswith(ARMS)
+    planned = plan_runs(study, name_machine(facts), null=null)
     runs = find_runs(planned, only, path)
     refused = find_refused(study, planned, facts)
     if len(refused) == len({run.scenario for run in planned}):
@@ -190,6 +193,9 @@ def _name_next(backlog: Backlog) -> str:
     times.
     """
     folder = os.path.relpath(backlog.folder)
+    report = f"to make the report: {write_command('report', folder)}"
+    if backlog.runs[0].arm:
+        return report
     folds = [run for run in backlog.runs if FOLD.fullmatch(run.parameters.get("split", ""))]
     grades = [run for run in backlog.runs if run.parameters.get("task") == "grades"]
     folders = [backlog.folder / "runs" / run.run_id for run in folds or grades]
@@ -208,7 +214,7 @@ def _name_next(backlog: Backlog) -> str:
     if len(files) == len(folders) == 1:
         out = shlex.quote(os.path.join(folder, "evaluation"))
         return f"to evaluate the model: {write_command('evaluate')} {given} --out {out}"
-    return f"to make the report: {write_command('report', folder)}"
+    return report
 
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
@@ -367,6 +373,7 @@ def _identify(session: Session, run: PlannedRun) -> RunIdentity:
         scenario=run.scenario,
         order=run.order,
         kernel=run.kernel,
+        arm=run.arm,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
         priced_as=backlog.study.instance,

@@ -33,7 +33,7 @@ from dr_lib.parameters import (
     parse_number,
     read_value,
 )
-from dr_lib.runs.row import RENAMED
+from dr_lib.runs.row import ARMS, RENAMED
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
@@ -97,6 +97,7 @@ class PlannedRun(NamedTuple):
     order: int
     parameters: dict[str, Any]  # as passed to the notebook
     kernel: str
+    arm: str | None = None  # of a null control
 
     @property
     def name(self) -> str:
@@ -384,21 +385,24 @@ def list_cells(study: Study) -> Iterator[dict[str, Any]]:
         yield {**study.parameters, **dict(zip(study.factors, levels, strict=True))}
 
 
-def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
+def plan_runs(study: Study, machine: str, *, null: bool = False) -> list[PlannedRun]:
     """List all runs of a study in the order of execution.
 
     Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in
     the file, the last factor changing fastest.
     Each repetition is a block that holds every scenario once, in an order drawn from the study's
     seed. A run is made once per machine, whose name is from `name_machine`.
+
+    A null control has every scenario in two equal arms, C1a and C1b, always in random order.
     """
     cells = enumerate(list_cells(study), start=study.first_scenario)
-    scenarios = {f"C{number}": values for number, values in cells}
+    arms = ARMS if null else ("",)
+    scenarios = {f"C{number}{arm}": values for number, values in cells for arm in arms}
     generator = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):
         block = list(scenarios)
-        if study.order == "random":
+        if null or study.order == "random":
             block = generator.sample(block, len(block))
         for scenario in block:
             values = scenarios[scenario]
@@ -409,6 +413,7 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
                 order=len(runs),
                 parameters={**values, "repetition": repetition, "seed": study.seed},
                 kernel=study.name_kernel(values),
+                arm=scenario[-1] if null else None,
             )
             runs.append(run)
     return runs

@@ -1,4 +1,4 @@
-"""Plan how many repetitions a mean needs, from the spread of those at hand."""
+"""Plan how many repetitions a mean or a difference needs, from the spread of those at hand."""
 
 import bisect
 import math
@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from dr_lib.statistics.cells import ERROR
-from dr_lib.statistics.intervals import BadSampleError
+from dr_lib.statistics.intervals import MIN_RUNS, BadSampleError
 
 MAX_RUNS = 1_000_000_000  # more are not feasible
 ASSURANCE = 0.8  # of planned studies are as precise as planned
@@ -23,13 +23,15 @@ class Spread(NamedTuple):
     n: int
 
 
-def measure_spread(times: Sequence[float]) -> Spread:
-    """Measure the spread of positive times; NaN of one alone."""
-    n = len(times)
-    if n < 2:
+def measure_spread(*groups: Sequence[float]) -> Spread:
+    """Measure the spread of positive times within their groups; NaN if each has one alone."""
+    logs = [np.log(times) for times in groups]
+    n = sum(map(len, logs))
+    dof = n - len(logs)
+    if dof < 1:
         return Spread(math.nan, math.nan, n)
-    cv = float(np.std(np.log(times), ddof=1))
-    return Spread(cv, cv * math.sqrt((n - 1) / stats.chi2.ppf(1 - ASSURANCE, n - 1)), n)
+    cv = math.sqrt(sum(len(times) * times.var() for times in logs) / dof)
+    return Spread(cv, cv * math.sqrt(dof / stats.chi2.ppf(1 - ASSURANCE, dof)), n)
 
 
 def repetitions_for_precision(cv: float, half_width: float) -> int:
@@ -60,3 +62,45 @@ def repetitions_for_precision(cv: float, half_width: float) -> int:
             f"that takes {MAX_RUNS:,} runs or more: choose a larger half_width"
         )
     return n
+
+
+def repetitions_for_difference(
+    cv: float, difference: float, per_session: float = math.inf
+) -> tuple[int, float]:
+    """Find the number of runs of each of two kinds that show a difference in 80 % of studies.
+
+    Args:
+        cv: coefficient of variation of one run, of both kinds.
+        difference: of their means, 0.05 for 5 %.
+        per_session: runs of each that share a session.
+
+    Returns:
+        The number, and its power, by simulation.
+    """
+    quantiles = stats.norm.ppf(1 - ERROR / 2) + stats.norm.ppf(ASSURANCE)
+    n = max(MIN_RUNS, int(2 * (quantiles * cv / math.log1p(difference)) ** 2))
+    while True:
+        num_sessions = max(1, math.ceil(n / per_session))
+        power = simulate_power(cv, difference, n, num_sessions)
+        if power >= ASSURANCE:
+            return n, power
+        n += max(1, n // 100)
+
+
+def simulate_power(cv: float, difference: float, n: int, num_sessions: int) -> float:
+    """Simulate the share of studies in which the interval of a ratio, with the nominal ERROR of
+    reports, shows a difference.
+
+    Args:
+        cv, difference: see `repetitions_for_difference`.
+        n: runs of each of two kinds.
+        num_sessions: that these runs share.
+    """
+    generator = np.random.default_rng(0)
+    dof = n - (num_sessions + 1) / 2  # of each kind: both estimate the sessions
+    variances = cv**2 / n * generator.chisquare(dof, (4000, 2)) / dof
+    ratios = generator.normal(math.log1p(difference), cv * math.sqrt(2 / n), 4000)
+    total = variances.sum(axis=1)
+    dofs = dof * total**2 / (variances**2).sum(axis=1)
+    half = stats.t.ppf(1 - ERROR / 2, dofs) * np.sqrt(total)
+    return float((np.abs(ratios) > half).mean())

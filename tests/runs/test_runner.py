@@ -429,6 +429,28 @@ def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
         run_study(path, house, only="C9-r00")
 
 
+def test_a_null_control_lies_beside_the_study_and_stands_for_none_of_its_runs(
+    house, monkeypatch
+):
+    """One arm by its name alone, then the other; the study's own run is made all the same, and its
+    row has no arm.
+    """
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    path = write_study(house, repetitions=1)
+    result = CliRunner().invoke(main, ["run", str(path), "--only", "C1b-r00"])
+    assert result.exit_code == 0, result.output
+    assert [row["arm"] for row in read_rows(trial(house))] == ["b"]
+    result = CliRunner().invoke(main, ["run", str(path), "--null"])
+    assert result.exit_code == 0, result.output
+    rows = read_rows(trial(house))
+    found = sorted((row["scenario"], row["arm"], row["seed"]) for row in rows)
+    assert found == [("C1a", "a", 20), ("C1b", "b", 20)]
+    assert "to make the report" in result.output
+    assert run_quietly(path, house) == []
+    assert ["arm" in row for row in read_rows(trial(house))] == [False, True, True]
+    assert len(list_begun(house)) == 3
+
+
 def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
     """Runs of two versions of a notebook are not one study; who knows that nothing changed that
     counts may go on.

@@ -38,6 +38,7 @@ def run_on_cluster(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
+    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
     worker_root: Path | None = None,
@@ -65,7 +66,7 @@ def run_on_cluster(
     folder = find_results(path)
     hours = max_hours or study.max_hours or math.inf
     stop_at = time.monotonic() + 3600 * hours
-    planned = plan_runs(study, ANY)
+    planned = plan_runs(study, ANY, null=null)
     runs = find_runs(planned, only, path)
     check_notebook(study, root, read_rows(folder), allow)
     backlog = Backlog(study, folder, runs, planned, stop_at=stop_at)

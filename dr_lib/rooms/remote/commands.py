@@ -34,6 +34,7 @@ def run_on_service(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
+    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
 ) -> list[str]:
@@ -69,7 +70,7 @@ def run_on_service(
             hours=max_hours or study.max_hours or 0.0,
         )
         session = service(record, folder, click.echo)
-        record.runs = _list_left(session, study, path, root, only)
+        record.runs = _list_left(session, study, path, root, only, null)
         if not record.runs:
             return []
 
@@ -110,7 +111,9 @@ def find_service(on: str) -> type[Session]:
     return SERVICES[on.partition(":")[0]]
 
 
-def _list_left(session: Session, study: Study, path: Path, root: Path, only: str) -> list[str]:
+def _list_left(
+    session: Session, study: Study, path: Path, root: Path, only: str, null: bool
+) -> list[str]:
     """List the runs that this device has not completed and can make."""
     rows = read_rows(session.folder)
     rows = [row for row in rows if remote_script.is_on(row, session.platform, session.pattern)]
@@ -119,7 +122,7 @@ def _list_left(session: Session, study: Study, path: Path, root: Path, only: str
     }
     # one row for all runs of a scenario
     skipped = {row["scenario"]: row["error"] for row in rows if row["status"] == "skipped"}
-    planned = find_runs(plan_runs(study, "any"), only, path)
+    planned = find_runs(plan_runs(study, "any", null=null), only, path)
     known = {run.run_id: completed.get((run.scenario, run.repetition), {}) for run in planned}
     check_data(session.folder, planned, known, root)
     left = [run for run in planned if not known[run.run_id]]

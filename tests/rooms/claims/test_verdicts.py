@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.report.select import PLAN, WORK, select_runs
+from dr_lib.report.select import PLAN, WITHIN_NULL, WORK, select_runs
 from dr_lib.rooms.claims import verdicts
 from dr_lib.rooms.claims.claims import read_claims
 from dr_lib.rooms.claims.verdicts import list_judged_rows
@@ -51,6 +51,27 @@ def run_both(only=None, **columns):
 def train_both():
     """Ten trainings on two T4 and on a TPU, with the means of paper A."""
     return train_referable(3080 * TEN, T4X2), train_referable(1994 * TEN, TPU)
+
+
+@pytest.mark.parametrize(("ratio", "is_marked"), [(0.64, False), (0.686, True), (0.67, False)])
+def test_a_verdict_within_what_equal_arms_differ_by_is_marked(ratio, is_marked):
+    """A6 says that a TPU saves 31 to 41 %: at 36 and 33 % the verdict is sure, at 31.4 % the ratio
+    lies nearer to the bound than two equal arms to each other, which may differ by 1 %.
+    """
+    sides = (
+        train_referable(3000 * TEN**0.01, T4X2),
+        train_referable(3000 * ratio * TEN**0.01, TPU),
+    )
+    arms = train_referable([3000, 3001, 3000, 3025, 3026, 3025], T4X2, boot="one")
+    arms["arm"] = ["a"] * 3 + ["b"] * 3
+    arms["scenario"] = "C1" + arms["arm"]
+    (found,) = judge("A6", *sides, arms)
+    assert found.verdict == "holds", found.reason
+    assert (
+        (WITHIN_NULL in found.reason)
+        == (WITHIN_NULL in getattr(found.ours, "scope", ""))
+        == is_marked
+    )
 
 
 # ---- cells of the design
