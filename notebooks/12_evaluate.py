@@ -633,9 +633,11 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 
 # %% tags=["report"]
 from dr_lib.rooms.evaluation import checklist
+from dr_lib.rooms.evaluation.committee import write_committee
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
-facts = checklist.state_facts(checklist.Evaluated(model, *tables))
+evaluated = checklist.Evaluated(model, *tables)
+facts = checklist.state_facts(evaluated)
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
@@ -649,6 +651,9 @@ page.table(
 )
 page.write("checklist.csv", items.to_csv(index=False).encode())
 page.write("MODEL_CARD.md", checklist.write_card(facts).encode())
+by_patient = split_subgroups(model, own, named, by_patient=True)
+by_patient = hide_subgroups(by_patient, model)
+page.write("committee.html", write_committee(page, evaluated, by_patient).encode())
 
 # %% [markdown] tags=["heading"]
 # ## From photographs to patients · Das retinografias aos pacientes

@@ -4,6 +4,7 @@ An answer never says more than its interval: what may be chance is said to be so
 patients counts stand alone.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
@@ -11,13 +12,16 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from dr_lib.numbers import write_days, write_interval, write_probability
+from dr_lib.numbers import ROUNDING, write_days, write_interval, write_probability
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.means import write_times
 from dr_lib.report.select import ALIKE, WITHIN_NULL, Selection
-from dr_lib.report.style import OURS, choose_words
+from dr_lib.report.style import OURS, WRONG, choose_words
 from dr_lib.report.training_time import count_unlearned
 from dr_lib.statistics.intervals import Interval
+
+# a head and a body, 12 x 16
+PERSON = "M6 0a2.6 2.6 0 1 1 0 5.2 2.6 2.6 0 1 1 0-5.2M3 6h6a2 2 0 0 1 2 2v8H1V8a2 2 0 0 1 2-2"
 
 
 class Number(NamedTuple):
@@ -163,36 +167,39 @@ def list_limits(
 
 
 def write_parts(interval: Interval, lang: str) -> tuple[str, str]:
-    """Write a value, and its bounds in brackets, with two decimals, or as many as they need."""
-    low, high = interval.low, interval.high
-    decimals = 3 if high - low < 0.03 else 2
-    numbers = [write_probability(each, lang, decimals) for each in (interval.value, low, high)]
+    """Write a value, and its bounds in brackets, with two decimals, or as many as they need: a
+    difference near 0 keeps its sign.
+    """
+    value, low, high = interval[:3]
+    ends = [abs(end) for end in (value, low, high) if abs(end) > ROUNDING]
+    digits = [-math.floor(math.log10(end)) for end in ends]
+    decimals = max(3 if high - low < 0.03 else 2, *digits, 0)
+    numbers = [write_probability(each, lang, decimals) for each in (value, low, high)]
     comma = "; " if lang == "pt" else ", "
     bounds = f"[{comma.join(numbers[1:])}]" if np.isfinite(low) else ""
     return numbers[0], bounds
 
 
+def draw_people(right: int, people: int, words: str) -> str:
+    """Draw people as an SVG: those who were called rightly are filled, the others hollow."""
+    figures = []
+    for place in range(people):
+        kind = f'fill="{OURS}"' if place < right else f'fill="#fff" stroke="{WRONG}"'
+        x = 15 * (place % 20) + 1
+        y = 19 * (place // 20) + 1
+        figures.append(f'<path d="{PERSON}" transform="translate({x} {y})" {kind}/>')
+    return (
+        f'<svg class="people" role="img" aria-label="{escape(words)}" viewBox="0 0 300 '
+        f'{19 * -(-people // 20)}">{"".join(figures)}</svg>'
+    )
+
+
 def _write_number(number: Number) -> str:
-    people = ""
-    if number.people:
-        squares = []
-        for place in range(number.people):
-            # of people: not found, or referred needlessly
-            colour = OURS if place < number.right else "#f0b48a"
-            x, y = 15 * (place % 20), 15 * (place // 20)
-            squares.append(
-                f'<rect x="{x}" y="{y}" width="12" height="12" rx="3" fill="{colour}"/>'
-            )
-        height = 15 * -(-number.people // 20)
-        words = escape(number.note)
-        people = (
-            f'<svg class="people" role="img" aria-label="{words}" viewBox="0 0 300 {height}">'
-            f"{''.join(squares)}</svg>"
-        )
+    people = number.people and draw_people(number.right, number.people, number.note)
     text = (
         f'<div class="big">{escape(number.text)} <small>{escape(number.bounds)}</small></div>'
     )
     return (
-        f"<div><h3>{escape(number.heading)}</h3>{people}{text * bool(number.text)}"
+        f"<div><h3>{escape(number.heading)}</h3>{people or ''}{text * bool(number.text)}"
         f"<p>{escape(number.note)}</p></div>"
     )

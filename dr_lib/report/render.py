@@ -216,6 +216,11 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
         anchor = "answer" if place == 1 else f"section-{place}"
         items.append(f'<li><span>{place}</span><a href="#{anchor}">{words}</a></li>')
     contents = f"<nav><ol>{''.join(items)}</ol></nav>"
+    return write_page(f"{contents}<main>{body}</main>", lang)
+
+
+def write_page(body: str, lang: str) -> str:
+    """Write a page that needs no other file, in the style of reports; its h1 is its title."""
     found = re.search(r"<h1[^>]*>(.*?)<", body)
     title = found[1] if found else "Report"
     style = STYLE.replace("TITLE", title)
@@ -227,7 +232,7 @@ def render(notebook: nbformat.NotebookNode, lang: str, published: bool = True) -
     )
     return (
         f'<!DOCTYPE html>\n<html lang="{lang}"><head>{head}</head>\n'
-        f'<body><div class="page">{contents}<main>{body}</main></div></body></html>\n'
+        f'<body><div class="page">{body}</div></body></html>\n'
     )
 
 

@@ -46,7 +46,7 @@ def list_words_of_rooms() -> set[str]:
 
         words |= {claim.place for claim in read_judged() if claim.wording != "reading"}
     if "evaluation" not in ABSENT:
-        from dr_lib.rooms.evaluation import checklist, curves, flow, points, readers
+        from dr_lib.rooms.evaluation import checklist, committee, curves, flow, points, readers
         from dr_lib.rooms.evaluation.predictions import SUBGROUPS
 
         words |= {
@@ -57,6 +57,8 @@ def list_words_of_rooms() -> set[str]:
             *curves.CALIBRATED,
         }
         words |= {*readers.KINDS, *readers.VERDICTS, *SUBGROUPS, "left", "right"}
+        words |= {*committee.AIMS.values(), *committee.NOT_FOR, *committee.UNKNOWN}
+        words |= {"female", "male"}
         words |= {*checklist.METHODS, *checklist.METHODS.values()}
         items = Path(checklist.__file__).with_name("checklist.csv")
         with items.open(encoding="utf-8") as file:
@@ -120,6 +122,7 @@ def find_sentences() -> set[str]:
     drawing = [ROOT / f"dr_lib/report/{name}.py" for name in names]
     drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
     drawing += ROOT.glob("dr_lib/rooms/*/answer.py")
+    drawing += ROOT.glob("dr_lib/rooms/*/committee.py")
     for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (

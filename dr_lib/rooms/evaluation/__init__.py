@@ -10,6 +10,7 @@ comparison   several models, several data sets
 readers      the model beside several readers
 recalibration  a model at another hospital, from few patients
 size         how many patients a study needs
+committee    the page that a committee reads and signs
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12
 """

@@ -1,13 +1,13 @@
 """What an evaluation says first: whom the model finds, and whom it refers needlessly."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.report.answer import Answer, Number, write_parts
 from dr_lib.rooms.evaluation.flow import hides_test
-from dr_lib.rooms.evaluation.scores import COUNTED
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
@@ -116,34 +116,48 @@ def _count_people(row: pd.Series) -> tuple[tuple[int, int], tuple[int, int]]:
     return (found, found + missed), (alarms, alarms + passed)
 
 
+class People(NamedTuple):
+    """How many patients are called so, of 100 with bounds, or of all where they are few."""
+
+    called: int
+    of: int
+    low: float = np.nan
+    high: float = np.nan
+
+
+def count_people(row: pd.Series, column: str, *, is_opposite: bool = False) -> People:
+    """Count the people of a share, or those that it leaves."""
+    value, low, high = (row.get(f"{column}{end}", np.nan) for end in ("", "_low", "_high"))
+    if is_opposite:
+        value, low, high = 1 - value, 1 - high, 1 - low
+    number = row.get(f"{column}_counted", np.nan)
+    if number > 0:
+        return People(round(number * value), int(number))
+    # none and all are not rounded to
+    called = min(max(round(100 * value), int(value > 0)), 100 - int(value < 1))
+    return People(called, 100, 100 * low, 100 * high)
+
+
 def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Number]:
     """Put an operating point into natural frequencies, of 100; few people into counts."""
-    (found, diseased), (alarms, healthy) = _count_people(row)
+    (_, diseased), (_, healthy) = _count_people(row)
     sides = (
-        ("sensitivity", found, diseased, say("Of {} patients with the disease")),
-        ("specificity", alarms, healthy, say("Of {} patients without it")),
+        ("sensitivity", diseased, say("Of {} patients with the disease")),
+        ("specificity", healthy, say("Of {} patients without it")),
     )
     notes = (say("{} are found"), say("{} are referred needlessly"))
     numbers = []
-    for (column, called, number, heading), note in zip(sides, notes, strict=True):
+    for (column, number, heading), note in zip(sides, notes, strict=True):
         if not number:  # each patient has an eye of the other kind
             continue
-        people = 100 if number >= COUNTED else number
-        bounds = ""
-        if people == 100:
-            value = row[column]
-            low = row[f"{column}_low"]
-            high = row[f"{column}_high"]
-            if column == "specificity":
-                value, low, high = 1 - value, 1 - high, 1 - low
-            # none and all are not rounded to
-            called = min(max(round(100 * value), int(called > 0)), 100 - (called < number))
+        is_found = column == "sensitivity"
+        people = count_people(row, column, is_opposite=not is_found)
+        words = note.format(people.called)
+        if np.isfinite(people.low):
             comma = ";" if lang == "pt" else ","
-            if np.isfinite(low):
-                bounds = f" [{100 * low:.0f}{comma} {100 * high:.0f}]"
-        right = called if column == "sensitivity" else people - called
-        words = note.format(called) + bounds
-        numbers.append(Number(heading.format(people), "", "", words, right, people))
+            words += f" [{people.low:.0f}{comma} {people.high:.0f}]"
+        right = people.called if is_found else people.of - people.called
+        numbers.append(Number(heading.format(people.of), "", "", words, right, people.of))
     return numbers
 
 

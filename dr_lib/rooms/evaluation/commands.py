@@ -66,8 +66,8 @@ def evaluate(
     }
     page = run_analysis(root / "notebooks" / "12_evaluate.ipynb", out, root, **choice)
     click.echo(
-        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), checklist.csv and "
-        "MODEL_CARD.md next to it"
+        f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), committee.html, "
+        "checklist.csv and MODEL_CARD.md next to it"
     )
 
 

@@ -9,7 +9,13 @@ from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation.points import find_thresholds
 from dr_lib.rooms.evaluation.predictions import SUBGROUPS, Predictions
-from dr_lib.rooms.evaluation.scores import FEW, score_calls, tabulate_scores, unpack
+from dr_lib.rooms.evaluation.scores import (
+    FEW,
+    find_worse_eyes,
+    score_calls,
+    tabulate_scores,
+    unpack,
+)
 from dr_lib.statistics.clustered import MIN_PATIENTS, auc_interval
 
 AGES = (40, 60)  # years, where bands begin
@@ -24,9 +30,14 @@ def find_crowded(predictions: Predictions) -> pd.Series:
 
 
 def split_subgroups(
-    predictions: Predictions, points: pd.DataFrame, further: Sequence[str] = ()
+    predictions: Predictions,
+    points: pd.DataFrame,
+    further: Sequence[str] = (),
+    *,
+    by_patient: bool = False,
 ) -> pd.DataFrame:
-    """Score subgroups by camera, eye, quality, sex, age and further columns of the file.
+    """Score subgroups by camera, eye, quality, sex, age and further columns of the file; by patient
+    as `measure_points` does.
 
     Returns:
         A row per `factor` and `level`: `num_patients`, `num_diseased` of them with a referable eye,
@@ -52,6 +63,7 @@ def split_subgroups(
     for factor in dict.fromkeys(named + usual):
         levels = _find_levels(test, factor)
         for level, part in test[levels != ""].groupby(levels, observed=True):
+            part = find_worse_eyes(part) if by_patient else part
             y, p, patient = unpack(part)
             auc = sensitivity = specificity = None
             num_diseased = len(np.unique(patient[y]))

@@ -18,6 +18,8 @@ def count(tp, fn, fp, tn) -> dict:
     shares = {"sensitivity": tp / max(1, tp + fn), "specificity": tn / max(1, fp + tn)}
     bounds = {f"{name}_low": value - 0.1 for name, value in shares.items()}
     bounds |= {f"{name}_high": value + 0.1 for name, value in shares.items()}
+    for name, number in (("sensitivity", tp + fn), ("specificity", fp + tn)):
+        bounds[f"{name}_counted"] = number if number < 30 else NAN
     return {"tp": tp, "fn": fn, "fp": fp, "tn": tn, **shares, **bounds}
 
 
@@ -151,7 +153,8 @@ def test_an_evaluation_says_no_more_than_its_interval(auc, points, sentence, sho
             (0.70, 0.60, 0.78),
             "worse by 0.21 [0.12, 0.31]; the same threshold finds 41 of 55 patients",
         ),
-        ((0.90, 0.85, 0.93), "not shown to differ: "),
+        ((0.90, 0.85, 0.93), "not shown to differ: -0.01 [-0.07, 0.04]"),
+        ((0.906, 0.85, 0.93), "not shown to differ: -0.004 [-0.068, 0.043]"),
         ((0.99, 0.98, 1.00), "better by 0.08 [0.05, 0.12]"),
     ],
 )

@@ -88,4 +88,6 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    committee = (tmp_path / "out" / "committee.html").read_text(encoding="utf-8")
+    assert find_english(committee) == [] and "Quem assina" in committee
     assert find_english(page) == [] and "de Wilson, com o número efetivo" in page

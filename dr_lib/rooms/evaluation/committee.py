@@ -1,0 +1,250 @@
+"""The committee's page: an evaluation in natural frequencies, for readers who are no engineers."""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from html import escape
+
+import numpy as np
+import pandas as pd
+
+from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.readers import count_rules
+from dr_lib.data.labels.schema import REFERENCE
+from dr_lib.numbers import write_day, write_decimals
+from dr_lib.report.answer import draw_people
+from dr_lib.report.page import Page, write_table
+from dr_lib.report.render import write_page
+from dr_lib.report.style import translate
+from dr_lib.rooms.evaluation.answer import count_people, limit_ungradable
+from dr_lib.rooms.evaluation.checklist import Evaluated
+from dr_lib.rooms.evaluation.points import HANDLING
+from dr_lib.rooms.evaluation.scores import COUNTED, count_below, find_worse_eyes, score_share
+from dr_lib.statistics.intervals import LEVEL, has_learned
+
+STYLE = """<style>.page { display: block; max-width: 800px } .two { align-items: end }
+.two h3 { font-weight: 400 } .say { font-size: 19px; margin: 12px 0 6px } .signed td { height: 3em }
+@media print { @page { margin: 13mm 16mm } body { font-size: 9.5pt; line-height: 1.35 }
+h1 { font-size: 16pt; margin: 0 0 8pt } h2 { margin: 11pt 0 3pt } .say { font-size: 11pt }
+.two { grid-template-columns: 1fr 1fr } .two p, .two h3, .limit { font-size: 9.5pt }
+ul, p, .say, .two, .scroll { margin: 4pt 0 } .people { width: 80% } }</style>"""
+AIMS = {  # of the operating points, for people
+    "high sensitivity": "With a score chosen to miss few patients",
+    "high specificity": "With a higher score, chosen to send few patients needlessly",
+}
+NOT_FOR = (
+    "To decide alone: it is not a medical device. A doctor decides about each patient.",
+    "To tell patients that their eyes are healthy: one who is not sent may have the disease.",
+    "To look for other diseases of the eye: this test says nothing about them.",
+    "With cameras, places or patients unlike those tested, before it is tested there.",
+    "With photographs that are too poor to be graded: these patients need a doctor.",
+)
+UNKNOWN = (
+    "Whether the program does as well in a hospital, or with a camera, that was not tested.",
+    "Whether the doctors' grades are right: this test takes them as the truth.",
+    "Whether patients are helped: this test looked at photographs alone.",
+    "How many of the patients who are sent have the disease where it is rarer: fewer than here.",
+)
+MAX_GROUPS = 14  # in the table of the page; the report has all
+
+
+def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> str:
+    """Write the page that a committee reads and signs, of one or two A4 pages.
+
+    Args:
+        page: of the report, whose language it has.
+        evaluated: the tables of the report.
+        groups: of `split_subgroups` by patient, as they may be shown.
+    """
+    say = page.say
+    points = evaluated.patients
+    points = points[points["ungradable"] == HANDLING[0]] if len(points) else points
+    scores = evaluated.summary.iloc[0]
+    is_shown = has_learned(scores["auc_low"])
+    is_ill = find_worse_eyes(evaluated.predictions.test)["referable"] == 1
+    is_few = min(is_ill.sum(), (~is_ill).sum()) < COUNTED
+    warnings = []
+    if evaluated.predictions.is_synthetic:
+        warnings.append(say("No patient was tested: a computer made the pictures."))
+    if not is_shown:
+        words = (
+            "This test does not show that the program is better than guessing: do not use it."
+        )
+        warnings.append(say(words))
+    if is_few:
+        words = "So few patients with the disease, or without it, cannot show how good it is."
+        warnings.append(say(words))
+    words = "Two numbers in brackets hold the true number between them in {} of 100 such tests."
+    more = [say(words).format(round(100 * LEVEL))]
+    if not is_few:
+        words = say(
+            "Of two photographs, one with the disease and one without, the program gives the one "
+            "with it the higher score in {} pairs; by guessing it would be {} of {}."
+        )
+        more.append(words.format(_write_people(say, scores, "auc"), 50, 100))
+    counts = say("{} patients, {} of them with the disease; {} photographs.")
+    counts = counts.format(len(is_ill), is_ill.sum(), len(evaluated.predictions.test))
+    known, unknown = _describe_data(say, evaluated)
+    names = [say("Name"), say("Role"), say("Date"), say("Signature")]
+    lines = pd.DataFrame("", range(3), names)
+    parts = [
+        f"{STYLE}<main><header><p>{say('For the ethics committee')}, ",
+        write_day(datetime.now(UTC).isoformat(), page.lang),
+        f"</p><h1>{say('Whom does this program find, and whom does it miss?')}</h1></header>",
+        f'<p class="limit stop">{" ".join(warnings)}</p>' * bool(warnings),
+        f"<p>{_explain(say, evaluated)}</p>",
+        _write_list(say("Who was tested"), [counts, *known]),
+        f"<h2>{say('Who is found, missed, or sent needlessly')}</h2>",
+        *(_write_point(say, row, is_shown=is_shown) for _, row in points.iterrows()),
+        f"<p>{' '.join(more)}</p>",
+        f"<h2>{say('On whom it fails')}</h2>{_write_groups(page, points, groups)}",
+        _write_list(say("What it must not be used for"), map(say, NOT_FOR)),
+        _write_list(say("What is not known"), [*map(say, UNKNOWN), *unknown]),
+        f'<h2>{say("Who signs")}</h2><div class="signed">{write_table(lines)}</div></main>',
+    ]
+    return write_page("".join(parts), page.lang)
+
+
+def _write_list(title: str, sentences: Iterable[str]) -> str:
+    items = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences)
+    return f"<h2>{title}</h2><ul>{items}</ul>"
+
+
+def _explain(say: Callable[[str], str], evaluated: Evaluated) -> str:
+    """Explain what the program does, and what is called the disease."""
+    test = evaluated.predictions.test
+    disease = say("what the doctors marked as diabetic retinopathy to be referred")
+    if "grade" in test and not count_below(test):
+        disease = say("diabetic retinopathy of grade {} or worse, on the scale from {} to {}")
+        disease = disease.format(REFERABLE_FROM, 0, len(GRADES) - 1)
+    what = say(
+        "A computer program scores photographs of the back of the eye: the higher the score, the "
+        "more a photograph looks like the disease, which is {}."
+    )
+    words = "No score was fixed from which patients are sent to a doctor: it sends none."
+    if len(evaluated.patients):
+        words = (
+            "If a photograph of a patient reaches a score that was fixed before this test, the "
+            "program sends the patient to a doctor."
+        )
+    return f"{what.format(disease)} {say(words)}"
+
+
+def _describe_data(
+    say: Callable[[str], str], evaluated: Evaluated
+) -> tuple[list[str], list[str]]:
+    """Describe what is known of the data, and what is not, in sentences."""
+    predictions = evaluated.predictions
+    test = predictions.test
+    years = test.get("visit", pd.Series(dtype=str)).astype(str)
+    years = years.str.extract(r"(?<!\d)((?:19|20)\d\d)(?!\d)", expand=False).dropna()
+    rules = count_rules(test.get(REFERENCE, pd.Series(dtype=str)))
+    by_rule = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
+    facts = {
+        say("Program"): f"{predictions.name} {predictions.version}".strip(),
+        say("Data set"): predictions.dataset,
+        say("Years"): " – ".join(sorted({years.min(), years.max()})) if len(years) else "",
+        say("Camera"): ", ".join(sorted(set(test.get("camera", [])))[:MAX_GROUPS]),
+        say("Who graded"): by_rule and say("several doctors, combined by: {}").format(by_rule),
+    }
+    known = [f"{name}: {value}." for name, value in facts.items() if value]
+    known += limit_ungradable(evaluated.flow, say, is_private=False)
+    missing = [name for name, value in facts.items() if not value]
+    missing += [say(name) for name in ("quality", "sex", "age") if name not in test]
+    words = say("Not recorded in the data: {}.").format(", ".join(missing).lower())
+    return known, [words] * bool(missing)
+
+
+def _write_point(say: Callable[[str], str], row: pd.Series, *, is_shown: bool) -> str:
+    """Write whom one setting finds, misses and sends needlessly; with figures, if it is shown to be
+    better than chance.
+    """
+    found, missed, alarms, passed = (int(row[name]) for name in ("tp", "fn", "fp", "tn"))
+    with_it = say("Of {} patients with the disease, {} are found and {} missed.")
+    without = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
+    sides = {
+        "sensitivity": (found, missed, with_it, say("{} are found; hollow: the missed.")),
+        "specificity": (passed, alarms, without, say("{} are sent needlessly (hollow).")),
+    }
+    blocks = []
+    for column, (right, wrong, words, words_share) in sides.items():
+        counts = words.format(right + wrong, right, wrong)
+        if not right + wrong:
+            counts = say(
+                "All patients have the disease: whom it sends needlessly is not known."
+            )
+        drawn = ""
+        if is_shown and right + wrong:
+            people = count_people(row, column)
+            share = _write_people(say, row, column, is_opposite=column == "specificity")
+            drawn = draw_people(people.called, people.of, counts)
+            drawn += f"<p>{words_share.format(share)}</p>"
+        blocks.append(f"<div><h3>{counts}</h3>{drawn}</div>")
+    words = say("Of the {} patients whom it sends, {} have the disease.")
+    sentences = [words.format(found + alarms, found)]
+    if np.isfinite(row.get("sensitivity_severe", np.nan)):
+        words = say("Of the patients with severe or proliferative disease, it finds {}.")
+        sentences.append(words.format(_write_people(say, row, "sensitivity_severe")))
+    return (
+        f'<p class="say">{say(AIMS[row["point"]])}</p><div class="two">{"".join(blocks)}</div>'
+        f"<p>{' '.join(sentences)}</p>"
+    )
+
+
+def _write_people(
+    say: Callable[[str], str], row: pd.Series, column: str, *, is_opposite: bool = False
+) -> str:
+    """Write a share as people: 92 of 100 (85 to 96), or 27 of 29."""
+    people = count_people(row, column, is_opposite=is_opposite)
+    text = say("{} of {}").format(people.called, people.of)
+    if np.isfinite(people.low):
+        text += " " + say("({:.0f} to {:.0f})").format(people.low, people.high)
+    return text
+
+
+def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str:
+    """Write in which groups the first setting is shown to fail, and what it does for each."""
+    say = page.say
+    lines = []
+    failing = []
+    hidden = []
+    has_groups = len(points) and len(groups)
+    groups = groups[groups["factor"] != "eye"] if has_groups else groups[:0]
+    for _, row in groups.iterrows():
+        factor = translate(row["factor"], page.lang)
+        level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
+        name = f"{factor}: {translate(level, page.lang)}"
+        if row["num_patients"] == "–":
+            hidden.append(factor)
+            continue
+        line = {say("Group"): name, say("Patients"): str(row["num_patients"])}
+        num_healthy = row["num_patients"] - row["num_diseased"]
+        for column, header, right, wrong, number in (
+            ("sensitivity", say("With the disease: found"), "tp", "fn", row["num_diseased"]),
+            ("specificity", say("Without it: sent needlessly"), "tn", "fp", num_healthy),
+        ):
+            cells = []
+            if np.isfinite(row.get(column, np.nan)):
+                is_opposite = column == "specificity"
+                cells.append(_write_people(say, row, column, is_opposite=is_opposite))
+            if not cells or row[f"{column}_counted"] > 0:
+                cells.append(say("too few to say"))
+            else:
+                others = np.arange(points[[right, wrong]].iloc[0].sum() - number)
+                num_right = points[right].iloc[0] - round(number * row[column])
+                if row[f"{column}_high"] < score_share(others < num_right, others).low:
+                    failing.append(f"{name}, {header.lower()} {cells[0]}")
+            line[header] = ": ".join(cells)
+        lines.append(line)
+    words = [say("No group is shown to do worse than the others; small groups can hide it.")]
+    if failing:
+        words = say("Worse than in the other patients, beyond chance: {}.")
+        words = [words.format("; ".join(failing))]
+    if not lines:
+        words = [say("The data name no groups of patients that are large enough: not known.")]
+    if hidden:
+        factors = ", ".join(dict.fromkeys(hidden))
+        words.append(say("Too few patients to be shown by: {}.").format(factors))
+    if len(lines) > MAX_GROUPS:
+        words.append(say("{} more groups are in report.html.").format(len(lines) - MAX_GROUPS))
+    table = write_table(pd.DataFrame(lines[:MAX_GROUPS])) if lines else ""
+    return f"<p>{escape(' '.join(words))}</p>{table}"
