@@ -10,7 +10,7 @@ ROOM = Room(
         "implementation": Parameter("may differ"),
         "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),
         "mnist": Parameter("may differ", words=("keras", "synthetic")),
-        "replicas": Parameter("may differ", column="replicas_asked"),
+        "replicas": Parameter("work", column="replicas_asked"),
     },
     papers={
         "D": Paper(

@@ -23,7 +23,7 @@ ROOM = Room(
         "margin": Parameter("may differ", most=1),
         "force": Parameter("may differ"),
         "num_rounds": Parameter("may differ"),
-        "num_threads": Parameter("may differ"),
+        "num_threads": Parameter("work", older=1),
         "served_dir": Parameter("may differ", words=("",)),  # model_version
         "format": Parameter(
             "work", choices=("litert_float32", "litert_float16", "litert_int8", "savedmodel")

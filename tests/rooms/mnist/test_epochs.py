@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.report.select import select_runs
+from dr_lib.report.select import UnlikeRunsError, select_runs
 from dr_lib.rooms.mnist.epochs import (
     compare_like_for_like,
     find_times_to_accuracy,
@@ -97,6 +97,12 @@ def test_unlike_processors_are_unlike_lines():
         "CUDA C fused, batch 1, colab, CPU, Xeon x 2",
         "CUDA C fused, batch 1, colab, CPU, EPYC x 2",
     ]
+
+
+def test_launches_of_other_numbers_of_networks_are_not_pooled():
+    """60 networks share a GPU: their seconds are not those of one."""
+    with pytest.raises(UnlikeRunsError, match=r"replicas_asked \(1, 60\)"):
+        make_timed(make_run(**T4, replicas_asked=1), make_run(**T4, replicas_asked=60))
 
 
 def test_an_accuracy_is_reached_once():
