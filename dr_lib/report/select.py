@@ -101,7 +101,7 @@ OF_DEFAULTS = "of the hardware, at each device's default arithmetic"
 OF_STACK = "of the stack"  # on one machine
 FEW_SESSIONS = "no interval: too few sessions"
 EQUAL = "no interval: all times are equal"
-MANY_OUTLIERS = "no interval: more than one run in five is an outlier"
+MANY_OUTLIERS = "no interval: a fast run, or more than one in five, is an outlier"
 
 
 class UnlikeRunsError(DrError):

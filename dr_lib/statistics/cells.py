@@ -109,7 +109,8 @@ class Design:
 
     N runs, K cells over all sides, S sessions. A block is what cells and sessions connect.
     `is_left_out` marks the outliers among all runs as they were given. Where more than one run in
-    five of a cell is one, none is left out, and nothing has bounds: `has_many_outliers`.
+    five of a cell is one, or one is fast, so that the slow runs of its session may be the outliers,
+    none is left out, and nothing has bounds: `has_many_outliers`.
     """
 
     def __init__(
@@ -148,11 +149,11 @@ class Design:
                 for k in range(len(runs)):
                     is_here = self.cell == k
                     logs = np.log(self.times[is_here])
-                    is_outlier = find_outliers(logs, labels[is_here])
-                    if is_outlier.mean() > MAX_OUTLIERS:
+                    signs = find_outliers(logs, labels[is_here])
+                    if signs.min() < 0 or signs.mean() > MAX_OUTLIERS:
                         self.has_many_outliers = True
                     else:
-                        self.is_left_out[is_here] = is_outlier
+                        self.is_left_out[is_here] = signs > 0
             self.times = self.times[~self.is_left_out]
             self.cell = self.cell[~self.is_left_out]
             self.session, labels = pd.factorize(labels[~self.is_left_out])
@@ -364,6 +365,9 @@ def find_outliers(values: ArrayLike, sessions: ArrayLike, error: float = 0.005) 
         values: normal within a session but for the outliers, (n,).
         sessions: of each value.
         error: chance that values without outliers have one marked.
+
+    Returns:
+        1 for an outlier above its session's median, -1 for one below, else 0.
     """
     values = pd.Series(np.asarray(values, dtype=float))
     of_session = values.groupby(np.asarray(sessions))
@@ -384,4 +388,4 @@ def find_outliers(values: ArrayLike, sessions: ArrayLike, error: float = 0.005) 
         is_left[distance.argmax()] = False
         if is_beyond:
             is_inlier = is_left.copy()
-    return is_many & ~is_inlier
+    return np.where(is_many & ~is_inlier, np.sign(deviations), 0.0)

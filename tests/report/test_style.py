@@ -20,6 +20,7 @@ from dr_lib.report.select import (
     EXCLUSIONS,
     FEW_SESSIONS,
     MANY_OUTLIERS,
+    NULL,
     OF_BOTH,
     OF_DEFAULTS,
     OF_EQUAL,
@@ -28,6 +29,7 @@ from dr_lib.report.select import (
     OF_STACK,
     WARMTH,
     WITHIN,
+    WITHIN_NULL,
 )
 from dr_lib.report.training_time import LIMITS, SCALED
 from dr_lib.training.metrics import UNLEARNED
@@ -114,7 +116,9 @@ def find_sentences() -> set[str]:
         UNLEARNED,
         *RULES,
         ALONE,
+        NULL,
         WITHIN,
+        WITHIN_NULL,
         "sensitivity",
         "specificity",
     }

@@ -182,6 +182,23 @@ def test_outliers_are_those_of_rosner():
     assert not cells.find_outliers([1.0, 1.0, 2.0, 1.01], [0] * 4).any()
 
 
+def test_a_fast_outlier_leaves_no_interval():
+    """Three of five runs of one session doubled: the two others are no outliers, although they are
+    far from the median, and with one of five doubled it is one.
+    """
+    runs = 1 + 0.01 * np.tile([-1.0, 0.0, 1.0, 0.5, -0.5], 3)
+    sessions = [np.repeat(["a", "b", "c"], 5)]
+    runs[0] *= 2
+    assert (
+        cells.Design([runs], sessions=[sessions]).is_left_out.tolist() == [True] + [False] * 14
+    )
+    runs[1:3] *= 2
+    design = cells.Design([runs], sessions=[sessions])
+    assert not design.is_left_out.any() and np.isnan(
+        design.estimate(cells.AVERAGE).interval().low
+    )
+
+
 def test_more_outliers_than_one_run_in_five_leave_no_interval():
     """Four of fifteen runs doubled: the mean of all is 1.27, and that of the others 1.00. None is
     left out, and nothing decides; with three the interval is that of the others.

@@ -509,7 +509,7 @@ def test_each_machine_makes_all_repetitions_that_it_can(tmp_path):
 def test_outliers_among_the_spread_are_counted(tmp_path):
     """One long run in thirty on each side is left out and said; nine are too many."""
     rng = np.random.default_rng(2)
-    for num_long, said in ((1, "without 2 outliers"), (9, "more than one run in five")):
+    for num_long, said in ((1, "without 2 outliers"), (9, "more than one in five")):
         sides = []
         for hardware, level in ((T4X2, 3000.0), (TPU, 2000.0)):
             times = level * rng.lognormal(0, 0.01, 30)
