@@ -248,8 +248,10 @@ def check_together(values: Mapping[str, Any]) -> None:
     if recipe != "full" and values.get("num_machines", 1) > 1:
         fault = f"recipe {recipe} caches features on one machine"
         raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
-    if recipe != "full" and values.get("augmentation") == "colour":
-        fault = f"augmentation colour: recipe {recipe} caches a photograph and its mirror image"
+    augmentation = values.get("augmentation", "flip")
+    if recipe != "full" and augmentation != "flip":
+        fault = f"recipe {recipe} learns from each photograph and its mirror image"
+        fault += f", which is not augmentation {augmentation}"
         raise ParameterError(f"{fault}: leave it out")
     if values.get("mode") == "plain":
         can_decode = values.get("input") != "memory"

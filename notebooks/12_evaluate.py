@@ -634,10 +634,12 @@ if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparabl
 # %% tags=["report"]
 from dr_lib.rooms.evaluation import checklist
 from dr_lib.rooms.evaluation.committee import write_committee
+from dr_lib.runs.folds import find_folds
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 evaluated = checklist.Evaluated(model, *tables)
 facts = checklist.state_facts(evaluated)
+facts["folds"] = facts["folds"] or find_folds(paths[0].with_name("model"))["sentence"]
 items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])

@@ -14,6 +14,7 @@ jupyter    what that process does: a notebook in a kernel, and why a kernel died
 run        one run, locked by one process
 warmth     whether a run was the first of its kind since the machine's boot
 row        the schema of a row, written and read
+folds      models of one recipe, each tested on other patients
 monitor    the machine sampled beside a training, by a thread
 prices     prices, and what runs cost
 """

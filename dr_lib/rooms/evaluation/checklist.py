@@ -170,6 +170,9 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
         "points": "; ".join(scores),
         "recalibration": recalibration,
         "subgroups": "; ".join(_list_scores(scored, ["factor", "level"], ["auc"])),
+        "folds": f"the results pool {test['fold'].nunique()} models, each tested on other patients"
+        if "fold" in test
+        else "",
         "external": "; ".join(
             _list_scores(places, ["where"], ["auc", "sensitivity", "specificity"])
         ),

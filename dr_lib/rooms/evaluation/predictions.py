@@ -37,6 +37,7 @@ from dr_lib.data.labels.schema import (
 )
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
+from dr_lib.runs.folds import check_folds
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
@@ -192,21 +193,10 @@ def pool_folds(
     """
     folds = [_read_one(Path(path), sheet, columns, reference) for path in paths]
     tables = [fold.table for fold in folds]
-    tested = [table[table["split"] == "test"] for table in tables]
-    files = zip(paths, tested, strict=True)
-    for (path, rows), (later, others) in itertools.combinations(files, 2):
-        if {*map(fold_id, rows["patient_id"])} & {*map(fold_id, others["patient_id"])}:
-            raise DrError(
-                f"{later} and {path} test the same patients: they are not folds of one split"
-            )
-    used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
-    if missing := set(used) - set(pd.concat(tested)["image_id"]):
-        raise DrError(
-            f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
-        )
+    check_folds(paths, tables)
     if len({fold.is_synthetic for fold in folds}) > 1:
         raise DrError("synthetic and real photographs cannot be pooled")
-    table = _number(tested)
+    table = _number([table[table["split"] == "test"] for table in tables])
     return folds[0]._replace(
         table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
         validation=_number([fold.validation for fold in folds]),

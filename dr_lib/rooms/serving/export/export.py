@@ -22,6 +22,7 @@ from dr_lib.rooms.serving.export.convert import (
     load_network,
 )
 from dr_lib.rooms.serving.export.runtimes import open_runtime
+from dr_lib.runs.folds import find_folds
 from dr_lib.training.model_folder import MANIFEST, list_files, read_folder, write_folder
 
 UNJUDGED = "the model was trained with another split, possibly on these test photographs"
@@ -85,11 +86,14 @@ def export_model(
             "(force writes the formats as not judged)"
         )
 
+    folds = find_folds(source.path)
+    say(f"folds: {folds['sentence']}")
     network = load_network(source.artifact, source.facts["model"])
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
     facts = {
         **source.facts,
         "source_sha256": source.facts["sha256"],
+        "folds": folds,
         "converters": {
             name: read_version(name) for name in ("tensorflow", "keras") if find_spec(name)
         },

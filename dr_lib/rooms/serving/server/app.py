@@ -141,6 +141,7 @@ def build_app(service: Service) -> Starlette:
                 "model": facts["model"],
                 "format": facts["format"],
                 "model_version": service.predictor.version,
+                "folds": facts.get("folds", {}).get("sentence", ""),
             },
             200 if state == "ready" else 503,
         )

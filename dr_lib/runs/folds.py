@@ -1,0 +1,95 @@
+"""Find the folds of a model: models of its recipe, each tested on patients of its own."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from dr_lib.data.labels.grades import sum_referable
+from dr_lib.data.labels.schema import OF_GRADES, OF_REFERABLE, SIDES, fold_id
+from dr_lib.errors import DrError
+from dr_lib.numbers import write_span
+from dr_lib.parameters import find_columns
+from dr_lib.runs.row import read_left
+from dr_lib.statistics.clustered import auc_interval
+
+
+def find_folds(folder: Path) -> dict[str, Any]:
+    """Find the folds of a trained model among the rows of its study, and pool their tests.
+
+    Args:
+        folder: of the model, as a run of notebook 10 leaves it.
+
+    Returns:
+        `sentence`, which says how many models of which recipe they are, or why there are none;
+        where there are, `models`, `recipe`, `num_patients`, `versions`, and of referable disease
+        `auc`, `auc_low` and `auc_high`.
+    """
+    run = folder.resolve().parent
+    study = run.parent.parent
+    rows = {name: row for name, row in read_left(study).items() if row["status"] == "ok"}
+    own = rows.pop(run.name, None)
+    if not own:
+        return {"sentence": "no folds: the row of the model's training is not beside it"}
+    older = find_columns("work") | dict.fromkeys(
+        ("notebook", "recipe", "data_sha256", "labels_sha256", "model_code_sha256")
+    )
+    same = {}
+    differing = set()
+    for name, row in sorted(rows.items()):
+        differs = {key for key in older if row.get(key, older[key]) != own.get(key, older[key])}
+        differing |= differs
+        is_other = row.get("split_sha256") != own.get("split_sha256")
+        if not differs and is_other and row["repetition"] == own["repetition"]:
+            same[name] = row
+    if len(same) < 2:
+        why = "no other split of its study was trained with this recipe"
+        if differing:
+            why += f"; other models there differ in {', '.join(sorted(differing))}"
+        return {"sentence": f"no folds: {why}"}
+    files = [study / "runs" / name / "predictions.csv" for name in same]
+    try:
+        tables = [pd.read_csv(file, dtype={"patient_id": str}) for file in files]
+        check_folds(same, tables)
+    except (DrError, OSError) as error:
+        return {"sentence": f"no folds: {error}"}
+    pooled = pd.concat(tables).query("split == 'test'")
+    is_graded = own["task"] == "grades"
+    p = sum_referable(pooled[OF_GRADES].to_numpy()) if is_graded else pooled[OF_REFERABLE]
+    auc = auc_interval(pooled["referable"] == 1, p, pooled["patient_id"])
+    recipe = f"{own['model']}, recipe {own['recipe']}, {own['image_size']} px"
+    found = {
+        "models": len(same),
+        "recipe": recipe,
+        "num_patients": pooled["patient_id"].nunique(),
+        "versions": sorted(row.get("model_version", "") for row in same.values()),
+        **auc.columns("auc"),
+    }
+    words = f"{len(same)} models of the same recipe ({recipe}), each tested on other patients"
+    span = write_span(found, "auc")
+    return {
+        "sentence": f"{words}: AUC {span} over {found['num_patients']} patients",
+        **found,
+    }
+
+
+def check_folds(names: Iterable[object], tables: Sequence[pd.DataFrame]) -> None:
+    """Check that tables of predictions test each patient once.
+
+    Raises:
+        DrError: a patient is tested in two of them, or a photograph in none.
+    """
+    tested = [table[table["split"] == "test"] for table in tables]
+    named = zip(names, tested, strict=True)
+    for (name, rows), (later, others) in itertools.combinations(named, 2):
+        if {*map(fold_id, rows["patient_id"])} & {*map(fold_id, others["patient_id"])}:
+            raise DrError(
+                f"{later} and {name} test the same patients: they are not folds of one split"
+            )
+    used = pd.concat(table.loc[table["split"].isin(SIDES), "image_id"] for table in tables)
+    if missing := set(used) - set(pd.concat(tested)["image_id"]):
+        raise DrError(
+            f"{len(missing)} photographs are in no fold's test split: give the files of every fold"
+        )

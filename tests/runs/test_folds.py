@@ -1,0 +1,79 @@
+"""The folds of a model: found among the rows of its study, and what their pooled AUC is."""
+
+import pandas as pd
+import pytest
+
+from dr_lib.runs.folds import find_folds
+from dr_lib.runs.row import write_row
+from tests.report.real_rows import copy_row
+
+RECIPE = {
+    "task": "grades",
+    "model": "small_cnn",
+    "recipe": "few",
+    "image_size": 64,
+    "epochs": 2,
+}
+
+
+def write_run(study, name, tested, **columns):
+    """A row, and predictions of six patients of one photograph each, who are referable in turn;
+    only the third is given a probability below that of a healthy one.
+    """
+    own = {"split_sha256": name, "repetition": 0, "seed": 20, "run_id": name, "study": "grades"}
+    write_row(study, copy_row("10", **RECIPE | own | columns))
+    p = pd.Series([0.9, 0.1, 0.8, 0.2, 0.15, 0.3])
+    table = pd.DataFrame(
+        {"image_id": range(6), "patient_id": range(6), "referable": [1, 0] * 3}
+    )
+    table["split"] = ["test" if k in tested else "train" for k in range(6)]
+    for grade in range(5):
+        table[f"probability_{grade}"] = (p if grade == 3 else (1 - p) * (grade == 0)).where(
+            table["split"] == "test"
+        )
+    run = study / "runs" / name
+    run.mkdir(parents=True)
+    table.to_csv(run / "predictions.csv", index=False)
+    return run / "model"
+
+
+def test_the_folds_of_a_model_are_pooled(tmp_path):
+    """Of the nine pairs of a referable and another patient two are in the wrong order: 7 / 9.
+    Runs of another recipe or repetition are none of them.
+    """
+    model = write_run(tmp_path, "C1", [0, 1])
+    for name, tested in (("C2", [0, 1]), ("C3", [2, 3]), ("C4", [4, 5])):
+        write_run(tmp_path, name, tested)
+        write_run(tmp_path, f"{name}-again", tested, repetition=1, split_sha256=name)
+        write_run(tmp_path, f"{name}-long", tested, epochs=3, split_sha256=name)
+    found = find_folds(model)
+    assert found["auc"] == pytest.approx(7 / 9) and found["auc_low"] < 7 / 9 < found["auc_high"]
+    assert (found["models"], found["num_patients"]) == (3, 6)
+    words = "3 models of the same recipe (small_cnn, recipe few, 64 px), each tested on other"
+    assert found["sentence"].startswith(f"{words} patients: AUC 0.778 [")
+
+
+@pytest.mark.parametrize(
+    ("tested", "columns", "why"),
+    [
+        ([], {}, "no other split of its study was trained with this recipe"),
+        ([[0, 1], [2, 3]], {"epochs": 3}, "recipe; other models there differ in epochs"),
+        ([[0, 1], [2, 3]], {}, "2 photographs are in no fold's test split"),
+        ([[0, 1, 2], [2, 3, 4, 5]], {}, "F1 and F0 test the same patients"),
+    ],
+)
+def test_where_no_folds_stand_behind_a_model_the_reason_is_given(
+    tmp_path, tested, columns, why
+):
+    """None were made, they are of another recipe, they leave patients out, or share one."""
+    model = write_run(tmp_path, "C1", [0, 1])
+    for number, patients in enumerate(tested):
+        write_run(tmp_path, f"F{number}", patients, **columns)
+    found = find_folds(model)
+    assert found["sentence"].startswith("no folds: ") and why in found["sentence"]
+    assert list(found) == ["sentence"]
+
+
+def test_a_model_away_from_its_study_has_no_folds(tmp_path):
+    """Its row names the recipe; without it nothing is claimed."""
+    assert "row of the model" in find_folds(tmp_path / "model")["sentence"]
