@@ -95,6 +95,8 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
             {"recipe": "upper", "model": "mobilenet", "num_machines": 2},
             "caches features on one machine",
         ),
+        ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
+        ({"recipe": "upper", "augmentation": "colour"}, "not augmentation colour: leave it"),
         ({"mode": "plain", "num_machines": 2}, "mode plain trains a whole network on one"),
         ({"mode": "plain", "model": "mobilenet", "recipe": "few"}, "use recipe full, num_mach"),
         ({"mode": "plain", "input": "memory"}, "decodes in each epoch: use recipe full, num_"),
