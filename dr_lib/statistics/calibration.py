@@ -14,7 +14,7 @@ from dr_lib.statistics.clustered import MIN_PATIENTS, Z
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.recalibration import NEAR, Recalibration
 
-NUM_SUMS = 1_600_000  # of a patient at a probability, 40 bytes each, in memory at once
+NUM_SUMS = 6_400_000  # of a patient at a probability, 40 bytes each, in memory at once
 ERROR = 0.05  # of each of the closed tests
 MANY = 10_000  # photographs, whose fit is worth the time to free it
 

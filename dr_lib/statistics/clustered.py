@@ -570,7 +570,16 @@ def _count_carriers(deviations: np.ndarray) -> float:
 
 def _number_patients(patient_id: ArrayLike) -> tuple[np.ndarray, int]:
     """Number the patients of the photographs from 0 on, and count the patients."""
-    names, patient = np.unique(np.asarray(patient_id), return_inverse=True)
+    patient = np.asarray(patient_id)
+    # sorting takes 15 times longer
+    if (
+        patient.dtype.kind == "i"
+        and (patient >= 0).all()
+        and (patient < 4 * len(patient)).all()
+    ):
+        is_there = np.bincount(patient) > 0
+        return (is_there.cumsum() - 1)[patient], int(is_there.sum())
+    names, patient = np.unique(patient, return_inverse=True)
     return patient, len(names)
 
 

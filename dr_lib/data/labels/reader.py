@@ -185,8 +185,9 @@ def read_numbers(cells: pd.Series) -> pd.Series:
     """Read numbers with decimal points or commas; NaN where a cell is none."""
     import pandas as pd
 
-    points = cells.str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
-    return pd.to_numeric(points, errors="coerce")
+    numbers = pd.to_numeric(cells, errors="coerce")
+    rest = cells[numbers.isna()].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
+    return numbers.fillna(pd.to_numeric(rest, errors="coerce"))
 
 
 def name_rows(file: str, rows: Sequence[int], limit: int | None = 5) -> str:

@@ -142,13 +142,17 @@ def unite_spellings(ids: pd.Series, people: pd.Series | None = None) -> pd.Serie
     """Write a patient in one way: the first by name of the ids that `fold_id` makes equal, or that
     belong to one of `people`.
     """
-    return ids.groupby(ids.map(fold_id) if people is None else people).transform("min")
+    keys = ids.map(fold_id) if people is None else people
+    names = sorted({*zip(ids, keys)}, reverse=True)
+    return keys.map({key: name for name, key in names})  # of equal keys the last stays
 
 
 def is_unknown(cell: str) -> bool:
     """Whether a cell says nothing: it is empty, signs alone, an error of a spreadsheet, or a word
     of UNKNOWN.
     """
+    if cell[:1].isdigit():  # as most cells of a large table
+        return False
     folded = fold_name(cell)
     return not folded or folded in UNKNOWN or bool(re.fullmatch(r"#[\w/]+[!?]", cell.strip()))
 
@@ -166,6 +170,8 @@ def read_words(column: str, cells: pd.Series) -> pd.Series:
         cell: ""
         if is_unknown(cell) or (is_id and NO_ID.fullmatch(cell))
         else words.get(fold_name(cell), cell)
+        if words
+        else cell
         for cell in cells.unique()
     }
     return cells.map(meant)

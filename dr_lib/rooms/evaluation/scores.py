@@ -26,7 +26,7 @@ COUNTED = 30  # patients; fewer are counted, and have no percentage
 
 
 class Eyes(NamedTuple):
-    """Photographs as arrays (n,): referable or not, its probability, and the patient."""
+    """Photographs as arrays (n,): referable or not, its probability, and the patient's number."""
 
     y: np.ndarray
     p: np.ndarray
@@ -159,11 +159,11 @@ def name_fold(table: pd.DataFrame) -> np.ndarray:
 
 
 def unpack(table: pd.DataFrame) -> Eyes:
-    """Take the label, probability and patient of each photograph."""
+    """Take the label, probability and patient of each photograph; patients by name from 0 on."""
     return Eyes(
         (table["referable"] == 1).to_numpy(),
         table["probability_referable"].to_numpy(),
-        table["patient_id"].to_numpy(),
+        pd.factorize(table["patient_id"], sort=True)[0],
     )
 
 
