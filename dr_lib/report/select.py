@@ -163,8 +163,9 @@ def select_runs(
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
     is_null = runs.reindex(columns=["arm"])["arm"].notna()
     if is_null.any():
-        rules = {"exclude": exclude, "may_differ": may_differ, "allowed": allowed}
-        select = partial(select_runs, within=within, **rules)
+        select = partial(
+            select_runs, exclude=exclude, may_differ=may_differ, allowed=allowed, within=within
+        )
         arms = runs[is_null].rename(columns={"arm": "null_arm"})
         return _set_apart(select(runs[~is_null]), select(arms).timed, arms)
     faults = _find_faults(runs)
@@ -219,14 +220,15 @@ def _set_apart(selection: Selection, null: pd.DataFrame, arms: pd.DataFrame) -> 
     """Add a null control, and how many times as long equal arms of a row's scenario may take."""
     null = list_runs(null)
     null = null.assign(scenario=null["scenario"].str.rstrip("".join(ARMS)))
+    null = null.assign(cell=_name_cells(null))
     excluded = arms[["run_id"]].drop_duplicates().assign(reason=NULL)
     excluded = pd.concat([selection.excluded, excluded])
     tables = [selection.finished.copy(), selection.timed.copy()]
     for column in {"train_s", "steady_epoch_s", "predict_ms"} & set(null):
-        if len(compared := compare_arms(null, column)):
-            times = compared["arms_may_differ"].groupby(_name_cells(compared)).max()
-            for rows in tables:
-                rows[f"{column}_arms"] = _name_cells(rows).map(times)
+        compared = compare_arms(null, column).reindex(columns=["cell", "arms_may_differ"])
+        times = compared.set_index("cell")["arms_may_differ"]
+        for rows in tables:
+            rows[f"{column}_arms"] = _name_cells(rows).map(times)
     return Selection(
         selection.runs, *tables, excluded, selection.factors, selection.others, null
     )
@@ -246,19 +248,21 @@ def compare_arms(null: pd.DataFrame, column: str) -> pd.DataFrame:
         column: a time.
 
     Returns:
-        A row per `scenario` and `environment`, with its study and hardware: `n`, `arms_ratio` of
-        the means of a and b with bounds, and `arms_may_differ`, the bound farther from 1 as a
-        number above 1. Empty without a null control.
+        A row per `scenario` and `environment`, with its `cell`: `n`, `arms_ratio` of the means of
+        a and b with bounds, and `arms_may_differ`, the bound farther from 1 as a number above 1.
+        Empty without a null control.
     """
     lines = []
-    for _, rows in null.groupby(["place", _name_cells(null)]) if len(null) else ():
-        first = rows.iloc[0]
+    for cell, rows in null.groupby("cell") if len(null) else ():
         ratio = measure(column, *(rows[rows["null_arm"] == arm] for arm in ARMS))
-        line = first.reindex(["scenario", "study", *HARDWARE]).to_dict()
-        line["environment"] = first["place"]
-        line["n"] = ratio.n
-        line["arms_ratio"] = ratio
-        line["arms_may_differ"] = max(ratio.high, 1 / ratio.low)
+        line = {
+            "cell": cell,
+            "scenario": rows["scenario"].iloc[0],
+            "environment": rows["place"].iloc[0],
+            "n": ratio.n,
+            "arms_ratio": ratio,
+            "arms_may_differ": max(ratio.high, 1 / ratio.low),
+        }
         lines.append(line)
     return tabulate(lines)
 

@@ -69,8 +69,8 @@ class Backlog:
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
         machine = ids[0].removeprefix(self.planned[0].name)
-        self.null = [row for row in rows.values() if row.get("arm")]
-        self.null = [row for row in self.null if row["run_id"].endswith(machine)]
+        arms = [run_id for run_id, row in rows.items() if row.get("arm")]
+        self.null = [rows[run_id] for run_id in arms if run_id.endswith(machine)]
 
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""
@@ -238,34 +238,33 @@ class Backlog:
             repetitions_for_precision,
         )
 
-        lines = []
         runs = measure_spread(*sessions)
         means = measure_spread([mean(times) for times in sessions])  # each counts once
-        kind, spread = ("sessions", means) if len(sessions) > 1 else ("runs", runs)
-        if spread.n >= 3 and spread.cv:
-            needed = repetitions_for_precision(spread.cv, 0.05)
-            at_most = repetitions_for_precision(spread.upper, 0.05)
-            lines.append(
-                f"{scenario}: {kind} vary by {spread.cv:.1%} (n = {spread.n}): a mean within"
-                f" 5% needs {needed} of them, {at_most} if they vary by"
-                f" {spread.upper:.1%}, the upper 80 % bound"
-            )
-        compared = []
-        if runs.n - len(sessions) >= 2 and runs.cv:
-            per_session = self.study.session_repetitions or math.inf
-            compared.append(("runs of each in the same sessions", runs, per_session))
-        if means.n >= 3 and means.cv:
-            compared.append(("sessions of each of two machines", means, math.inf))
-        for words, spread, shared in compared:
+        per_session = self.study.session_repetitions or math.inf
+        lines = []
+        for kind, spread, shared, where in (
+            ("runs", runs, per_session, "in the same sessions"),
+            ("sessions", means, math.inf, "on two machines"),
+        ):
+            if spread.n < 3 or not spread.cv:
+                continue
+            if spread is means or len(sessions) == 1:
+                needed = repetitions_for_precision(spread.cv, 0.05)
+                at_most = repetitions_for_precision(spread.upper, 0.05)
+                lines.append(
+                    f"{scenario}: {kind} vary by {spread.cv:.1%} (n = {spread.n}): a mean within"
+                    f" 5% needs {needed} of them, {at_most} if they vary by"
+                    f" {spread.upper:.1%}, the upper 80 % bound"
+                )
             shares = (0.05, 0.1, 0.2)
             sizes = [
                 repetitions_for_difference(spread.upper, share, shared) for share in shares
             ]
-            numbers = ", ".join(f"{n}" for n, _ in sizes)
-            powers = ", ".join(f"{power:.0%}" for _, power in sizes)
+            numbers, powers = zip(*sizes, strict=True)
             lines.append(
-                f"{scenario}: to show a difference of 5%, 10%, 20% takes {numbers} {words},"
-                f" with a power of {powers}, if they vary by {spread.upper:.1%}"
+                f"{scenario}: to show a difference of 5%, 10%, 20% takes"
+                f" {', '.join(map(str, numbers))} {kind} of each {where}, with a power of"
+                f" {', '.join(map('{:.0%}'.format, powers))}, if they vary by {spread.upper:.1%}"
             )
         return lines
 

@@ -244,10 +244,3 @@ def test_an_empty_cell_is_named():
         allocate_variation(
             MEMORY_CACHE.query("memory == 4 or cache == 1"), ["memory", "cache"], "time"
         )
-
-
-def test_bad_numbers_of_repetitions_are_told():
-    """A spread of nothing, or more runs than there can be."""
-    for numbers in ((0.0, 0.1), (1.0, 1e-9)):
-        with pytest.raises(BadSampleError):
-            repetitions_for_precision(*numbers)
