@@ -14,7 +14,7 @@ from dr_lib.report.page import Page
 from dr_lib.report.render import render
 from dr_lib.runs.row import check_row, read_row
 from tools.gallery import find_table
-from tools.measured import FOLDER, read_measured, tabulate, write_page
+from tools.measured import FOLDER, draw_panels, read_measured, tabulate, write_page
 
 ROWS = sorted(FOLDER.glob("*/*/*.json"))
 DATA = pd.read_csv(FOLDER / "data.csv", index_col="data_sha256")
@@ -61,6 +61,75 @@ def test_cold_and_warm_runs_are_apart(tmp_path):
     assert table["training [s]"].str.split(" ").str[0].tolist() == ["39.1", "14"]
 
 
+def draw_rows(folder: Path, machine: str, count: int = 3, arm: str = "", **columns) -> None:
+    """Warm rows of a machine, as many of them in an arm or in none."""
+    row = read_row(ROWS[0]) | {"cold": False, "commit": "c" * 40, "boot": machine}
+    place = folder / machine / "demo"
+    place.mkdir(parents=True, exist_ok=True)
+    for k in range(count):
+        own = {"train_s": 10.0 + k / 10, "arm": arm or None} | columns
+        (place / f"{arm}{k}.json").write_text(json.dumps(row | own), encoding="utf-8")
+
+
+def draw_machine(folder: Path, machine: str, **columns) -> None:
+    """Rows of a machine with its null control."""
+    for arm in ("", "a", "b"):
+        draw_rows(folder, machine, arm=arm, **columns)
+
+
+def test_only_equal_work_is_on_one_axis(tmp_path):
+    """Two processors that did the same share an axis; an H100 that trained another network on more
+    epochs has its own, so that a processor is not faster than it.
+    """
+    draw_machine(tmp_path, "xeon", cpu="Xeon")
+    draw_machine(tmp_path, "epyc", cpu="EPYC")
+    work = {"model": "inception_v3", "image_size": 299, "epochs": 200}
+    draw_machine(tmp_path, "h100", accelerator="H100", **work)
+    draw_machine(tmp_path, "ryzen", cpu="Ryzen", data_sha256="f" * 64)
+    panels = draw_panels(read_measured(tmp_path))
+    shown = {words: sorted(mean.label for mean in means) for words, means in panels.items()}
+    assert [len(labels) for labels in shown.values()] == [2, 1, 1]
+    both, h100, ryzen = shown.values()
+    assert both[0].startswith("EPYC, paper, warm") and both[1].startswith("Xeon, paper, warm")
+    assert h100[0].startswith("H100") and ryzen[0].startswith("Ryzen")
+    assert [len(mean.values) for means in panels.values() for mean in means] == [3] * 4
+
+
+@pytest.mark.parametrize(
+    ("own", "arms", "fault"),
+    [
+        ({}, {}, ""),
+        ({"commit": "c" * 40 + "-dirty"}, {}, "changed code"),
+        ({"cold": None}, {}, "cold or warm not known"),
+        ({"count": 2}, {}, "fewer than 3 runs"),
+        ({"train_s": 10.0}, {}, "no interval: all times are equal"),
+        ({}, {"count": 0}, "no null control of this work"),
+        ({}, {"cold": True}, "no null control of this work"),
+        ({}, {"code_sha256": "0" * 64}, "no null control of this work"),
+        ({}, {"count": 2}, "null control of fewer than 3 runs an arm"),
+    ],
+)
+def test_a_mean_is_in_the_figure_by_its_rules_alone(tmp_path, own, arms, fault):
+    """Clean code, known warmth, three runs with an interval, and a null control of the same work;
+    the table says which one is not met.
+    """
+    draw_rows(tmp_path, "m", **own)
+    for arm in ("a", "b"):
+        draw_rows(tmp_path, "m", arm=arm, **arms)
+    rows = read_measured(tmp_path)
+    assert bool(draw_panels(rows)) == (not fault)
+    assert tabulate(rows)["not in the figure"].tolist() == [fault]
+
+
+def test_each_mean_of_the_public_figure_fulfils_the_rules():
+    """By its own rows, whoever put them there."""
+    rows = read_measured(FOLDER)
+    table = tabulate(rows)
+    shown = (table["not in the figure"] == "").sum()
+    assert sum(map(len, draw_panels(rows).values())) == shown
+    assert (FOLDER / "training.png").exists() == bool(shown)
+
+
 def test_the_page_is_in_step_with_its_rows(tmp_path):
     """The command writes the same table again."""
     assert ROWS
@@ -68,7 +137,7 @@ def test_the_page_is_in_step_with_its_rows(tmp_path):
     shutil.copytree(FOLDER, copy)
     write_page(copy)
     assert (copy / "README.md").read_text() == (FOLDER / "README.md").read_text()
-    assert (copy / "training.png").stat().st_size < 80_000
+    assert all(path.stat().st_size < 80_000 for path in copy.glob("*.png"))
 
 
 def test_the_gallery_says_where_each_picture_comes_from():

@@ -1,7 +1,8 @@
 """Show what lies in docs/measured: python -m tools.measured writes its tables and its figure.
 
 A row lies there as a notebook wrote it, in docs/measured/<machine>/<study>/, and what `make gpu`
-wrote in docs/measured/<machine>/gpu.csv.
+wrote in docs/measured/<machine>/gpu.csv. The figure has an axis for each work, and on it the means
+in which `find_fault` finds no fault.
 """
 
 import re
@@ -10,11 +11,12 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.code import shorten_commit
-from dr_lib.numbers import write_interval
+from dr_lib.numbers import write_interval, write_number
 from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.select import WORK, measure, write_level
 from dr_lib.report.style import OURS
-from dr_lib.runs.row import Row, read_row
-from dr_lib.statistics.intervals import mean_interval
+from dr_lib.runs.row import ARMS, Row, read_row
+from dr_lib.statistics.intervals import MIN_RUNS, Interval, mean_interval
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
 MARKS = "(?s)(?<=<!-- {0} -->\n)(.*)(?=<!-- /{0} -->)"
@@ -29,6 +31,7 @@ TOLD_APART = [
     "backend",
     "cold",
 ]
+KNOWN = ("cold", "warm")  # what `cold` may be in the figure
 
 
 def name_warmth(row: Row) -> str:
@@ -43,7 +46,48 @@ def read_measured(folder: Path) -> pd.DataFrame:
         row = read_row(path)
         place = {"machine": path.parts[-3], "study": path.parts[-2]}
         rows.append(row | place | {"cold": name_warmth(row)})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).reindex(columns=[*dict.fromkeys([*rows[0], "arm", *WORK])])
+
+
+def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame, pd.DataFrame]]:
+    """The rows of each mean: what tells it apart, its rows, and those of its null control."""
+    groups = []
+    for names, runs in rows[rows["arm"].isna()].groupby(TOLD_APART):
+        is_of_group = rows[TOLD_APART].eq(list(names)).all(axis=1) & rows["arm"].notna()
+        groups.append((names, runs, rows[is_of_group]))
+    return groups
+
+
+def compare_arms(null: pd.DataFrame) -> Interval:
+    """The ratio of the arms of a null control, by the verdicts' rules."""
+    arms = [null[null["arm"] == arm].assign(session=null["boot"]) for arm in ARMS]
+    return Interval(*measure("train_s", *arms)[:4])
+
+
+def name_work(runs: pd.DataFrame) -> str:
+    """Everything that the rows of a mean did; empty where they did unlike things."""
+    levels = runs[WORK].map(write_level)
+    same = levels.eq(levels.iloc[0]).all(axis=None)
+    return "/".join(levels.iloc[0]) if same else ""
+
+
+def find_fault(runs: pd.DataFrame, null: pd.DataFrame) -> str:
+    """Why a mean is not in the figure; empty where it is."""
+    if not runs["commit"].str.fullmatch("[0-9a-f]{40}").all():
+        return "changed code"
+    if not name_work(runs):
+        return "unlike work"
+    if runs["cold"].iloc[0] not in KNOWN:
+        return "cold or warm not known"
+    if len(runs) < MIN_RUNS:
+        return f"fewer than {MIN_RUNS} runs"
+    if runs["train_s"].nunique() == 1:
+        return "no interval: all times are equal"
+    if null.empty or name_work(null) != name_work(runs):
+        return "no null control of this work"
+    if not compare_arms(null).n >= MIN_RUNS:
+        return f"null control of fewer than {MIN_RUNS} runs an arm"
+    return ""
 
 
 def write_origin(rows: pd.DataFrame, count: str) -> str:
@@ -61,12 +105,15 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     intervals.
     """
     lines = []
-    for names, runs in rows.groupby(TOLD_APART):
+    for names, runs, null in list_groups(rows):
+        ratio = compare_arms(null)
         line = {
             **dict(zip(TOLD_APART, names, strict=True)),
             "n": len(runs),
             "disturbed": int(runs["disturbed"].sum()),
             "training [s]": write_interval(*mean_interval(runs["train_s"])[:3]),
+            "equal arms": write_interval(*ratio[:3]) if ratio.n else "not measured",
+            "not in the figure": find_fault(runs, null),
             "images per second": write_interval(*mean_interval(runs["images_per_s"])[:3]),
             "GPU energy an image [J]": write_energy(runs),
             "date": runs["started_at"].max()[:10],
@@ -105,9 +152,14 @@ def tabulate_gpus(folder: Path) -> pd.DataFrame:
 
 def insert_table(page: Path, name: str, table: pd.DataFrame) -> None:
     """Write a table between a page's marks of that name."""
+    table = table.loc[:, table.ne("").any()]
     lines = [list(table), ["---"] * len(table.columns), *table.itertuples(index=False)]
     text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-    text = "Not measured." if table.empty else text
+    insert(page, name, "Not measured." if table.empty else text)
+
+
+def insert(page: Path, name: str, text: str) -> None:
+    """Write a text between a page's marks of that name."""
     before, _, after = re.split(MARKS.format(name), page.read_text(encoding="utf-8"))
     page.write_text(f"{before}{text}\n{after}", encoding="utf-8")
 
@@ -117,21 +169,47 @@ def write_page(folder: Path) -> None:
     rows = read_measured(folder)
     insert_table(folder / "README.md", "rows", tabulate(rows))
     insert_table(folder / "README.md", "gpu", tabulate_gpus(folder))
+    picture = folder / "training.png"
+    picture.unlink(missing_ok=True)
+    if panels := draw_panels(rows):
+        plot_means(panels).savefig(picture, dpi=100)
+    shown = f"![Training times, an axis for each work]({picture.name})"
+    insert(
+        folder / "README.md", "figure", shown if panels else "No mean fulfils the rules yet."
+    )
+
+
+def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
+    """The means in which there is no fault, those of equal work under the words for it."""
+    titles = {}
     panels = {}
-    for study, runs in rows.groupby("study"):
-        panels[study] = [
-            Mean(
-                f"{mode}, {runs['cpu'].iloc[0] if device == 'cpu' else device}, {cold}",
-                mean_interval(runs["train_s"]),
-                runs["train_s"].std(),
-                OURS,
-                tuple(runs["train_s"]),
-                runs["disturbed"],
-            )
-            for (mode, device, cold), runs in runs.groupby(["mode", "accelerator", "cold"])
-        ]
-    figure = plot_means(panels)
-    figure.savefig(folder / "training.png", dpi=100)
+    for _, runs, null in list_groups(rows):
+        if find_fault(runs, null):
+            continue
+        first = runs.iloc[0]
+        words = (
+            f"{first['model']}, {first['image_size']} px, batch {first['batch_size']},"
+            f" {first['epochs']} epochs, {first['num_images_train']} photographs"
+        )
+        # of the same words with other data or code
+        same = titles.setdefault(words, [])
+        work = name_work(runs)
+        same += [work] * (work not in same)
+        if place := same.index(work):
+            words = f"{words} ({place + 1})"
+        ratio = compare_arms(null)
+        device = first["cpu"] if first["accelerator"] == "cpu" else first["accelerator"]
+        arms = write_number(max(ratio.high, 1 / ratio.low))
+        mean = Mean(
+            f"{device}, {first['mode']}, {first['cold']}\nequal arms differ by {arms} times",
+            mean_interval(runs["train_s"]),
+            runs["train_s"].std(),
+            OURS,
+            tuple(runs["train_s"]),
+            runs["disturbed"],
+        )
+        panels.setdefault(words, []).append(mean)
+    return panels
 
 
 if __name__ == "__main__":
