@@ -40,11 +40,11 @@ test: .venv/ready ## the tests, offline once .venv is there
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # what the slow tests and the benches need besides: JAX, Dask, runtimes to compare, damaged files by the hundred,
-# the client of SageMaker
+# the client of SageMaker, what reads DICOM and HEIC
 .venv/more: .venv/ready
 	@$(PIP) \
 	  "jax>=0.7" "distributed>=2024.5" "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16" \
-	  "hypothesis>=6.100" "boto3>=1.34"
+	  "hypothesis>=6.100" "boto3>=1.34" "pydicom>=3" "pylibjpeg-openjpeg>=2.3" "pillow-heif>=1"
 	@touch $@
 
 # the other frameworks' kernels

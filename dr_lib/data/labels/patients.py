@@ -63,10 +63,10 @@ def name_patients(
         decides = f"{by} decides who is one patient"
         doubts[f"{by} is the same and {other} differs: {decides}"] = name.index[others]
         doubts[f"{other} is the same and {by} differs: {decides}"] = name.index[several]
-        patient = _fill(patient, ids[other], ids[other].map(fold_name))
+        patient = fill(patient, ids[other], ids[other].map(fold_name))
     is_unknown = patient == ""
     own = names.map(fold_text)
-    patient = _fill(patient, own, dateless)
+    patient = fill(patient, own, dateless)
     is_named = is_unknown & (patient != "") & (patient == own)
     person = patient.where(~is_named | (dateless == ""), dateless).map(fold_id)
     found = {
@@ -85,7 +85,7 @@ def _rate(ids: pd.Series) -> tuple[bool, bool, bool]:
     return len(ids) > 0, is_shared, ids.str.contains(r"\d").mean() > 0.5
 
 
-def _fill(patient: pd.Series, names: pd.Series, keys: pd.Series) -> pd.Series:
+def fill(patient: pd.Series, names: pd.Series, keys: pd.Series) -> pd.Series:
     """Fill in unknown patients: with the only one that rows of an equal key have, or the name."""
     known = patient[(patient != "") & (keys != "")]
     by_key = known.groupby(keys[known.index])

@@ -5,6 +5,7 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -23,10 +24,11 @@ from dr_lib.data.labels.label_files import (
     read_rows,
     take_patients,
 )
-from dr_lib.data.labels.patients import FILES, name_patients, number_visits
+from dr_lib.data.labels.patients import FILES, fill, name_patients, number_visits, read_ids
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.readers import list_readings
-from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_text, unite_spellings
+from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_id, fold_text, unite_spellings
+from dr_lib.data.photograph.decode import is_dicom, load_reader
 
 UNKNOWN = (
     "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
@@ -71,11 +73,12 @@ def read_labels(
     patients_by: str | None = None,
     reference: str = "",
 ) -> Labels:
-    """Read the labels of a folder of photographs or of a known data set; no picture is opened.
+    """Read the labels of a folder of photographs or of a known data set; no pixels are read.
 
     A CSV has the columns image and grade, and patient, eye and split where known; `image` may lack
-    its suffix or its folder, and differ in suffix and case from the file. Without a patient column
-    patient and eye come from the file names that are like 10_left.jpg.
+    its suffix or its folder, and differ in suffix and case from the file. What it lacks of patient,
+    eye and visit comes from DICOM files; or patient and eye from file names that are like
+    10_left.jpg.
 
     Args:
         images: folder of the photographs, or root of a data set; photographs may lie in subfolders.
@@ -118,7 +121,7 @@ def read_labels(
         parts.append(_match_photographs(read, pool))
         notices += doubts
         offered.update(dict.fromkeys(map(str, pool)))
-    rows = pd.concat(parts, ignore_index=True)
+    rows = _fill_in_stated(pd.concat(parts, ignore_index=True))
     if not (rows["reason"] == "").any():
         raise LabelTableError(
             f"no row of {', '.join(rows['labels'].unique())} can be used:"
@@ -242,6 +245,64 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
     rows = rows.assign(image=[str(files[0]) if files else "" for files in matches])
     rows.loc[(rows["image"] == "") & (rows["reason"] == ""), "reason"] = "no such file"
     return rows
+
+
+def read_stated(images: pd.Series) -> pd.DataFrame:
+    """Read patient, eye and visit out of those files that are DICOM; of others they are empty.
+
+    Raises:
+        UnreadableImageError: there are some, and what reads them is not installed.
+    """
+    found = {}
+    for row, image in images.items():
+        is_rare = Path(image).suffix.lower() not in PICTURES
+        if is_rare and os.path.isfile(image):
+            with suppress(OSError), open(image, "rb") as file:
+                if is_dicom(file.read(132)):
+                    found[row] = load_reader("dicom").read_stated(image)
+    columns = ["patient", "eye", "visit"]
+    stated = pd.DataFrame.from_dict(found, "index", str, columns)
+    stated = stated.reindex(images.index, fill_value="")
+    return stated.assign(patient=read_ids(stated["patient"]))
+
+
+def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
+    """Fill in patient, eye and visit from DICOM files, where the table does not say them.
+
+    Raises:
+        LabelTableError: the two differ. A table may have ids of its own, one for each PatientID.
+    """
+    stated = read_stated(rows["image"].where(rows["reason"] == "", ""))
+    theirs = stated["patient"].map(fold_id)
+    is_named = ~rows["by"].isin(["", FILES])
+    pairs = rows[is_named & (theirs != "")]
+    own = pairs["person"]
+    ids = theirs[pairs.index]
+    is_other = own != ids
+    if not own.isin(ids).any():
+        is_other = (ids.groupby(own).transform("nunique") > 1) | (
+            own.groupby(ids).transform("nunique") > 1
+        )
+    both = (rows["eye"] != "") & (stated["eye"] != "")
+    unlike = {
+        "patient": pairs[is_other],
+        "eye": rows[both & (rows["eye"] != stated["eye"])],
+    }
+    for word, differing in unlike.items():
+        if len(differing):
+            raise LabelTableError(
+                f"{name_rows(differing)}: the {word} differs from that in the DICOM file: correct "
+                "the cell, or leave it empty for what the file says"
+            )
+    patient = fill(rows["patient"].where(is_named, ""), stated["patient"], theirs)
+    is_filled = ~is_named & (patient != "")
+    return rows.assign(
+        patient=rows["patient"].mask(is_filled, patient),
+        person=rows["person"].mask(is_filled, patient.map(fold_id)),
+        by=rows["by"].mask(is_filled, "PatientID"),
+        eye=rows["eye"].where(rows["eye"] != "", stated["eye"]),
+        visit=rows["visit"].where(rows["visit"] != "", stated["visit"]),
+    )
 
 
 def _describe_patients(

@@ -8,7 +8,9 @@ import re
 import stat
 import struct
 import zlib
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import cv2
@@ -16,6 +18,7 @@ import numpy as np
 import simplejpeg
 from PIL import Image
 
+from dr_lib.command import write_install
 from dr_lib.data.photograph.colour import find_depth, reduce_depth
 from dr_lib.data.photograph.errors import UnreadableImageError
 from dr_lib.data.photograph.pixels import halve
@@ -32,6 +35,8 @@ TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 FORMATS = ("JPEG", "BMP", "WEBP", "GIF", "PPM")  # as Pillow names them
 # where the preamble lacks
 DICOM_STARTS = (b"\x02\0\0\0UL", b"\x08\0\0\0", b"\x08\0\x05\0", b"\x08\0\x08\0")
+# brands of HEIC, behind its first box's length
+HEIC_START = re.compile(rb".{4}ftyp(hei[cxms]|hev[cxms]|mif1|msf1)", re.DOTALL)
 ORIENTATION_TAG = 0x0112  # of EXIF
 MAX_PROFILE = 2**22  # bytes of a colour profile
 # of a JPEG's segment; the others are padding or stand alone
@@ -70,10 +75,10 @@ class Picture(NamedTuple):
     block: int = BLOCK  # lines of a JPEG that are coded together
     depth: int = 0  # bits of a sample that carry light, where the file says it
     profile: bytes = b""  # of its colours, ICC
-    page: Any = None  # of a TIFF, as tifffile reads it
+    page: Any = None  # as the library of a TIFF, DICOM or HEIC reads it
 
 
-class _Parts(io.BytesIO):
+class Parts(io.BytesIO):
     """The bytes of a file, readable in a limited number of parts: Pillow alone may take minutes."""
 
     num_read = 0
@@ -100,18 +105,16 @@ def open_picture(source: str | Path | bytes) -> Picture:
     encoded = source if isinstance(source, bytes) else _read_file(Path(source))
     if not encoded:
         raise UnreadableImageError("the file is empty")
-    if encoded[128:132] == b"DICM" or encoded.startswith(DICOM_STARTS):
-        raise UnreadableImageError(
-            "a DICOM file: export it as PNG or JPEG first, without the patient's name"
-        )
     try:
+        if is_dicom(encoded):
+            return load_reader("dicom").read_dicom(encoded)
+        if HEIC_START.match(encoded):
+            return load_reader("heic").read_heic(encoded)
         if encoded.startswith(PNG_SIGNATURE):
             return _read_png(encoded)
         if encoded.startswith(TIFF_SIGNATURES):
-            from dr_lib.data.photograph.tiff import read_tiff
-
-            return read_tiff(encoded)
-        with Image.open(_Parts(encoded), formats=FORMATS) as opened:
+            return load_reader("tiff").read_tiff(encoded)
+        with Image.open(Parts(encoded), formats=FORMATS) as opened:
             return _read_header(encoded, opened)
     except UnreadableImageError:
         raise
@@ -122,6 +125,26 @@ def open_picture(source: str | Path | bytes) -> Picture:
     except Exception as error:  # Pillow's readers raise whatever the damage leads them to
         raise UnreadableImageError(
             "not a picture in a supported format, or damaged: export it as a JPEG"
+        ) from error
+
+
+def is_dicom(encoded: bytes) -> bool:
+    """Whether a file's first bytes, 132 or more, are those of DICOM."""
+    return encoded[128:132] == b"DICM" or encoded.startswith(DICOM_STARTS)
+
+
+def load_reader(kind: str) -> ModuleType:
+    """Load the module that reads TIFF, DICOM or HEIC; the packages of the latter are extras.
+
+    Raises:
+        UnreadableImageError: they are not installed.
+    """
+    try:
+        return import_module(f"dr_lib.data.photograph.{kind}")
+    except ImportError as error:
+        install = write_install("-e", f".[{kind}]")
+        raise UnreadableImageError(
+            f"a {kind.upper()} file, and what reads it is not installed: {install}"
         ) from error
 
 
@@ -269,7 +292,7 @@ def count_bytes(picture: Picture, reduction: int) -> int:
     is_plain = picture.format in ("png", "bmp")
     if picture.format == "jpeg":
         per_pixel = 6 / reduction**2 + picture.kept_bytes
-    elif picture.format == "tiff":
+    elif picture.page:
         per_pixel = picture.kept_bytes
     else:
         per_pixel = picture.bits / 8 * (6 if is_plain and not picture.has_alpha else 8)
@@ -292,9 +315,8 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
     if picture.format == "jpeg":
         return _decode_jpeg(picture, reduction)
     if picture.page:
-        from dr_lib.data.photograph import tiff
-
-        image = tiff.read_samples(picture)
+        reader = load_reader(picture.format)
+        image = reader.read_samples(picture)
     else:
         unchanged = cv2.IMREAD_UNCHANGED
         image = _decode_with_opencv(
@@ -309,7 +331,7 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
         reduction //= 2
     image = reduce_depth(image, depth)
     if picture.page:
-        return tiff.to_rgb(image, picture.page), is_uncertain
+        return reader.to_rgb(image, picture.page), is_uncertain
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB), is_uncertain
 
 

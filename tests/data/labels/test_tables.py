@@ -184,7 +184,6 @@ STARTS = {
     "3_right.mpo": b"\xff\xd8\xff\xe1",
     "4_left.pnm": b"P6\n640 480\n255\n",
     "4_right.image": b"\0\0\0\x18ftypheic",
-    "5_left": bytes(128) + b"DICM",
 }
 
 

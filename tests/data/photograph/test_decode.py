@@ -251,6 +251,21 @@ def test_unreadable_files_say_why(content, message, tmp_path):
     assert "maria" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("kind", "package", "start"),
+    [
+        ("dicom", "pydicom", bytes(128) + b"DICM"),
+        ("heic", "pillow_heif", b"\0\0\0\x18ftypheic"),
+    ],
+)
+def test_without_its_extra_the_command_that_adds_it_is_named(monkeypatch, kind, package, start):
+    """DICOM and HEIC need packages that are no requirement."""
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, f"dr_lib.data.photograph.{kind}", raising=False)
+    with pytest.raises(UnreadableImageError, match=rf"-m pip install -e '?\.\[{kind}\]'?$"):
+        crop_fundus(start + bytes(100))
+
+
 def test_missing_files_and_folders_are_unreadable(tmp_path):
     """A path that is no file, may not be read or cannot be one is an error of the same kind, and
     is not waited for.

@@ -13,8 +13,9 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
-from dr_lib.data.labels.patients import name_patients
-from dr_lib.data.labels.tables import read_patients
+from dr_lib.data.labels.patients import fill, name_patients
+from dr_lib.data.labels.schema import fold_id
+from dr_lib.data.labels.tables import read_patients, read_stated
 from dr_lib.data.prepared.folder import Prepared, count_statuses, find_split
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
@@ -122,19 +123,23 @@ def find_patients(
 
     Args:
         files: of `list_photographs`.
-        labels: a table that says it; without one a person is who `prepare` reads from the name in a
-            folder, as 10 from 10_left.jpg or 10-OD.jpg.
+        labels: a table that says it; without one a person is who `prepare` reads from DICOM, or
+            from the name in a folder, as 10 from 10_left.jpg or 10-OD.jpg.
         sheet, columns: see `read_patients`.
 
     Returns:
-        The patient, or the folder and the patient's name there; the file where neither has one.
+        The patient, or the folder and the patient's name there; the file where neither has one, and
+        of DICOM, whose PatientID stays in the file, "patient of" and the patient's first file.
 
     Raises:
         DrError: no photograph has a patient, or no two of the file names have the same.
     """
     paths = pd.Series(map(_write_path, files), dtype=str)
+    stated = read_stated(paths)["patient"].map(fold_id)
+    firsts = ("patient of " + paths.groupby(stated).transform("first")).where(stated != "", "")
     if labels:
         patients = read_patients(labels, files, sheet=sheet, columns=columns)
+        patients = fill(patients, firsts, stated)
         if (patients == "").all():
             raise DrError(f"{labels.name} names the patient of none of these photographs")
         return patients.where(patients != "", paths)
@@ -142,7 +147,8 @@ def find_patients(
     people, _ = name_patients(pd.DataFrame(index=paths.index), names)
     is_known = (names != "") & ~people["is_date"]
     patients = (paths.map(os.path.dirname) + "/" + people["person"]).where(is_known, paths)
-    if patients.is_unique and (len(files) > 1 or not is_known.all()):
+    patients = firsts.where(firsts != "", patients)
+    if not any(firsts) and patients.is_unique and (len(files) > 1 or not is_known.all()):
         raise DrError(
             "--by-patient: the file names give no patients, as 10_left.jpg and 10_right.jpg or "
             "10_OD.jpg and 10_OE.jpg do: name the patients in a table, --labels"

@@ -14,7 +14,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
-from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, open_picture
+from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, is_dicom, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
@@ -26,7 +26,7 @@ from dr_lib.rooms.serving.grader.savedmodel import SavedModel
 from dr_lib.statistics.recalibration import Recalibration
 from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
-MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/json")
+MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/dicom", "application/json")
 UNKNOWN = ("", "application/octet-stream")  # the body itself says what it is
 
 
@@ -56,9 +56,9 @@ def check_media_type(content_type: str, content_encoding: str) -> str:
     if media_type not in (*MEDIA_TYPES, *UNKNOWN):
         raise RefusedError(
             415,
-            f"Content-Type {media_type[:100]}: send a photograph as image/jpeg or "
-            "image/png (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in base64 "
-            "as application/json",
+            f"Content-Type {media_type[:100]}: send a photograph as image/jpeg, image/png or "
+            "application/dicom (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in "
+            "base64 as application/json",
         )
     if content_encoding not in ("", "identity"):
         raise RefusedError(415, "send the body as it is, without Content-Encoding")
@@ -150,16 +150,17 @@ class Predictor:
                 file in base64.
 
         Raises:
-            RefusedError: what came is no JPEG or PNG that fits, is damaged, or shows no field of
-                view.
+            RefusedError: what came is no JPEG, PNG or DICOM that fits, is damaged, or shows no
+                field of view.
             MemoryError: there is too little memory to decode it.
         """
         if not body:
-            raise RefusedError(400, "the body is empty: send a JPEG or PNG file")
+            raise RefusedError(400, "the body is empty: send a JPEG, PNG or DICOM file")
         encoded = _read_json(body) if media_type == "application/json" else body
         try:
-            if not encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")):
-                raise RefusedError(415, "the file is neither a JPEG nor a PNG")
+            is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
+            if not is_picture and not is_dicom(encoded):
+                raise RefusedError(415, "the file is neither a JPEG nor a PNG nor DICOM")
             return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error

@@ -1,0 +1,261 @@
+"""DICOM in every layout: the pixels are those that were written, or the reason is true."""
+
+import struct
+import time
+import zlib
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.decode import decode, load_reader, open_picture
+from tests.data.photograph.dicoms import (
+    BIG,
+    DEFLATED,
+    IMPLICIT,
+    JPEG,
+    JPEG_12,
+    JPEG_2000,
+    JPEG_2000_LOSSLESS,
+    RLE,
+    to_codestream,
+    write_dicom,
+)
+from tests.data.photograph.pictures import draw_fov, to_file
+
+pytestmark = pytest.mark.slow
+
+
+IMAGE = draw_fov(640, 480, 331.0, 236.0, 190.0)
+GREY = cv2.cvtColor(IMAGE, cv2.COLOR_RGB2GRAY)
+OF_12_BITS = IMAGE.astype(np.uint16) << 4 | IMAGE >> 4
+OF_16_BITS = IMAGE.astype(np.uint16) * 257
+YBR = cv2.cvtColor(IMAGE, cv2.COLOR_RGB2YCrCb)[..., [0, 2, 1]]
+# two pixels of a row share their colour
+SHARED = np.repeat(YBR[:, ::2, 1:], 2, axis=1)
+OF_422 = np.dstack([YBR[:, ::2, 0], YBR[:, 1::2, 0], SHARED[:, ::2]]).tobytes()
+FROM_422 = cv2.cvtColor(np.dstack([YBR[..., 0], SHARED[..., ::-1]]), cv2.COLOR_YCrCb2RGB)
+PALETTE = Image.fromarray(IMAGE).quantize(256)
+INDICES = np.array(PALETTE)
+LOSSY = to_codestream(IMAGE, irreversible=True, quality_mode="dB", quality_layers=[45])
+PHOTOGRAPH = to_file(IMAGE, ".jpg", quality=95)
+# encoded as RGB, and without any mark of it
+MARKED = to_file(IMAGE, ".jpg", quality=95, keep_rgb=True)
+UNMARKED = MARKED[:2] + MARKED[18:]
+for letter, number in ((b"R\x11", b"\1\x11"), (b"G\x11", b"\2\x11"), (b"B\x11", b"\3\x11")):
+    UNMARKED = UNMARKED.replace(letter, number, 1)
+AT_SCAN = UNMARKED.index(b"\xff\xda")
+UNMARKED = UNMARKED[:AT_SCAN] + UNMARKED[AT_SCAN:].replace(b"R\0G\0B\0", b"\1\0\2\0\3\0", 1)
+
+
+def to_tables(bits: int) -> dict:
+    """The elements of a palette."""
+    table = np.array(PALETTE.getpalette(), np.uint8).reshape(-1, 3)
+    stored = table if bits == 8 else table.astype(np.uint16) * 257
+    elements = {}
+    for colour, column in zip(("Red", "Green", "Blue"), stored.T, strict=True):
+        name = f"{colour}PaletteColorLookupTable"
+        elements[f"{name}Descriptor"] = [len(table), 0, bits]
+        elements[f"{name}Data"] = np.ascontiguousarray(column).tobytes()
+    return elements
+
+
+def decode_with_opencv(encoded: bytes) -> np.ndarray:
+    """Decode by another path, (height, width, 3) uint8 RGB."""
+    return cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR_RGB)
+
+
+BARE = write_dicom(IMAGE, SpecificCharacterSet="ISO_IR 100")
+GREYS = cv2.cvtColor(GREY, cv2.COLOR_GRAY2RGB)
+COLOURED = np.array(PALETTE.convert("RGB"))
+FULL, FROM_JPEG = "YBR_FULL", decode_with_opencv(PHOTOGRAPH)
+LAYOUTS = {  # file, pixels, levels by which they may be off
+    "explicit": (write_dicom(IMAGE), IMAGE, 0),
+    "implicit": (write_dicom(IMAGE, syntax=IMPLICIT), IMAGE, 0),
+    "big-endian": (write_dicom(OF_12_BITS, syntax=BIG, bits=12), IMAGE, 0),
+    "deflated": (write_dicom(IMAGE, syntax=DEFLATED), IMAGE, 0),
+    "planes": (write_dicom(IMAGE, planes=True), IMAGE, 0),
+    "without its header": (write_dicom(IMAGE)[132:], IMAGE, 0),
+    "without its syntax": (BARE[BARE.index(b"\x08\0\5\0CS") :], IMAGE, 0),
+    "12 of 16 bits": (write_dicom(OF_12_BITS, bits=12), IMAGE, 0),
+    "12 bits at the top": (write_dicom(OF_12_BITS << 4, bits=12, HighBit=15), IMAGE, 0),
+    "12 bits, others in use": (write_dicom(OF_12_BITS | 0xF000, bits=12), IMAGE, 0),
+    "11 bits": (write_dicom(IMAGE.astype(np.uint16) << 3, bits=11), IMAGE, 0),
+    "8 of 16 bits": (write_dicom(IMAGE.astype(np.uint16), bits=8), IMAGE, 0),
+    "16 bits": (write_dicom(OF_16_BITS), IMAGE, 0),
+    "12 bits, not stated": (write_dicom(OF_12_BITS), IMAGE, 0),
+    "YBR": (write_dicom(YBR, FULL), IMAGE, 1),
+    "YBR, planes": (write_dicom(YBR, FULL, planes=True), IMAGE, 1),
+    "YBR, 422": (write_dicom(YBR, "YBR_FULL_422", frame=OF_422), FROM_422, 0),
+    "grey": (write_dicom(GREY, "MONOCHROME2"), GREYS, 0),
+    "white is zero": (write_dicom(255 - GREY, "MONOCHROME1"), GREYS, 0),
+    "white is zero, 12 bits": (
+        write_dicom(4095 - (GREY.astype(np.uint16) << 4), "MONOCHROME1", bits=12),
+        GREYS,
+        0,
+    ),
+    "palette": (write_dicom(INDICES, "PALETTE COLOR", **to_tables(8)), COLOURED, 0),
+    "palette of 16 bits": (
+        write_dicom(INDICES, "PALETTE COLOR", **to_tables(16)),
+        COLOURED,
+        0,
+    ),
+    "RLE": (write_dicom(IMAGE, syntax=RLE), IMAGE, 0),
+    "RLE, planes": (write_dicom(IMAGE, syntax=RLE, planes=True), IMAGE, 0),
+    "RLE, 12 bits": (write_dicom(OF_12_BITS, syntax=RLE, bits=12), IMAGE, 0),
+    "RLE, YBR": (write_dicom(YBR, FULL, RLE), IMAGE, 1),
+    "RLE, palette": (write_dicom(INDICES, "PALETTE COLOR", RLE, **to_tables(8)), COLOURED, 0),
+    "JPEG": (write_dicom(IMAGE, "YBR_FULL_422", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
+    "JPEG, extended": (write_dicom(IMAGE, FULL, JPEG_12, frame=PHOTOGRAPH), FROM_JPEG, 0),
+    "JPEG, named RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=PHOTOGRAPH), FROM_JPEG, 0),
+    "JPEG, RGB": (write_dicom(IMAGE, "RGB", JPEG, frame=MARKED), IMAGE, 8),
+    "JPEG, RGB, unmarked": (write_dicom(IMAGE, "RGB", JPEG, frame=UNMARKED), IMAGE, 8),
+    "JPEG, white is zero": (
+        write_dicom(GREY, "MONOCHROME1", JPEG, frame=to_file(255 - GREY, ".jpg", quality=95)),
+        GREYS,
+        8,
+    ),
+    "JPEG 2000": (
+        write_dicom(
+            IMAGE, "YBR_RCT", JPEG_2000_LOSSLESS, frame=to_codestream(IMAGE, irreversible=False)
+        ),
+        IMAGE,
+        0,
+    ),
+    "JPEG 2000, RGB": (
+        write_dicom(IMAGE, "RGB", JPEG_2000_LOSSLESS, frame=to_codestream(IMAGE, mct=0)),
+        IMAGE,
+        0,
+    ),
+    "JPEG 2000, YBR": (
+        write_dicom(YBR, FULL, JPEG_2000_LOSSLESS, frame=to_codestream(YBR, mct=0)),
+        IMAGE,
+        1,
+    ),
+    "JPEG 2000, grey of 12 bits": (
+        write_dicom(
+            GREY.astype(np.uint16),
+            "MONOCHROME2",
+            JPEG_2000_LOSSLESS,
+            bits=12,
+            frame=to_codestream(GREY.astype(np.uint16) << 4),
+        ),
+        GREYS,
+        0,
+    ),
+    "JPEG 2000, lossy": (
+        write_dicom(IMAGE, "YBR_ICT", JPEG_2000, frame=LOSSY),
+        decode_with_opencv(LOSSY),
+        1,
+    ),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_pixels_are_those_that_were_written(layout):
+    """To the bit, or within a level where colours are converted; and the crop is that of a PNG of
+    these pixels.
+    """
+    encoded, expected, tolerance = LAYOUTS[layout]
+    image, is_doubtful = decode(open_picture(encoded), 1)
+    assert cv2.absdiff(image, expected).max() <= tolerance
+    crop = crop_fundus(encoded)
+    as_png = crop_fundus(to_file(image))
+    assert not is_doubtful and crop.status == as_png.status == "ok"
+    np.testing.assert_array_equal(crop.image, as_png.image)
+    assert crop.circle == as_png.circle
+
+
+def test_its_colour_profile_counts_and_the_orientation_within_does_not():
+    """A profile that swaps nothing else than colours is applied as in a PNG; viewers of DICOM know
+    no EXIF.
+    """
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = to_file(IMAGE, ".jpg", quality=95, exif=exif)
+    frame = write_dicom(IMAGE, FULL, JPEG, frame=turned)
+    np.testing.assert_array_equal(crop_fundus(frame).image, crop_fundus(PHOTOGRAPH).image)
+
+
+TINY = np.zeros((8, 8, 3), np.uint8)
+REFUSED = {
+    "several frames": write_dicom(TINY, NumberOfFrames=3),
+    "a scan by OCT": write_dicom(TINY, Modality="OPT"),
+    "a video": write_dicom(TINY, syntax="1.2.840.10008.1.2.4.102", frame=b"x"),
+    "holds no picture": write_dicom(TINY, Modality="SR", PixelData=None),
+    "compressed in another way": write_dicom(TINY, syntax="1.2.840.10008.1.2.4.80", frame=b"x"),
+    "stores its colours": write_dicom(TINY, "YBR_PARTIAL_422"),
+    "samples with a sign": write_dicom(TINY, PixelRepresentation=1),
+    "of other than 8 to 16 bits": write_dicom(TINY, bits=5),
+    "is damaged": write_dicom(IMAGE, "RGB", JPEG, frame=write_dicom(TINY)),
+    "is damaged or cut short": write_dicom(IMAGE)[:500_000],
+    "or is cut short": LAYOUTS["JPEG"][0][:20_000],
+    "a damaged header": write_dicom(TINY, "YBR_ICT", JPEG_2000, frame=LOSSY),
+    "too many pixels": write_dicom(TINY, Rows=60_000, Columns=60_000),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_refusal_says_why(reason):
+    """What shows no single photograph, and what is not read, in one sentence."""
+    with pytest.raises(UnreadableImageError, match=reason):
+        crop_fundus(REFUSED[reason])
+
+
+def test_a_file_made_to_do_harm_is_refused_at_once():
+    """A deflated gigabyte, wherever its header says that it begins; a million elements; sequences
+    within sequences.
+    """
+    deflated = LAYOUTS["deflated"][0]
+    end = 144 + int.from_bytes(deflated[140:144], "little")
+    packer = zlib.compressobj(1, wbits=-15)
+    bomb = b"".join(packer.compress(bytes(2**24)) for _ in range(64)) + packer.flush()
+    head = write_dicom(TINY)[:end]
+    element = struct.pack("<2H2sH", 9, 1, b"LO", 0)
+    item = (
+        struct.pack("<2H2s", 8, 0x1140, b"SQ")
+        + bytes(2)
+        + b"\xff" * 4
+        + b"\xfe\xff\0\xe0"
+        + b"\xff" * 4
+    )
+    files = (
+        deflated[:end] + bomb,
+        deflated[:140] + b"\5\0\0\0" + deflated[144:end] + bomb,
+        head + 10**6 * element,
+        head + 10_000 * item,
+    )
+    for encoded in files:
+        start = time.process_time()
+        with pytest.raises(UnreadableImageError):
+            crop_fundus(encoded)
+        assert time.process_time() - start < 3
+
+
+@pytest.mark.parametrize(
+    ("elements", "eye", "visit"),
+    [
+        ({"ImageLaterality": "L", "Laterality": "R"}, "left", ""),
+        ({"Laterality": "R", "StudyDate": "20240131"}, "right", "20240131"),
+        ({"ImageLaterality": "B", "StudyDate": "last week"}, "", ""),
+        (
+            {"AcquisitionDateTime": "20240229101500.5-0300", "StudyDate": "20240101"},
+            "",
+            "20240229",
+        ),
+    ],
+)
+def test_it_says_of_whom_it_is(tmp_path, elements, eye, visit):
+    """Eye and day of one picture come before those of its series and study; an unknown word says
+    nothing.
+    """
+    read_stated = load_reader("dicom").read_stated
+    path = tmp_path / "IM0001"
+    for syntax in (IMPLICIT, DEFLATED, RLE):
+        path.write_bytes(write_dicom(TINY, syntax=syntax, **elements))
+        assert read_stated(path) == ("12", eye, visit)
+    path.write_bytes(path.read_bytes()[:150])
+    assert read_stated(path) == ("", "", "")

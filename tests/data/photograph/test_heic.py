@@ -1,0 +1,56 @@
+"""HEIC, as telephones write it."""
+
+import io
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from tests.data.photograph.pictures import draw_fov, to_file
+from tests.data.photograph.test_colour import P3
+
+pytestmark = pytest.mark.slow
+heif = pytest.importorskip("pillow_heif")
+
+IMAGE = draw_fov(640, 480, 260.0, 230.0, 150.0)
+
+
+def to_heic(picture: Image.Image, **options) -> bytes:
+    """Encode as a telephone does."""
+    buffer = io.BytesIO()
+    heif.from_pillow(picture).save(buffer, quality=95, **options)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_it_is_turned_upright(orientation):
+    """As Pillow turns a JPEG of this orientation: the same circle, and nearly the same colours."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    heic = crop_fundus(to_heic(Image.fromarray(IMAGE), exif=exif.tobytes()))
+    jpeg = crop_fundus(to_file(IMAGE, ".jpg", quality=95, exif=exif))
+    assert heic.circle == pytest.approx(jpeg.circle, abs=0.3)
+    assert cv2.absdiff(heic.image, jpeg.image).mean() < 1.5
+
+
+def test_its_colours_are_converted():
+    """From the wide colours of a telephone, as those of a PNG are; grey is read too."""
+    picture = Image.fromarray(IMAGE)
+    picture.info["icc_profile"] = P3
+    as_png = crop_fundus(to_file(IMAGE, icc_profile=P3))
+    assert cv2.absdiff(crop_fundus(to_heic(picture)).image, as_png.image).mean() < 1.5
+    plain = crop_fundus(to_file(IMAGE))
+    assert cv2.absdiff(plain.image, as_png.image).mean() > 3
+    grey = Image.fromarray(IMAGE).convert("L")
+    expected = crop_fundus(to_file(grey))
+    assert cv2.absdiff(crop_fundus(to_heic(grey)).image, expected.image).mean() < 1.5
+
+
+def test_what_is_damaged_is_refused():
+    """Wherever it is cut: a crop or an error of one sentence."""
+    encoded = to_heic(Image.fromarray(IMAGE))
+    for share in np.linspace(0.1, 0.95, 12):
+        with pytest.raises(UnreadableImageError):
+            crop_fundus(encoded[: int(share * len(encoded))])
