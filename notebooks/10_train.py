@@ -171,9 +171,8 @@ dropped = row["num_images_dropped"]
 print(
     f"{trained.network.name}: {row['num_parameters']:,} parameters, {dropped} photographs dropped"
 )
-print(
-    f"training: {timing.train_s:.2f} s, of which {timing.first_step_s:.2f} s for the first call"
-)
+divided = ", ".join(f"{part[:-2]} {seconds:.2f}" for part, seconds in timing.parts.items())
+print(f"training: {timing.train_s:.2f} s ({divided})")
 print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
 print(
     f"{timing.epochs_done} of {epochs} epochs, {timing.steady_epoch_s:.3f} s per epoch from the "

@@ -69,7 +69,15 @@ DETAILS = {  # in some rows
     "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
     "target_reached": bool,  # the validation AUC reached target_auc; null if not measured
     "seconds_to_target": float,  # part of train_s, to the end of the first epoch that did [s]
+    "compile_s": float,  # part of train_s: what first calls took longer than the others [s]
+    "input_s": float,  # part of train_s: steps waited for photographs [s]
+    "steps_s": float,  # part of train_s: the steps themselves [s]
+    "validation_s": float,  # part of train_s: validation and its score [s]
+    "checkpoint_s": float,  # part of train_s: writing checkpoints [s]
+    "callbacks_s": float,  # part of train_s: the rest, such as best weights and history [s]
     "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
+    "flop_per_image": float,  # of a training step, counted by XLA or TensorFlow [FLOP]
+    "peak_fraction": float,  # of the devices' peak, reached in steps_s; null if unknown [0 to 1]
     "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine
     "boot": str,  # boot of the machine

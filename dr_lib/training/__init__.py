@@ -7,6 +7,7 @@ frozen      trains only the upper blocks, on cached outputs of the lower ones
 resident    keeps photographs on the device
 fit         trains and times
 plain       mode plain: the pipeline of tf.data over the shards
+calls       divides the seconds of a training, and counts the arithmetic of its steps
 recorder    times, history and best weights of a training, and when it is saved
 divergence  tells from its losses whether a training diverges
 keras_backend  the device, clock and gradients of Keras on each of its backends

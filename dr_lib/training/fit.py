@@ -32,15 +32,17 @@ class Timing(NamedTuple):
     epoch_s: list[float]
     training_s: list[float]  # inside each of these: its training steps alone
     cpu_s: float  # CPU seconds of this process, over all cores
-    checkpoint_s: float  # inside it: writing checkpoints
+    parts: dict[str, float]  # of train_s: the columns compile_s to callbacks_s of a row
     epochs_done: int  # of the whole training, which may have stopped early
     resumed: int  # how often the training went on from a checkpoint
     done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
     def describe(self) -> dict[str, Any]:
         """Describe the times in columns of a run's row."""
-        times = {name: value for name, value in self._asdict().items() if name != "done_by"}
-        return {**times, "steady_epoch_s": self.steady_epoch_s}
+        times = {**self._asdict(), **self.parts, "steady_epoch_s": self.steady_epoch_s}
+        return {
+            name: value for name, value in times.items() if name not in ("done_by", "parts")
+        }
 
     def find_target(
         self, history: Sequence[Mapping[str, float]], target_auc: float
@@ -148,6 +150,7 @@ def train(
     recorder.monitor = "val_auc" if validation_batches else "auc" if keep_best else ""
     recorder.patience = patience
     recorder.min_delta = min_delta
+    recorder.ready_s = train_batches.ready_s
     recorder.resume(model)
 
     def begin_epoch(epoch: int, logs: dict | None) -> None:
@@ -178,11 +181,11 @@ def train(
         assign_variables(model, {"model": recorder.best_variables})
     return Timing(
         train_s=recorder.ended - recorder.start,
-        first_step_s=recorder.first_step_s,
+        first_step_s=recorder.calls.first_s,
         epoch_s=recorder.epoch_s,
         training_s=recorder.training_s,
         cpu_s=recorder.cpu_s,
-        checkpoint_s=recorder.checkpoint_s,
+        parts=recorder.divide(),
         epochs_done=len(recorder.history),
         resumed=len(recorder.sessions) - 1,
         done_by=recorder.join_sessions(),

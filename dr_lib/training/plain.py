@@ -53,6 +53,10 @@ class PlainBatches(Batches):
             record = tf.io.parse_single_example(example, features)
             return record["image/encoded"], table.lookup(record["image/id"])
 
+        def note(*batch):
+            tf.numpy_function(self.note_ready, [], [])
+            return batch
+
         def decode(encoded, row):
             image = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
             image = tf.image.resize(image, shape[:2], method="area")
@@ -65,6 +69,7 @@ class PlainBatches(Batches):
             .shuffle(4096, seed=self.shuffle_seed)  # records of about 40 kB
             .map(decode, tf.data.AUTOTUNE)
             .batch(self.batch_size, drop_remainder=True)
+            .map(note)
             .apply(tf.data.experimental.assert_cardinality(len(self)))
             .prefetch(tf.data.AUTOTUNE)
         )

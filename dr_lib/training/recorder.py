@@ -12,6 +12,7 @@ import pandas as pd
 
 from dr_lib import files
 from dr_lib.errors import DrError
+from dr_lib.training.calls import Calls
 from dr_lib.training.checkpoint import (
     CHECKPOINT,
     assign_variables,
@@ -94,7 +95,10 @@ class Recorder(keras.callbacks.Callback):
         self.plateau_state: dict[str, float] = {}
         self.epoch_s: list[float] = []
         self.training_s: list[float] = []  # of each epoch, what its steps took
-        self.first_step_s = float("nan")
+        self.calls = Calls()  # in training
+        self.ready_s: Sequence[float] = ()  # of the training's `Batches`
+        self.validation = Calls()
+        self.validation_start = 0.0
         self.checkpoint_s = 0.0  # of all checkpoints
         self.save_s = 0.0  # of the last one
         self.start = 0.0
@@ -155,25 +159,29 @@ class Recorder(keras.callbacks.Callback):
             setattr(self.plateau, name, value)
 
     def on_train_batch_end(self, batch, logs=None):
-        """Note the end of the very first call: Keras passes its loss only once it is on the
-        host.
-        """
-        if np.isnan(self.first_step_s):
-            self.first_step_s = time.monotonic() - self.start
+        """Note the end of a call: Keras passes its loss only once it is on the host."""
+        self.calls.ends[batch] = time.monotonic()
+
+    def on_test_batch_end(self, batch, logs=None):
+        """Note the end of a call in validation."""
+        self.validation.ends[batch] = time.monotonic()
 
     def on_test_begin(self, logs=None):
         """Note the end of an epoch's steps, before its validation."""
         self._end_training()
+        self.validation_start = time.monotonic()
 
     def on_test_end(self, logs=None):
         """Score the validation, before Keras forgets it."""
         self.scores["val_auc"] = self._score()
+        self.validation.finish(self.validation_start, time.monotonic())
 
     def on_epoch_end(self, epoch, logs=None):
         """Record a finished epoch; save if it is time to; stop if the time limit is reached or the
         training has diverged.
         """
         self._end_training()
+        self.calls.finish(self.ended, self.ended + self.training_s[-1], self.ready_s)
         logs = {**(logs or {}), **self.scores}
         self.history.append({name: float(value) for name, value in logs.items()})
         table = pd.DataFrame(self.history).rename_axis("epoch")
@@ -212,6 +220,18 @@ class Recorder(keras.callbacks.Callback):
         if self.report:
             self.report(epoch + 1, self.params["epochs"])
         self.model.stop_training = self.model.stop_training or is_last or no_time
+
+    def divide(self) -> dict[str, float]:
+        """Divide the seconds from the call of fit to the end of the last epoch."""
+        calls = self.calls
+        parts = {
+            "compile_s": calls.compile_s + self.validation.compile_s,
+            "input_s": calls.input_s,
+            "steps_s": calls.total_s - calls.compile_s - calls.input_s,
+            "validation_s": self.validation.total_s - self.validation.compile_s,
+            "checkpoint_s": self.checkpoint_s,
+        }
+        return {**parts, "callbacks_s": self.ended - self.start - sum(parts.values())}
 
     def _end_training(self) -> None:
         wait_for(self.model)

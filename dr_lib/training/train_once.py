@@ -18,6 +18,7 @@ from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
 from dr_lib.errors import DrError
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.hardware.devices import measure_device_peak
+from dr_lib.hardware.peaks import find_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.arithmetic import detect_arithmetic
@@ -167,7 +168,7 @@ def train_once(
 
     import keras
 
-    from dr_lib.training import fit, models
+    from dr_lib.training import calls, fit, models
     from dr_lib.training.recorder import Recorder
 
     identity = {**work, "backend": plan.backend}
@@ -206,6 +207,9 @@ def train_once(
                 min_delta=config.min_delta,
             )
         device_peak_mib = measure_device_peak(plan.backend)
+        batches = setup.train_batches
+        step_flop = calls.count_flop(plan.backend, setup.model, batches[0])
+        flop_per_image = step_flop / len(batches[0][1])
         network = setup.network
         if recorder.best_variables:
             models.save_model(network, out_dir / BEST)
@@ -233,10 +237,12 @@ def train_once(
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
     scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
-    batches = setup.train_batches
     images_per_epoch = len(batches) * batches.batch_size
+    flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
+    described = device.describe(probe())
+    peak = find_peak(device.name, arithmetic["conv_precision"]) * described["num_accelerators"]
     row = {
-        **device.describe(probe()),
+        **described,
         **data,
         **{f"num_images_{side}": 0 for side in SIDES},
         **{f"num_images_{name}": len(side.grade) for name, side in setup.splits.items()},
@@ -255,6 +261,8 @@ def train_once(
         "setup_s": setup_s,
         "device_peak_mib": device_peak_mib,
         "images_per_s": images_per_epoch / timing.steady_training_s,
+        "flop_per_image": flop_per_image,
+        "peak_fraction": flop / (timing.parts["steps_s"] or float("nan")) / peak,
         **{f"metric_{name}_test": value for name, value in scores.items()},
         **auc.columns("metric_auc_test"),
         **timing.done_by,

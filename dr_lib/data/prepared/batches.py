@@ -1,5 +1,6 @@
 """Batches of uint8 photographs for Keras, shuffled by (seed, epoch)."""
 
+import time
 from typing import Any
 
 import keras
@@ -65,6 +66,8 @@ class Batches(keras.utils.PyDataset):
         self.targets = targets
         self.batch_size = batch_size
         self.shuffle_seed = shuffle_seed
+        # of training: when each batch of the epoch was ready, monotonic [s]
+        self.ready_s: list[float] = []
         self._error = None
         self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if len(inputs) != len(targets):
@@ -83,6 +86,7 @@ class Batches(keras.utils.PyDataset):
 
     def start_epoch(self, epoch: int) -> None:
         """Set the order of an epoch; `fit` with `shuffle=False` then keeps it."""
+        self.ready_s.clear()
         self._order = np.arange(len(self.inputs))
         if self.shuffle_seed is not None:
             np.random.default_rng((self.shuffle_seed, epoch)).shuffle(self._order)
@@ -104,13 +108,19 @@ class Batches(keras.utils.PyDataset):
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         if self.shuffle_seed is not None:
             rows = rows[self._part]
-            return self._take(rows), self.targets[rows]
+            batch = self._take(rows), self.targets[rows]
+            self.note_ready()
+            return batch
         num_places = len(self) * self.batch_size
         num_empty = self.batch_size - len(rows)
         weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
         weights[len(rows) :] = 0
         rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]
         return self._take(rows), self.targets[rows], weights[self._part]
+
+    def note_ready(self) -> None:
+        """Note that the next batch of the epoch is ready."""
+        self.ready_s.append(time.monotonic())
 
     def feed(self) -> Any:
         """Wrap the batches for fit: on TensorFlow without tf.data's autotuner.

@@ -1,0 +1,92 @@
+"""Divide the seconds of a training, and count the arithmetic of its steps."""
+
+import inspect
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+
+class Calls:
+    """The calls of the device in training, or in validation, of this process.
+
+    The first one compiles: what it takes more than the others on average is `compile_s`.
+    """
+
+    def __init__(self):
+        """Start without a call."""
+        self.ends: dict[int, float] = {}  # of this epoch, by the last batch of a call
+        self.number = 0
+        self.total_s = 0.0
+        self.first_s = float("nan")
+        self.input_s = 0.0  # in which the device waited for a batch, but for its first
+
+    def finish(self, start: float, end: float, ready_s: Sequence[float] = ()) -> None:
+        """Add the calls of an epoch.
+
+        Args:
+            start: of its first call, monotonic [s], as are `end` and the ends.
+            end: when the device had finished.
+            ready_s: when each batch was ready. A call of n steps waits for its last batch, less the
+                n - 1 steps before, of which each takes as long as the one behind it.
+        """
+        ends = sorted(self.ends.items())
+        self.ends = {}
+        free, last = start, -1
+        for batch, now in ends:
+            if self.number and ready_s:
+                ready = ready_s[min(batch, len(ready_s) - 1)]
+                self.input_s += max(0.0, ready - free - (batch - last - 1) * (now - ready))
+            elif not self.number:
+                self.first_s = now - start
+            free, last = now, batch
+            self.number += 1
+        self.total_s += end - start
+
+    @property
+    def compile_s(self) -> float:
+        """Seconds that the first call took more than the others."""
+        others_s = self.total_s - self.first_s - self.input_s
+        return max(0.0, self.first_s - others_s / max(self.number - 1, 1))
+
+
+def count_flop(backend: str, model: Any, batch: Any) -> float:
+    """Count the arithmetic of one training step by the framework's own rules; NaN if unknown.
+
+    On JAX XLA counts what it was given to compile, on TensorFlow the operations that run and have
+    a rule (a depthwise convolution has one forwards alone) are summed up.
+
+    Args:
+        backend: of Keras.
+        model: trained by `fit`.
+        batch: a batch that it was trained on.
+    """
+    with suppress(AttributeError, ImportError, KeyError, ValueError):
+        parts = inspect.getclosurevars(model.train_function).nonlocals
+        if backend == "jax":
+            groups = (
+                model.trainable_variables,
+                model.non_trainable_variables,
+                model.optimizer.variables,
+                model.metrics_variables,
+            )
+            state = tuple([variable.value for variable in group] for group in groups)
+            return parts["step_function"].lower(state, batch).cost_analysis()["flops"]
+
+        from tensorflow.python.framework import ops
+        from tensorflow.python.profiler.internal import flops_registry  # noqa: F401
+        from tensorflow.python.util import deprecation
+
+        step = parts["one_step_on_data"].__wrapped__
+        graph = step._list_all_concrete_functions()[0].graph
+        left = [*graph.control_outputs, *(output.op for output in graph.outputs)]
+        counted = {}
+        while left:
+            operation = left.pop()
+            if operation in counted:
+                continue
+            with deprecation.silence():
+                rule = ops.get_stats_for_node_def(graph, operation.node_def, "flops")
+            counted[operation] = rule.value or 0
+            left += [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
+        return float(sum(counted.values()))
+    return float("nan")

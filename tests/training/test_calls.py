@@ -1,0 +1,103 @@
+"""Where the seconds of a training go, and the arithmetic of a step, by hand."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from dr_lib.training.calls import Calls
+from tests.training.simulation import ROOT
+
+# multiplications and additions of small_cnn at 96 px, each of four convolutions and the output
+FORWARD = [
+    96**2 * 9 * 3 * 16,
+    48**2 * 9 * 16 * 32,
+    24**2 * 9 * 32 * 64,
+    12**2 * 9 * 64 * 96,
+    208,
+]
+# training takes the gradient by the weights too, and that by the input but of the photographs
+SMALL_CNN = 2 * (3 * sum(FORWARD) - FORWARD[0])
+COUNT = """
+import sys, tempfile
+from pathlib import Path
+import keras
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.training.calls import count_flop
+from dr_lib.training.fit import compile_model, train
+from dr_lib.training.models import build_model
+from dr_lib.training.recorder import Recorder
+from tests.training.simulation import draw
+
+model, side, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+batches = Batches(*draw(8, side), 4, shuffle_seed=1)
+network = build_model(model, side)
+compile_model(network, steps_per_execution=steps, jit=keras.config.backend() == "jax")
+timing = train(network, batches, None, Recorder(Path(tempfile.mkdtemp())), epochs=1)
+print(count_flop(keras.config.backend(), network, batches[0]) / 4)
+"""
+
+
+def test_the_first_call_compiles_and_later_ones_wait():
+    """Three steps to 12.5 s: 9.05 s of the first call are compiling, for the others took 0.95 s
+    and waited 0.2 and 0.4 s.
+    """
+    calls = Calls()
+    calls.ends.update({1: 11.0, 0: 10.0, 2: 12.0})  # as they come, from several threads
+    calls.finish(0.0, 12.5, [0.5, 10.2, 11.4])
+    assert calls.input_s == pytest.approx(0.6)
+    assert calls.compile_s == pytest.approx(10 - 0.95)
+
+
+@pytest.mark.parametrize(("ready", "waited"), [(10.0, 0.0), (12.0, 0.0), (12.8, 3.2)])
+def test_a_call_of_four_steps_waits_for_its_last_batch(ready, waited):
+    """It ends at 13 s: where the last step took 1 s, so did the three before, since 9 s; where it
+    took 0.2 s, 3.2 s were waited for.
+    """
+    calls = Calls()
+    calls.ends.update({3: 9.0, 7: 13.0})
+    calls.finish(0.0, 13.0, [1.0] * 7 + [ready])
+    assert calls.input_s == pytest.approx(waited)
+
+
+def test_without_a_second_call_all_of_the_first_is_compiling():
+    """What cannot be told apart; and nothing is divided where no call was made."""
+    calls = Calls()
+    assert (calls.compile_s, calls.input_s) == (0.0, 0.0) and np.isnan(calls.first_s)
+    calls.ends[0] = 4.0
+    calls.finish(1.0, 4.0)
+    assert calls.compile_s == 3.0
+
+
+def count(backend: str, *parameters: object) -> float:
+    """FLOP of a training step, by image."""
+    environment = os.environ | {"KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+    found = subprocess.run(
+        [sys.executable, "-c", COUNT, *map(str, parameters)],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(found.stdout.split()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("backend", "steps"), [("tensorflow", 1), ("tensorflow", 2), ("jax", 1)]
+)
+def test_the_arithmetic_of_a_step_is_that_by_hand(backend, steps):
+    """To 5 %: TensorFlow adds what is no convolution, XLA leaves out products with a border."""
+    pytest.importorskip(backend)
+    assert count(backend, "small_cnn", 96, steps) == pytest.approx(SMALL_CNN, rel=0.05)
+
+
+@pytest.mark.slow
+def test_inception_v3_has_the_published_arithmetic():
+    """5.7 G multiplications and additions forwards at 299 px (Keras and torchvision), three times
+    that in training.
+    """
+    found = count("tensorflow", "inception_v3", 299, 1)
+    assert found / 3 / 2 == pytest.approx(5.7e9, rel=0.05)
