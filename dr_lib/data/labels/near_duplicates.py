@@ -2,9 +2,14 @@
 
 import hashlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import count
 
 import cv2
 import numpy as np
+
+from dr_lib.hardware.cpus import count_cpus
 
 NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits
 SIDE = 32  # px of the square that is hashed
@@ -19,6 +24,8 @@ LEAST_DETAIL = 0.015
 # 99.85 % differ by 40 bits or less.
 THRESHOLD = 40  # bits of 256
 PAIRS_AT_ONCE = 2**22  # a few tens of MB
+FEW = 20_000  # photographs, of which comparing every pair takes less time than sorting
+MIXER = 0x9E3779B97F4A7C15  # odd: a product with it differs where a number does
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
@@ -67,25 +74,103 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
     bits = np.unpackbits(hashes, axis=1).reshape(-1, NUM_WAVES, NUM_WAVES)
     upright = _sort_by_kind(bits)
     transposed = _sort_by_kind(bits.transpose(0, 2, 1))
-    step = PAIRS_AT_ONCE // (len(bits) + 1) + 1
-    tables = [np.empty((0, 3), int)]
-    for start in range(0, len(bits), step):
-        firsts = upright[:, start : start + step, None]
-        distances = np.minimum(
-            _count_least(firsts, upright[:, None, start:]),
-            _count_least(firsts, transposed[:, None, start:]),
-        )
+    words = np.concatenate([upright, transposed], axis=1)
+    codes = _compare_all(words) if len(hashes) <= FEW else _compare_neighbours(words)
+    firsts, seconds = np.divmod(codes, max(1, len(hashes)))
+    distances = _count_differing(words, firsts, seconds)
+    return np.column_stack([firsts, seconds, 128 + distances.astype(int)])
+
+
+def _compare_all(words: np.ndarray) -> np.ndarray:
+    """Compare every hash with every other; args and result of `_compare_sorted`."""
+    num = words.shape[1] // 2
+    step = PAIRS_AT_ONCE // (num + 1) + 1
+    codes = [np.empty(0, int)]
+    for start in range(0, num, step):
+        firsts = np.arange(start, min(start + step, num))[:, None]
+        distances = _count_differing(words, firsts, np.arange(start, num)[None])
         i, j = np.nonzero(np.triu(distances <= THRESHOLD - 128, 1))
-        tables.append(
-            np.column_stack([start + i, start + j, 128 + distances[i, j].astype(int)])
-        )
-    return np.concatenate(tables)
+        codes.append((start + i) * num + start + j)
+    return np.concatenate(codes)
+
+
+def _compare_neighbours(words: np.ndarray) -> np.ndarray:
+    """Compare hashes that agree in some bits, on all cores; args and result of `_compare_sorted`.
+
+    No pair is missed. Of the four kinds there is one in which two near duplicates differ in at most
+    9 or 10 bits, or all but these: 9 + 9 + 9 + 10 + 4 is more than THRESHOLD. A mask of `_cover`
+    leaves out all these bits.
+    """
+    jobs = []
+    for kind in range(4):
+        masks = _cover((THRESHOLD + 1 + kind) // 4 - 1)
+        jobs += [(kind, some) for some in np.array_split(masks, 16)]
+    codes = np.empty(0, int)
+    with ThreadPoolExecutor(count_cpus()) as pool:
+        for found in pool.map(partial(_compare_sorted, words), *zip(*jobs, strict=True)):
+            codes = np.union1d(codes, found)
+    return codes
+
+
+def _cover(radius: int) -> np.ndarray:
+    """Choose masks of 64 bits, uint64, so that for any `radius` bits one mask leaves them all out.
+
+    Each bit has a vector of radius + 1 bits, and each such vector a mask: the bits whose vectors
+    have an odd product with it. To `radius` vectors another one is orthogonal (Pagh 2016).
+    """
+    vectors = np.arange(1, 2 ** (radius + 1))
+    of_bits = np.random.default_rng(0).permutation(vectors)[:64]
+    is_left = np.bitwise_count(vectors[:, None] & of_bits) & 1
+    return np.packbits(is_left, axis=1).view(np.uint64)[:, 0]
+
+
+def _compare_sorted(words: np.ndarray, kind: int, masks: np.ndarray) -> np.ndarray:
+    """Compare hashes that are equal in a kind's bits under one of the masks, inverted or not.
+
+    Args:
+        words: (4, 2 n) uint64, the bits of n hashes by kind, then those of the transposed hashes.
+        kind: of the four.
+        masks: uint64.
+
+    Returns:
+        Of each near duplicate n times the first row, plus the second; sorted.
+    """
+    rows = np.arange(words.shape[1], dtype=np.uint64)
+    num = len(rows) // 2
+    num_low = len(rows).bit_length()  # bits of a row, the low ones of its key
+    codes = [np.empty(0, int)]
+    for mask in masks:
+        left = words[kind] & mask
+        keys = np.minimum(left, left ^ mask) * MIXER >> num_low << num_low | rows
+        keys.sort()
+        at = (keys & (2**num_low - 1)).astype(int)
+        keys >>= num_low
+        same = np.arange(len(rows))
+        for step in count(1):
+            same = same[: np.searchsorted(same, len(rows) - step)]
+            same = same[keys[same] == keys[same + step]]
+            if not len(same):
+                break
+            lower, upper = np.sort([at[same], at[same + step]], axis=0)
+            # two transposed hashes differ as the hashes do
+            is_pair = (lower < num) & (upper != lower + num)
+            firsts, seconds = np.sort([lower[is_pair], upper[is_pair] % num], axis=0)
+            is_near = _count_differing(words, firsts, seconds) <= THRESHOLD - 128
+            codes.append((firsts * num + seconds)[is_near])
+    return np.unique(np.concatenate(codes))
 
 
 def _sort_by_kind(bits: np.ndarray) -> np.ndarray:
     """Pack bits, (n, 16, 16), by whether their wave is odd, down and across: (4, n) uint64."""
     kinds = [bits[:, i::2, j::2].reshape(-1, 64) for i in (0, 1) for j in (0, 1)]
     return np.packbits(kinds, axis=2).view(np.uint64)[..., 0]
+
+
+def _count_differing(words: np.ndarray, i: np.ndarray, j: np.ndarray) -> np.ndarray:
+    """Count in how many bits the hashes i and j differ in the best orientation: int8, less 128."""
+    firsts = words[:, i]
+    transposed = words[:, j + words.shape[1] // 2]
+    return np.minimum(_count_least(firsts, words[:, j]), _count_least(firsts, transposed))
 
 
 def _count_least(firsts: np.ndarray, seconds: np.ndarray) -> np.ndarray:
