@@ -3,12 +3,12 @@
 The front door: `from dr_lib import ...` has all that training on own photographs needs; each name
 is loaded when it is used, and `dr_lib.NAME?` shows an example.
 
-photograph   crop_fundus, encode_jpeg, decode_jpeg; draw_eye and draw_look draw synthetic ones
+photograph   crop_fundus, encode_jpeg, decode_jpeg
 prepared     prepare, Prepared, open_sample
 hardware     probe, choose, Request, activate
 training     TrainingConfig, train_once, build_model
 runs         Run, Monitor, run_study, read_runs
-report       open_rows, Page, training_time, plot_training_time, answer_training
+report       open_rows, Page, training_time, plot_training_time, plot_history, answer_training
 
 The folders, from the ground up (docs/architecture.md):
 
@@ -28,8 +28,6 @@ _HOMES = {  # of each name of the front door
     "crop_fundus": "data.photograph.crop",
     "decode_jpeg": "data.photograph.pixels",
     "encode_jpeg": "data.photograph.pixels",
-    "draw_eye": "data.synthetic",
-    "draw_look": "data.synthetic",
     "prepare": "data.prepared.prepare",
     "Prepared": "data.prepared.folder",
     "open_sample": "data.prepared.sample",
@@ -48,6 +46,7 @@ _HOMES = {  # of each name of the front door
     "Page": "report.page",
     "training_time": "report.training_time",
     "plot_training_time": "report.figures",
+    "plot_history": "report.figures",
     "answer_training": "report.answer",
 }
 __all__ = list(_HOMES)

@@ -220,10 +220,13 @@ trained.count_grades().rename_axis(kind)
 # ## Result
 
 # %%
-history = pd.DataFrame(trained.history).rename_axis("epoch")
-_, axes = plt.subplots(1, 2, figsize=(10, 3))
-for axis, metric in zip(axes, ("loss", "auc"), strict=True):
-    history.filter(regex=f"^(val_)?{metric}$").plot(ax=axis, title=f"{metric}: {kind}")
+from dr_lib import plot_history
+
+history = pd.DataFrame(trained.history)
+history.tail()
+
+# %%
+plot_history(history, kind)
 
 # %% [markdown]
 # The referral threshold is chosen on the validation split, for a sensitivity of 90 %; nothing is

@@ -66,6 +66,12 @@ print(f"{len(rows.table)} rows, {len(finished)} finished, {len(selection.timed)}
 if rows.num_others:
     print(f"{rows.num_others} rows of the other task: give a folder that holds only those rows")
 
+# %% [markdown]
+# Figure 1 and the intervals come from these rows, one per run.
+
+# %%
+finished.filter(["place", "repetition", "train_s", "steady_epoch_s", "disturbed"])
+
 # %% tags=["title"]
 words = "How long does training take?"
 if published:

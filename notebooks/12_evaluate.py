@@ -16,7 +16,7 @@
 
 # %% tags=["parameters"]
 # predictions
-predictions: str = ""  # one or more predictions.csv, with commas between; empty for the latest
+predictions: str = ""  # one or more predictions.csv, with commas; empty for the only one
 ensemble: bool = False  # average the models' probabilities, instead of comparing them
 folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
 sheet: str = ""  # sheet of a workbook, where several have the columns
@@ -66,10 +66,15 @@ from dr_lib.rooms.evaluation.predictions import (
 )
 
 paths = [Path(root, name) for name in split_paths(predictions)]
-if not paths:  # of the latest training of this clone, or of the sample
-    from dr_lib.training.train_once import find_trained
+if not paths:  # those of the only training of this clone, or of the sample
+    from dr_lib.training.train_once import list_trained
 
-    paths = [find_trained(root) / "predictions.csv"]
+    paths = [folder / "predictions.csv" for folder in list_trained(root)]
+    if len(paths) > 1:
+        names = ", ".join(str(path.relative_to(root)) for path in paths)
+        raise SystemExit(
+            f"several trainings: set predictions to one, the latest first: {names}"
+        )
 
 # %%
 from dr_lib import Page
@@ -193,13 +198,16 @@ if private and len(own):
 # variação entre pacientes; as demais métricas usam fórmulas, um jackknife ou um bootstrap de
 # pacientes.
 
-# %% tags=["report"]
+# %%
 import pandas as pd
 
 from dr_lib.data.labels.schema import OWN, fold_name
 
 flow = count_flow(model)
 shown = flow if private else hide_flow(flow)
+shown
+
+# %% tags=["report"]
 page.figure(
     figures.plot_flow(shown, lang), "flow", "From the photographs offered to those evaluated."
 )
@@ -274,8 +282,11 @@ if summary.filter(like="_low").isna().iloc[0].any():
         "A score without an interval is uncertain: these patients are too few to bound it."
     )
 
-# %% tags=["report"]
+# %%
 curves = trace_curves(model)
+curves["roc"].tail()
+
+# %% tags=["report"]
 page.figure(
     figures.plot_roc(curves, measured, summary.iloc[0], lang),
     "roc",
@@ -386,10 +397,13 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # probabilidades são extremas demais. A recalibração é aprendida na validação e mostrada à parte;
 # ela não muda a ordenação.
 
-# %% tags=["report"]
+# %%
 from dr_lib.statistics.calibration import NEAR
 
 calibrated, smoothed = calibrate(model)
+pd.concat(smoothed).dropna()
+
+# %% tags=["report"]
 figure = figures.plot_calibration(smoothed, lang)
 page.figure(
     figure,
@@ -433,9 +447,12 @@ if num_clipped:
 # estratégia, ou nenhuma. O benefício líquido depende de quantas são encaminháveis; as curvas em
 # outra prevalência supõem a mesma sensibilidade e especificidade.
 
+# %%
+weighed = {share: weigh_decisions(model, share) for share in (None, *shares)}
+weighed[None].head()
+
 # %% tags=["report"]
-for share in (None, *shares):
-    decisions = weigh_decisions(model, share)
+for share, decisions in weighed.items():
     name = "decision_curve" if share is None else f"decision_curve_{share:g}"
     page.figure(
         figures.plot_decisions(decisions, lang),
@@ -507,9 +524,13 @@ if groups.empty and crowded.empty:
 # Quão boas são as demais respostas do modelo, se uma pessoa avalia as retinografias mais próximas
 # do limiar?
 
+# %%
+shown = abstain(model, own) if len(own) else own
+shown.head()
+
 # %% tags=["report"]
 if len(own):
-    figure = figures.plot_abstention(abstain(model, own), lang)
+    figure = figures.plot_abstention(shown, lang)
     page.figure(
         figure,
         "abstention",

@@ -44,9 +44,9 @@ setup.set_up(root, "cv2", "simplejpeg")
 
 # %%
 from dr_lib import activate, choose, open_sample, probe
-from dr_lib.training.train_once import find_trained
+from dr_lib.training.train_once import list_trained
 
-model_dir = model_dir or find_trained(root)
+model_dir = model_dir or list_trained(root)[0]
 activate(choose(probe()))
 if data_dir == "sample" and not masks_dir:
     data_dir = open_sample(root / "papermill_runs" / "sample")
@@ -73,6 +73,7 @@ else:
     images = test.images[referable]
     lesions = draw_lesions(prepared, test.image_id[referable], image_size)
 print(f"{facts['model']}, {image_size} px; {len(images)} photographs to explain")
+print(f"trained by run {Path(model_dir).name}")
 
 # %% [markdown]
 # ## Method

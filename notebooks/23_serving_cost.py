@@ -75,6 +75,9 @@ page.title("What does a prediction cost?", "B" if published else "", selection)
 # %% [markdown] tags=["heading"]
 # ## Result · Resultado
 
+# %%
+timed.filter(["environment", "model", "format", "repetition", "predict_ms", "disturbed"])
+
 # %% tags=["report"]
 from dr_lib.report.style import name
 from dr_lib.rooms.serving.figures import plot_predict_time

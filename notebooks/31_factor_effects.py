@@ -143,6 +143,9 @@ if timed["usd_per_hour"].notna().any():
 # %% [markdown] tags=["heading"]
 # ## Measure · Medir
 
+# %%
+timed.filter([*keys, "repetition", "train_s", "cost_usd", "cpu_percent_mean"])
+
 # %% tags=["report"]
 from dr_lib.rooms.scenarios import figures as scenarios
 

@@ -61,6 +61,9 @@ page = Page(out, lang)
 say = page.say
 print(f"{len(rows.table)} rows, {len(timed)} of them timed")
 
+# %%
+timed.filter(["implementation", "batch_size", "repetition", "epoch", "train_s", "accuracy"])
+
 # %% tags=["title"]
 page.title(
     "CUDA C or Keras: how much does the language matter?", "D" if published else "", selection

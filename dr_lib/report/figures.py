@@ -1,4 +1,4 @@
-"""Draw paper A: training time by hardware (its figure 1)."""
+"""Draw trainings: their history, and their time by hardware (figure 1 of paper A)."""
 
 import re
 from textwrap import fill
@@ -6,11 +6,20 @@ from textwrap import fill
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import measure
-from dr_lib.report.style import ACCELERATOR_COLOURS, THEIRS, choose_words, name
+from dr_lib.report.style import (
+    ACCELERATOR_COLOURS,
+    MUTED,
+    OURS,
+    THEIRS,
+    choose_words,
+    name,
+    open_panels,
+)
 from dr_lib.statistics.intervals import Interval
 
 PAPER_WORK = {
@@ -78,3 +87,30 @@ def plot_training_time(
             )
             panels.setdefault(theirs if is_theirs else words, []).append(mean)
     return plot_means(panels, lang)
+
+
+def plot_history(history: pd.DataFrame, kind: str) -> Figure:
+    """Draw the loss and the AUC of a training by epoch, each beside that of the validation.
+
+    Args:
+        history: a row per epoch, with `loss`, `auc` and, where there is a validation split,
+            `val_loss` and `val_auc`.
+        kind: what the network learned from, for the axis.
+
+    Example:
+        >>> history = pd.DataFrame({"loss": [0.7, 0.5], "auc": [0.6, 0.8]})
+        >>> figure = plot_history(history, "photographs")
+    """
+    figure, axes = open_panels(2, columns=2, heights=2.4)
+    for ax, metric in zip(axes, ("loss", "auc"), strict=True):
+        for column, words, colour, side in (
+            (metric, "training", THEIRS, "left"),
+            (f"val_{metric}", "validation", OURS, "right"),
+        ):
+            if column in history:
+                ax.plot(range(1, len(history) + 1), history[column], color=colour, lw=2)
+                ax.set_title(words, loc=side, color=colour, fontsize=10)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        ax.set_ylabel({"auc": "AUC"}.get(metric, metric))
+    figure.supxlabel(f"epoch; {kind}", color=MUTED, fontsize=9)
+    return figure

@@ -282,13 +282,14 @@ def train_once(
     )
 
 
-def find_trained(root: Path) -> Path:
-    """Find the folder of this clone's latest training; in a clone without one a network learns to
-    grade the sample, as notebook 10 does with that task.
+def list_trained(root: Path) -> list[Path]:
+    """List the folders of this clone's trainings, the latest first; in a clone without one a
+    network learns to grade the sample, as notebook 10 does with that task.
     """
     written = root.glob(f"papermill_runs/*/runs/*/{PREDICTIONS}")
-    if latest := max(written, key=lambda path: path.stat().st_mtime, default=None):
-        return latest.parent
+    latest = sorted(written, key=lambda path: path.stat().st_mtime, reverse=True)
+    if latest:
+        return [path.parent for path in latest]
     from dr_lib.data.prepared.sample import open_sample
 
     sample = root / "papermill_runs" / "sample"
@@ -296,7 +297,7 @@ def find_trained(root: Path) -> Path:
     folder = sample / "runs" / "trained"
     folder.mkdir(parents=True, exist_ok=True)
     train_once(config, config.plan(probe(), 400), folder).write_model()
-    return folder
+    return [folder]
 
 
 def find_arithmetic(device: Device) -> dict[str, str]:

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
-from dr_lib.report.figures import plot_training_time
+from dr_lib.report.figures import plot_history, plot_training_time
 from dr_lib.report.select import select_runs
-from dr_lib.report.style import ACCELERATOR_COLOURS, THEIRS
+from dr_lib.report.style import ACCELERATOR_COLOURS, OURS, THEIRS
 from tests.conftest import ABSENT
 from tests.report.reading import is_whole, words
 from tests.report.timed_rows import CPU, T4, TPU, make_runs
@@ -133,3 +133,15 @@ def test_a_cold_run_is_drawn_as_such():
         "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
         "kaggle, 2 x Tesla T4, cold\nn = 1, sessions: 1",
     ]
+
+
+def test_a_history_begins_with_epoch_1_and_names_its_lines():
+    """Training grey, validation in the colour of ours; without a validation split, training."""
+    history = pd.DataFrame({"loss": [0.7, 0.5], "auc": [0.6, 0.8], "val_loss": [0.8, 0.7]})
+    figure = plot_history(history, "photographs")
+    loss, auc = figure.axes
+    lines = [(line.get_xydata().tolist(), line.get_color()) for line in loss.lines]
+    expected = [([[1, 0.7], [2, 0.5]], THEIRS), ([[1, 0.8], [2, 0.7]], OURS)]
+    assert lines == expected and len(auc.lines) == 1
+    assert (loss.get_title("left"), loss.get_title("right")) == ("training", "validation")
+    assert "epoch; photographs" in words(figure) and is_whole(figure)

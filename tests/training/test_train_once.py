@@ -22,7 +22,7 @@ from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
-from dr_lib.training.train_once import Setup, find_trained, set_up, train_once
+from dr_lib.training.train_once import Setup, list_trained, set_up, train_once
 from tests.training.simulation import draw_splits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -405,12 +405,12 @@ def test_a_clone_without_runs_has_a_network_that_learned_the_sample(small_sample
     """It is trained once; a later run of a study goes before it."""
     runs = tmp_path / "papermill_runs"
     shutil.copytree(small_sample.parent, runs / "sample")
-    folder = find_trained(tmp_path)
+    (folder,) = list_trained(tmp_path)
     assert read_folder(folder).facts["data_kind"] == "synthetic"
     before = (folder / "predictions.csv").stat().st_mtime_ns
-    assert find_trained(tmp_path) == folder
+    assert list_trained(tmp_path) == [folder]
     assert (folder / "predictions.csv").stat().st_mtime_ns == before
     later = runs / "mine" / "runs" / "C1-r00"
     later.mkdir(parents=True)
     (later / "predictions.csv").touch()
-    assert find_trained(tmp_path) == later
+    assert list_trained(tmp_path) == [later, folder]

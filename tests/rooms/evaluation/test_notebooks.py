@@ -1,8 +1,10 @@
 """Notebook 12 run headless: a report on anybody's predictions."""
 
+import os
 import re
 
 import pandas as pd
+import papermill
 import pytest
 from click.testing import CliRunner
 
@@ -13,14 +15,22 @@ from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import find_english
 
 
-def test_12_reads_the_latest_predictions_of_the_clone(clone, kernel):
-    """Those of the last run, where none are named."""
-    for name, table in (("b", draw_predictions(60)), ("a", draw_predictions(noise=5.0))):
-        (folder := clone / "papermill_runs" / "adhoc" / "runs" / name).mkdir(parents=True)
-        write(folder, table, "predictions")
-    notebook = execute(clone, "12_evaluate", kernel)
-    assert num_pictures(notebook) == 10
-    assert "120 patients" in texts(notebook)
+def test_12_reads_the_only_predictions_of_the_clone_and_asks_where_there_are_two(clone, kernel):
+    """None are named: those of the one run; of two runs it stops, and names both, the latest
+    first.
+    """
+    runs = clone / "papermill_runs" / "adhoc" / "runs"
+    for number, name in enumerate(("b", "a")):
+        (runs / name).mkdir(parents=True)
+        path = write(runs / name, draw_predictions(noise=5.0), "predictions")
+        os.utime(path, (number, number))
+        if name == "b":
+            notebook = execute(clone, "12_evaluate", kernel)
+            assert num_pictures(notebook) == 10 and "120 patients" in texts(notebook)
+    asked = "set predictions to one, the latest first: {0}/a/{1}, {0}/b/{1}"
+    asked = asked.format("papermill_runs/adhoc/runs", "predictions.csv")
+    with pytest.raises(papermill.PapermillExecutionError, match=re.escape(asked)):
+        execute(clone, "12_evaluate", kernel)
 
 
 @pytest.mark.slow
