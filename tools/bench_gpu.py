@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -32,6 +33,7 @@ from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
+from dr_lib.statistics.cells import RATIO, Design
 from dr_lib.statistics.intervals import Interval, mean_interval
 from tools.measured import name_warmth
 
@@ -110,6 +112,64 @@ def train(path: Path, run: PlannedRun) -> Figures:
         figures[f"energy an image, {name_warmth(row)} [J]"] = single(
             row["gpu_energy_j"] / num_images
         )
+    return figures
+
+
+def list_programs(setting: Setting) -> Measures:
+    """The first paper's network and batch, an epoch in one program, beside mode paper and beside
+    one step a program.
+    """
+    model, size, number = (
+        ("small_cnn", 32, 64) if setting.is_dry else ("inception_v3", 299, 1000)
+    )
+    asked = {"model": model, "image_size": size}
+    yield f"{model}, {size} px, batch 8", partial(compare_programs, asked, number)
+
+
+def build_program(mode: str, asked: dict, number: int, *, whole: bool) -> Any:
+    """A way to train on JAX, whose mode fast has an epoch in one program, or a step."""
+    from tools.bench_training import build, take_photographs
+
+    data_dir = open_sample(ROOT / "papermill_runs" / "sample")
+    photographs = take_photographs(data_dir, asked["image_size"], number)
+    import keras
+
+    from dr_lib.training import resident
+
+    def keep(network: keras.Model, inputs: dict, **_: bool) -> tuple:
+        return kept(network, inputs, whole_epochs=whole)
+
+    kept = resident.keep_on_device
+    with patch.object(resident, "keep_on_device", keep):
+        return build(mode, 8, asked, photographs)
+
+
+def compare_programs(asked: dict, number: int) -> Figures:
+    """Images per second of the steps alone, as a run's row has them, over turns of four epochs
+    whose first is left out; seconds that the first call compiles.
+    """
+    ways = {
+        "mode paper": ("paper", False),
+        "a step": ("fast", False),
+        "an epoch": ("fast", True),
+    }
+    variants = {
+        name: build_program(mode, asked, number, whole=whole)
+        for name, (mode, whole) in ways.items()
+    }
+    speeds: dict[str, list[float]] = {name: [] for name in variants}
+    for _ in range(TURNS):
+        for name, variant in variants.items():
+            timing = variant.fit(4)
+            speeds[name] += [variant.number / seconds for seconds in timing.training_s[1:]]
+            variant.images_per_s = speeds[name]
+    figures = {}
+    for name, values in speeds.items():
+        figures[f"{name}: images per second"] = mean_interval(values)
+        figures[f"{name}: compiling [s]"] = single(variants[name].compile_s)
+        if name != "mode paper":
+            design = Design([values], [speeds["mode paper"]])
+            figures[f"{name}: times mode paper"] = design.estimate(RATIO).interval()
     return figures
 
 
@@ -236,11 +296,12 @@ def compare_resumed(mode: str, setting: Setting) -> Figures:
 
 STEPS: dict[str, Callable[[Setting], Measures]] = {
     "modes": partial(list_runs, "gpu_modes"),
+    "programs": list_programs,
     "batches": partial(list_runs, "gpu_batches"),
-    "cuda": list_cuda,
-    "stream": list_streams,
     "networks": list_networks,
     "resume": list_resumes,
+    "stream": list_streams,
+    "cuda": list_cuda,
 }
 
 

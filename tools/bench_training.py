@@ -119,7 +119,7 @@ def build(
     folder = Path(tempfile.mkdtemp())
     import keras
 
-    from dr_lib.training.fit import train
+    from dr_lib.training.fit import Timing, train
     from dr_lib.training.recorder import CHECKPOINT, Recorder
 
     if frozen_input:
@@ -134,9 +134,9 @@ def build(
         )
         setup.train_batches.__class__ = same_batch
 
-    def fit(epochs: int) -> None:
+    def fit(epochs: int) -> Timing:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-        train(setup.model, setup.train_batches, None, Recorder(folder), epochs=epochs)
+        return train(setup.model, setup.train_batches, None, Recorder(folder), epochs=epochs)
 
     name = f"mode {mode}" + (", input made once" if frozen_input else "")
     return Variant(name, plan, batch_size, len(split.images), fit)

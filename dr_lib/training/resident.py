@@ -1,10 +1,13 @@
 """Keep the photographs in the device's memory."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 import numpy as np
-from keras import layers, ops
+from keras import layers, ops, tree
+
+from dr_lib.data.prepared.batches import Batches
 
 STORE = "photographs"  # name of the layer that holds them
 
@@ -29,14 +32,53 @@ class Store(layers.Layer):
         return ops.take(self.images, rows, axis=0)
 
 
+class Epoch(keras.utils.PyDataset):
+    """The batches of an epoch as one, (steps, batch) each."""
+
+    def __init__(self, batches: Batches):
+        """`batches`: of row numbers."""
+        super().__init__()
+        self.batches = batches
+
+    def __len__(self) -> int:
+        """One."""
+        return 1
+
+    def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
+        """Return row numbers and targets."""
+        batches = map(self.batches.__getitem__, range(len(self.batches)))
+        return tuple(map(np.stack, zip(*batches, strict=True)))
+
+
+class WholeEpochs(keras.Model):
+    """A model on JAX whose epoch of training is one program: the device waits for no launch."""
+
+    def fit(self, batches: Batches, **requested: Any) -> Any:
+        """Train as Keras does; callbacks see one batch an epoch."""
+        self._symbolic_build(data_batch=batches[0])
+        return super().fit(Epoch(batches), **requested)
+
+    def train_step(self, state: Any, epoch: tuple) -> tuple[Any, Any]:
+        """Take all steps of an epoch; return what the last one does."""
+        import jax
+
+        def step(state, batch):
+            logs, state = super(WholeEpochs, self).train_step(state, batch)
+            return state, logs
+
+        state, logs = jax.lax.scan(step, state, epoch)
+        return tree.map_structure(lambda values: values[-1], logs), state
+
+
 def keep_on_device(
-    network: keras.Model, inputs: Mapping[str, np.ndarray]
+    network: keras.Model, inputs: Mapping[str, np.ndarray], *, whole_epochs: bool = False
 ) -> tuple[keras.Model, dict[str, np.ndarray]]:
     """Feed a network with row numbers of photographs that are on the device.
 
     Args:
         network: takes (batch, ...) photographs; the returned model trains its variables.
         inputs: (n, ...) of each split, all of one type.
+        whole_epochs: see `WholeEpochs`; on one GPU or TPU, for loops are slow on a CPU.
 
     Returns:
         A model that takes (batch,) row numbers, and the row numbers of each split, int32.
@@ -47,4 +89,5 @@ def keep_on_device(
     )
     numbers = keras.Input((), dtype="int32", name="rows")
     images = Store(np.concatenate(list(inputs.values())))(numbers)
-    return keras.Model(numbers, network(images), name="resident"), rows
+    kind = WholeEpochs if whole_epochs else keras.Model
+    return kind(numbers, network(images), name="resident"), rows

@@ -368,7 +368,10 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             )
         if plan.on_device:
             inputs = {name: images for name, images in inputs.items() if name != "test"}
-            model, inputs = resident.keep_on_device(network, inputs)
+            whole_epochs = plan.backend == "jax" and plan.accelerator != "cpu"
+            model, inputs = resident.keep_on_device(
+                network, inputs, whole_epochs=whole_epochs and plan.strategy == "none"
+            )
         fit.compile_model(
             model,
             optimizer=config.optimizer,

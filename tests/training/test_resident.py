@@ -10,7 +10,30 @@ from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
 from dr_lib.training.recorder import Recorder
 from dr_lib.training.resident import keep_on_device
-from tests.training.simulation import draw
+from tests.training.simulation import draw, read_arrays, run
+
+
+@pytest.mark.slow
+def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
+    """Weights, statistics, optimiser and losses of a network with dropout and batch
+    normalisation.
+    """
+    pytest.importorskip("jax")
+    config = {"backend": "jax", "mode": "fast", "augmentation": "colour", "epochs": 3}
+    asked = {"config": config, "number": 57, "normalised": True, "dropout": 0.3}
+    run("train", tmp_path / "step", **asked)
+    run("train", tmp_path / "epoch", **asked, whole_epochs=True)
+    step, epoch = (
+        read_arrays(tmp_path / name / "checkpoint.npz") for name in ("step", "epoch")
+    )
+    assert step.keys() == epoch.keys()
+    for name, values in step.items():
+        assert abs(epoch[name] - values).max() <= 1e-6 * abs(values).max(), name
+    histories = (
+        np.loadtxt(tmp_path / name / "history.csv", delimiter=",", skiprows=1)
+        for name in ("step", "epoch")
+    )
+    np.testing.assert_allclose(*histories, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
