@@ -120,7 +120,7 @@ def list_programs(setting: Setting) -> Measures:
     one step a program.
     """
     model, size, number = (
-        ("small_cnn", 32, 64) if setting.is_dry else ("inception_v3", 299, 1000)
+        ("small_cnn", 32, 64) if setting.is_dry else ("inception_v3", 299, 512)
     )
     asked = {"model": model, "image_size": size}
     yield f"{model}, {size} px, batch 8", partial(compare_programs, asked, number)
