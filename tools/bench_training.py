@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -45,6 +46,7 @@ GPU = {
     "batches": (64, 256, 1024),
 }
 BATCH = 8
+BACKEND = os.environ.get("KERAS_BACKEND", "auto")  # that `make gpu` sets
 EPOCHS = 4  # epochs of a turn
 # columns of the table, fields of an interval
 SPEED = {"images_per_s": "value", "low": "low", "high": "high"}
@@ -98,10 +100,16 @@ class Variant:
 
 
 def build(
-    mode: str, batch_size: int, setting: dict, split, *, frozen_input: bool = False
+    mode: str,
+    batch_size: int,
+    setting: dict,
+    split,
+    *,
+    frozen_input: bool = False,
+    steps: int | None = None,
 ) -> Variant:
     """The notebooks' loop in a mode; with `frozen_input` every step is given the same batch,
-    made once.
+    made once; with `steps` as many a call as `Plan.steps_per_execution` means.
     """
     config = TrainingConfig(
         "",
@@ -113,8 +121,11 @@ def build(
         augmentation="colour",
         num_devices=1,
         seed=0,
+        backend=BACKEND,
     )
     plan = config.plan(hardware.probe(), len(split.images))
+    if steps is not None:
+        plan = replace(plan, steps_per_execution=steps)
     setup = set_up(config, hardware.activate(plan), {"train": split})
     folder = Path(tempfile.mkdtemp())
     import keras
@@ -174,7 +185,7 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
 def take_photographs(data_dir: Path, image_size: int, number: int):
     """So many photographs of the training split, which begins anew where it ends."""
     # a plan activates Keras, which decides the backend; loading needs Keras
-    request = hardware.Request(num_devices=1, batch_size=BATCH)
+    request = hardware.Request(num_devices=1, batch_size=BATCH, backend=BACKEND)
     hardware.activate(hardware.choose(hardware.probe(), request))
     split = Prepared(data_dir).load("train", image_size)
     rows = np.arange(number) % len(split.images)

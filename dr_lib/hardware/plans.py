@@ -48,7 +48,8 @@ class Plan:
     num_replicas: int  # of all machines; the batch is divided among them evenly
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
-    steps_per_execution: int  # of training; on JAX Keras loops over them in Python
+    # of training, a call; on JAX Keras loops over them in Python. 0: an epoch is one program
+    steps_per_execution: int
     input: (
         str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
     )
@@ -102,9 +103,8 @@ class Plan:
             f" {self.request.data_gib:.2g} GiB; {why}"
         )
         place = "device" if self.on_device else "host"
-        reasons.append(
-            f"steps per call of Keras: {self.steps_per_execution}; photographs on the {place}"
-        )
+        steps = self.steps_per_execution or "all of an epoch, as one program"
+        reasons.append(f"steps per call of Keras: {steps}; photographs on the {place}")
         return reasons
 
 
@@ -168,6 +168,11 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     }
     fits = request.data_gib < min(device_memory[accelerator] / 2, facts.memory_gib / 4)
     may_keep = request.may_keep and num_machines == 1 and source == "memory"
+    on_device = can_speed_up and fits and may_keep
+    steps = (16 if accelerator == "gpu" else 8) if can_speed_up else 1
+    # on a CPU XLA's loops are slow, and on a TPU they are not measured
+    if on_device and strategy == "none" and (backend, accelerator) == ("jax", "gpu"):
+        steps = 0
     return Plan(
         request=request,
         facts=facts,
@@ -179,9 +184,9 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         num_replicas=num_replicas,
         precision=precision,
         jit=backend == "jax" or (can_speed_up and accelerator == "gpu"),
-        steps_per_execution=(16 if accelerator == "gpu" else 8) if can_speed_up else 1,
+        steps_per_execution=steps,
         input=source,
-        on_device=can_speed_up and fits and may_keep,
+        on_device=on_device,
     )
 
 

@@ -56,7 +56,7 @@ COLUMNS = {  # in every row
 MEASURED = {  # null if a run has none; seconds are on a monotonic clock
     "setup_s": float,  # everything before the training [s]
     "train_s": float,  # from the call of fit to the end of the device's work and callbacks [s]
-    "first_step_s": float,  # part of train_s, like the epochs [s]
+    "first_step_s": float,  # first call in train_s; an epoch's if steps_per_execution is 0 [s]
     "epoch_s": list,  # time of each epoch [s]
     "training_s": list,  # time of each epoch's steps, without validation and checkpoint [s]
     "steady_epoch_s": float,  # median of the epochs from the second on [s]

@@ -78,7 +78,7 @@ def keep_on_device(
     Args:
         network: takes (batch, ...) photographs; the returned model trains its variables.
         inputs: (n, ...) of each split, all of one type.
-        whole_epochs: see `WholeEpochs`; on one GPU or TPU, for loops are slow on a CPU.
+        whole_epochs: see `WholeEpochs`.
 
     Returns:
         A model that takes (batch,) row numbers, and the row numbers of each split, int32.

@@ -368,9 +368,8 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             )
         if plan.on_device:
             inputs = {name: images for name, images in inputs.items() if name != "test"}
-            whole_epochs = plan.backend == "jax" and plan.accelerator != "cpu"
             model, inputs = resident.keep_on_device(
-                network, inputs, whole_epochs=whole_epochs and plan.strategy == "none"
+                network, inputs, whole_epochs=not plan.steps_per_execution
             )
         fit.compile_model(
             model,
@@ -381,7 +380,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             loss=loss,
             capacity=batch_size + max(map(len, targets.values())),
             jit=plan.jit,
-            steps_per_execution=plan.steps_per_execution,
+            steps_per_execution=plan.steps_per_execution or 16,  # of validation
         )
     batches = {
         name: Batches(

@@ -71,7 +71,7 @@ def train(
     impatient: bool = False,
     dropout: float = 0.0,
     precision: str = "",
-    whole_epochs: bool = False,
+    steps: int | None = None,
     of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and
@@ -91,19 +91,16 @@ def train(
     plan = asked.plan(hardware.probe(), number)
     if precision:
         plan = replace(plan, precision=precision)
+    if steps is not None:
+        plan = replace(plan, steps_per_execution=steps)
     splits = None if asked.data_dir else draw_splits(number)
-    if normalised or impatient or whole_epochs:
+    if normalised or impatient:
         hardware.activate(plan)  # before Keras is imported
     if normalised:
         from dr_lib.training import models
 
         small_cnn = models.NETWORKS["small_cnn"]
         models.NETWORKS["small_cnn"] = small_cnn._replace(build=build_normalised)
-    if whole_epochs:
-        from dr_lib.training import resident
-
-        keep = resident.keep_on_device
-        resident.keep_on_device = lambda *given, **_: keep(*given, whole_epochs=True)
     if impatient:
         from keras import callbacks
 

@@ -10,20 +10,21 @@ from tests.training import simulation
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "kills", "window_s"),
+    ("config", "steps", "kills", "window_s"),
     [
-        ({"backend": "tensorflow", "epochs": 12}, 6, 1.0),
-        ({"backend": "jax", "mode": "fast", "epochs": 12}, 3, 0.5),
+        ({"backend": "tensorflow", "epochs": 12}, None, 6, 1.0),
+        ({"backend": "jax", "mode": "fast", "epochs": 12}, None, 3, 0.5),
+        ({"backend": "jax", "mode": "fast", "epochs": 12}, 0, 2, 0.5),
     ],
-    ids=["tensorflow", "jax"],
+    ids=["tensorflow", "jax", "an epoch in one program"],
 )
-def test_killed_at_random_moments(tmp_path, config, kills, window_s):
+def test_killed_at_random_moments(tmp_path, config, steps, kills, window_s):
     """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal
     to the bit.
     """
     pytest.importorskip(config["backend"])
     config = config | {"augmentation": "colour", "learning_rate": 0.02}
-    asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3}
+    asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3, "steps": steps}
     simulation.run("train", tmp_path / "straight", **asked)
     simulation.run(
         "kill", tmp_path / "killed", arguments=asked, kills=kills, window_s=window_s, seed=1

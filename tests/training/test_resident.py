@@ -1,5 +1,7 @@
 """Photographs on the device: the same training, fed by row numbers."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -15,14 +17,14 @@ from tests.training.simulation import draw, read_arrays, run
 
 @pytest.mark.slow
 def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
-    """Weights, statistics, optimiser and losses of a network with dropout and batch
-    normalisation.
+    """Weights, statistics, optimiser and scores of a network with dropout and batch
+    normalisation, whose learning rate is halved on the way.
     """
     pytest.importorskip("jax")
-    config = {"backend": "jax", "mode": "fast", "augmentation": "colour", "epochs": 3}
+    config = {"backend": "jax", "mode": "fast", "augmentation": "colour", "epochs": 5}
     asked = {"config": config, "number": 57, "normalised": True, "dropout": 0.3}
-    run("train", tmp_path / "step", **asked)
-    run("train", tmp_path / "epoch", **asked, whole_epochs=True)
+    for name, steps in {"step": 8, "epoch": 0}.items():
+        run("train", tmp_path / name, **asked, impatient=True, steps=steps)
     step, epoch = (
         read_arrays(tmp_path / name / "checkpoint.npz") for name in ("step", "epoch")
     )
@@ -34,6 +36,8 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
         for name in ("step", "epoch")
     )
     np.testing.assert_allclose(*histories, rtol=1e-6)
+    row = json.loads((tmp_path / "epoch" / "result.json").read_text())
+    assert row["steps_per_execution"] == 0 and row["iterations"] == 5 * (57 // 8)
 
 
 @pytest.mark.parametrize(
