@@ -46,7 +46,7 @@ class Backlog:
     study: Study
     folder: Path  # of the study
     runs: list[PlannedRun]  # that are asked for
-    planned: list[PlannedRun]  # all runs of the study
+    planned: list[PlannedRun]  # all runs of the study, and where asked for of its null control
     rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
     closed: set[str] = field(
@@ -55,7 +55,6 @@ class Backlog:
     boot: str = field(default_factory=find_boot)  # of this machine
     # scenarios that it cannot make, and why
     unavailable: dict[str, str] = field(default_factory=dict)
-    null: list[Row] = field(default_factory=list)  # of the null control that was made here
 
     def __post_init__(self):
         """Find the price of an hour."""
@@ -68,9 +67,6 @@ class Backlog:
         rows = read_left(self.folder)
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
-        machine = ids[0].removeprefix(self.planned[0].name)
-        arms = [run_id for run_id, row in rows.items() if row.get("arm")]
-        self.null = [rows[run_id] for run_id in arms if run_id.endswith(machine)]
 
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""
@@ -164,9 +160,8 @@ class Backlog:
         Args:
             path: the study's file, named in the commands that make a first run.
         """
-        rows = {run.run_id: self.row(run) for run in self.runs}
         skipped = self.find_skipped()
-        completed = [run for run in self.runs if rows[run.run_id]["status"] == "ok"]
+        completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
         left = [run for run in self.list_left() if run.scenario not in skipped]
         lines = [f"{len(self.runs)} runs: {len(completed)} completed, {len(left)} to do"]
         if skipped:
@@ -200,17 +195,17 @@ class Backlog:
 
         times: dict[str, dict[str, list[float]]] = {}
         by_identity: dict[str, str] = {}
-        made = [(run.name, run.scenario, rows[run.run_id]) for run in completed]
-        for row in self.null:  # equal arms are more runs of their scenario
-            if row["status"] == "ok":
-                made.append((row["run_id"], row["scenario"].removesuffix(row["arm"]), row))
-        for name, scenario, row in made:
-            original = by_identity.setdefault(identify(row), name)
-            if original != name:
-                lines.append(f"{name} is a copy of {original}, and one run counts once")
+        for run in self.planned:
+            row = self.row(run)
+            if row["status"] != "ok":
+                continue
+            original = by_identity.setdefault(identify(row), run.name)
+            if original != run.name:
+                lines.append(f"{run.name} is a copy of {original}, and one run counts once")
                 continue
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
-            of_scenario = times.setdefault(scenario, {})
+            # equal arms are more runs of their scenario
+            of_scenario = times.setdefault(run.scenario.removesuffix(run.arm or ""), {})
             if not row.get("cold"):
                 of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
         few = []

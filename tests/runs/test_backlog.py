@@ -134,13 +134,14 @@ def test_a_null_control_says_what_differences_can_be_shown():
     4 over 1.649. By R's power.t.test (delta log(1.05), sd 0.0156, level 0.03)
     4 of each show 5 % in 91 % of studies, in some fewer by Welch. Nothing is known of sessions.
     """
-    row = {"status": "ok", "wall_s": 1.0}
-    null = []
-    for arm, factor in (("a", 1.0), ("b", 1.2)):
-        for k in (-1, 0, 1):
-            own = {"arm": arm, "scenario": f"C1{arm}", "run_id": f"{arm}{k}", "boot": arm}
-            null.append(row | own | {"seed": k, "train_s": factor * math.exp(k / 100)})
-    backlog = Backlog(STUDY, Path("study"), RUNS, RUNS, {}, null=null)
+    arms = plan_runs(STUDY.model_copy(update={"repetitions": 3}), "here", null=True)
+    rows = {}
+    for run in arms:
+        if run.scenario in ("C1a", "C1b"):
+            train_s = (1.2 if run.arm == "b" else 1.0) * math.exp((run.repetition - 1) / 100)
+            row = {"status": "ok", "wall_s": 1.0, "train_s": train_s, "boot": run.arm}
+            rows[run.run_id] = row | {"seed": run.repetition}
+    backlog = Backlog(STUDY, Path("study"), RUNS, RUNS + arms, rows)
     lines = backlog.describe(Path("s.yaml")).splitlines()
     assert lines[-1].startswith(
         "C1: to show a difference of 5%, 10%, 20% takes 4, 3, 3 runs of each in the same sessions"
