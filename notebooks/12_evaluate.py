@@ -22,6 +22,8 @@ folds: bool = False  # treat the files as folds of one recipe and pool their tes
 sheet: str = ""  # sheet of a workbook, where several have the columns
 columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
 reference: str = ""  # of several readers, adjudicated, majority or median; empty for the first
+adjudicate: int = 0  # photographs to list for doctors to grade again, in the folder out
+adjudicated: str = ""  # that list filled in, with its weights beside it
 margin: float = 0.1  # of kappa, by which a model may agree less with the readers than they do
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
@@ -79,6 +81,11 @@ if not paths:  # those of the only training of this clone, or of the sample
 # %%
 from dr_lib import Page
 from dr_lib.report.style import SAMPLE
+from dr_lib.rooms.evaluation.adjudication import (
+    correct_accuracy,
+    read_adjudicated,
+    write_lists,
+)
 from dr_lib.rooms.evaluation.comparison import (
     compare_data_sets,
     compare_models,
@@ -146,6 +153,11 @@ points = freeze_points(
 own = points[0]
 measured = measure_points(model, own)
 patients = measure_points(model, own, by_patient=True)
+if adjudicate and out:
+    files = read_names(prepared.path) if private else {}
+    write_lists(Path(out), model.test, own, adjudicate, files)
+if adjudicated:
+    regraded = read_adjudicated(Path(root, adjudicated), model.test, own)
 
 # %% tags=["report"]
 from dr_lib.rooms.evaluation import figures
@@ -593,6 +605,23 @@ if len(readers):
         "Within the readers' agreement: the interval of the difference is above the margin of -{}. "
         "It is over patients, for these readers.",
         page.number(margin),
+    )
+
+# %% tags=["report"]
+if adjudicated:
+    page.section("Adjudication")
+    page.table(
+        correct_accuracy(model.test, own, regraded),
+        "adjudication",
+        "Accuracy by photograph, as labelled and corrected for wrong labels [95 % interval].",
+    )
+    is_changed = regraded["is_ill"] != (regraded["referable"] == 1)
+    page.note(
+        "{} photographs were graded again: {} could not be graded, the label of {} was wrong. They "
+        "count by the inverse of their probability of being chosen.",
+        len(regraded),
+        write_few(regraded["is_ill"].isna().sum()),
+        write_few((is_changed & regraded["is_ill"].notna()).sum()),
     )
 
 # %% tags=["report"]

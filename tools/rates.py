@@ -37,6 +37,7 @@ from dr_lib.report.select import measure as measure_runs
 from dr_lib.rooms.claims.claims import Claim, read_claims
 from dr_lib.rooms.claims.verdicts import LOOKS, WRONG_OVER_LOOKS, Cells, decide, measure
 from dr_lib.rooms.claims.verdicts import judge as judge_rows
+from dr_lib.rooms.evaluation.adjudication import correct_accuracy, draw_sample
 from dr_lib.rooms.evaluation.size import Design as StudyDesign
 from dr_lib.rooms.evaluation.size import find_sizes
 from dr_lib.rooms.scenarios.effects import (
@@ -1513,6 +1514,70 @@ def simulate_size(
     return {f"AUC {auc:g}, {design.prevalence:.0%} ill, {eyes}: {size}": rates}
 
 
+def draw_labels(
+    rng: np.random.Generator, num_patients: int, ill_share: float, wrong: tuple[float, float]
+) -> pd.DataFrame:
+    """Test photographs with labels that are wrong for shares of the ill and of the well eyes."""
+    ill = draw_pairs(rng, num_patients, 0.6) > stats.norm.isf(ill_share)
+    score = 1.8 * ill + draw_pairs(rng, num_patients, 0.5)
+    label = ill ^ (rng.random(len(ill)) < np.where(ill, *wrong))
+    table = {
+        "image_id": [f"i{k}" for k in range(len(ill))],
+        "patient_id": np.arange(len(ill)) // 2,
+        "referable": label.astype(float),
+        "probability_referable": stats.norm.cdf(score - 0.9),
+        "is_ill": ill.astype(float),
+    }
+    return pd.DataFrame(table)
+
+
+def simulate_adjudication(
+    rng: np.random.Generator,
+    studies: int,
+    num_patients: int,
+    ill_share: float,
+    wrong: tuple[float, float],
+    number: int,
+) -> Rows:
+    """How often the corrected interval, and that of the labels, misses the truth."""
+    many = draw_labels(np.random.default_rng(8), 200_000, ill_share, wrong)
+    called = many["probability_referable"] >= 0.5
+    ill = many["is_ill"] == 1
+    truths = {"sensitivity": called[ill].mean(), "specificity": 1 - called[~ill].mean()}
+    points = pd.DataFrame({"point": ["high sensitivity"], "threshold": [0.5]})
+    rows = []
+    for _ in range(studies):
+        test = draw_labels(rng, num_patients, ill_share, wrong)
+        drawn = draw_sample(test, points, number, rng)
+        rows.append(correct_accuracy(test, points, test.loc[drawn.index]).iloc[0])
+    table = pd.DataFrame(rows)
+    rates = {}
+    means = []
+    for name, truth in truths.items():
+        for column, limit in ((f"{name}_corrected", 0.07), (name, None)):
+            outside = ~table[f"{column}_low"].le(truth) | ~table[f"{column}_high"].ge(truth)
+            rates[f"{column.replace('_', ', ')} missed"] = count_true(outside, limit)
+        means.append(f"{truth:.3f} ({table[f'{name}_corrected'].mean():.3f})")
+    design = f"{num_patients} patients, {ill_share:.0%} ill, wrong {wrong[0]:.0%} and"
+    return {f"{design} {wrong[1]:.0%}, {number} again: {' and '.join(means)}": rates}
+
+
+def list_adjudications() -> list[Line]:
+    """A line per design."""
+    lines = []
+    for design in (
+        (200, 0.3, (0.15, 0.05), 60),
+        (200, 0.3, (0.15, 0.05), 150),
+        (1000, 0.1, (0.2, 0.03), 60),
+        (1000, 0.1, (0.2, 0.03), 200),
+        (200, 0.3, (0.0, 0.0), 60),
+    ):
+        names = ("num_patients", "ill_share", "wrong", "number")
+        simulate = partial(simulate_adjudication, **dict(zip(names, design, strict=True)))
+        lines.append(Line(f"adjudication {design}", simulate))
+    return lines
+
+
 def list_readers() -> list[Line]:
     """A line per population, truth and number of patients."""
     lines = []
@@ -1641,6 +1706,13 @@ PARTS = [  # add a part here, or lines to a part's function
         "Three readers, one of whom has read two thirds, and a model; the excess is its kappa with"
         " them less theirs. Two eyes of each patient.",
         list_readers,
+    ),
+    Part(
+        "Wrong labels",
+        "Sensitivity and specificity, corrected by photographs that are graded again, and as"
+        " labelled. In brackets the mean of the corrected ones beside the truth. Two eyes of each"
+        " patient.",
+        list_adjudications,
     ),
     Part(
         "Another hospital",

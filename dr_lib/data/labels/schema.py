@@ -51,7 +51,7 @@ COLUMNS = {  # what people call them, folded
     "eye": "olho laterality lateralidade",
     "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade adjudicated_grade"
     " grade_adjudicated grau_adjudicado consensus consensus_grade consenso grau_consenso"
-    " grau_final final_grade",
+    " grau_final final_grade adjudicated adjudicado",
     "reader": "avaliador leitor grader examiner medico_avaliador",
     "referable": "encaminhavel",
     OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",

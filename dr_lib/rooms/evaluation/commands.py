@@ -18,6 +18,16 @@ from dr_lib.parameters import join_paths
     is_flag=True,
     help="treat the files as the folds of one recipe and pool their test photographs",
 )
+@click.option(
+    "--adjudicate",
+    type=click.IntRange(1),
+    help="list this many photographs for doctors to grade again, blind, in adjudicate.csv",
+)
+@click.option(
+    "--adjudicated",
+    type=PATH,
+    help="adjudicate.csv filled in, to correct sensitivity and specificity for wrong labels",
+)
 @SHEET
 @COLUMN
 @REFERENCE
@@ -29,6 +39,8 @@ def evaluate(
     out: Path,
     lang: str,
     folds: bool,
+    adjudicate: int | None,
+    adjudicated: Path | None,
     sheet: str,
     columns: tuple[str, ...],
     reference: str,
@@ -42,12 +54,16 @@ def evaluate(
     from dr_lib.data.labels.privacy import place_private
     from dr_lib.files import find_listed
     from dr_lib.report.render import run_analysis
+    from dr_lib.rooms.evaluation.adjudication import LIST, WEIGHTS
     from dr_lib.rooms.evaluation.predictions import pool_folds, read_predictions
 
     choice = dict(parameters)
     if prepared := choice.get("private"):
         choice["private"] = str(Path(prepared).absolute())
         out = place_private(out, Path(prepared))
+    lists = [out / name for name in (LIST, WEIGHTS) if (out / name).exists()]
+    if adjudicate and lists:
+        raise DrError(f"{lists[0]} is there, and may be in use: give another --out")
     if any(out.glob("[!.]*")) and out / "checklist.csv" not in find_listed(out):
         raise DrError(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
@@ -58,6 +74,8 @@ def evaluate(
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
+        "adjudicate": adjudicate or 0,
+        "adjudicated": str(adjudicated.resolve()) if adjudicated else "",
         "sheet": sheet,
         "reference": reference,
         "columns": join_paths(columns),

@@ -121,7 +121,7 @@ def read_predictions(
     """
     if len(set(map(str, paths))) < len(paths):
         raise DrError("a file is named twice: a model cannot be compared with itself")
-    found = _name_models([_read_one(Path(path), sheet, columns, reference) for path in paths])
+    found = _name_models(_read_all(paths, sheet, columns, reference))
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
@@ -191,7 +191,7 @@ def pool_folds(
     Raises:
         DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
     """
-    folds = [_read_one(Path(path), sheet, columns, reference) for path in paths]
+    folds = _read_all(paths, sheet, columns, reference)
     tables = [fold.table for fold in folds]
     check_folds(paths, tables)
     if len({fold.is_synthetic for fold in folds}) > 1:
@@ -237,6 +237,21 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
 
 
+def _read_all(
+    paths: Sequence[Path], sheet: str, columns: Sequence[str], reference: str
+) -> list[Predictions]:
+    """Read the files, and refuse a choice that is about none of them."""
+    found = [_read_one(Path(path), sheet, columns, reference) for path in paths]
+    if sheet and all(source.encoding for source in _list_sources(found)):
+        raise DrError(f"sheet {sheet}: no file is a workbook; leave sheet out")
+    if reference and not any(list_readings(each.table) for each in found):
+        raise DrError(
+            f"reference {reference}: no file has the grades of several readers, in columns such as"
+            " grade_1 and grade_2; leave reference out"
+        )
+    return found
+
+
 def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns, reference)
@@ -250,7 +265,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) ->
         numbers = read_numbers(table[column])
         is_bad = (table[column] != "") & ~np.isfinite(numbers)
         words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
-        _refuse(name, is_bad, _describe(table[column][is_bad], words))
+        refuse_rows(name, is_bad, describe_cell(table[column][is_bad], words))
         if column.startswith("probability"):
             # 0 or 1 by rounding, as a sum of three of six decimals
             numbers = numbers.mask(numbers.between(-1e-5, 1 + 1e-5), numbers.clip(0, 1))
@@ -259,7 +274,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) ->
     for column, (values, words) in ALLOWED.items():
         if column in table:
             is_bad = table[column].notna() & ~table[column].isin(values)
-            _refuse(name, is_bad, _describe(table[column][is_bad], words))
+            refuse_rows(name, is_bad, describe_cell(table[column][is_bad], words))
     _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
@@ -420,13 +435,13 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _describe(bad: pd.Series, words: str) -> str:
+def describe_cell(bad: pd.Series, words: str) -> str:
     """Describe the first of the wrong cells of a column."""
     cell = str(next(iter(bad), "")).removesuffix(".0")
     return f'{bad.name} is "{cell}": it must be {words}'
 
 
-def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
+def refuse_rows(name: str, is_bad: pd.Series, words: str) -> None:
     """Raise a DrError that names the first wrong rows."""
     rows = is_bad.index[is_bad].tolist()
     if rows:
@@ -435,7 +450,7 @@ def _refuse(name: str, is_bad: pd.Series, words: str) -> None:
 
 def _check_rows(name: str, table: pd.DataFrame) -> None:
     """Refuse invalid rows, each with one sentence."""
-    refuse = partial(_refuse, name)
+    refuse = partial(refuse_rows, name)
     patient = table["patient_id"]
     p = table[OF_REFERABLE]
     side = table["split"]

@@ -96,6 +96,8 @@ def test_the_reference_is_chosen(tmp_path, rule, expected):
     """The adjudicated grade comes first; without it, and by choice, the next rule."""
     content = "image,grau final,grade_1,grade_2,grade_3\na,0,2,2,4\nb,,2,2,0\n"
     assert list(read(tmp_path / "t.csv", content, rule).values()) == expected
+    content = content.replace("grau final", "Adjudicated")
+    assert list(read(tmp_path / "t.csv", content, rule).values()) == expected
 
 
 def test_a_reference_that_names_its_rule_is_kept(tmp_path):

@@ -534,6 +534,22 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
 
 
+@pytest.mark.parametrize("read", [read_predictions, pool_folds])
+@pytest.mark.parametrize(
+    "choice", [{"sheet": "Plan1"}, {"reference": "majority"}], ids=["sheet", "reference"]
+)
+def test_a_choice_that_is_about_no_file_is_refused(tmp_path, read, choice):
+    """A sheet of a text, a rule of one reader; of one file of several it is a choice."""
+    path = write(tmp_path, TABLE)
+    (name,) = choice
+    with pytest.raises(DrError, match=f"^{name} .*: no file .*; leave {name} out"):
+        read(path, **choice)
+    readers = TABLE.rename(columns={"grade": "grade_1"}).assign(grade_2=TABLE["grade"])
+    other = tmp_path / "other.xlsx"
+    readers.to_excel(other, sheet_name="Plan1", index=False)
+    assert len(read_predictions(path, other, **choice)) == 2
+
+
 PEOPLES = TABLE.rename(
     columns={
         "image_id": "Retinografia",
