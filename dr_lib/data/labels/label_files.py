@@ -71,7 +71,7 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
                 photographs.append(path)
             elif path.suffix.lower() in TEXTS + WORKBOOKS:
                 label_files.append(path)
-            elif _begins_as_picture(path):
+            elif PICTURE_START.match(read_start(path)):
                 photographs.append(path)
     if not photographs:
         raise LabelTableError(
@@ -80,15 +80,15 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     return sorted(photographs), sorted(label_files)
 
 
-def _begins_as_picture(path: Path) -> bool:
-    """Whether the first bytes of a file are those of a picture."""
+def read_start(path: Path) -> bytes:
+    """Read the first bytes of a file, by which pictures are known; none where it cannot be read."""
     try:
         if not path.is_file():  # a pipe would keep its reader waiting
-            return False
+            return b""
         with path.open("rb") as file:
-            return bool(PICTURE_START.match(file.read(132)))
+            return file.read(132)
     except OSError:
-        return False
+        return b""
 
 
 def find_sources(

@@ -5,7 +5,6 @@ import re
 import unicodedata
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -22,6 +21,7 @@ from dr_lib.data.labels.label_files import (
     find_sources,
     name_rows,
     read_rows,
+    read_start,
     take_patients,
 )
 from dr_lib.data.labels.patients import FILES, fill, name_patients, number_visits, read_ids
@@ -253,17 +253,15 @@ def read_stated(images: pd.Series) -> pd.DataFrame:
     Raises:
         UnreadableImageError: there are some, and what reads them is not installed.
     """
-    found = {}
-    for row, image in images.items():
-        is_rare = Path(image).suffix.lower() not in PICTURES
-        if is_rare and os.path.isfile(image):
-            with suppress(OSError), open(image, "rb") as file:
-                if is_dicom(file.read(132)):
-                    found[row] = load_reader("dicom").read_stated(image)
-    columns = ["patient", "eye", "visit"]
-    stated = pd.DataFrame.from_dict(found, "index", str, columns)
-    stated = stated.reindex(images.index, fill_value="")
-    return stated.assign(patient=read_ids(stated["patient"]))
+    stated = []
+    for image in map(Path, images):
+        is_rare = image.suffix.lower() not in PICTURES
+        if is_rare and is_dicom(read_start(image)):
+            stated.append(load_reader("dicom").read_stated(image))
+        else:
+            stated.append(("", "", ""))
+    table = pd.DataFrame(stated, images.index, ["patient", "eye", "visit"], dtype=str)
+    return table.assign(patient=read_ids(table["patient"]))
 
 
 def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
@@ -273,36 +271,31 @@ def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
         LabelTableError: the two differ. A table may have ids of its own, one for each PatientID.
     """
     stated = read_stated(rows["image"].where(rows["reason"] == "", ""))
-    theirs = stated["patient"].map(fold_id)
+    ids = stated["patient"].map(fold_id)
     is_named = ~rows["by"].isin(["", FILES])
-    pairs = rows[is_named & (theirs != "")]
-    own = pairs["person"]
-    ids = theirs[pairs.index]
-    is_other = own != ids
-    if not own.isin(ids).any():
-        is_other = (ids.groupby(own).transform("nunique") > 1) | (
-            own.groupby(ids).transform("nunique") > 1
-        )
-    both = (rows["eye"] != "") & (stated["eye"] != "")
-    unlike = {
-        "patient": pairs[is_other],
-        "eye": rows[both & (rows["eye"] != stated["eye"])],
-    }
-    for word, differing in unlike.items():
-        if len(differing):
+    both = pd.DataFrame({"own": rows["person"], "id": ids})[is_named & (ids != "")]
+    is_other = both["own"] != both["id"]
+    if not both["own"].isin(both["id"]).any():
+        pairs = both.drop_duplicates()
+        is_other = pairs["own"].duplicated(keep=False) | pairs["id"].duplicated(keep=False)
+    eyes = rows["eye"] + stated["eye"]
+    for word, unlike in (
+        ("patient", is_other[is_other].index),
+        ("eye", rows.index[eyes.isin(["leftright", "rightleft"])]),
+    ):
+        if len(unlike):
             raise LabelTableError(
-                f"{name_rows(differing)}: the {word} differs from that in the DICOM file: correct "
-                "the cell, or leave it empty for what the file says"
+                f"{name_rows(rows.loc[unlike])}: the {word} differs from that in the DICOM file: "
+                "correct the cell, or leave it empty for what the file says"
             )
-    patient = fill(rows["patient"].where(is_named, ""), stated["patient"], theirs)
-    is_filled = ~is_named & (patient != "")
-    return rows.assign(
-        patient=rows["patient"].mask(is_filled, patient),
-        person=rows["person"].mask(is_filled, patient.map(fold_id)),
-        by=rows["by"].mask(is_filled, "PatientID"),
-        eye=rows["eye"].where(rows["eye"] != "", stated["eye"]),
-        visit=rows["visit"].where(rows["visit"] != "", stated["visit"]),
-    )
+    patient = fill(rows["patient"].where(is_named, ""), stated["patient"], ids)
+    stated = stated.assign(patient=patient, person=patient.map(fold_id), by="PatientID")
+    names = [*stated]
+    is_open = rows[names] == ""
+    for name in ("patient", "person", "by"):
+        is_open[name] = ~is_named & (ids != "")
+    rows[names] = rows[names].mask(is_open, stated)
+    return rows
 
 
 def _describe_patients(

@@ -316,7 +316,14 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
         return _decode_jpeg(picture, reduction)
     if picture.page:
         reader = load_reader(picture.format)
-        image = reader.read_samples(picture)
+        try:
+            image = reader.read_samples(picture)
+        except (MemoryError, UnreadableImageError):
+            raise
+        except Exception as error:  # decoders raise whatever the damage leads them to
+            raise UnreadableImageError(
+                f"the {picture.format.upper()} is damaged, or stored in a way that is not read"
+            ) from error
     else:
         unchanged = cv2.IMREAD_UNCHANGED
         image = _decode_with_opencv(

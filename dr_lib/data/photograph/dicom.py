@@ -8,7 +8,6 @@ import logging
 import re
 import warnings
 import zlib
-from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -29,53 +28,43 @@ from dr_lib.data.photograph.errors import UnreadableImageError
 
 JPEG = (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit)
 JPEG_2000 = (uid.JPEG2000Lossless, uid.JPEG2000)
-PLAIN = (uid.ImplicitVRLittleEndian, uid.ExplicitVRLittleEndian, uid.ExplicitVRBigEndian)
-VIDEO = "1.2.840.10008.1.2.4.10"  # how the names of its transfer syntaxes begin
-DEFLATED = uid.DeflatedExplicitVRLittleEndian.encode()
-META_LENGTH = b"\2\0\0\0UL\4\0"
+READ = (*uid.UncompressedTransferSyntaxes, *JPEG, *JPEG_2000, uid.RLELossless)
 PALETTE = "PALETTE COLOR"
-GREY = ("MONOCHROME1", "MONOCHROME2", PALETTE)
+WHITE_IS_ZERO = "MONOCHROME1"
 YBR = ("YBR_FULL", "YBR_FULL_422")
-COLOURS = ("RGB", "YBR_ICT", "YBR_RCT", *YBR)
+COLOURS = ("RGB", "YBR_ICT", "YBR_RCT", "MONOCHROME2", WHITE_IS_ZERO, PALETTE, *YBR)
 # a JPEG's colours are as the file says, where it would be taken for YCbCr
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
 DATES = ("AcquisitionDateTime", "AcquisitionDate", "StudyDate", "ContentDate")
+MAX_INFLATED = MAX_MEMORY // 4  # bytes
 
 
 class _Parts(Parts):
     def read(self, size: int | None = -1) -> bytes:
-        """Read the next part, never all that is left, which pydicom would inflate."""
+        """Read the next part; all that is left is deflated, and pydicom would inflate a bomb."""
+        content = super().read(size)
         if size < 0:
-            raise UnreadableImageError("the DICOM is damaged")
-        return super().read(size)
+            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+            if len(inflater.decompress(content, MAX_INFLATED)) == MAX_INFLATED:
+                raise UnreadableImageError("the DICOM is too large: export it as a JPEG")
+        return content
 
 
-class Stated(NamedTuple):
-    """What a DICOM file says of a photograph; empty where it says nothing."""
-
-    patient: str = ""  # PatientID
-    eye: str = ""  # left or right
-    visit: str = ""  # the day, as 20240531
-
-
-def read_stated(path: str) -> Stated:
-    """Read of whom, of which eye and of what day a DICOM file is; nothing is known of a damaged
-    one.
+def read_stated(path: str) -> tuple[str, str, str]:
+    """Read the PatientID, the eye (left or right) and the day (20240531) of a DICOM file; empty
+    where it says nothing, or is damaged.
     """
     names = ["PatientID", "ImageLaterality", "Laterality", *DATES]
     try:
         with open(path, "rb") as file:
             found = _read(file, stop_before_pixels=True, specific_tags=names)
-        sides = (found.get("ImageLaterality"), found.get("Laterality"))
-        days = [re.match(r"\d{8}", str(found.get(name))) for name in DATES]
-        return Stated(
-            str(found.get("PatientID") or ""),
-            next((EYES[side] for side in sides if side in EYES), ""),
-            next((day[0] for day in days if day), ""),
-        )
+        side = found.get("ImageLaterality") or found.get("Laterality")
+        days = " ".join(str(found.get(name)) for name in DATES)
+        day = re.search(r"\b[12]\d{7}", days)
+        return str(found.get("PatientID", "")), EYES.get(side, ""), day[0] if day else ""
     except Exception:  # pydicom raises whatever the damage leads it to
-        return Stated()
+        return "", "", ""
 
 
 def read_dicom(encoded: bytes) -> Picture:
@@ -84,42 +73,36 @@ def read_dicom(encoded: bytes) -> Picture:
     Raises:
         UnreadableImageError: it holds no single photograph, or stores what is not read.
     """
-    parts = _Parts(_inflate(encoded))
+    parts = _Parts(encoded)
     parts.num_read = -(len(encoded) // 4096)  # pixels are read in pieces
     found = _read(parts)
     syntax = found.file_meta.get("TransferSyntaxUID")
-    if syntax is None:
-        syntax = PLAIN[not found.original_encoding[0]]
-        found.file_meta.TransferSyntaxUID = syntax
-    bits = found.get("BitsAllocated")
     colours = found.get("PhotometricInterpretation")
+    bits = found.get("BitsStored", 0)
     is_jpeg = syntax in JPEG
     refused = {
-        "is a video: export one photograph": syntax.startswith(VIDEO),
+        "is a video: export one photograph": syntax in uid.MPEGTransferSyntaxes,
         "holds no picture, as a report does, or is cut short": "PixelData" not in found,
-        "is a scan by OCT: export the fundus photograph": (
-            str(found.get("Modality")).startswith("OPT")
-        ),
+        "does not name its transfer syntax: export it again": syntax is None,
+        "is a scan by OCT: export the fundus photograph": "OPT" in str(found.get("Modality")),
         "has several frames: export one photograph": int(found.get("NumberOfFrames") or 1) > 1,
         "is compressed in another way than JPEG, JPEG 2000 and RLE: export it uncompressed": (
-            syntax not in (*PLAIN, *JPEG, *JPEG_2000, uid.RLELossless)
+            syntax not in READ
         ),
         "stores its colours in a way that is not read: export it as RGB": (
-            found.get("SamplesPerPixel") != (1 if colours in GREY else 3)
-            or colours not in GREY + COLOURS
+            colours not in COLOURS
         ),
         "has samples with a sign, or of other than 8 to 16 bits: export it with 8 bits": (
-            bits not in (8, 16)
-            or not 8 <= found.BitsStored <= found.HighBit + 1 <= bits
-            or found.get("PixelRepresentation", 0) != 0
-            or (is_jpeg and found.BitsStored > 8)
+            not 8 <= bits <= found.HighBit + 1 <= found.BitsAllocated <= 16
+            or found.get("PixelRepresentation")
+            or (is_jpeg and bits > 8)
         ),
     }
     for reason, holds in refused.items():
         if holds:
             raise UnreadableImageError(f"the DICOM {reason}")
-    profile = bytes(found.get("ICCProfile") or b"")[:MAX_PROFILE]
-    if is_jpeg and colours not in ("MONOCHROME1", PALETTE):
+    profile = (found.get("ICCProfile") or b"")[:MAX_PROFILE]
+    if is_jpeg and colours not in (WHITE_IS_ZERO, PALETTE):
         frame = get_frame(found.PixelData, 0, number_of_frames=1)
         if not frame.startswith(b"\xff\xd8\xff"):
             raise UnreadableImageError("the DICOM is damaged")
@@ -127,37 +110,44 @@ def read_dicom(encoded: bytes) -> Picture:
         if colours == "RGB" and not is_marked:
             frame = frame[:2] + AS_STORED + frame[2:]
         return open_picture(frame)._replace(orientation=1, profile=profile)
+    is_stated = found.HighBit < 15 and colours != PALETTE  # how many bits carry light
     return Picture(
         encoded,
         found.Columns,
         found.Rows,
         "dicom",
         1,
-        bits=bits,
-        kept_bytes=max(9, found.SamplesPerPixel * bits // 4 + 3),
-        # of 16 bits the file does not say how many carry light
-        depth=0 if found.HighBit == 15 or colours == PALETTE else (found.HighBit + 2) // 2 * 2,
+        bits=found.BitsAllocated,
+        kept_bytes=max(9, found.SamplesPerPixel * found.BitsAllocated // 4 + 3),
+        depth=is_stated * (found.HighBit + 2) // 2 * 2,
         profile=profile,
         page=found,
     )
 
 
 def read_samples(picture: Picture) -> np.ndarray:
-    """Decode the samples: (height, width, colours) uint8 or uint16, black being 0.
-
-    Raises:
-        UnreadableImageError: it is damaged.
-    """
-    try:
-        return _decode(picture)
-    except (MemoryError, UnreadableImageError):
-        raise
-    except Exception as error:  # pydicom and OpenJPEG raise whatever the damage leads them to
-        raise UnreadableImageError("the DICOM is damaged or cut short") from error
+    """Decode the samples: (height, width) or (height, width, 3) uint8 or uint16, black being 0."""
+    found = picture.page
+    if found.file_meta.TransferSyntaxUID in JPEG_2000:
+        frame = get_frame(found.PixelData, 0, number_of_frames=1)
+        header = openjpeg.get_parameters(frame)
+        size = (header["columns"], header["rows"], header["samples_per_pixel"])
+        if size != (picture.width, picture.height, found.SamplesPerPixel):
+            raise UnreadableImageError("the DICOM has a damaged header")
+        samples = openjpeg.decode(frame)
+    else:
+        samples = pixel_array(found, raw=True, correct_unused_bits=False)
+    if found.PhotometricInterpretation == PALETTE:
+        samples = apply_color_lut(samples, found)[..., :3]
+        return (samples >> 8 * (samples.max() > 255)).astype(np.uint8)
+    mask = (2 << found.HighBit) - 1
+    if found.PhotometricInterpretation == WHITE_IS_ZERO:
+        samples = samples ^ mask
+    return (samples & mask) << (~found.HighBit & 1) if mask > 255 else samples
 
 
 def to_rgb(samples: np.ndarray, found: pydicom.Dataset) -> np.ndarray:
-    """Convert samples, (height, width, colours) uint8, to (height, width, 3) RGB."""
+    """Convert samples, of uint8, to (height, width, 3) RGB."""
     if found.PhotometricInterpretation in YBR:
         return cv2.cvtColor(samples[..., [0, 2, 1]], cv2.COLOR_YCrCb2RGB)
     return samples if samples.ndim == 3 else cv2.cvtColor(samples, cv2.COLOR_GRAY2RGB)
@@ -168,43 +158,3 @@ def _read(file: io.BufferedIOBase, **options) -> pydicom.FileDataset:
     logging.getLogger("pydicom").setLevel(logging.CRITICAL)
     warnings.filterwarnings("ignore", module="pydicom")
     return pydicom.dcmread(file, force=True, **options)
-
-
-def _inflate(encoded: bytes) -> bytes:
-    """Inflate a deflated data set, up to a size and in parts, as pydicom does not."""
-    start = encoded.find(META_LENGTH, 0, 140) + 8
-    end = start + 4 + int.from_bytes(encoded[start : start + 4], "little")
-    if DEFLATED not in encoded[:end]:
-        return encoded
-    plain = uid.ExplicitVRLittleEndian.encode().ljust(len(DEFLATED), b"\0")
-    inflated = zlib.decompressobj(-zlib.MAX_WBITS).decompress(encoded[end:], MAX_MEMORY // 2)
-    return encoded[:end].replace(DEFLATED, plain) + inflated
-
-
-def _decode(picture: Picture) -> np.ndarray:
-    found = picture.page
-    syntax = found.file_meta.TransferSyntaxUID
-    if syntax in JPEG_2000:
-        frame = get_frame(found.PixelData, 0, number_of_frames=1)
-        header = openjpeg.get_parameters(frame)
-        size = (header["columns"], header["rows"], header["samples_per_pixel"])
-        is_deep = header["precision"] > 8
-        if (*size, is_deep) != (
-            picture.width,
-            picture.height,
-            found.SamplesPerPixel,
-            found.BitsStored > 8,
-        ):
-            raise UnreadableImageError("the DICOM has a damaged header")
-        samples = openjpeg.decode(frame)
-    else:
-        samples = pixel_array(found, raw=True, correct_unused_bits=False)
-    if found.PhotometricInterpretation == PALETTE:
-        samples = apply_color_lut(samples, found)[..., :3]
-        if samples.dtype == np.uint16:
-            samples = (samples >> (8 if samples.max() > 255 else 0)).astype(np.uint8)
-        return samples
-    mask = (2 << found.HighBit) - 1
-    if found.PhotometricInterpretation == "MONOCHROME1":
-        samples = samples ^ mask
-    return samples if samples.dtype == np.uint8 else (samples & mask) << (~found.HighBit & 1)

@@ -6,7 +6,6 @@ import numpy as np
 from pillow_heif import HeifFile, open_heif
 
 from dr_lib.data.photograph.decode import MAX_PROFILE, Picture
-from dr_lib.data.photograph.errors import UnreadableImageError
 
 
 def read_heic(encoded: bytes) -> Picture:
@@ -19,17 +18,8 @@ def read_heic(encoded: bytes) -> Picture:
 
 
 def read_samples(picture: Picture) -> np.ndarray:
-    """Decode to (height, width, 3) uint8 RGB.
-
-    Raises:
-        UnreadableImageError: it is damaged.
-    """
-    try:
-        return np.array(picture.page.to_pillow().convert("RGB"))
-    except MemoryError:
-        raise
-    except Exception as error:  # libheif's errors are of several types
-        raise UnreadableImageError("the HEIC is damaged or cut short") from error
+    """Decode to (height, width, 3) uint8 RGB."""
+    return np.array(picture.page.to_pillow().convert("RGB"))
 
 
 def to_rgb(samples: np.ndarray, opened: HeifFile) -> np.ndarray:

@@ -92,21 +92,7 @@ def read_tiff(encoded: bytes) -> Picture:
 
 
 def read_samples(picture: Picture) -> np.ndarray:
-    """Decode the samples of a TIFF's colours: (height, width, colours) uint8 or uint16.
-
-    Raises:
-        UnreadableImageError: it is damaged, or stored in a way that tifffile does not read.
-    """
-    try:
-        return _decode_page(picture)
-    except (MemoryError, UnreadableImageError):
-        raise
-    except Exception as error:  # tifffile's decoders raise whatever the damage leads them to
-        reason = str(error).partition("\n")[0][:100]
-        raise UnreadableImageError(f"the TIFF cannot be decoded: {reason}") from error
-
-
-def _decode_page(picture: Picture) -> np.ndarray:
+    """Decode the samples of a TIFF's colours: (height, width, colours) uint8 or uint16."""
     page = picture.page
     if page.compression in PICTURES:
         _check_parts(picture)

@@ -72,7 +72,7 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
     [
         ("image,grade,patient\nIM0,0,12\n1_left,1,13\nIM2,1,14\n", "row 4: the patient"),
         ("image,grade,patient\nIM0,0,a\n1_left,1,b\nIM2,1,c\n", "rows 2, 4: the patient"),
-        ("image,grade,patient\nIM0,0,a\n1_left,1,a\nIM2,1,a\n", "rows 2, 3, 4: the patient"),
+        ("image,grade,patient\nIM0,0,a\n1_left,1,a\nIM2,1,a\n", "rows 2, 3: the patient"),
         ("image,grade,eye\nIM0,0,R\n1_left,1,L\nIM2,1,R\n", "row 4: the eye"),
         ("image,grade\nIM0,0\n3_left,1\n", "row 3: the eye"),
     ],
