@@ -24,7 +24,7 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.training.fit import predict
 from dr_lib.training.metrics import NUM_FOLDS
-from dr_lib.training.models import find_normalisations, split_network
+from dr_lib.training.models import CubicMean, find_normalisations, split_network
 
 
 class Frozen(NamedTuple):
@@ -92,7 +92,8 @@ def freeze(
     patients = np.tile(train.patient_id, 2)
     if probe_grades:
         grades = targets["train"] if is_grades else np.tile(train.grade, 2)
-        weights = fit_grades(features, grades, targets["train"], patients)
+        is_even = any(isinstance(layer, CubicMean) for layer in network.layers)
+        weights = fit_grades(features, grades, targets["train"], patients, is_even=is_even)
     else:
         logistic = fit_by_patient(
             LogisticRegression(max_iter=2000),
@@ -107,21 +108,26 @@ def freeze(
     return Frozen(upper, inputs, targets)
 
 
-def fit_grades(features, grade, target, patient_id) -> tuple[np.ndarray, np.ndarray]:
+def fit_grades(
+    features, grade, target, patient_id, *, is_even: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     """Regress the grade and convert it to the log odds of the target, referable disease or each
     grade: kernel, (features, 1 or 5), and bias.
 
     The grade tells severe from mild, which referable or not leaves out. The odds follow from grades
     that were predicted in folds of other patients, for those of the photographs that it learned
-    from are too good.
+    from are too good. Features that are even, on one scale, keep their spread: those that vary
+    little say little.
     """
+    alphas = np.logspace(0, 3, 13) if is_even else np.logspace(1, 6, 11)
     line = fit_by_patient(
         Ridge(),
-        {"model__alpha": np.logspace(1, 6, 11)},
+        {"model__alpha": alphas},
         features,
         grade,
         patient_id,
         scoring="r2",
+        is_even=is_even,
     )
     predicted = cross_val_predict(
         line, features, grade, groups=patient_id, cv=GroupKFold(NUM_FOLDS)
@@ -142,11 +148,11 @@ def fit_grades(features, grade, target, patient_id) -> tuple[np.ndarray, np.ndar
 
 
 def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
-    """Return kernel, (features,), and bias of a fit by `fit_by_patient`, for features that are not
-    standardised.
+    """Return kernel, (features,), and bias of a fit by `fit_by_patient`, for features as they
+    are.
     """
     scaler, model = fitted
-    kernel = np.ravel(model.coef_) / scaler.scale_
+    kernel = np.ravel(model.coef_) / (1 if scaler.scale_ is None else scaler.scale_)
     return kernel, float(np.ravel(model.intercept_)[0] - kernel @ scaler.mean_)
 
 
@@ -157,15 +163,17 @@ def fit_by_patient(
     target,
     patient_id,
     scoring: str = "roc_auc",
+    is_even: bool = False,
 ) -> Pipeline:
     """Standardise (n, features) and fit a linear model to the (n,) target.
 
-    Its penalty is the one of those given that has the best score in five folds by patient.
+    Features that are even are centred alone. The penalty is the one of those given that has the
+    best score in five folds by patient.
 
     Raises:
         DrError: no fold could be scored.
     """
-    steps = Pipeline([("scaler", StandardScaler()), ("model", model)])
+    steps = Pipeline([("scaler", StandardScaler(with_std=not is_even)), ("model", model)])
     folds = StratifiedGroupKFold(NUM_FOLDS, shuffle=True, random_state=0)
     search = GridSearchCV(steps, penalties, scoring=scoring, cv=folds)
     try:
