@@ -49,7 +49,13 @@ def test_a_line_of_each_part_runs():
     """Two studies of its first line: rates between 0 and 1, a limit somewhere in each part."""
     tasks = {task.part.title: task for task in reversed(rates.list_tasks(full=False))}
     assert len(tasks) == len(rates.PARTS)
-    for title in ("Verdicts", "Machines and sessions", "Effects of factors", "Plans"):
+    for title in (
+        "Verdicts",
+        "Equal arms",
+        "Machines and sessions",
+        "Effects of factors",
+        "Plans",
+    ):
         rows, _ = tasks[title]._replace(studies=2).run()
         found = [rate for each in rows.values() for rate in each.values()]
         assert all(rate.count <= rate.studies == 2 for rate in found)

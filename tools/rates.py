@@ -596,11 +596,11 @@ def simulate_placebos(rng: np.random.Generator, studies: int, placebo: Placebo) 
     found = [judge_rows(claim, draw_arms(rng, placebo)) for _ in range(studies)]
     verdicts = np.array([each.verdict for each in found])
     is_unbounded = [np.isnan(each.ours.low) for each in found]
+    is_decided = np.isin(verdicts, ["holds", "does not hold"])
+    limit = FALSE if placebo.slowed < 0.2 else None  # more are no outliers
     return {
         placebo.name: {
-            "holds or does not hold": count_true(
-                np.isin(verdicts, ["holds", "does not hold"]), FALSE
-            ),
+            "holds or does not hold": count_true(is_decided, limit),
             "holds": count_true(verdicts == "holds"),
             "no interval": count_true(is_unbounded),
         }

@@ -72,6 +72,8 @@ def claims(
     for row in table.itertuples():
         ours = f"{write_span(row._asdict(), 'ours')}, n = {row.n}" if row.n else "-"
         ours += f", {row.num_disturbed} disturbed" if row.num_disturbed else ""
+        if isinstance(getattr(row, "ours_scope", None), str):
+            ours += f", {row.ours_scope}"
         if row.num_left_out:
             ours += f", without {row.num_left_out} outliers (with them {row.over_all:.4g})"
         if row.verdict == PRELIMINARY or row.looks > 1:

@@ -553,8 +553,7 @@ def _weigh_null(claim: Claim, found: Verdict, used: pd.DataFrame) -> Verdict:
     is_near = [is_within_arms(ends[0] / end, used, claim.columns) for end in ends[1:]]
     if not any(is_near) or claim.statistic in ("difference", "sd_ratio"):
         return found
-    ours = Measured(*found.ours, scope=WITHIN_NULL)
-    return found._replace(ours=ours, reason=f"{found.reason}; {WITHIN_NULL}")
+    return found._replace(ours=Measured(*found.ours, scope=WITHIN_NULL))
 
 
 def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:
