@@ -122,6 +122,14 @@ page.table(
 page.null(selection)
 
 # %% [markdown]
+# A training is limited by compiling or by its input if that takes longest of its seconds; by
+# arithmetic if its steps do and reach a fifth of the device's peak, below it by launches: starting
+# operations and moving their data.
+
+# %% tags=["report"]
+page.limits(selection.timed, places)
+
+# %% [markdown]
 # A run may have a target, a validation AUC that its study file sets. Every try counts, and one that
 # failed, did not reach the target or was resumed is at infinity in the median.
 

@@ -162,7 +162,7 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
         1,
     )
     assert "jax: installed here are jax" in texts(notebook) and num_pictures(notebook) == 2
-    assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 1
+    assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 2
 
 
 @pytest.mark.slow

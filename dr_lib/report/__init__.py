@@ -6,10 +6,11 @@ select       what is timed, what is excluded and why, what may differ: once per 
 rows         the rows of a paper's study, opened: what an analysis begins with
 judged       the verdicts on claims, counted
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
+limits       what limits a training, and what makes the difference of two machines
 energy       what the GPUs of a run counted, and what that emits
 style        colours, words in two languages, number formats, panels
 means        means with their intervals, beside published ones
-figures      training time by hardware
+figures      training time by hardware, and where it goes
 page         what an analysis notebook shows: figures, tables, claims, and their files
 setup        adds what a cloud runtime lacks, checks parameters, says where it runs
 render       executes an analysis notebook and renders it to one HTML file

@@ -1,6 +1,7 @@
-"""Draw trainings: their history, and their time by hardware (figure 1 of paper A)."""
+"""Draw trainings: their history, their time by hardware (figure 1 of paper A), where it goes."""
 
 import re
+from collections.abc import Callable
 from textwrap import fill
 
 import numpy as np
@@ -8,17 +9,20 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.limits import PARTS
+from dr_lib.report.means import UNITS, Mean, choose_unit, plot_means
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import measure
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
+    LINES,
     MUTED,
     OURS,
     THEIRS,
     choose_words,
     name,
     open_panels,
+    use_commas,
 )
 from dr_lib.statistics.intervals import Interval
 
@@ -65,17 +69,9 @@ def plot_training_time(
         timed = finished[finished["timed"] | (finished["warmth"] == "apart")]
         timed = timed.dropna(subset=["train_s"]).reset_index(drop=True)
         is_like = is_paper_work(timed) & published
-        works = timed.reindex(columns=list(PAPER_WORK)).astype(object)
         for (place, is_theirs), rows in timed.groupby(["place", is_like]):
-            model, size, epochs, kind = works.loc[rows.index[0]]
-            parts = [name(model)]
-            if pd.notna(size):
-                parts += [f"{size} px", say("{} epochs").format(epochs)]
-            if kind == "synthetic":
-                parts.append(say("synthetic"))
-            words = ", ".join(parts)
+            label, words = _name_work(place, rows, say)
             count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
-            label = re.sub(rf", ({'|'.join(PAPER_WORK)}) [^,]+", "", place)
             accelerator = rows["accelerator"].iloc[0][:3].lower()
             mean = Mean(
                 f"{fill(label, 30)}\n{count}",
@@ -114,3 +110,47 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
         ax.set_ylabel({"auc": "AUC"}.get(metric, metric))
     figure.supxlabel(f"epoch; {kind}", color=MUTED, fontsize=9)
     return figure
+
+
+def plot_division(timed: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw the mean training time of each place as a bar of its PARTS; other work has its own axis.
+
+    Args:
+        timed: timed rows of a `Selection`, one of them with all PARTS at least.
+        lang: en, or pt with decimal commas.
+    """
+    say = choose_words(lang)
+    panels = {}
+    known = timed.dropna(subset=list(PARTS))
+    for place, rows in known.groupby("place"):
+        label, words = _name_work(place, rows, say)
+        panels.setdefault(words, {})[fill(label, 30)] = rows[list(PARTS)].mean()
+    figure, axes = open_panels(
+        len(panels), heights=[0.6 + 0.4 * len(bars) for bars in panels.values()]
+    )
+    for ax, (words, bars) in zip(axes, panels.items(), strict=True):
+        seconds = pd.DataFrame(bars)
+        unit = choose_unit(seconds.sum().max())
+        ends = seconds.cumsum() / UNITS[unit]
+        for part, colour in zip(PARTS, LINES, strict=True):
+            widths = seconds.loc[part] / UNITS[unit]
+            left = ends.loc[part] - widths
+            ax.barh(list(seconds), widths, 0.6, left, color=colour, label=say(PARTS[part]))
+        ax.invert_yaxis()
+        ax.set_title(f"{words} [{unit}]", loc="left", fontsize=10, color=MUTED)
+        use_commas(ax, lang, "x")
+    figure.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
+    return figure
+
+
+def _name_work(place: str, rows: pd.DataFrame, say: Callable[[str], str]) -> tuple[str, str]:
+    """Name a place without the levels that its work has, and that work."""
+    model, size, epochs, kind = rows.reindex(columns=list(PAPER_WORK)).astype(object).iloc[0]
+    parts = [name(model)]
+    if pd.notna(size):
+        parts += [f"{size} px", say("{} epochs").format(epochs)]
+    if kind == "synthetic":
+        parts.append(say("synthetic"))
+    return re.sub(rf", ({'|'.join(PAPER_WORK)}) [^,]+", "", place), ", ".join(parts)

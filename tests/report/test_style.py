@@ -12,7 +12,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.data.labels.readers import ALONE, RULES
 from dr_lib.numbers import write_interval, write_probability
-from dr_lib.report import page, style
+from dr_lib.report import limits, page, style
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import (
     ALIKE,
@@ -122,7 +122,8 @@ def find_sentences() -> set[str]:
         "sensitivity",
         "specificity",
     }
-    names = ("answer", "figures", "means", "page", "style")
+    sentences |= {*limits.PARTS.values(), limits.UNKNOWN, "arithmetic", "launches"}
+    names = ("answer", "figures", "limits", "means", "page", "style")
     drawing = [ROOT / f"dr_lib/report/{name}.py" for name in names]
     drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
     drawing += ROOT.glob("dr_lib/rooms/*/answer.py")
