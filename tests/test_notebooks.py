@@ -14,6 +14,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.numbers import write_interval
+from dr_lib.report.limits import PARTS
 from dr_lib.runs.row import write_row
 from dr_lib.training.model_folder import read_folder
 from tests.notebooks import (
@@ -105,6 +106,8 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
         "ok",
     )
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
+    assert sum(row[part] for part in PARTS) == pytest.approx(row["train_s"], rel=0.02)
+    assert 1e6 < row["flop_per_image"] and 0 < row["peak_fraction"]
     assert (
         row["data_kind"] == "synthetic"
         and row["accelerator"]
@@ -120,7 +123,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     )  # a row names no folder of this machine
     text = report(clone, "adhoc", lang="pt")
     assert (
-        "não comparável" in text and '<html lang="pt">' in text and text.count("<figure") == 1
+        "não comparável" in text and '<html lang="pt">' in text and text.count("<figure") == 2
     )
 
 

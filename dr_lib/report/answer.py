@@ -87,7 +87,7 @@ def answer_training(
     timed = selection.timed
     if timed.empty:
         sentence = say("No training has been timed yet.")
-        finished = [*selection.finished["run_id"], *selection.null.get("run_id", ())]
+        finished = [*selection.finished.get("run_id", ()), *selection.null.get("run_id", ())]
         if finished:
             is_finished = selection.excluded["run_id"].isin(finished)
             reasons = map(say, selection.excluded["reason"][is_finished].unique())
