@@ -168,7 +168,7 @@ def train_once(
 
     import keras
 
-    from dr_lib.training import calls, fit, models
+    from dr_lib.training import calls, fit, models, resident
     from dr_lib.training.recorder import Recorder
 
     identity = {**work, "backend": plan.backend}
@@ -208,7 +208,10 @@ def train_once(
             )
         device_peak_mib = measure_device_peak(plan.backend)
         batches = setup.train_batches
-        step_flop = calls.count_flop(plan.backend, setup.model, batches[0])
+        batch = batches[0]
+        if not plan.steps_per_execution:  # of what XLA calls in a loop it counts one call
+            batch = resident.Epoch(batches)[0]
+        step_flop = calls.count_flop(plan.backend, setup.model, batch)
         flop_per_image = step_flop / len(batches[0][1])
         network = setup.network
         if recorder.best_variables:
