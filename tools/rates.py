@@ -808,6 +808,9 @@ def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width:
     return {name: {"wider than planned": count_true(is_wider, 0.2)}}
 
 
+ALL = 1000  # runs of a session
+
+
 def simulate_difference(
     rng: np.random.Generator, studies: int, cv: float, difference: float, per_session: int
 ) -> Rows:
@@ -827,8 +830,9 @@ def simulate_difference(
             sides.append(pd.DataFrame({"t": times, "session": sessions + first}))
         found = measure_runs("t", *sides)
         is_shown.append(found.low > 1 or found.high < 1)
-    places = f"sessions of {per_session} runs" if per_session else "two machines, sessions"
-    name = f"cv {100 * cv:.0f} %, difference {100 * difference:.0f} %, {places}: {n}"
+    places = {0: "sessions of two machines", ALL: "runs in one session"}
+    place = places.get(per_session, f"runs in sessions of {per_session}")
+    name = f"cv {100 * cv:.0f} %, difference {100 * difference:.0f} %, {n} {place}"
     missed = count_true(~np.array(is_shown), 1 - power + 0.02)
     return {f"{name}, claimed power {100 * power:.1f} %": {"not shown": missed}}
 
@@ -853,7 +857,7 @@ def list_differences() -> list[Line]:
     """Spreads and differences; all runs in one session, in several and on two machines."""
     lines = []
     for cv, difference in ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2)):
-        for per_session in (1000, 2, 1, 0):
+        for per_session in (ALL, 2, 1, 0):
             names = {"cv": cv, "difference": difference, "per_session": per_session}
             simulate = partial(simulate_difference, **names)
             lines.append(
