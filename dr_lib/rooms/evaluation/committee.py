@@ -15,7 +15,7 @@ from dr_lib.report.answer import draw_people
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.render import write_page
 from dr_lib.report.style import translate
-from dr_lib.rooms.evaluation.answer import count_people, limit_ungradable
+from dr_lib.rooms.evaluation.answer import People, count_people, limit_ungradable
 from dr_lib.rooms.evaluation.checklist import Evaluated
 from dr_lib.rooms.evaluation.points import HANDLING
 from dr_lib.rooms.evaluation.scores import COUNTED, count_below, find_worse_eyes, score_share
@@ -56,50 +56,41 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
         groups: of `split_subgroups` by patient, as they may be shown.
     """
     say = page.say
+    predictions = evaluated.predictions
     points = evaluated.patients
     points = points[points["ungradable"] == HANDLING[0]] if len(points) else points
-    scores = evaluated.summary.iloc[0]
-    is_shown = has_learned(scores["auc_low"])
-    is_ill = find_worse_eyes(evaluated.predictions.test)["referable"] == 1
-    is_few = min(is_ill.sum(), (~is_ill).sum()) < COUNTED
+    is_shown = has_learned(evaluated.summary["auc_low"].iloc[0])
+    is_ill = find_worse_eyes(predictions.test)["referable"] == 1
     warnings = []
-    if evaluated.predictions.is_synthetic:
+    if predictions.is_synthetic:
         warnings.append(say("No patient was tested: a computer made the pictures."))
     if not is_shown:
-        words = (
-            "This test does not show that the program is better than guessing: do not use it."
+        warnings.append(
+            say("The program is not shown to be better than guessing: do not use it.")
         )
-        warnings.append(say(words))
-    if is_few:
+    if min(is_ill.sum(), (~is_ill).sum()) < COUNTED:
         words = "So few patients with the disease, or without it, cannot show how good it is."
         warnings.append(say(words))
-    words = "Two numbers in brackets hold the true number between them in {} of 100 such tests."
-    more = [say(words).format(round(100 * LEVEL))]
-    if not is_few:
-        words = say(
-            "Of two photographs, one with the disease and one without, the program gives the one "
-            "with it the higher score in {} pairs; by guessing it would be {} of {}."
-        )
-        more.append(words.format(_write_people(say, scores, "auc"), 50, 100))
     counts = say("{} patients, {} of them with the disease; {} photographs.")
-    counts = counts.format(len(is_ill), is_ill.sum(), len(evaluated.predictions.test))
+    counts = counts.format(len(is_ill), is_ill.sum(), len(predictions.test))
     known, unknown = _describe_data(say, evaluated)
+    words = "Two numbers in brackets hold the true number between them in {} of 100 such tests."
     names = [say("Name"), say("Role"), say("Date"), say("Signature")]
-    lines = pd.DataFrame("", range(3), names)
+    lines = write_table(pd.DataFrame("", range(3), names))
     parts = [
         f"{STYLE}<main><header><p>{say('For the ethics committee')}, ",
         write_day(datetime.now(UTC).isoformat(), page.lang),
         f"</p><h1>{say('Whom does this program find, and whom does it miss?')}</h1></header>",
         f'<p class="limit stop">{" ".join(warnings)}</p>' * bool(warnings),
-        f"<p>{_explain(say, evaluated)}</p>",
+        f"<p>{_explain(say, predictions.test, is_sent=len(points) > 0)}</p>",
         _write_list(say("Who was tested"), [counts, *known]),
         f"<h2>{say('Who is found, missed, or sent needlessly')}</h2>",
         *(_write_point(say, row, is_shown=is_shown) for _, row in points.iterrows()),
-        f"<p>{' '.join(more)}</p>",
+        f"<p>{say(words).format(round(100 * LEVEL))}</p>",
         f"<h2>{say('On whom it fails')}</h2>{_write_groups(page, points, groups)}",
         _write_list(say("What it must not be used for"), map(say, NOT_FOR)),
-        _write_list(say("What is not known"), [*map(say, UNKNOWN), *unknown]),
-        f'<h2>{say("Who signs")}</h2><div class="signed">{write_table(lines)}</div></main>',
+        _write_list(say("What is not known"), [*map(say, UNKNOWN), unknown]),
+        f'<h2>{say("Who signs")}</h2><div class="signed">{lines}</div></main>',
     ]
     return write_page("".join(parts), page.lang)
 
@@ -109,29 +100,26 @@ def _write_list(title: str, sentences: Iterable[str]) -> str:
     return f"<h2>{title}</h2><ul>{items}</ul>"
 
 
-def _explain(say: Callable[[str], str], evaluated: Evaluated) -> str:
+def _explain(say: Callable[[str], str], test: pd.DataFrame, *, is_sent: bool) -> str:
     """Explain what the program does, and what is called the disease."""
-    test = evaluated.predictions.test
     disease = say("what the doctors marked as diabetic retinopathy to be referred")
     if "grade" in test and not count_below(test):
         disease = say("diabetic retinopathy of grade {} or worse, on the scale from {} to {}")
-        disease = disease.format(REFERABLE_FROM, 0, len(GRADES) - 1)
     what = say(
         "A computer program scores photographs of the back of the eye: the higher the score, the "
         "more a photograph looks like the disease, which is {}."
     )
     words = "No score was fixed from which patients are sent to a doctor: it sends none."
-    if len(evaluated.patients):
+    if is_sent:
         words = (
             "If a photograph of a patient reaches a score that was fixed before this test, the "
             "program sends the patient to a doctor."
         )
+    disease = disease.format(REFERABLE_FROM, 0, len(GRADES) - 1)
     return f"{what.format(disease)} {say(words)}"
 
 
-def _describe_data(
-    say: Callable[[str], str], evaluated: Evaluated
-) -> tuple[list[str], list[str]]:
+def _describe_data(say: Callable[[str], str], evaluated: Evaluated) -> tuple[list[str], str]:
     """Describe what is known of the data, and what is not, in sentences."""
     predictions = evaluated.predictions
     test = predictions.test
@@ -150,8 +138,8 @@ def _describe_data(
     known += limit_ungradable(evaluated.flow, say, is_private=False)
     missing = [name for name, value in facts.items() if not value]
     missing += [say(name) for name in ("quality", "sex", "age") if name not in test]
-    words = say("Not recorded in the data: {}.").format(", ".join(missing).lower())
-    return known, [words] * bool(missing)
+    words = say("Not recorded in the data: {}.")
+    return known, words.format(", ".join(missing).lower() or "–")
 
 
 def _write_point(say: Callable[[str], str], row: pd.Series, *, is_shown: bool) -> str:
@@ -159,42 +147,32 @@ def _write_point(say: Callable[[str], str], row: pd.Series, *, is_shown: bool) -
     better than chance.
     """
     found, missed, alarms, passed = (int(row[name]) for name in ("tp", "fn", "fp", "tn"))
-    with_it = say("Of {} patients with the disease, {} are found and {} missed.")
-    without = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
-    sides = {
-        "sensitivity": (found, missed, with_it, say("{} are found; hollow: the missed.")),
-        "specificity": (passed, alarms, without, say("{} are sent needlessly (hollow).")),
-    }
-    blocks = []
-    for column, (right, wrong, words, words_share) in sides.items():
-        counts = words.format(right + wrong, right, wrong)
-        if not right + wrong:
-            counts = say(
-                "All patients have the disease: whom it sends needlessly is not known."
-            )
-        drawn = ""
-        if is_shown and right + wrong:
-            people = count_people(row, column)
-            share = _write_people(say, row, column, is_opposite=column == "specificity")
-            drawn = draw_people(people.called, people.of, counts)
-            drawn += f"<p>{words_share.format(share)}</p>"
-        blocks.append(f"<div><h3>{counts}</h3>{drawn}</div>")
+    ill = say("Of {} patients with the disease, {} are found and {} missed.")
+    blocks = [ill.format(found + missed, found, missed)]
+    without = say("All patients have the disease: whom it sends needlessly is not known.")
+    if alarms + passed:
+        without = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
+    blocks.append(without.format(alarms + passed, passed, alarms))
+    people = []
+    if is_shown:
+        people.append(count_people(row, "sensitivity"))
+    if is_shown and alarms + passed:
+        people.append(count_people(row, "specificity"))
+    legends = (say("{} are found; hollow: missed."), say("{} are not sent; hollow: sent."))
+    for place, (group, legend) in enumerate(zip(people, legends, strict=False)):
+        words = legend.format(_write_people(say, group))
+        drawn = draw_people(group.called, group.of, words)
+        blocks[place] = f"{blocks[place]}</h3>{drawn}<h3>{words}"
+    sides = "".join(f"<div><h3>{block}</h3></div>" for block in blocks)
     words = say("Of the {} patients whom it sends, {} have the disease.")
-    sentences = [words.format(found + alarms, found)]
-    if np.isfinite(row.get("sensitivity_severe", np.nan)):
-        words = say("Of the patients with severe or proliferative disease, it finds {}.")
-        sentences.append(words.format(_write_people(say, row, "sensitivity_severe")))
     return (
-        f'<p class="say">{say(AIMS[row["point"]])}</p><div class="two">{"".join(blocks)}</div>'
-        f"<p>{' '.join(sentences)}</p>"
+        f'<p class="say">{say(AIMS[row["point"]])}</p><div class="two">{sides}</div>'
+        f"<p>{words.format(found + alarms, found)}</p>"
     )
 
 
-def _write_people(
-    say: Callable[[str], str], row: pd.Series, column: str, *, is_opposite: bool = False
-) -> str:
-    """Write a share as people: 92 of 100 (85 to 96), or 27 of 29."""
-    people = count_people(row, column, is_opposite=is_opposite)
+def _write_people(say: Callable[[str], str], people: People) -> str:
+    """Write people: 92 of 100 (85 to 96), or 27 of 29."""
     text = say("{} of {}").format(people.called, people.of)
     if np.isfinite(people.low):
         text += " " + say("({:.0f} to {:.0f})").format(people.low, people.high)
@@ -204,47 +182,45 @@ def _write_people(
 def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str:
     """Write in which groups the first setting is shown to fail, and what it does for each."""
     say = page.say
+    unknown = say("The data name no groups of patients that are large enough: not known.")
+    if points.empty or groups.empty:
+        return f"<p>{unknown}</p>"
+    is_hidden = groups["num_patients"] == "–"
     lines = []
     failing = []
-    hidden = []
-    has_groups = len(points) and len(groups)
-    groups = groups[groups["factor"] != "eye"] if has_groups else groups[:0]
-    for _, row in groups.iterrows():
-        factor = translate(row["factor"], page.lang)
+    for _, row in groups[~is_hidden & (groups["factor"] != "eye")].iterrows():
         level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
-        name = f"{factor}: {translate(level, page.lang)}"
-        if row["num_patients"] == "–":
-            hidden.append(factor)
-            continue
+        name = f"{translate(row['factor'], page.lang)}: {translate(level, page.lang)}"
         line = {say("Group"): name, say("Patients"): str(row["num_patients"])}
-        num_healthy = row["num_patients"] - row["num_diseased"]
-        for column, header, right, wrong, number in (
-            ("sensitivity", say("With the disease: found"), "tp", "fn", row["num_diseased"]),
-            ("specificity", say("Without it: sent needlessly"), "tn", "fp", num_healthy),
+        for column, header, right, wrong in (
+            ("sensitivity", say("With the disease: found"), "tp", "fn"),
+            ("specificity", say("Without it: not sent"), "tn", "fp"),
         ):
-            cells = []
+            line[header] = say("too few to say")
             if np.isfinite(row.get(column, np.nan)):
-                is_opposite = column == "specificity"
-                cells.append(_write_people(say, row, column, is_opposite=is_opposite))
-            if not cells or row[f"{column}_counted"] > 0:
-                cells.append(say("too few to say"))
-            else:
+                share = _write_people(say, count_people(row, column))
+                if row[f"{column}_counted"] > 0:
+                    line[header] = f"{share}: {line[header]}"
+                    continue
+                line[header] = share
+                number = row["num_diseased"]
+                if right == "tn":
+                    number = row["num_patients"] - number
                 others = np.arange(points[[right, wrong]].iloc[0].sum() - number)
                 num_right = points[right].iloc[0] - round(number * row[column])
                 if row[f"{column}_high"] < score_share(others < num_right, others).low:
-                    failing.append(f"{name}, {header.lower()} {cells[0]}")
-            line[header] = ": ".join(cells)
+                    failing.append(f"{name}, {header.lower()} {share}")
         lines.append(line)
     words = [say("No group is shown to do worse than the others; small groups can hide it.")]
     if failing:
         words = say("Worse than in the other patients, beyond chance: {}.")
         words = [words.format("; ".join(failing))]
-    if not lines:
-        words = [say("The data name no groups of patients that are large enough: not known.")]
-    if hidden:
-        factors = ", ".join(dict.fromkeys(hidden))
-        words.append(say("Too few patients to be shown by: {}.").format(factors))
+    if is_hidden.any():
+        hidden = [
+            translate(name, page.lang) for name in groups.loc[is_hidden, "factor"].unique()
+        ]
+        words.append(say("Too few patients to be shown by: {}.").format(", ".join(hidden)))
     if len(lines) > MAX_GROUPS:
         words.append(say("{} more groups are in report.html.").format(len(lines) - MAX_GROUPS))
-    table = write_table(pd.DataFrame(lines[:MAX_GROUPS])) if lines else ""
-    return f"<p>{escape(' '.join(words))}</p>{table}"
+    table = write_table(pd.DataFrame(lines[:MAX_GROUPS]))
+    return f"<p>{escape(' '.join(words))}</p>{table}" if lines else f"<p>{unknown}</p>"
