@@ -143,9 +143,11 @@ def correct_accuracy(
     by_cell = adjudicated.groupby(_find_cells(adjudicated, points))
     num_graded = by_cell["is_ill"].count()
     num_ill = by_cell["is_ill"].sum()
-    counts *= num_graded / by_cell.size()
+    gradable = (num_graded / by_cell.size()).to_numpy()
+    alike = counts.value_counts()  # patients with as many photographs in each cell
     rng = np.random.default_rng(0)
-    totals = rng.exponential(size=(NUM_DRAWS, len(counts))) @ counts.to_numpy()
+    weights = rng.gamma(alike, size=(NUM_DRAWS, len(alike)))
+    totals = weights @ alike.index.to_frame().to_numpy() * gradable
     independent = by_cell["patient_id"].nunique() / by_cell.size()
     ill = independent * num_ill
     well = independent * (num_graded - num_ill)
@@ -155,7 +157,7 @@ def correct_accuracy(
     rows = []
     for place, row in enumerate(measure(test, points)):
         is_called = counts.columns.to_numpy() // 2 > place
-        values = correct(counts.sum().to_numpy(), share.to_numpy(), is_called)
+        values = correct(counts.sum().to_numpy() * gradable, share.to_numpy(), is_called)
         worst = correct(totals, shares, is_called)
         best = correct(totals, np.where(is_called, shares, lower), is_called)
         bounds = zip(

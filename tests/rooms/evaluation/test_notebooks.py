@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.report.render import run_analysis
+from dr_lib.rooms.evaluation.adjudication import write_lists
+from dr_lib.rooms.evaluation.points import choose_points
+from dr_lib.rooms.evaluation.predictions import read_predictions
 from tests.notebooks import execute, num_pictures, texts
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import find_english
@@ -94,10 +97,20 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
     home = draw_predictions().assign(model_version="v1", dataset="Hospital A")
     tables = {"home": home, "abroad": draw_abroad().assign(dataset="Hospital B")}
     paths = [str(write(tmp_path, table, name)) for name, table in tables.items()]
+    model = read_predictions(paths[0])[0]
+    points = choose_points(model, sensitivity=0.9, specificity=0.9)
+    write_lists(tmp_path, model.test, points, 60, {})
+    filled = tmp_path / "adjudicate.csv"
+    pd.read_csv(filled).assign(grade=[0, 2] * 30).to_csv(filled, index=False)
     asked = ["evaluate", *paths, "--lang", "pt", "--out", str(tmp_path / "out")]
+    asked += ["--adjudicate", "60", "--adjudicated", str(filled)]
     said = CliRunner().invoke(main, asked)
     assert said.exit_code == 0, said.output
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     committee = (tmp_path / "out" / "committee.html").read_text(encoding="utf-8")
     assert find_english(committee) == [] and "Quem assina" in committee
+    corrected = pd.read_csv(tmp_path / "out" / "adjudication.csv")
+    assert corrected["sensitivity_corrected"].between(0.2, 0.9).all()
+    again = CliRunner().invoke(main, asked)
+    assert "adjudicate.csv is there, and may be in use: give another --out" in again.output
     assert find_english(page) == [] and "de Wilson, com o número efetivo" in page
