@@ -137,7 +137,9 @@ def test_the_row_says_where_the_photographs_were(tmp_path, monkeypatch, task, mo
     kept = []
     keep_on_device = resident.keep_on_device
     monkeypatch.setattr(
-        resident, "keep_on_device", lambda *how: kept.append(how) or keep_on_device(*how)
+        resident,
+        "keep_on_device",
+        lambda *how, **more: kept.append(how) or keep_on_device(*how, **more),
     )
     config = TrainingConfig("", task=task, mode=mode, **HERE)
     plan = config.plan(hardware.probe(), 17)
