@@ -46,7 +46,7 @@ class Backlog:
     study: Study
     folder: Path  # of the study
     runs: list[PlannedRun]  # that are asked for
-    planned: list[PlannedRun]  # all runs of the study, and where asked for of its null control
+    planned: list[PlannedRun]  # all runs of the study; for `describe` of its null control, too
     rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
     closed: set[str] = field(
@@ -216,6 +216,10 @@ class Backlog:
         if few:
             lines.append(
                 f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
+            )
+        if times and max(map(len, times.values())) < 3:
+            lines.append(
+                "how many sessions show a difference of two machines: known after three"
             )
         if len(few) == len(times):
             command = write_command("run", path, "--null")

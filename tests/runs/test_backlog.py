@@ -51,6 +51,7 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
         "about 100 min, 0.28 USD for the rest; 1 scenarios have not run and are taken to last as"
         " long as the others",
         "C1, C2, C3: too few to plan, three warm runs or sessions are needed",
+        "how many sessions show a difference of two machines: known after three",
         "to see what differences this machine can show: "
         + write_command("run", "study.yaml", "--null"),
     ]
@@ -143,12 +144,13 @@ def test_a_null_control_says_what_differences_can_be_shown():
             rows[run.run_id] = row | {"seed": run.repetition}
     backlog = Backlog(STUDY, Path("study"), RUNS, RUNS + arms, rows)
     lines = backlog.describe(Path("s.yaml")).splitlines()
-    assert lines[-1].startswith(
+    assert lines[-1].endswith("two machines: known after three")
+    assert lines[-2].startswith(
         "C1: to show a difference of 5%, 10%, 20% takes 4, 3, 3 runs of each in the same sessions"
         ", with a power of 86%"
     )
-    assert "8 runs: 0 completed, 8 to do" in lines and "if they vary by 1.6%" in lines[-1]
-    assert not any(words in "".join(lines) for words in ("two machines", "within 5%"))
+    assert "8 runs: 0 completed, 8 to do" in lines and "if they vary by 1.6%" in lines[-2]
+    assert not any(words in "".join(lines) for words in ("each on two machines", "within 5%"))
 
 
 def test_the_rest_is_priced_by_the_instance():
