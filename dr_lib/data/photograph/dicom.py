@@ -32,7 +32,8 @@ READ = (*uid.UncompressedTransferSyntaxes, *JPEG, *JPEG_2000, uid.RLELossless)
 PALETTE = "PALETTE COLOR"
 WHITE_IS_ZERO = "MONOCHROME1"
 YBR = ("YBR_FULL", "YBR_FULL_422")
-COLOURS = ("RGB", "YBR_ICT", "YBR_RCT", "MONOCHROME2", WHITE_IS_ZERO, PALETTE, *YBR)
+GREY = ("MONOCHROME2", WHITE_IS_ZERO, PALETTE)
+COLOURS = ("RGB", "YBR_ICT", "YBR_RCT", *YBR)
 # a JPEG's colours are as the file says, where it would be taken for YCbCr
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
@@ -90,7 +91,7 @@ def read_dicom(encoded: bytes) -> Picture:
             syntax not in READ
         ),
         "stores its colours in a way that is not read: export it as RGB": (
-            colours not in COLOURS
+            colours not in (GREY if found.get("SamplesPerPixel") == 1 else COLOURS)
         ),
         "has samples with a sign, or of other than 8 to 16 bits: export it with 8 bits": (
             not 8 <= bits <= found.HighBit + 1 <= found.BitsAllocated <= 16
@@ -113,8 +114,8 @@ def read_dicom(encoded: bytes) -> Picture:
     is_stated = found.HighBit < 15 and colours != PALETTE  # how many bits carry light
     return Picture(
         encoded,
-        found.Columns,
-        found.Rows,
+        int(found.Columns),  # damaged it may be several
+        int(found.Rows),
         "dicom",
         1,
         bits=found.BitsAllocated,
@@ -126,7 +127,7 @@ def read_dicom(encoded: bytes) -> Picture:
 
 
 def read_samples(picture: Picture) -> np.ndarray:
-    """Decode the samples: (height, width) or (height, width, 3) uint8 or uint16, black being 0."""
+    """Decode the samples: (height, width, colours) uint8 or uint16, black being 0."""
     found = picture.page
     if found.file_meta.TransferSyntaxUID in JPEG_2000:
         frame = get_frame(found.PixelData, 0, number_of_frames=1)
@@ -136,21 +137,23 @@ def read_samples(picture: Picture) -> np.ndarray:
             raise UnreadableImageError("the DICOM has a damaged header")
         samples = openjpeg.decode(frame)
     else:
-        samples = pixel_array(found, raw=True, correct_unused_bits=False)
+        samples = pixel_array(found, index=0, raw=True, correct_unused_bits=False)
     if found.PhotometricInterpretation == PALETTE:
         samples = apply_color_lut(samples, found)[..., :3]
-        return (samples >> 8 * (samples.max() > 255)).astype(np.uint8)
-    mask = (2 << found.HighBit) - 1
-    if found.PhotometricInterpretation == WHITE_IS_ZERO:
-        samples = samples ^ mask
-    return (samples & mask) << (~found.HighBit & 1) if mask > 255 else samples
+        samples = (samples >> 8 * (samples.max() > 255)).astype(np.uint8)
+    elif found.PhotometricInterpretation == WHITE_IS_ZERO:
+        samples = ~samples
+    if samples.dtype == np.uint16:
+        mask = (2 << found.HighBit) - 1
+        samples = (samples & mask) << (~found.HighBit & 1)
+    return samples.reshape(picture.height, picture.width, -1)
 
 
 def to_rgb(samples: np.ndarray, found: pydicom.Dataset) -> np.ndarray:
-    """Convert samples, of uint8, to (height, width, 3) RGB."""
+    """Convert samples, (height, width, colours) uint8, to (height, width, 3) RGB."""
     if found.PhotometricInterpretation in YBR:
         return cv2.cvtColor(samples[..., [0, 2, 1]], cv2.COLOR_YCrCb2RGB)
-    return samples if samples.ndim == 3 else cv2.cvtColor(samples, cv2.COLOR_GRAY2RGB)
+    return samples if samples.shape[-1] == 3 else cv2.cvtColor(samples, cv2.COLOR_GRAY2RGB)
 
 
 def _read(file: io.BufferedIOBase, **options) -> pydicom.FileDataset:

@@ -191,8 +191,9 @@ def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
     if photograph.size_id != listed.size_id:
         return True
     path = Path(photograph.image)
-    # all of one camera are as long
-    if path.suffix.lower() not in {".bmp", ".ppm", ".tif", ".tiff"} or listed.reason:
+    # others of one camera are all as long
+    is_packed = path.suffix.lower() in {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"}
+    if is_packed or listed.reason:
         return False
     return pseudonym(salt, "content", hash_file(path)) != listed.content_id
 

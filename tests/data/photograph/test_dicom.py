@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.decode import decode, load_reader, open_picture
 from tests.data.photograph.dicoms import (
     BIG,
@@ -24,6 +24,7 @@ from tests.data.photograph.dicoms import (
     write_dicom,
 )
 from tests.data.photograph.pictures import draw_fov, to_file
+from tests.data.photograph.test_colour import P3
 
 pytestmark = pytest.mark.slow
 
@@ -168,9 +169,11 @@ def test_the_pixels_are_those_that_were_written(layout):
 
 
 def test_its_colour_profile_counts_and_the_orientation_within_does_not():
-    """A profile that swaps nothing else than colours is applied as in a PNG; viewers of DICOM know
-    no EXIF.
-    """
+    """The profile is applied as that of a PNG; viewers of DICOM know no EXIF."""
+    as_png = crop_fundus(to_file(IMAGE, icc_profile=P3))
+    found = crop_fundus(write_dicom(IMAGE, ICCProfile=P3))
+    np.testing.assert_array_equal(found.image, as_png.image)
+    assert cv2.absdiff(found.image, crop_fundus(PHOTOGRAPH).image).mean() > 3
     exif = Image.Exif()
     exif[0x0112] = 6
     turned = to_file(IMAGE, ".jpg", quality=95, exif=exif)
@@ -203,6 +206,14 @@ def test_a_refusal_says_why(reason):
     """What shows no single photograph, and what is not read, in one sentence."""
     with pytest.raises(UnreadableImageError, match=reason):
         crop_fundus(REFUSED[reason])
+
+
+@pytest.mark.parametrize("name", ["Rows", "Columns", "SamplesPerPixel", "BitsAllocated"])
+@pytest.mark.parametrize("value", [0, 1, 2, 4, None])
+def test_a_header_that_lies_is_an_error_of_the_file(name, value):
+    """Whatever it says of its size: no other error."""
+    with pytest.raises((UnreadableImageError, NoFundusError)):
+        crop_fundus(write_dicom(IMAGE, **{name: value}))
 
 
 def test_a_file_made_to_do_harm_is_refused_at_once():

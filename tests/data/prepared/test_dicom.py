@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.prepared.folder import Prepared
+from dr_lib.data.prepared.prepare import prepare as prepare_folder
+from dr_lib.errors import DrError
 from tests.data.photograph.dicoms import CANARY, add_canaries, write_dicom
 from tests.data.photograph.pictures import draw_fov, to_file
 
@@ -32,7 +34,8 @@ def prepare(images: Path) -> str:
 
 def test_the_folder_is_that_of_the_same_pngs_and_says_no_more(tmp_path):
     """Crops, patients, eyes and sides are those of PNGs whose table says what the files say; a
-    canary in every element is found in the private folder alone.
+    canary in every element is found in the private folder alone. A file of the same length that
+    has changed is noticed.
     """
     files = tmp_path / "files"
     pngs = tmp_path / "pngs"
@@ -60,6 +63,10 @@ def test_the_folder_is_that_of_the_same_pngs_and_says_no_more(tmp_path):
     assert CANARY.lower() not in said.lower()
     for path in (tmp_path / "files.out").rglob("*"):
         assert CANARY.lower().encode() not in path.read_bytes().lower()
+    other = (files / "0.dcm").read_bytes()[:-1] + b"x"
+    (files / "0.dcm").write_bytes(other)
+    with pytest.raises(DrError, match="1 photographs were changed .* .rows 2."):
+        prepare_folder(files, f"{files}.csv", f"{files}.out", workers=1)
     assert CANARY.lower() in (tmp_path / "files.out.private" / "names.csv").read_text()
     found, expected = (
         Prepared(tmp_path / f"{name}.out").photographs.sort_values("row")

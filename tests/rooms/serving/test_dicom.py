@@ -1,5 +1,6 @@
 """DICOM files that are graded and served: the answer is that of the same PNG, and says no more."""
 
+import base64
 import json
 import subprocess
 import sys
@@ -63,7 +64,9 @@ def test_a_dicom_is_answered_as_its_png(port, capfd, caplog):
     content = add_canaries(write_dicom(image, PatientID=CANARY, ImageLaterality="L"))
     answers = [post(port, content, kind) for kind in ("application/dicom", None)]
     answers.append(post(port, write_dicom(image, syntax=RLE), "application/dicom"))
-    assert [answer.status for answer in answers] == [200] * 3
+    text = json.dumps({"image": base64.b64encode(content).decode()})
+    answers.append(post(port, text, "application/json"))
+    assert [answer.status for answer in answers] == [200] * 4
     assert all(answer.facts == expected for answer in answers)
     for broken in (
         write_dicom(image, CANARY),
