@@ -70,7 +70,7 @@ def open_picture(path: Path, number: int) -> Image.Image:
             if not browser:
                 raise DrError("the picture of a report needs chromium or google-chrome")
             options = f"--headless --no-sandbox --disable-gpu --user-data-dir={folder}/browser"
-            options += f" --hide-scrollbars --window-size=1000,800 --screenshot={drawn}"
+            options += f" --hide-scrollbars --window-size=1000,830 --screenshot={drawn}"
             command = [browser, *options.split(), path.as_uri()]
             subprocess.run(command, check=True, timeout=120, stderr=subprocess.DEVNULL)
             shutil.copy(path, PICTURES / f"{path.parent.name}-report.html")
