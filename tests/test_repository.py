@@ -369,15 +369,22 @@ def test_the_page_on_scale_calculates_from_what_was_measured():
     """By its formulas, from the rates of scale.csv."""
     rates = pd.read_csv(ROOT / "tools" / "scale.csv", index_col="rate")["median"]
     page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-    prepared, runs, served = re.findall(r"(?:^\| [\d.].*\n)+", page, re.MULTILINE)
+    sizes, prepared, runs, served = re.findall(r"(?:^\| [\d.].*\n)+", page, re.MULTILINE)
     overhead_s = rates["overhead_s"]
+    few = rates["search_10k_s"]
+    search_s = few / 100, few, rates["search_100k_s"] / 2, rates["search_1m_s"] / 2
+    for (size, *numbers), seconds in zip(read_numbers(sizes), search_s, strict=True):
+        core_h = size / rates["prepared_per_s"] / 3600
+        gb = size * rates["photograph_mb"] / 1000
+        gib = size * rates["crop_mib"] / 1024
+        expected = [gb, gib, core_h / 2, seconds, core_h / 4 * 0.169]
+        assert numbers == pytest.approx(expected, rel=0.006)
     for cores, *numbers in read_numbers(prepared):
         prepared_h = 1e6 / rates["prepared_per_s"] / cores / 3600
         assert numbers == pytest.approx(
             [
                 prepared_h,
                 1e6 * rates["photograph_mb"] / prepared_h / 3600,
-                5e11 / rates["pairs_per_s"] / 3600,
                 1e6 * rates["crop_mib"] / 1024,
                 1e6 / rates["crops_per_s"] / cores / 60,
             ],

@@ -2,13 +2,15 @@
 
 Rates of one machine, each a median with the least and the most of its turns, go to tools/scale.csv;
 what follows from them by the page's formulas, and by a simulated queue, goes to the page. Needs
-Linux. The parts are prepare, stream, pairs, runs, answers; with `none` the page is written from the
-CSV.
+Linux. The parts are prepare, stream, search, evaluate, runs, answers; with `none` the page is
+written from the CSV.
 """
 
 import heapq
 import os
 import re
+import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,7 +45,7 @@ from tools.bench_stream import open_crops
 
 TURNS = 3
 NUM = 40  # photographs prepared
-HASHES = 20_000
+SEARCHED = {"search_10k_s": 10_000, "search_100k_s": 100_000, "search_1m_s": 1_000_000}
 STUDY = {
     "notebook": "10_train",
     "repetitions": TURNS + 1,
@@ -51,6 +53,8 @@ STUDY = {
 }
 CALLS = 200
 NUM_PHOTOGRAPHS = 1_000_000
+EVALUATED = 100_000
+SIZES = (1000, 10_000, 100_000, NUM_PHOTOGRAPHS)
 NUM_RUNS = 1000
 REQUESTS_PER_S = 10_000
 PRICED = "F4s_v2"
@@ -64,7 +68,11 @@ NAMES = {
     "photograph_mb": "size of a photograph, 3888 x 2592 [MB]",
     "crop_mib": "size of its crop in a shard, 299 px [MiB]",
     "crops_per_s": "crops read and decoded in a second of a core's time",
-    "pairs_per_s": "pairs compared for copies in a second of a core's time",
+    "search_10k_s": "search for copies among 10,000 photographs, CPU time [s]",
+    "search_100k_s": "the same among 100,000 [s]",
+    "search_1m_s": "the same among 1,000,000 [s]",
+    "evaluate_100k_s": "evaluation of 100,000 photographs, CPU time [s]",
+    "evaluate_100k_gib": "memory of its largest process [GiB]",
     "overhead_s": "a run of notebook 10 beside its training, by the clock [s]",
     "overhead_cpu_s": "the same, CPU time [s]",
     "answers_per_s": "answers of a server in a second of a core's time",
@@ -100,10 +108,40 @@ def measure_stream(folder: Path) -> dict[str, list[float]]:
     return {"crops_per_s": find_rates(400, lambda: [crops[part] for part in parts])}
 
 
-def measure_pairs(_: Path) -> dict[str, list[float]]:
-    """Pairs of photographs that a core compares for copies in a second of CPU time."""
-    hashes = np.random.default_rng(0).integers(0, 256, (HASHES, 32), np.uint8)
-    return {"pairs_per_s": find_rates(HASHES**2 / 2, lambda: find_near_duplicates(hashes))}
+def measure_search(_: Path) -> dict[str, list[float]]:
+    """CPU seconds of the search for copies among hashes of photographs of which none is a copy."""
+    spent = {}
+    for name, num in SEARCHED.items():
+        hashes = np.random.default_rng(0).integers(0, 256, (num, 32), np.uint8)
+        spent[name] = []
+        for _ in range(TURNS if num < NUM_PHOTOGRAPHS else 1):
+            with timed(spent[name]):
+                find_near_duplicates(hashes)
+    return spent
+
+
+def measure_evaluate(folder: Path) -> dict[str, list[float]]:
+    """CPU seconds of `evaluate` and GiB of its largest process: both eyes of each patient, one in
+    ten patients on the validation side.
+    """
+    rng = np.random.default_rng(0)
+    num_patients = EVALUATED // 2
+    grades = rng.choice(5, EVALUATED, p=[0.7, 0.1, 0.13, 0.04, 0.03])
+    scores = np.exp(rng.normal(2 * (np.arange(5) == grades[:, None]), 1.2))
+    sides = np.where(rng.random(num_patients) < 0.1, "validation", "test")
+    table = pd.DataFrame(scores / scores.sum(axis=1, keepdims=True)).add_prefix("probability_")
+    table.insert(0, "grade", grades)
+    table.insert(0, "split", np.repeat(sides, 2))
+    table.insert(0, "patient_id", np.repeat(np.arange(num_patients), 2))
+    table.insert(0, "image_id", np.arange(EVALUATED))
+    path = folder / "predictions.csv"
+    table.to_csv(path, index=False, float_format="%.6f")
+    command = [sys.executable, "-m", "dr_lib", "evaluate", path, "--out", folder / "report"]
+    spent = []
+    with timed(spent):
+        subprocess.run(command, cwd=ROOT, check=True)
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
+    return {"evaluate_100k_s": spent, "evaluate_100k_gib": [peak]}
 
 
 def measure_runs(folder: Path) -> dict[str, list[float]]:
@@ -192,11 +230,21 @@ def render(rates: pd.DataFrame) -> str:
         "least": list(rates["low"]),
         "most": list(rates["high"]),
     }
-    sources = ", ".join(rates["hardware"].unique())
+    sources = "; ".join(rates["hardware"].unique())
     commits = ", ".join(rates["commit"].unique())
     dates = ", ".join(rates["date"].unique())
     others = f"others took up to {rates['others'].max():.0%} of the CPU"
-    search_s = NUM_PHOTOGRAPHS**2 / 2 / rate["pairs_per_s"]
+    few = rate["search_10k_s"]  # on one core; more than 20,000 take all
+    search_s = [few / 100, few, rate["search_100k_s"] / 2, rate["search_1m_s"] / 2]
+    prepare_s = np.array(SIZES) / rate["prepared_per_s"]
+    sizes = {
+        "photographs": [f"{size:,}" for size in SIZES],
+        "on disk [GB]": [size * rate["photograph_mb"] / 1000 for size in SIZES],
+        "shards [GiB]": [size * rate["crop_mib"] / 1024 for size in SIZES],
+        "preparing on 2 cores [h]": list(prepare_s / 2 / 3600),
+        "search for copies on 2 cores [s]": search_s,
+        f"price of preparing [USD], {PRICED}": list(prepare_s / PRICED_CORES / 3600 * usd),
+    }
     prepared = {
         "cores": CORES,
         "preparing [h]": [
@@ -205,7 +253,6 @@ def render(rates: pd.DataFrame) -> str:
         "reading needed [MB/s]": [
             rate["prepared_per_s"] * cores * rate["photograph_mb"] for cores in CORES
         ],
-        "search for copies [h]": [search_s / 3600] * len(CORES),
         "shards [GiB]": [NUM_PHOTOGRAPHS * rate["crop_mib"] / 1024] * len(CORES),
         "decoding an epoch [min]": [
             NUM_PHOTOGRAPHS / rate["crops_per_s"] / cores / 60 for cores in CORES
@@ -233,19 +280,18 @@ def render(rates: pd.DataFrame) -> str:
         "99th percentile [ms]": [float(np.percentile(times, 99)) for times in responses],
         f"price an hour [USD], {PRICED}": [usd * float(np.ceil(number)) for number in machines],
     }
-    crossing = 2 * rate["pairs_per_s"] / rate["prepared_per_s"]
-    breaks = (
-        f"The search for copies outlasts the preparing on 16 cores from"
-        f" {_round(crossing / 16)} photographs on, and on {_round(crossing / NUM_PHOTOGRAPHS)}"
-        f" cores at {NUM_PHOTOGRAPHS:,}."
-    )
     return "\n\n".join(
         [
             _table(measured),
-            f"{sources}; commits {commits}; {dates}; n = {TURNS} turns; {others}.",
+            f"{sources}; commits {commits}; {dates};\nn = {TURNS} turns, one of 1,000,000 and of"
+            f" the evaluation; {others}.",
+            "### By number of photographs",
+            _table(sizes),
+            "Preparing, its bytes and its price are multiplied, in every row. The search was"
+            " measured in the rows of 10,000\nand 100,000 photographs; that of 1,000 is a"
+            " hundredth of the first.",
             f"### {NUM_PHOTOGRAPHS:,} photographs",
             _table(prepared),
-            breaks,
             f"### {NUM_RUNS:,} runs on one machine",
             _table(runs),
             f"### {REQUESTS_PER_S:,} requests a second",
@@ -276,7 +322,8 @@ def main() -> None:
     for measure in (
         measure_prepare,
         measure_stream,
-        measure_pairs,
+        measure_search,
+        measure_evaluate,
         measure_runs,
         measure_answers,
     ):
