@@ -24,8 +24,8 @@ def find_folds(folder: Path) -> dict[str, Any]:
 
     Returns:
         `sentence`, which says how many models of which recipe they are, or why there are none;
-        where there are, `models`, `recipe`, `num_patients`, `versions`, and of referable disease
-        `auc`, `auc_low` and `auc_high`.
+        where there are, `models` and `num_patients`, and of referable disease `auc`, `auc_low` and
+        `auc_high`.
     """
     run = folder.resolve().parent
     study = run.parent.parent
@@ -33,46 +33,37 @@ def find_folds(folder: Path) -> dict[str, Any]:
     own = rows.pop(run.name, None)
     if not own:
         return {"sentence": "no folds: the row of the model's training is not beside it"}
-    older = find_columns("work") | dict.fromkeys(
-        ("notebook", "recipe", "data_sha256", "labels_sha256", "model_code_sha256")
-    )
-    same = {}
-    differing = set()
+    names = "recipe data_sha256 labels_sha256 model_code_sha256 code_sha256".split()
+    older = find_columns("work") | dict.fromkeys(names)
+    same = []
+    differing = []
     for name, row in sorted(rows.items()):
-        differs = {key for key in older if row.get(key, older[key]) != own.get(key, older[key])}
-        differing |= differs
+        differs = [key for key in older if row.get(key, older[key]) != own.get(key, older[key])]
+        differing += differs
         is_other = row.get("split_sha256") != own.get("split_sha256")
         if not differs and is_other and row["repetition"] == own["repetition"]:
-            same[name] = row
+            same.append(name)
     if len(same) < 2:
         why = "no other split of its study was trained with this recipe"
         if differing:
-            why += f"; other models there differ in {', '.join(sorted(differing))}"
+            why += f"; other models there differ in {', '.join(sorted(set(differing)))}"
         return {"sentence": f"no folds: {why}"}
     files = [study / "runs" / name / "predictions.csv" for name in same]
     try:
         tables = [pd.read_csv(file, dtype={"patient_id": str}) for file in files]
         check_folds(same, tables)
-    except (DrError, OSError) as error:
+    except (DrError, OSError, ValueError) as error:
         return {"sentence": f"no folds: {error}"}
     pooled = pd.concat(tables).query("split == 'test'")
     is_graded = own["task"] == "grades"
     p = sum_referable(pooled[OF_GRADES].to_numpy()) if is_graded else pooled[OF_REFERABLE]
     auc = auc_interval(pooled["referable"] == 1, p, pooled["patient_id"])
+    num_patients = pooled["patient_id"].nunique()
+    found = {"models": len(same), "num_patients": num_patients, **auc.columns("auc")}
     recipe = f"{own['model']}, recipe {own['recipe']}, {own['image_size']} px"
-    found = {
-        "models": len(same),
-        "recipe": recipe,
-        "num_patients": pooled["patient_id"].nunique(),
-        "versions": sorted(row.get("model_version", "") for row in same.values()),
-        **auc.columns("auc"),
-    }
     words = f"{len(same)} models of the same recipe ({recipe}), each tested on other patients"
     span = write_span(found, "auc")
-    return {
-        "sentence": f"{words}: AUC {span} over {found['num_patients']} patients",
-        **found,
-    }
+    return {"sentence": f"{words}: AUC {span} over {num_patients} patients", **found}
 
 
 def check_folds(names: Iterable[object], tables: Sequence[pd.DataFrame]) -> None:

@@ -87,7 +87,7 @@ def export_model(
         )
 
     folds = find_folds(source.path)
-    say(f"folds: {folds['sentence']}")
+    say(folds["sentence"])
     network = load_network(source.artifact, source.facts["model"])
     before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
     facts = {

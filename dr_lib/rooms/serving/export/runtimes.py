@@ -23,10 +23,6 @@ RUNTIMES = {  # runtime: the format that it reads
 }
 
 
-class RuntimeOpeningError(DrError):
-    """The artifact cannot be run this way; the message says what to install or to give."""
-
-
 def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
     """Open an artifact with a runtime.
 
@@ -43,22 +39,20 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        RuntimeOpeningError: a package is missing, the artifact cannot be read, or TensorFlow's
+        DrError: a package is missing, the artifact cannot be read, or TensorFlow's
             threads are set already.
     """
     if num_threads < 0:
-        raise RuntimeOpeningError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
+        raise DrError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
     try:
         return _open(name.partition("_")[0], artifact, num_threads)
-    except RuntimeOpeningError:
+    except DrError:
         raise
     except ImportError as error:
         install = write_install("ai-edge-litert")
-        raise RuntimeOpeningError(f"{name} cannot be opened ({error}): {install}") from error
+        raise DrError(f"{name} cannot be opened ({error}): {install}") from error
     except Exception as error:  # every runtime has errors of its own
-        raise RuntimeOpeningError(
-            f"{artifact.name} cannot be opened as {name}: {error}"
-        ) from error
+        raise DrError(f"{artifact.name} cannot be opened as {name}: {error}") from error
 
 
 def pin_tensorflow(num_threads: int) -> None:
@@ -66,14 +60,14 @@ def pin_tensorflow(num_threads: int) -> None:
     anything.
 
     Raises:
-        RuntimeOpeningError: it has already computed with another number.
+        DrError: it has already computed with another number.
     """
     tf = import_tensorflow()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(num_threads)
         tf.config.threading.set_inter_op_parallelism_threads(num_threads)
     except RuntimeError as error:
-        raise RuntimeOpeningError(
+        raise DrError(
             "TensorFlow already uses a different number of threads in this process: call "
             f"pin_tensorflow({num_threads}) before any use, or open the model in a separate process"
         ) from error

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from dr_lib.command import write_install
+from dr_lib.errors import DrError
 from dr_lib.rooms.serving.export.convert import FORMATS, convert
 from dr_lib.rooms.serving.export.runtimes import (
     RUNTIMES,
-    RuntimeOpeningError,
     open_runtime,
     pin_tensorflow,
 )
@@ -54,25 +54,25 @@ def test_a_missing_runtime_is_named(artifacts, monkeypatch):
         # what Python does for a package that is not there
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, "dr_lib.rooms.serving.grader.litert", raising=False)
-    with pytest.raises(RuntimeOpeningError, match=re.escape(write_install("ai-edge-litert"))):
+    with pytest.raises(DrError, match=re.escape(write_install("ai-edge-litert"))):
         open_runtime("litert_int8", artifacts["litert_int8"])
 
 
 def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
     """Negative threads, nothing there, another kind of file, and a folder without a manifest."""
-    with pytest.raises(RuntimeOpeningError, match="give 1 or more"):
+    with pytest.raises(DrError, match="give 1 or more"):
         open_runtime("savedmodel", artifacts["savedmodel"], num_threads=-1)
     for name in ("keras_predict", "savedmodel", "litert_int8"):
         other = artifacts["litert_float32" if name == "keras_predict" else "keras"]
         for wrong in (other, tmp_path, tmp_path / "missing"):
-            with pytest.raises(RuntimeOpeningError, match=f"cannot be opened as {name}"):
+            with pytest.raises(DrError, match=f"cannot be opened as {name}"):
                 open_runtime(name, wrong, num_threads=0)
 
 
 def test_tensorflow_that_has_computed_keeps_its_threads(network):
     """It would go on with the old number without a word; the message says when to call."""
     network.predict(draw_crops(1), verbose=0)
-    with pytest.raises(RuntimeOpeningError, match=r"call pin_tensorflow\(3\) before any use"):
+    with pytest.raises(DrError, match=r"call pin_tensorflow\(3\) before any use"):
         pin_tensorflow(3)
 
 
