@@ -33,7 +33,7 @@ def find_folds(folder: Path) -> dict[str, Any]:
     own = rows.pop(run.name, None)
     if not own:
         return {"sentence": "no folds: the row of the model's training is not beside it"}
-    names = "recipe data_sha256 labels_sha256 model_code_sha256 code_sha256".split()
+    names = "recipe data_sha256 labels_sha256 model_code_sha256".split()
     older = find_columns("work") | dict.fromkeys(names)
     same = []
     differing = []
@@ -62,6 +62,8 @@ def find_folds(folder: Path) -> dict[str, Any]:
     found = {"models": len(same), "num_patients": num_patients, **auc.columns("auc")}
     recipe = f"{own['model']}, recipe {own['recipe']}, {own['image_size']} px"
     words = f"{len(same)} models of the same recipe ({recipe}), each tested on other patients"
+    if {rows[name].get("code_sha256") for name in same} != {own.get("code_sha256")}:
+        words += ", trained by several versions of the code"
     span = write_span(found, "auc")
     return {"sentence": f"{words}: AUC {span} over {num_patients} patients", **found}
 

@@ -21,7 +21,7 @@ def write_run(study, name, tested, **columns):
     only the third is given a probability below that of a healthy one.
     """
     own = {"split_sha256": name, "repetition": 0, "seed": 20, "run_id": name, "study": "grades"}
-    write_row(study, copy_row("10", **RECIPE | own | columns))
+    write_row(study, copy_row("10", **RECIPE | own) | columns)
     p = pd.Series([0.9, 0.1, 0.8, 0.2, 0.15, 0.3])
     table = pd.DataFrame(
         {"image_id": range(6), "patient_id": range(6), "referable": [1, 0] * 3}
@@ -32,7 +32,7 @@ def write_run(study, name, tested, **columns):
             table["split"] == "test"
         )
     run = study / "runs" / name
-    run.mkdir(parents=True)
+    run.mkdir(parents=True, exist_ok=True)
     table.to_csv(run / "predictions.csv", index=False)
     return run / "model"
 
@@ -51,6 +51,11 @@ def test_the_folds_of_a_model_are_pooled(tmp_path):
     assert (found["models"], found["num_patients"]) == (3, 6)
     words = "3 models of the same recipe (small_cnn, recipe few, 64 px), each tested on other"
     assert found["sentence"].startswith(f"{words} patients: AUC 0.778 [")
+    write_run(tmp_path, "C4", [4, 5], code_sha256="later")
+    assert (
+        "patients, trained by several versions of the code: AUC"
+        in find_folds(model)["sentence"]
+    )
 
 
 @pytest.mark.parametrize(
