@@ -160,20 +160,12 @@ def correct_accuracy(
         values = correct(counts.sum().to_numpy() * gradable, share.to_numpy(), is_called)
         worst = correct(totals, shares, is_called)
         best = correct(totals, np.where(is_called, shares, lower), is_called)
-        bounds = zip(
-            values,
-            np.quantile(worst, 1 - UPPER, axis=-1),
-            np.quantile(best, UPPER, axis=-1),
-            strict=True,
-        )
-        sensitivity, specificity = (Interval(*each, len(counts)) for each in bounds)
-        line = {
-            "point": row["point"],
-            "sensitivity": row["sensitivity"],
-            "sensitivity_corrected": sensitivity,
-            "specificity": row["specificity"],
-            "specificity_corrected": specificity,
-        }
+        lows = np.quantile(worst, 1 - UPPER, axis=-1)
+        highs = np.quantile(best, UPPER, axis=-1)
+        line = {"point": row["point"]}
+        for k, name in enumerate(("sensitivity", "specificity")):
+            line[name] = row[name]
+            line[f"{name}_corrected"] = Interval(values[k], lows[k], highs[k], len(counts))
         rows.append(line)
     return tabulate_scores(rows)
 

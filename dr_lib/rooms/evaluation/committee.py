@@ -18,7 +18,14 @@ from dr_lib.report.style import translate
 from dr_lib.rooms.evaluation.answer import People, count_people, limit_ungradable
 from dr_lib.rooms.evaluation.checklist import Evaluated
 from dr_lib.rooms.evaluation.points import HANDLING
-from dr_lib.rooms.evaluation.scores import COUNTED, count_below, find_worse_eyes, score_share
+from dr_lib.rooms.evaluation.scores import (
+    COUNTED,
+    count_below,
+    find_worse_eyes,
+    score_share,
+    write_few,
+)
+from dr_lib.rooms.evaluation.subgroups import MAX_LEVELS
 from dr_lib.statistics.intervals import LEVEL, has_learned
 
 STYLE = """<style>.page { display: block; max-width: 800px } .two { align-items: end }
@@ -125,13 +132,14 @@ def _describe_data(say: Callable[[str], str], evaluated: Evaluated) -> tuple[lis
     test = predictions.test
     years = test.get("visit", pd.Series(dtype=str)).astype(str)
     years = years.str.extract(r"(?<!\d)((?:19|20)\d\d)(?!\d)", expand=False).dropna()
+    cameras = sorted({*test.get("camera", [])} - {""})
     rules = count_rules(test.get(REFERENCE, pd.Series(dtype=str)))
-    by_rule = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
+    by_rule = ", ".join(f"{say(rule)} {write_few(number)}" for rule, number in rules.items())
     facts = {
         say("Program"): f"{predictions.name} {predictions.version}".strip(),
         say("Data set"): predictions.dataset,
         say("Years"): " – ".join(sorted({years.min(), years.max()})) if len(years) else "",
-        say("Camera"): ", ".join(sorted(set(test.get("camera", [])))[:MAX_GROUPS]),
+        say("Camera"): ", ".join(cameras) if len(cameras) <= MAX_LEVELS else "",
         say("Who graded"): by_rule and say("several doctors, combined by: {}").format(by_rule),
     }
     known = [f"{name}: {value}." for name, value in facts.items() if value]

@@ -131,6 +131,17 @@ def test_a_committee_reads_portuguese(tmp_path):
     assert "47 de 100 (36 a 59)" in page and "sexo: feminino" in page
 
 
+def test_names_of_people_and_small_counts_are_no_facts(tmp_path):
+    """25 values of camera may be names, an empty one is none; 3 photographs of a rule are few."""
+    people = [f"Ana {k}" for k in range(25)]
+    page = read(tmp_path, GOOD.assign(camera=people * 4))
+    assert "Ana" not in page and "Not recorded in the data: years, camera" in page
+    readers = GOOD.drop(columns="grade").assign(grade_1=GOOD["grade"], grade_2=GOOD["grade"])
+    readers.loc[:2, "grade_2"] += 1
+    page = read(tmp_path, readers.assign(camera=["", "B"] * 50))
+    assert "Camera: B." in page and "combined by: majority 97, median &lt; 5." in page
+
+
 def test_without_a_threshold_nobody_is_sent(tmp_path):
     """The page says so, and names no group."""
     page = read(tmp_path, GOOD.assign(camera="A"), thresholds=())
