@@ -100,10 +100,14 @@ def answer_training(
         widest = places.sort_values("times_as_long").iloc[-1]
         shown = shown.set_index("place").loc[[widest["faster"], widest["slower"]]].reset_index()
     is_short = environments["environment"].is_unique  # no factor has levels
+    runs = selection.finished
+    counted = runs[
+        runs["timed"] | (runs["warmth"] == "apart")
+    ]  # cold runs have their own place
     numbers = []
     for _, row in shown.head(2).iterrows():
         mean, bounds = write_times(row, "train_s", lang)
-        runs = timed[timed["place"] == row["place"]]
+        runs = counted[counted["place"] == row["place"]]
         note = say("n = {}, sessions: {}").format(len(runs), runs["session"].nunique())
         numbers.append(Number(row["environment" if is_short else "place"], mean, bounds, note))
     words = say("One training takes {} on {}.")

@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from dr_lib.report import training_time
+from dr_lib.report.answer import answer_training
 from dr_lib.report.select import judge_models, select_runs
 from dr_lib.report.training_time import (
     compare_environments,
@@ -358,6 +359,10 @@ def test_a_cold_run_has_a_line_without_a_ratio():
         [np.nan, 52 / 13.65, 1], nan_ok=True
     )
     assert table["metric_auc_test"].tolist() == pytest.approx([np.nan, 0.9, 0.8], nan_ok=True)
+    alone = select_runs(runs.assign(started_at="2026-11-24", **gpu))
+    answer = answer_training(alone, compare_environments(alone.finished), pd.DataFrame())
+    notes = [number.note for number in answer.numbers]
+    assert notes == ["n = 2, sessions: 1", "n = 1, sessions: 1"]
 
 
 GOOD = [0.930, 0.941, 0.922, 0.935, 0.928]
