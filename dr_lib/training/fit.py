@@ -64,14 +64,16 @@ class Timing(NamedTuple):
     @property
     def steady_epoch_s(self) -> float:
         """Median of the epochs from the second on; NaN after one epoch."""
-        return float(np.median(self.epoch_s[1:])) if len(self.epoch_s) > 1 else float("nan")
+        return _find_median(self.epoch_s[1:])
 
     @property
     def steady_training_s(self) -> float:
         """Median of the training steps of the epochs from the second on."""
-        return (
-            float(np.median(self.training_s[1:])) if len(self.training_s) > 1 else float("nan")
-        )
+        return _find_median(self.training_s[1:])
+
+
+def _find_median(seconds: Sequence[float]) -> float:
+    return float(np.median(seconds)) if seconds else float("nan")
 
 
 def compile_model(

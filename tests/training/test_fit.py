@@ -286,6 +286,7 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
     assert done == [(3, 4), (4, 4)] and timing.resumed == 1 and len(timing.epoch_s) == 2
     assert timing.done_by == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
     assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
+    assert sum(timing.parts.values()) == pytest.approx(timing.train_s, rel=0.02)
     assert all(
         (a == b).all() for a, b in zip(model.get_weights(), whole.get_weights(), strict=True)
     )
