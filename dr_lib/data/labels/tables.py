@@ -277,7 +277,9 @@ def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
     is_other = both["own"] != both["id"]
     if not both["own"].isin(both["id"]).any():
         pairs = both.drop_duplicates()
-        is_other = pairs["own"].duplicated(keep=False) | pairs["id"].duplicated(keep=False)
+        is_other = pairs["own"].duplicated(keep=False)
+        if both["id"].nunique() > 1:  # else all have what was put in the ids' place
+            is_other = is_other | pairs["id"].duplicated(keep=False)
     eyes = rows["eye"] + stated["eye"]
     for word, unlike in (
         ("patient", is_other[is_other].index),

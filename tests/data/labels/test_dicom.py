@@ -55,7 +55,7 @@ def test_the_file_says_what_the_table_does_not(read):
 
 def test_the_table_comes_first_and_names_whom_it_does_not(read):
     """Ids of a study, one for each PatientID; a photograph without one is of whom the others with
-    its PatientID are of.
+    its PatientID are of. One PatientID in all files is none.
     """
     found = read(
         "image,grade,patient,visit\nIM0,0,s1,2\n1_left,1,s2,1\nIM2,2,,1\n",
@@ -65,6 +65,9 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
     )
     assert found.table["patient"].tolist() == ["s1", "s2", "s1"]
     assert found.table["visit"].tolist() == ["1", "0", "0"]
+    stated = [("REMOVED", "R", ""), ("REMOVED", "L", ""), ("REMOVED", "L", "")]
+    found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,s1\n", *stated)
+    assert found.table["patient"].tolist() == ["s1", "s2", "s1"]
 
 
 @pytest.mark.parametrize(

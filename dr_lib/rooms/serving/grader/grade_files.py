@@ -93,7 +93,7 @@ def grade_files(
     with replace(out) as temporary:
         table.to_csv(temporary, index=False, **STYLES[sep])
     errors = table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True)
-    return Counter(errors), count_statuses(table["fundus"].dropna())
+    return Counter(errors), count_statuses(table["fundus"].dropna().astype(str))
 
 
 def list_photographs(paths: Iterable[Path]) -> list[Path]:

@@ -73,6 +73,16 @@ def test_every_file_has_its_row(served_folder, photographs, tmp_path):
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
 
 
+def test_where_none_can_be_graded_the_reason_is_said(served_folder, photographs, tmp_path):
+    """A table of errors alone, and no crash."""
+    out = tmp_path / "grades.csv"
+    command = ["predict", str(served_folder), str(photographs / "c.jpeg"), "--out", str(out)]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 0, result.output
+    assert "1 photographs could not be graded\n  1 not a picture" in result.output
+    assert read_rows(out)[0]["error"].startswith("not a picture")
+
+
 def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_path):
     """Table and answer name the most probable grade, and what the threshold makes of all
     probabilities, and show it.
