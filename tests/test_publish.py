@@ -207,6 +207,16 @@ def test_a_published_notebook_clones_its_tag_or_commit(tmp_path, library, ref):
     assert not (Path(root) / "dr_lib" / "later.py").exists()
 
 
+def test_a_version_that_is_not_there_is_never_another(tmp_path, library):
+    """The notebook stops, and stops again when it is run again."""
+    commit(library)
+    for _ in range(2):
+        _, root, errors = run_setup(
+            tmp_path, tmp_path / "new", address=str(library / ".git"), ref="v9"
+        )
+        assert root == "" and errors.splitlines()[-1].startswith("no dr_lib here")
+
+
 @pytest.mark.parametrize("address", ["", "nowhere.git"])
 def test_without_library_and_address_one_sentence_says_what_to_do(tmp_path, address):
     """No traceback, nothing left behind."""

@@ -57,8 +57,8 @@ if not os.path.isdir(root / "dr_lib"):  # copy a data set or an unpacked archive
         found = [*data.rglob("dr_lib/report"), *Path(unpacked).rglob("dr_lib/report")]
         for path in found[:1]:
             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
-    steps = [["clone", "-q", repo, root], ["-C", root, "checkout", "-q", ref or "HEAD"]]
-    steps = steps if repo == address else steps[:1]
+    version = ref if repo == address else "HEAD"
+    steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
     if not found and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
 """
