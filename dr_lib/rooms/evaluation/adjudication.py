@@ -160,8 +160,8 @@ def correct_accuracy(
         values = correct(counts.sum().to_numpy() * gradable, share.to_numpy(), is_called)
         worst = correct(totals, shares, is_called)
         best = correct(totals, np.where(is_called, shares, lower), is_called)
-        lows = np.quantile(worst, 1 - UPPER, axis=-1)
-        highs = np.quantile(best, UPPER, axis=-1)
+        lows = np.minimum(np.quantile(worst, 1 - UPPER, axis=-1), values)
+        highs = np.maximum(np.quantile(best, UPPER, axis=-1), values)
         line = {"point": row["point"]}
         for k, name in enumerate(("sensitivity", "specificity")):
             line[name] = row[name]

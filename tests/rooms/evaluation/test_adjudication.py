@@ -63,6 +63,9 @@ def test_all_graded_again_is_a_count():
     and of 350 others 7: both points by hand.
     """
     ill = mark(30, 10, 6, 24, 15, 5, 10, 40, 6, 4, 7, 343)
+    perfect = SIX.assign(probability_referable=0.9 * SIX["referable"])
+    bounds = correct_accuracy(perfect, POINTS, perfect.assign(is_ill=SIX["referable"]))
+    assert (bounds.filter(regex="corrected_high") == 1).all(axis=None)
     table = correct_accuracy(SIX, POINTS, SIX.assign(is_ill=ill))
     assert table["sensitivity"].tolist() == pytest.approx([60 / 70, 40 / 70])
     assert table["sensitivity_corrected"].tolist() == pytest.approx([61 / 74, 36 / 74])
