@@ -72,21 +72,25 @@ def count_flop(backend: str, model: Any, batch: Any) -> float:
             state = tuple([variable.value for variable in group] for group in groups)
             return parts["step_function"].lower(state, batch).cost_analysis()["flops"]
 
-        from tensorflow.python.framework import ops
-        from tensorflow.python.profiler.internal import flops_registry  # noqa: F401
-        from tensorflow.python.util import deprecation
-
         step = parts["one_step_on_data"].__wrapped__
-        graph = step._list_all_concrete_functions()[0].graph
-        left = [*graph.control_outputs, *(output.op for output in graph.outputs)]
-        counted = {}
-        while left:
-            operation = left.pop()
-            if operation in counted:
-                continue
-            with deprecation.silence():
-                rule = ops.get_stats_for_node_def(graph, operation.node_def, "flops")
-            counted[operation] = rule.value or 0
-            left += [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
-        return float(sum(counted.values()))
+        return sum_flop(step._list_all_concrete_functions()[0].graph)
     return float("nan")
+
+
+def sum_flop(graph: Any) -> float:
+    """Sum up the arithmetic of the operations of a tf.Graph that run and have a rule."""
+    from tensorflow.python.framework import ops
+    from tensorflow.python.profiler.internal import flops_registry  # noqa: F401
+    from tensorflow.python.util import deprecation
+
+    left = [*graph.control_outputs, *(output.op for output in graph.outputs)]
+    counted = {}
+    while left:
+        operation = left.pop()
+        if operation in counted:
+            continue
+        with deprecation.silence():
+            rule = ops.get_stats_for_node_def(graph, operation.node_def, "flops")
+        counted[operation] = rule.value or 0
+        left += [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
+    return float(sum(counted.values()))
