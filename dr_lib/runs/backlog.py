@@ -206,7 +206,7 @@ class Backlog:
             epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
             # equal arms are more runs of their scenario
             of_scenario = times.setdefault(run.scenario.removesuffix(run.arm or ""), {})
-            if not row.get("cold"):
+            if not row.get("cold") and not row.get("resumed"):
                 of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
         few = []
         for scenario, sessions in times.items():

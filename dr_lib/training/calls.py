@@ -44,7 +44,9 @@ class Calls:
 
     @property
     def compile_s(self) -> float:
-        """Seconds that the first call took more than the others."""
+        """Seconds that the first call took more than the others; NaN after it alone."""
+        if self.number == 1:
+            return float("nan")
         others_s = self.total_s - self.first_s - self.input_s
         return max(0.0, self.first_s - others_s / max(self.number - 1, 1))
 

@@ -103,9 +103,9 @@ def test_nothing_is_promised_before_anything_has_run():
 
 def test_each_scenario_is_planned_by_its_own_spread():
     """Three runs 1 % apart, and a copy of one, need 3 (or 5 at the upper 80 % bound: 1 % times
-    the root of 2 over 0.446), the cold one apart; two sessions, of whatever many runs, are too few.
+    the root of 2 over 0.446), the cold one and a resumed one apart; two sessions, of whatever many runs, are too few.
     """
-    study = STUDY.model_copy(update={"repetitions": 5})
+    study = STUDY.model_copy(update={"repetitions": 6})
     runs = plan_runs(study, "here")
     rows = {}
     for name, row in {
@@ -114,6 +114,8 @@ def test_each_scenario_is_planned_by_its_own_spread():
         "C1-r02": {"steady_epoch_s": 10.0 * math.exp(-0.01), "seed": 2},
         "C1-r03": {"steady_epoch_s": 10.0, "seed": 0},
         "C1-r04": {"steady_epoch_s": 40.0, "seed": 4, "cold": True},
+        # its last epoch alone, with the compilation
+        "C1-r05": {"steady_epoch_s": None, "train_s": 30.0, "seed": 5, "resumed": 1},
         "C2-r00": {"steady_epoch_s": 1.0, "boot": "a"},
         "C2-r01": {"steady_epoch_s": 1.1, "boot": "a"},
         "C2-r02": {"steady_epoch_s": 1.3, "boot": "b"},
