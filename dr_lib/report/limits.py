@@ -86,7 +86,7 @@ def say_limits(divided: pd.DataFrame, places: pd.DataFrame, lang: str = "en") ->
             divided.set_index("environment").loc[pair[side]] for side in ("slower", "faster")
         )
         longer = (slower[list(PARTS)] - faster[list(PARTS)]).astype(float)
-        if longer.notna().all():
+        if longer.notna().all() and longer.sum() > 0:
             words = say(
                 "On {} it takes {} s longer than on {}, the most in one part: {}, {} s."
             )

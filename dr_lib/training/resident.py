@@ -46,7 +46,8 @@ class Epoch(keras.utils.PyDataset):
 
     def __getitem__(self, index: int) -> tuple[np.ndarray, ...]:
         """Return row numbers and targets."""
-        batches = map(self.batches.__getitem__, range(len(self.batches)))
+        batches = [*map(self.batches.__getitem__, range(len(self.batches)))]
+        self.batches.ready_s[:] = self.batches.ready_s[-1:]
         return tuple(map(np.stack, zip(*batches, strict=True)))
 
 

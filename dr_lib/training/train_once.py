@@ -243,7 +243,7 @@ def train_once(
     images_per_epoch = len(batches) * batches.batch_size
     flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
     described = device.describe(probe())
-    peak = find_peak(device.name, arithmetic["conv_precision"]) * described["num_accelerators"]
+    peak = sum_peaks(device, arithmetic["conv_precision"])
     row = {
         **described,
         **data,
@@ -317,6 +317,15 @@ def find_arithmetic(device: Device) -> dict[str, str]:
         fault = f"requested was matmul_precision {requested}, detected is {', '.join(unlike)}"
         warnings.warn(f"{fault}; the row names both", stacklevel=3)
     return found
+
+
+def sum_peaks(device: Device, precision: str) -> float:
+    """Sum up the peaks of all devices [FLOP/s], see `find_peak`; a CPU is one of each machine."""
+    plan = device.plan
+    count = plan.num_replicas
+    if device.name == "cpu":
+        count = 1 if device.machine.place.is_rehearsed else plan.num_machines
+    return count * find_peak(device.name, precision)
 
 
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:

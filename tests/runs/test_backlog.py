@@ -103,7 +103,8 @@ def test_nothing_is_promised_before_anything_has_run():
 
 def test_each_scenario_is_planned_by_its_own_spread():
     """Three runs 1 % apart, and a copy of one, need 3 (or 5 at the upper 80 % bound: 1 % times
-    the root of 2 over 0.446), the cold one and a resumed one apart; two sessions, of whatever many runs, are too few.
+    the root of 2 over 0.446), the cold and the resumed one apart; two sessions, of any number of
+    runs, are too few.
     """
     study = STUDY.model_copy(update={"repetitions": 6})
     runs = plan_runs(study, "here")

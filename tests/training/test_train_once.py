@@ -16,13 +16,14 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
+from dr_lib.hardware.machine import Place
 from dr_lib.parameters import PARAMETERS
 from dr_lib.report import select
 from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
-from dr_lib.training.train_once import Setup, list_trained, set_up, train_once
+from dr_lib.training.train_once import Setup, list_trained, set_up, sum_peaks, train_once
 from tests.training.simulation import draw_splits
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,6 +49,27 @@ def test_the_config_has_the_parameters_of_the_notebook():
     config = TrainingConfig.from_parameters(parameters)
     assert (config.image_size, config.run_seed) == (77, 8)
     assert (config.describe()["data_dir"], config.describe()["weights"]) == ("eyes", "base.h5")
+
+
+@pytest.mark.parametrize(
+    ("name", "machines", "replicas", "is_rehearsed", "peaks"),
+    [
+        ("Tesla T4", 1, 2, False, 2),
+        ("Tesla T4", 2, 4, False, 4),
+        ("cpu", 1, 1, False, 1),
+        ("cpu", 1, 4, False, 1),  # virtual devices
+        ("cpu", 3, 3, False, 3),
+        ("cpu", 3, 3, True, 1),  # processes of one machine
+    ],
+)
+def test_a_batch_has_the_peaks_of_all_that_share_it(
+    name, machines, replicas, is_rehearsed, peaks, monkeypatch
+):
+    """Of each GPU, and of the CPU of each machine."""
+    monkeypatch.setattr("dr_lib.training.train_once.find_peak", lambda *device: 1e12)
+    plan = SimpleNamespace(num_replicas=replicas, num_machines=machines)
+    machine = SimpleNamespace(place=Place(count=machines, is_rehearsed=is_rehearsed))
+    assert sum_peaks(hardware.Device(plan, name, None, machine), "float32") == peaks * 1e12
 
 
 def test_mode_scaled_takes_a_larger_batch():
