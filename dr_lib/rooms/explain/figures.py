@@ -3,7 +3,7 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dr_lib.report.style import SAMPLE, open_panels
+from dr_lib.report.style import COLUMN, SAMPLE, open_panels, translate
 
 
 def plot_explanations(
@@ -13,6 +13,7 @@ def plot_explanations(
     lesions: np.ndarray | None,
     *,
     is_synthetic: bool,
+    lang: str = "en",
 ) -> Figure:
     """Draw one row per photograph, each map with its control, the map of random weights.
 
@@ -22,14 +23,14 @@ def plot_explanations(
         control: the same of the network with random weights.
         lesions: (n, side, side) in [0, 1], where they are known.
         is_synthetic: the title then says that these are no photographs.
+        lang: en or pt.
     """
     columns = 3 if lesions is None else 4
-    figure, axes = open_panels(
-        len(photographs) * columns, columns=columns, width=1.9, heights=2.1
-    )
+    heights = COLUMN / columns  # each panel is a square
+    figure, axes = open_panels(len(photographs) * columns, columns=columns, heights=heights)
     titles = ("photograph", "Grad-CAM of the network", "control: random weights", "lesions")
     for ax, title in zip(axes[:columns], titles, strict=False):
-        ax.set_title(title, fontsize="medium")
+        ax.set_title(translate(title, lang), fontsize="medium")
     for k, ax in enumerate(axes):
         row, column = divmod(k, columns)
         ax.axis("off")
@@ -40,6 +41,6 @@ def plot_explanations(
             is_mask = column == 3
             colours = "gray" if is_mask else "inferno"
             ax.imshow(drawn, vmin=0, vmax=1, cmap=colours, alpha=None if is_mask else 0.6)
-    title = "Where the network looks, and where random weights do"
-    figure.suptitle(f"{title}\n{SAMPLE}" if is_synthetic else title)
+    if is_synthetic:
+        figure.suptitle(translate(SAMPLE, lang))
     return figure
