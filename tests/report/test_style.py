@@ -65,6 +65,10 @@ def list_words_of_rooms() -> set[str]:
         items = Path(checklist.__file__).with_name("checklist.csv")
         with items.open(encoding="utf-8") as file:
             words |= {row["topic"] for row in csv.DictReader(file) if row["fact"]}
+    if "explain" not in ABSENT:
+        from dr_lib.rooms.explain.figures import TITLES
+
+        words |= {*TITLES}
     if "mnist" not in ABSENT:
         from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 
@@ -128,6 +132,7 @@ def find_sentences() -> set[str]:
     drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
     drawing += ROOT.glob("dr_lib/rooms/*/answer.py")
     drawing += ROOT.glob("dr_lib/rooms/*/committee.py")
+    drawing += ROOT.glob("dr_lib/rooms/*/page.py")
     for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (

@@ -5,6 +5,8 @@ from matplotlib.figure import Figure
 
 from dr_lib.report.style import COLUMN, SAMPLE, open_panels, translate
 
+TITLES = ("photograph", "Grad-CAM of the network", "control: random weights", "lesions")
+
 
 def plot_explanations(
     photographs: np.ndarray,
@@ -28,8 +30,7 @@ def plot_explanations(
     columns = 3 if lesions is None else 4
     heights = COLUMN / columns  # each panel is a square
     figure, axes = open_panels(len(photographs) * columns, columns=columns, heights=heights)
-    titles = ("photograph", "Grad-CAM of the network", "control: random weights", "lesions")
-    for ax, title in zip(axes[:columns], titles, strict=False):
+    for ax, title in zip(axes[:columns], TITLES, strict=False):
         ax.set_title(translate(title, lang), fontsize="medium")
     for k, ax in enumerate(axes):
         row, column = divmod(k, columns)

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from functools import partial
 from html import escape
 from pathlib import Path
 
@@ -59,10 +60,9 @@ def write_explanations(
     maps = grad_cam(network, images)
     control = grad_cam(randomise(network, seed), images)
 
-    title = escape(translate("Where the model looks", lang))
-    warning = escape(
-        translate("This page shows photographs of patients: keep it private.", lang)
-    )
+    say = partial(translate, lang=lang)
+    title = escape(say("Where the model looks"))
+    warning = escape(say("This page shows photographs of patients: keep it private."))
     contents = [f'<li><a href="#p{k}">{escape(file)}</a></li>' for k, file in enumerate(crops)]
     parts = [f"<nav><ol>{''.join(contents)}</ol></nav>"]
     parts.append(f"<main><h1>{title}</h1><p><strong>{warning}</strong></p>")
