@@ -121,6 +121,35 @@ def test_a_mean_is_in_the_figure_by_its_rules_alone(tmp_path, own, arms, fault):
     assert tabulate(rows)["not in the figure"].tolist() == [fault]
 
 
+def test_a_mean_is_of_equal_work_and_of_whole_runs(tmp_path):
+    """Three runs of 10.1 s beside one of more epochs and one by two GPUs; the last part of a
+    resumed one is in no mean. Another notebook's row, without a mode, has its own.
+    """
+    row = read_row(ROWS[0]) | {"cold": False, "train_s": 10.1}
+    own = [{}, {}, {}, {"epochs": 99, "train_s": 50.0}, {"num_replicas": 2, "train_s": 6.0}]
+    own += [{"resumed": 1, "train_s": 1.0}, {"mode": None, "train_s": 3.0}]
+    (tmp_path / "m" / "demo").mkdir(parents=True)
+    for k, columns in enumerate(own):
+        path = tmp_path / "m" / "demo" / f"{k}.json"
+        path.write_text(json.dumps(row | columns), encoding="utf-8")
+    table = tabulate(read_measured(tmp_path))
+    found = zip(table["n"], table["training [s]"].str.split(" ").str[0], strict=True)
+    assert sorted(found) == [(1, "3"), (1, "50"), (1, "6"), (3, "10.1")]
+
+
+def test_a_column_that_the_first_machine_lacks_is_read(tmp_path):
+    """A processor's rows have no energy, those of a GPU have it: 100 J for each image."""
+    for machine, columns in {"cpu": {}, "gpu": {"gpu_energy_j": 100.0}}.items():
+        row = read_row(ROWS[0])
+        row.pop("gpu_energy_j")
+        work = {"num_images_train": 1, "epoch_s": [1.0]}
+        path = tmp_path / machine / "demo" / "0.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(row | work | columns), encoding="utf-8")
+    energy = tabulate(read_measured(tmp_path))["GPU energy an image [J]"]
+    assert energy.str.split(" ").str[0].tolist() == ["not", "100"]
+
+
 def test_each_mean_of_the_public_figure_fulfils_the_rules():
     """By its own rows, whoever put them there."""
     rows = read_measured(FOLDER)

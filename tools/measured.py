@@ -6,6 +6,7 @@ in which `find_fault` finds no fault.
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -13,7 +14,7 @@ import pandas as pd
 from dr_lib.code import shorten_commit
 from dr_lib.numbers import write_interval, write_number
 from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.select import WORK, measure, write_level
+from dr_lib.report.select import PLAN, WORK, measure, write_level
 from dr_lib.report.style import OURS
 from dr_lib.runs.row import ARMS, Row, read_row
 from dr_lib.statistics.intervals import MIN_RUNS, Interval, mean_interval
@@ -46,15 +47,25 @@ def read_measured(folder: Path) -> pd.DataFrame:
         row = read_row(path)
         place = {"machine": path.parts[-3], "study": path.parts[-2]}
         rows.append(row | place | {"cold": name_warmth(row)})
-    return pd.DataFrame(rows).reindex(columns=[*dict.fromkeys([*rows[0], "arm", *WORK])])
+    table = pd.DataFrame(rows)
+    table = table.reindex(columns=[*dict.fromkeys([*table, "arm", "resumed", *WORK, *PLAN])])
+    # rows of some notebooks have no mode
+    table[TOLD_APART] = table[TOLD_APART].astype(object).fillna("")
+    return table
 
 
 def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame, pd.DataFrame]]:
-    """The rows of each mean: what tells it apart, its rows, and those of its null control."""
+    """The rows of each mean: what tells it apart, its rows, and those of its null control.
+
+    The time of a resumed run is in two parts: it is in no mean.
+    """
+    timed = rows[~rows["resumed"].gt(0)]
+    keys = [*TOLD_APART, "work"]
+    timed = timed.assign(work=name_work(timed, [*WORK, *PLAN]))
     groups = []
-    for names, runs in rows[rows["arm"].isna()].groupby(TOLD_APART):
-        is_of_group = rows[TOLD_APART].eq(list(names)).all(axis=1) & rows["arm"].notna()
-        groups.append((names, runs, rows[is_of_group]))
+    for names, runs in timed[timed["arm"].isna()].groupby(keys):
+        is_of_group = timed[keys].eq(list(names)).all(axis=1) & timed["arm"].notna()
+        groups.append((names[:-1], runs, timed[is_of_group]))
     return groups
 
 
@@ -64,26 +75,22 @@ def compare_arms(null: pd.DataFrame) -> Interval:
     return Interval(*measure("train_s", *arms)[:4])
 
 
-def name_work(runs: pd.DataFrame) -> str:
-    """Everything that the rows of a mean did; empty where they did unlike things."""
-    levels = runs[WORK].map(write_level)
-    same = levels.eq(levels.iloc[0]).all(axis=None)
-    return "/".join(levels.iloc[0]) if same else ""
+def name_work(rows: pd.DataFrame, columns: Sequence[str] = WORK) -> pd.Series:
+    """Everything that each row did."""
+    return rows[columns].map(write_level).agg("/".join, axis=1)
 
 
 def find_fault(runs: pd.DataFrame, null: pd.DataFrame) -> str:
     """Why a mean is not in the figure; empty where it is."""
     if not runs["commit"].str.fullmatch("[0-9a-f]{40}").all():
         return "changed code"
-    if not name_work(runs):
-        return "unlike work"
     if runs["cold"].iloc[0] not in KNOWN:
         return "cold or warm not known"
     if len(runs) < MIN_RUNS:
         return f"fewer than {MIN_RUNS} runs"
     if runs["train_s"].nunique() == 1:
         return "no interval: all times are equal"
-    if null.empty or name_work(null) != name_work(runs):
+    if null.empty:
         return "no null control of this work"
     if not compare_arms(null).n >= MIN_RUNS:
         return f"null control of fewer than {MIN_RUNS} runs an arm"
@@ -193,7 +200,7 @@ def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
         )
         # of the same words with other data or code
         same = titles.setdefault(words, [])
-        work = name_work(runs)
+        work = name_work(runs).iloc[0]
         same += [work] * (work not in same)
         if place := same.index(work):
             words = f"{words} ({place + 1})"
