@@ -1,6 +1,6 @@
 """Adjudication: a sample of photographs is graded again, and corrects accuracy for wrong labels."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ def write_lists(
     """
     sample = draw_sample(test, points, number, np.random.default_rng(0))
     if names:
-        sample["file"] = sample["image_id"].map(names)
+        sample["photograph"] = sample["image_id"].map(names)
     blank = sample.drop(columns="weight").assign(**{_find_answer(test): "", "gradable": ""})
     write_text(out / LIST, blank.to_csv(index=False))
     write_text(out / WEIGHTS, sample[["image_id", "weight"]].to_csv(index=False))
@@ -88,28 +88,29 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
     if not beside.is_file():
         raise DrError(f"{beside} is missing: copy there the one that --adjudicate wrote")
     answer = _find_answer(test)
-    (sheet, *_) = read_sheets(path)
-    table = take_columns(sheet, sheet.names)
-    if not {"image_id", answer} <= set(table):
-        raise DrError(f"{sheet}: it needs the columns image_id and {answer}")
-    image = table["image_id"].map(fold_id)
-    weights = pd.read_csv(beside, dtype={"image_id": str})
-    weights = weights.set_index(weights["image_id"].map(fold_id))["weight"]
-    name = str(sheet)
+    fold = fold_id if test["image_id"].map(fold_id).is_unique else str
+    table, name = _read(path, ["image_id", answer])
+    image = table["image_id"].map(fold)
+    weights, _ = _read(beside, ["image_id", "weight"])
+    weights = read_numbers(weights["weight"]).set_axis(weights["image_id"].map(fold))
     refuse_rows(name, ~image.isin(weights.index), f"this photograph is not in {WEIGHTS}")
     refuse_rows(name, image.duplicated(), "this photograph is listed twice")
     if missing := len(weights) - len(image):
         raise DrError(f"{name}: {missing} of {len(weights)} photographs are missing: add them")
-    words = read_words(answer, table[answer])
-    numbers = read_numbers(words)
-    allowed, meant = ALLOWED[answer]
-    is_bad = (words != "") & ~numbers.isin(allowed)
-    refuse_rows(name, is_bad, describe_cell(words[is_bad], meant))
-    is_open = numbers.isna()
-    if "gradable" in table:
-        is_open &= read_words("gradable", table["gradable"]) != "0"
+    table = table.reindex(columns=[answer, "gradable"], fill_value="")
+    for column in table:
+        words = read_words(column, table[column])
+        table[column] = read_numbers(words)
+        allowed, meant = ALLOWED[column]
+        is_bad = (words != "") & ~table[column].isin(allowed)
+        refuse_rows(name, is_bad, describe_cell(words[is_bad], meant))
+    is_ungradable = table["gradable"] == 0
+    is_open = table[answer].isna() & ~is_ungradable
     refuse_rows(name, is_open, f"no {answer}: fill it in, or write gradable 0")
-    test = test.set_index(test["image_id"].map(fold_id))
+    numbers = table[answer].mask(is_ungradable)
+    if answer == "grade" and numbers.max() < REFERABLE_FROM:
+        raise DrError(f"{name}: no grade is above 1: give grades from 0 to 4, not yes or no")
+    test = test.set_index(test["image_id"].map(fold))
     cells = _find_cells(test, points)
     sample = test[test.index.isin(weights.index)].join(weights)
     drawn = cells[sample.index]
@@ -182,6 +183,14 @@ def correct(
         ill[..., is_called].sum(-1) / ill.sum(-1),
         well[..., ~is_called].sum(-1) / well.sum(-1),
     )
+
+
+def _read(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, str]:
+    """Read a table that needs some columns, and its name in an error."""
+    (sheet, *_) = read_sheets(path)
+    if not {*columns} <= {*sheet.names}:
+        raise DrError(f"{sheet}: it needs the columns {' and '.join(columns)}")
+    return take_columns(sheet, sheet.names), str(sheet)
 
 
 def _find_answer(test: pd.DataFrame) -> str:

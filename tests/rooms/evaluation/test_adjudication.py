@@ -102,7 +102,7 @@ def test_a_list_is_blind(tmp_path, names):
     """Neither labels nor answers nor weights nor patients; names of files where they may be."""
     write_lists(tmp_path, SIX, POINTS, 500, names)
     table = pd.read_csv(tmp_path / LIST)
-    assert list(table) == ["image_id", *["file"] * bool(names), "grade", "gradable"]
+    assert list(table) == ["image_id", *["photograph"] * bool(names), "grade", "gradable"]
     assert table[["grade", "gradable"]].isna().all(axis=None)
     assert list(pd.read_csv(tmp_path / WEIGHTS)) == ["image_id", "weight"]
     assert ("Silva.jpg" in (tmp_path / LIST).read_text()) == bool(names)
@@ -112,17 +112,31 @@ def test_a_list_is_blind(tmp_path, names):
 
 
 def test_a_filled_list_comes_back_as_people_save_it(tmp_path):
-    """With semicolons, Portuguese headers and words, in another order."""
-    write_lists(tmp_path, SIX, POINTS, 60, {})
+    """With semicolons, Portuguese headers and words, in another order, the weights with decimal
+    commas, and beside names of files; a grade of what cannot be graded does not count.
+    """
+    write_lists(tmp_path, SIX, POINTS, 60, {i: f"{i}.jpg" for i in SIX["image_id"]})
+    weights = pd.read_csv(tmp_path / WEIGHTS)
+    weights.to_csv(tmp_path / WEIGHTS, sep=";", decimal=",", index=False)
     table = pd.read_csv(tmp_path / LIST, dtype=str)
-    table["grade"] = ["moderada", "leve", ""] * 20
-    table["gradable"] = ["sim", "", "não"] * 20
-    table.columns = ["Imagem", "Grau", "Gradável"]
+    table["grade"] = ["moderada", "leve", "", "grave"] * 15
+    table["gradable"] = ["sim", "", "não", "0.0"] * 15
+    table.columns = ["Imagem", "photograph", "Grau", "Gradável"]
     table[::-1].to_csv(tmp_path / "de volta.csv", sep=";", index=False)
     filled = (tmp_path / "de volta.csv").replace(tmp_path / LIST)
     again = read_adjudicated(filled, SIX, POINTS)
     order = again.set_index("image_id").loc[table["Imagem"], "is_ill"]
-    assert order[:2].tolist() == [1, 0] and order.isna().sum() == 20
+    assert order[:2].tolist() == [1, 0] and order.isna().sum() == 30
+
+
+def test_ids_that_differ_in_zeros_alone_are_two_photographs(tmp_path):
+    """Predictions may hold 1.jpg beside 01.jpg."""
+    names = [f"{'0' * (k % 2)}{k // 2 + 1}.jpg" for k in range(len(SIX))]
+    test = SIX.assign(image_id=names)
+    write_lists(tmp_path, test, POINTS, 500, {})
+    pd.read_csv(tmp_path / LIST).assign(grade=2).to_csv(tmp_path / LIST, index=False)
+    again = read_adjudicated(tmp_path / LIST, test, POINTS)
+    assert set(again["image_id"]) == set(names)
 
 
 @pytest.mark.parametrize(
@@ -137,6 +151,11 @@ def test_a_filled_list_comes_back_as_people_save_it(tmp_path):
             lambda table: table.assign(grade=["", "", *["2"] * 58]),
             "rows 2, 3: no grade: fill it",
         ),
+        (lambda table: table.assign(gradable="talvez"), 'gradable is "talvez": it must be 0'),
+        (
+            lambda table: table.rename(columns={"grade": "adjudicated"}).assign(adjudicated=1),
+            "no grade is above 1: give grades from 0 to 4",
+        ),
         (
             lambda table: pd.concat([table, table[:1]]),
             "row 62: this photograph is listed twice",
@@ -147,7 +166,7 @@ def test_a_filled_list_comes_back_as_people_save_it(tmp_path):
         ),
         (lambda table: table.drop(columns="grade"), "needs the columns image_id and grade"),
     ],
-    ids=["missing", "range", "half", "twice", "other", "column"],
+    ids=["missing", "range", "half", "word", "flags", "twice", "other", "column"],
 )
 def test_a_list_that_cannot_be_used_is_a_sentence(tmp_path, change, words):
     """It names the rows; the file stays as it is."""
@@ -174,6 +193,10 @@ def test_a_list_of_another_evaluation_is_refused(tmp_path):
     ):
         with pytest.raises(DrError, match="is of another evaluation"):
             read_adjudicated(tmp_path / LIST, test, points)
+    for content in ("image_id\ni0000\n", "weight\n1\n"):
+        (tmp_path / WEIGHTS).write_text(content)
+        with pytest.raises(DrError, match=f"{WEIGHTS}: it needs the columns image_id and we"):
+            read_adjudicated(tmp_path / LIST, SIX, POINTS)
     (tmp_path / WEIGHTS).unlink()
     with pytest.raises(DrError, match="is missing: copy there"):
         read_adjudicated(tmp_path / LIST, SIX, POINTS)
