@@ -52,12 +52,14 @@ def find_folds(folder: Path) -> dict[str, Any]:
     try:
         tables = [pd.read_csv(file, dtype={"patient_id": str}) for file in files]
         check_folds(same, tables)
-    except (DrError, OSError, ValueError) as error:
+        pooled = pd.concat(tables).query("split == 'test'")
+        is_graded = own["task"] == "grades"
+        p = sum_referable(pooled[OF_GRADES].to_numpy()) if is_graded else pooled[OF_REFERABLE]
+        auc = auc_interval(pooled["referable"] == 1, p, pooled["patient_id"])
+    except DrError as error:
         return {"sentence": f"no folds: {error}"}
-    pooled = pd.concat(tables).query("split == 'test'")
-    is_graded = own["task"] == "grades"
-    p = sum_referable(pooled[OF_GRADES].to_numpy()) if is_graded else pooled[OF_REFERABLE]
-    auc = auc_interval(pooled["referable"] == 1, p, pooled["patient_id"])
+    except (OSError, ValueError, KeyError):  # whose words name folders of this machine
+        return {"sentence": "no folds: not all their predictions.csv can be read"}
     num_patients = pooled["patient_id"].nunique()
     found = {"models": len(same), "num_patients": num_patients, **auc.columns("auc")}
     recipe = f"{own['model']}, recipe {own['recipe']}, {own['image_size']} px"

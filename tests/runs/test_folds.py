@@ -79,6 +79,25 @@ def test_where_no_folds_stand_behind_a_model_the_reason_is_given(
     assert list(found) == ["sentence"]
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda file: file.unlink(), "not all their predictions.csv can be read"),
+        (lambda file: file.write_text("image_id\n1\n"), "not all their predictions.csv can be"),
+        (lambda file: file.write_text(file.read_text().replace(",1,", ",0,")), "an AUC needs"),
+    ],
+    ids=["gone", "columns", "one class"],
+)
+def test_predictions_of_folds_that_cannot_be_used_are_a_sentence(tmp_path, change, why):
+    """It goes with the model to others, so it names no folder of this machine."""
+    model = write_run(tmp_path, "C1", [0, 1])
+    for name, tested in (("C2", [0, 1, 2]), ("C3", [3, 4, 5])):
+        write_run(tmp_path, name, tested)
+        change(tmp_path / "runs" / name / "predictions.csv")
+    sentence = find_folds(model)["sentence"]
+    assert sentence.startswith(f"no folds: {why}") and str(tmp_path) not in sentence
+
+
 def test_a_model_away_from_its_study_has_no_folds(tmp_path):
     """Its row names the recipe; without it nothing is claimed."""
     assert "row of the model" in find_folds(tmp_path / "model")["sentence"]
