@@ -48,8 +48,9 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
         rule: the first of RULES to use; empty for adjudicated.
 
     Raises:
-        DrError: a reader's grade is none, or rows of one photograph disagree on what is not the
-            reader's own: grade, reason, and referable where that only repeats the grade.
+        DrError: a reader's grade is none, those adjudicated are yes or no, or rows of one
+            photograph disagree on what is not the reader's own: grade, reason, and referable where
+            that only repeats the grade.
     """
     sheet = _join_rows(sheet)
     readings = list_readings(sheet.names)
@@ -61,6 +62,13 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
     adjudicated = pd.Series(np.nan, table.index)
     if "grade" in table:
         adjudicated = _read_grades(sheet, table["grade"])
+        title = sheet.header[sheet.names.index("grade")]
+        is_flag = adjudicated.max() < REFERABLE_FROM <= grades.max(axis=None)
+        if is_flag and rule in ("", RULES[0]) and fold_name(title) in ADJUDICATORS:
+            raise DrError(
+                f"{sheet}: {title} has only 0 and 1, below the readers' grades: call it grade if "
+                "it has grades, or remove it if it says which photographs were adjudicated"
+            )
     if REFERENCE in table:
         adjudicated = adjudicated.where(table[REFERENCE] == RULES[0])
     reference, rules = find_reference(grades, adjudicated, rule or RULES[0])

@@ -278,8 +278,10 @@ def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
     if not both["own"].isin(both["id"]).any():
         pairs = both.drop_duplicates()
         is_other = pairs["own"].duplicated(keep=False)
-        if both["id"].nunique() > 1:  # else all have what was put in the ids' place
+        if ids[ids != ""].nunique() > 1:
             is_other = is_other | pairs["id"].duplicated(keep=False)
+        elif len(pairs) > 1:  # all have what was put in the ids' place
+            ids[:] = ""
     eyes = rows["eye"] + stated["eye"]
     for word, unlike in (
         ("patient", is_other[is_other].index),

@@ -1,6 +1,6 @@
 """Adjudication: a sample of photographs is graded again, and corrects accuracy for wrong labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -88,10 +88,16 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
     if not beside.is_file():
         raise DrError(f"{beside} is missing: copy there the one that --adjudicate wrote")
     answer = _find_answer(test)
+    tables = []
+    for file, column in ((path, answer), (beside, "weight")):
+        sheet = read_sheets(file)[0]
+        if not {"image_id", column} <= {*sheet.names}:
+            raise DrError(f"{sheet}: it needs the columns image_id and {column}")
+        tables.append(take_columns(sheet, sheet.names))
+    table, weights = tables
+    name = path.name
     fold = fold_id if test["image_id"].map(fold_id).is_unique else str
-    table, name = _read(path, ["image_id", answer])
     image = table["image_id"].map(fold)
-    weights, _ = _read(beside, ["image_id", "weight"])
     weights = read_numbers(weights["weight"]).set_axis(weights["image_id"].map(fold))
     refuse_rows(name, ~image.isin(weights.index), f"this photograph is not in {WEIGHTS}")
     refuse_rows(name, image.duplicated(), "this photograph is listed twice")
@@ -104,12 +110,9 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
         allowed, meant = ALLOWED[column]
         is_bad = (words != "") & ~table[column].isin(allowed)
         refuse_rows(name, is_bad, describe_cell(words[is_bad], meant))
-    is_ungradable = table["gradable"] == 0
-    is_open = table[answer].isna() & ~is_ungradable
+    numbers = table[answer].mask(table["gradable"] == 0)
+    is_open = table[answer].isna() & (table["gradable"] != 0)
     refuse_rows(name, is_open, f"no {answer}: fill it in, or write gradable 0")
-    numbers = table[answer].mask(is_ungradable)
-    if answer == "grade" and numbers.max() < REFERABLE_FROM:
-        raise DrError(f"{name}: no grade is above 1: give grades from 0 to 4, not yes or no")
     test = test.set_index(test["image_id"].map(fold))
     cells = _find_cells(test, points)
     sample = test[test.index.isin(weights.index)].join(weights)
@@ -123,6 +126,8 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
         )
     numbers.index = image
     is_ill = numbers >= (REFERABLE_FROM if answer == "grade" else 1)
+    if not is_ill.any():
+        raise DrError(f"{name}: nobody has the disease: grades are from 0 to 4, not yes or no")
     return sample.assign(is_ill=is_ill.astype(float).where(numbers.notna()))
 
 
@@ -183,14 +188,6 @@ def correct(
         ill[..., is_called].sum(-1) / ill.sum(-1),
         well[..., ~is_called].sum(-1) / well.sum(-1),
     )
-
-
-def _read(path: Path, columns: Sequence[str]) -> tuple[pd.DataFrame, str]:
-    """Read a table that needs some columns, and its name in an error."""
-    (sheet, *_) = read_sheets(path)
-    if not {*columns} <= {*sheet.names}:
-        raise DrError(f"{sheet}: it needs the columns {' and '.join(columns)}")
-    return take_columns(sheet, sheet.names), str(sheet)
 
 
 def _find_answer(test: pd.DataFrame) -> str:

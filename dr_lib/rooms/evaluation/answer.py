@@ -142,12 +142,16 @@ def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[N
     """Put an operating point into natural frequencies, of 100; few people into counts."""
     (_, diseased), (_, healthy) = _count_people(row)
     sides = (
-        ("sensitivity", diseased, say("Of {} patients with the disease")),
-        ("specificity", healthy, say("Of {} patients without it")),
+        ("sensitivity", diseased, say("Of {} patients with the disease"), say("{} are found")),
+        (
+            "specificity",
+            healthy,
+            say("Of {} patients without it"),
+            say("{} are referred needlessly"),
+        ),
     )
-    notes = (say("{} are found"), say("{} are referred needlessly"))
     numbers = []
-    for (column, number, heading), note in zip(sides, notes, strict=True):
+    for column, number, heading, note in sides:
         if not number:  # each patient has an eye of the other kind
             continue
         is_found = column == "sensitivity"

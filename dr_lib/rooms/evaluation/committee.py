@@ -68,16 +68,14 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
     points = points[points["ungradable"] == HANDLING[0]] if len(points) else points
     is_shown = has_learned(evaluated.summary["auc_low"].iloc[0])
     is_ill = find_worse_eyes(predictions.test)["referable"] == 1
-    warnings = []
-    if predictions.is_synthetic:
-        warnings.append(say("No patient was tested: a computer made the pictures."))
-    if not is_shown:
-        warnings.append(
-            say("The program is not shown to be better than guessing: do not use it.")
-        )
-    if min(is_ill.sum(), (~is_ill).sum()) < COUNTED:
-        words = "So few patients with the disease, or without it, cannot show how good it is."
-        warnings.append(say(words))
+    limits = {
+        "No patient was tested: a computer made the pictures.": predictions.is_synthetic,
+        "The program is not shown to be better than guessing: do not use it.": not is_shown,
+        "So few patients with the disease, or without it, cannot show how good it is.": (
+            min(is_ill.sum(), (~is_ill).sum()) < COUNTED
+        ),
+    }
+    warnings = [say(words) for words, holds in limits.items() if holds]
     counts = say("{} patients, {} of them with the disease; {} photographs.")
     counts = counts.format(len(is_ill), is_ill.sum(), len(predictions.test))
     known, unknown = _describe_data(say, evaluated)
@@ -145,7 +143,7 @@ def _describe_data(say: Callable[[str], str], evaluated: Evaluated) -> tuple[lis
     known = [f"{name}: {value}." for name, value in facts.items() if value]
     known += limit_ungradable(evaluated.flow, say, is_private=False)
     missing = [name for name, value in facts.items() if not value]
-    missing += [say(name) for name in ("quality", "sex", "age") if name not in test]
+    missing += [say(name) for name in ("quality", "sex", "age") if not any(test.get(name, ()))]
     words = say("Not recorded in the data: {}.")
     return known, words.format(", ".join(missing).lower() or "–")
 
@@ -161,16 +159,16 @@ def _write_point(say: Callable[[str], str], row: pd.Series, *, is_shown: bool) -
     if alarms + passed:
         without = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
     blocks.append(without.format(alarms + passed, passed, alarms))
-    people = []
-    if is_shown:
-        people.append(count_people(row, "sensitivity"))
-    if is_shown and alarms + passed:
-        people.append(count_people(row, "specificity"))
-    legends = (say("{} are found; hollow: missed."), say("{} are not sent; hollow: sent."))
-    for place, (group, legend) in enumerate(zip(people, legends, strict=False)):
-        words = legend.format(_write_people(say, group))
-        drawn = draw_people(group.called, group.of, words)
-        blocks[place] = f"{blocks[place]}</h3>{drawn}<h3>{words}"
+    legends = {
+        "sensitivity": say("{} are found; hollow: missed."),
+        "specificity": say("{} are not sent; hollow: sent."),
+    }
+    for place, (column, legend) in enumerate(legends.items()):
+        if is_shown and np.isfinite(row[column]):
+            group = count_people(row, column)
+            words = legend.format(_write_people(say, group))
+            drawn = draw_people(group.called, group.of, words)
+            blocks[place] = f"{blocks[place]}</h3>{drawn}<h3>{words}"
     sides = "".join(f"<div><h3>{block}</h3></div>" for block in blocks)
     words = say("Of the {} patients whom it sends, {} have the disease.")
     return (
@@ -193,10 +191,11 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
     unknown = say("The data name no groups of patients that are large enough: not known.")
     if points.empty or groups.empty:
         return f"<p>{unknown}</p>"
+    first = points.iloc[0]
     is_hidden = groups["num_patients"] == "–"
     lines = []
     failing = []
-    for _, row in groups[~is_hidden & (groups["factor"] != "eye")].iterrows():
+    for _, row in groups[~is_hidden].query("factor != 'eye'").iterrows():
         level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
         name = f"{translate(row['factor'], page.lang)}: {translate(level, page.lang)}"
         line = {say("Group"): name, say("Patients"): str(row["num_patients"])}
@@ -214,15 +213,15 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
                 number = row["num_diseased"]
                 if right == "tn":
                     number = row["num_patients"] - number
-                others = np.arange(points[[right, wrong]].iloc[0].sum() - number)
-                num_right = points[right].iloc[0] - round(number * row[column])
+                others = np.arange(first[right] + first[wrong] - number)
+                num_right = first[right] - round(number * row[column])
                 if row[f"{column}_high"] < score_share(others < num_right, others).low:
                     failing.append(f"{name}, {header.lower()} {share}")
         lines.append(line)
     words = [say("No group is shown to do worse than the others; small groups can hide it.")]
     if failing:
-        words = say("Worse than in the other patients, beyond chance: {}.")
-        words = [words.format("; ".join(failing))]
+        words = "; ".join(failing)
+        words = [say("Worse than in the other patients, beyond chance: {}.").format(words)]
     if is_hidden.any():
         hidden = [
             translate(name, page.lang) for name in groups.loc[is_hidden, "factor"].unique()

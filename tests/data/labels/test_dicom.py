@@ -68,6 +68,10 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
     stated = [("REMOVED", "R", ""), ("REMOVED", "L", ""), ("REMOVED", "L", "")]
     found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,s1\n", *stated)
     assert found.table["patient"].tolist() == ["s1", "s2", "s1"]
+    table = "image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,\nIM4,1,\n"
+    found = read(table, *stated, ("REMOVED", "R", ""), ("REMOVED", "R", ""))
+    assert found.table["patient"].tolist() == ["s1", "s2", "IM2", "IM4"]
+    assert found.patients == "partly unknown"
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,7 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
         ("image,grade,patient\nIM0,0,12\n1_left,1,13\nIM2,1,14\n", "row 4: the patient"),
         ("image,grade,patient\nIM0,0,a\n1_left,1,b\nIM2,1,c\n", "rows 2, 4: the patient"),
         ("image,grade,patient\nIM0,0,a\n1_left,1,a\nIM2,1,a\n", "rows 2, 3: the patient"),
+        ("image,grade,patient\nIM0,0,a\n1_left,1,\nIM2,1,c\n", "rows 2, 4: the patient"),
         ("image,grade,eye\nIM0,0,R\n1_left,1,L\nIM2,1,R\n", "row 4: the eye"),
         ("image,grade\nIM0,0\n3_left,1\n", "row 3: the eye"),
     ],

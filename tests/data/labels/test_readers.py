@@ -96,7 +96,7 @@ def test_the_reference_is_chosen(tmp_path, rule, expected):
     """The adjudicated grade comes first; without it, and by choice, the next rule."""
     content = "image,grau final,grade_1,grade_2,grade_3\na,0,2,2,4\nb,,2,2,0\n"
     assert list(read(tmp_path / "t.csv", content, rule).values()) == expected
-    content = content.replace("grau final", "Adjudicated")
+    content = content.replace("grau final", "Adjudicated grade")
     assert list(read(tmp_path / "t.csv", content, rule).values()) == expected
 
 
@@ -109,6 +109,21 @@ def test_a_reference_that_names_its_rule_is_kept(tmp_path):
     assert read(path, content) == {"a": ("3", "adjudicated"), "b": ("2", "median")}
     assert read(path, content, "adjudicated")["a"] == ("3", "adjudicated")
     assert read(path, content, "median")["a"] == ("2", "median")
+
+
+def test_whether_a_photograph_was_adjudicated_is_no_grade(tmp_path):
+    """A column adjudicated of 0 and 1 beside higher grades; one that is called a grade is one, and
+    none is read where another rule is chosen.
+    """
+    path = tmp_path / "t.csv"
+    flags = "image,grade_1,grade_2,grade_3,Adjudicated\na,2,2,3,0\nb,1,2,3,1\nc,1,1,1,\n"
+    with pytest.raises(DrError, match="t.csv: Adjudicated has only 0 and 1"):
+        read(path, flags)
+    assert read(path, flags, "majority")["a"] == ("2", "majority")
+    assert read(path, flags.replace("Adjudicated", "grade"))["a"] == ("0", "adjudicated")
+    assert read(path, flags.replace("b,1,2,3,1", "b,1,2,3,2"))["a"] == ("0", "adjudicated")
+    low = "image,grade_1,grade_2,Adjudicated\na,0,1,1\nb,1,0,0\n"
+    assert read(path, low)["a"] == ("1", "adjudicated")
 
 
 def test_what_is_no_reader_is_left(tmp_path):

@@ -148,13 +148,13 @@ def test_ids_that_differ_in_zeros_alone_are_two_photographs(tmp_path):
             'row 2: grade is "7": it must be',
         ),
         (
-            lambda table: table.assign(grade=["", "", *["2"] * 58]),
+            lambda table: table.assign(grade=["", "", *["2"] * 58], gradable=["1"] * 60),
             "rows 2, 3: no grade: fill it",
         ),
         (lambda table: table.assign(gradable="talvez"), 'gradable is "talvez": it must be 0'),
         (
             lambda table: table.rename(columns={"grade": "adjudicated"}).assign(adjudicated=1),
-            "no grade is above 1: give grades from 0 to 4",
+            "nobody has the disease: grades are from 0 to 4, not yes",
         ),
         (
             lambda table: pd.concat([table, table[:1]]),

@@ -58,7 +58,7 @@ UNSHOWN = "is not shown to be better than guessing"
     ("table", "shown", "absent"),
     [
         (  # Wilson's bounds of 36 of 40 and of 12 of 60, by his formula in R
-            GOOD,
+            GOOD.assign(sex="", age="?"),
             [
                 "Of 40 patients with the disease, 36 are found and 4 missed.",
                 "(77 to 96) are found",

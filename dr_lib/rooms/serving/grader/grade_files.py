@@ -139,6 +139,7 @@ def find_patients(
     firsts = ("patient of " + paths.groupby(stated).transform("first")).where(stated != "", "")
     if labels:
         patients = read_patients(labels, files, sheet=sheet, columns=columns)
+        firsts[stated.isin(stated[patients != ""])] = ""
         patients = fill(patients, firsts, stated)
         if (patients == "").all():
             raise DrError(f"{labels.name} names the patient of none of these photographs")

@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -162,6 +163,23 @@ def test_a_date_in_a_name_is_no_patient(tmp_path):
     assert patients.nunique() == 3 and patients[[0, 2]].equals(
         patients[[1, 3]].set_axis([0, 2])
     )
+
+
+def test_an_id_of_two_people_joins_no_others(tmp_path):
+    """Files that all have one PatientID, of which a table names two people; the rest stay apart."""
+    pytest.importorskip("pydicom")
+    from tests.data.photograph.dicoms import write_dicom
+
+    files = [tmp_path / f"IM{number}" for number in range(4)]
+    for file in files:
+        content = write_dicom(np.zeros((8, 8), np.uint8), "MONOCHROME2", PatientID="REMOVED")
+        file.write_bytes(content)
+    labels = tmp_path / "labels.csv"
+    labels.write_text("image,patient\nIM0,a\nIM1,b\n")
+    own = [*map(str, files[2:])]
+    assert find_patients(files, labels).tolist() == ["a", "b", *own]
+    labels.write_text("image,patient\nIM0,a\n")
+    assert find_patients(files[:2], labels).tolist() == ["a", "a"]
 
 
 @pytest.mark.parametrize(
