@@ -286,7 +286,7 @@ class Page:
     def null(self, selection: Selection, column: str = "train_s") -> None:
         """Show how the equal arms of a null control compare, by a time."""
         self.table(
-            compare_arms(selection.null, column),
+            compare_arms(selection.null, column).drop(columns="cell", errors="ignore"),
             "null",
             "Null control: times of two equal arms, one divided by the other [95 % interval].",
             columns=["scenario", "environment", "n", "arms_ratio"],

@@ -235,8 +235,9 @@ def _set_apart(selection: Selection, null: pd.DataFrame, arms: pd.DataFrame) -> 
 
 
 def _name_cells(rows: pd.DataFrame) -> pd.Series:
-    """Name the scenario of each row, and the machine that made it."""
-    columns = rows.reindex(columns=["study", "scenario", *HARDWARE]).map(write_level)
+    """Name the scenario of each row, its work, and the machine that made it."""
+    work = [name for name in WORK if name not in POOLED]
+    columns = rows.reindex(columns=["study", "scenario", *work, *HARDWARE]).map(write_level)
     return columns.agg("/".join, axis=1) if len(rows) else pd.Series(dtype=str)
 
 

@@ -501,7 +501,11 @@ def test_a_ratio_within_what_equal_arms_differ_by_is_marked(times, scenario, is_
         make_runs([100.0, 99.0, 101.0], CPU, scenario="C1", batch_size=8, **about),
         make_runs(times, CPU, scenario=scenario, batch_size=9, **about),
     ]
-    for null, expected in ((make_null(batch_size=8), is_marked), (make_null(study="t"), False)):
+    for null, expected in (
+        (make_null(batch_size=8), is_marked),
+        (make_null(batch_size=8, study="t"), False),
+        (make_null(batch_size=7), False),  # made before its study was changed
+    ):
         runs = pd.concat([*sides, null], ignore_index=True)
         timed = select_runs(runs, may_differ=["batch_size"]).timed
         pair = [timed[timed["batch_size"] == size] for size in (9, 8)]
