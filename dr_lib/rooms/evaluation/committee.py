@@ -1,5 +1,6 @@
 """The committee's page: an evaluation in natural frequencies, for readers who are no engineers."""
 
+import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from html import escape
@@ -76,8 +77,9 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
         ),
     }
     warnings = [say(words) for words, holds in limits.items() if holds]
-    counts = say("{} patients, {} of them with the disease; {} photographs.")
-    counts = counts.format(len(is_ill), is_ill.sum(), len(predictions.test))
+    counts = say("{} patients, {} of them with the disease; {} photographs.").format(
+        len(is_ill), is_ill.sum(), len(predictions.test)
+    )
     known, unknown = _describe_data(say, evaluated)
     words = "Two numbers in brackets hold the true number between them in {} of 100 such tests."
     names = [say("Name"), say("Role"), say("Date"), say("Signature")]
@@ -128,15 +130,14 @@ def _describe_data(say: Callable[[str], str], evaluated: Evaluated) -> tuple[lis
     """Describe what is known of the data, and what is not, in sentences."""
     predictions = evaluated.predictions
     test = predictions.test
-    years = test.get("visit", pd.Series(dtype=str)).astype(str)
-    years = years.str.extract(r"(?<!\d)((?:19|20)\d\d)(?!\d)", expand=False).dropna()
+    years = re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", " ".join(test.get("visit", ())))
     cameras = sorted({*test.get("camera", [])} - {""})
     rules = count_rules(test.get(REFERENCE, pd.Series(dtype=str)))
     by_rule = ", ".join(f"{say(rule)} {write_few(number)}" for rule, number in rules.items())
     facts = {
         say("Program"): f"{predictions.name} {predictions.version}".strip(),
         say("Data set"): predictions.dataset,
-        say("Years"): " – ".join(sorted({years.min(), years.max()})) if len(years) else "",
+        say("Years"): " – ".join(sorted({min(years), max(years)})) if years else "",
         say("Camera"): ", ".join(cameras) if len(cameras) <= MAX_LEVELS else "",
         say("Who graded"): by_rule and say("several doctors, combined by: {}").format(by_rule),
     }

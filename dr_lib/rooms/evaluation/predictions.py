@@ -234,7 +234,8 @@ def _list_sources(found: Sequence[Predictions]) -> tuple[Source, ...]:
 
 
 def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
+    pooled = pd.concat(table.assign(fold=number) for number, table in enumerate(tables, 1))
+    return pooled.fillna(dict.fromkeys(pooled.select_dtypes(exclude="number"), ""))
 
 
 def _read_all(

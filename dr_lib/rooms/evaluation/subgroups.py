@@ -62,7 +62,8 @@ def split_subgroups(
     rows = []
     for factor in dict.fromkeys(named + usual):
         levels = _find_levels(test, factor)
-        for level, part in test[levels != ""].groupby(levels, observed=True):
+        is_known = levels != ""
+        for level, part in test[is_known].groupby(levels[is_known], observed=True):
             part = find_worse_eyes(part) if by_patient else part
             y, p, patient = unpack(part)
             auc = sensitivity = specificity = None

@@ -20,6 +20,7 @@ from dr_lib.rooms.evaluation.predictions import (
     read_predictions,
 )
 from dr_lib.rooms.evaluation.scores import summarise
+from dr_lib.rooms.evaluation.subgroups import split_subgroups
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 
@@ -700,9 +701,17 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
             probability_referable=(p / (fold + 1)).round(6),
         )
         table.loc[table["split"] == "train", "probability_referable"] = None
-        paths.append(write(tmp_path, table, f"fold{fold}"))
+        # the test rows of each file are on the same lines
+        paths.append(write(tmp_path, table.sort_values("split"), f"fold{fold}"))
+    own = pd.read_csv(paths[0]).drop(columns="camera")
+    own.assign(camera=["", *["A"] * (len(own) - 1)]).to_csv(paths[0], index=False)
+    for path in paths[1:]:  # one file says what the others do not
+        pd.read_csv(path).drop(columns="camera").to_csv(path, index=False)
     pooled = pool_folds(*paths)
     assert pooled.test["image_id"].is_unique and len(pooled.test) == len(given)
+    assert set(pooled.test["camera"]) == {"", "A"}
+    groups = split_subgroups(pooled, pd.DataFrame())
+    assert groups.loc[groups["factor"] == "camera", "level"].tolist() == ["A"]
     points = choose_points(pooled, sensitivity=0.9, specificity=0.9)
     assert points["fold"].tolist() == [1, 2, 3, 1, 2, 3]
     tp = fn = 0
