@@ -69,7 +69,7 @@ DETAILS = {  # in some rows
     "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
     "target_reached": bool,  # the validation AUC reached target_auc; null if not measured
     "seconds_to_target": float,  # part of train_s, to the end of the first epoch that did [s]
-    "compile_s": float,  # part of train_s: what first calls took longer than the others [s]
+    "compile_s": float,  # part of train_s: what first calls took longer than their steps [s]
     "input_s": float,  # part of train_s: steps waited for photographs [s]
     "steps_s": float,  # part of train_s: the steps themselves [s]
     "validation_s": float,  # part of train_s: validation and its score [s]

@@ -32,9 +32,10 @@ class Calls:
         ends = sorted(self.ends.items())
         self.ends = {}
         free, last = start, -1
-        for batch, now in ends:
+        for end_step, now in ends:  # Keras counts the last call as full
+            batch = min(end_step, len(ready_s) - 1) if ready_s else end_step
             if self.number and ready_s:
-                ready = ready_s[min(batch, len(ready_s) - 1)]
+                ready = ready_s[batch]
                 self.input_s += max(0.0, ready - free - (batch - last - 1) * (now - ready))
             elif not self.number:
                 self.first_s = now - start

@@ -64,6 +64,18 @@ def test_a_call_of_four_steps_waits_for_its_last_batch(ready, waited):
     assert calls.input_s == pytest.approx(waited)
 
 
+def test_a_shorter_last_call_is_of_fewer_steps():
+    """Two epochs of nine steps of 3 s in calls of eight and one, which Keras names by 15: the first
+    call compiled for 5 s and took its steps 24 s, not as long as a call on average.
+    """
+    calls = Calls()
+    for compile_s in (5.0, 0.0):
+        calls.ends.update({7: compile_s + 24, 15: compile_s + 27})
+        calls.finish(0.0, compile_s + 27, [0.0] * 9)
+    assert calls.compile_s == pytest.approx(5)
+    assert calls.input_s == 0
+
+
 def test_without_a_second_call_it_is_not_known_what_compiled():
     """Else no second were left for its steps, which would then seem faster than the device's peak;
     where no call was made there is nothing to divide.
