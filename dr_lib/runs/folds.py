@@ -66,8 +66,8 @@ def find_folds(folder: Path) -> dict[str, Any]:
     words = f"{len(same)} models of the same recipe ({recipe}), each tested on other patients"
     if {rows[name].get("code_sha256") for name in same} != {own.get("code_sha256")}:
         words += ", trained by several versions of the code"
-    span = write_span(found, "auc")
-    return {"sentence": f"{words}: AUC {span} over {num_patients} patients", **found}
+    words += f": AUC {write_span(found, 'auc')} over {num_patients} patients"
+    return {"sentence": words, **found}
 
 
 def check_folds(names: Iterable[object], tables: Sequence[pd.DataFrame]) -> None:

@@ -64,7 +64,7 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
         adjudicated = _read_grades(sheet, table["grade"])
         title = sheet.header[sheet.names.index("grade")]
         is_flag = adjudicated.max() < REFERABLE_FROM <= grades.max(axis=None)
-        if is_flag and rule in ("", RULES[0]) and fold_name(title) in ADJUDICATORS:
+        if is_flag and rule not in RULES[1:] and fold_name(title) in ADJUDICATORS:
             raise DrError(
                 f"{sheet}: {title} has only 0 and 1, below the readers' grades: call it grade if "
                 "it has grades, or remove it if it says which photographs were adjudicated"
