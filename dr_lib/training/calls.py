@@ -9,13 +9,14 @@ from typing import Any
 class Calls:
     """The calls of the device in training, or in validation, of this process.
 
-    The first one compiles: what it takes more than the others on average is `compile_s`.
+    The first one compiles: what it takes more than as many steps of the others is `compile_s`.
     """
 
     def __init__(self):
         """Start without a call."""
         self.ends: dict[int, float] = {}  # of this epoch, by the last batch of a call
-        self.number = 0
+        self.steps = 0
+        self.first_steps = 0  # of the first call
         self.total_s = 0.0
         self.first_s = float("nan")
         self.input_s = 0.0  # in which the device waited for a batch, but for its first
@@ -34,22 +35,24 @@ class Calls:
         free, last = start, -1
         for end_step, now in ends:  # Keras counts the last call as full
             batch = min(end_step, len(ready_s) - 1) if ready_s else end_step
-            if self.number and ready_s:
+            if self.steps and ready_s:
                 ready = ready_s[batch]
                 self.input_s += max(0.0, ready - free - (batch - last - 1) * (now - ready))
-            elif not self.number:
+            elif not self.steps:
                 self.first_s = now - start
+                self.first_steps = batch + 1
+            self.steps += batch - last
             free, last = now, batch
-            self.number += 1
         self.total_s += end - start
 
     @property
     def compile_s(self) -> float:
-        """Seconds that the first call took more than the others; NaN after it alone."""
-        if self.number == 1:
+        """Seconds that the first call took more than its steps; NaN after it alone."""
+        others = self.steps - self.first_steps
+        if self.steps and not others:
             return float("nan")
         others_s = self.total_s - self.first_s - self.input_s
-        return max(0.0, self.first_s - others_s / max(self.number - 1, 1))
+        return max(0.0, self.first_s - others_s * self.first_steps / max(others, 1))
 
 
 def count_flop(backend: str, model: Any, batch: Any) -> float:
