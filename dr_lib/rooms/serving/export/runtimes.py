@@ -44,10 +44,11 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
     """
     if num_threads < 0:
         raise DrError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
+    family = name.partition("_")[0]
+    if family in ("keras", "savedmodel") and num_threads:
+        pin_tensorflow(num_threads)
     try:
-        return _open(name.partition("_")[0], artifact, num_threads)
-    except DrError:
-        raise
+        return _open(family, artifact, num_threads)
     except ImportError as error:
         install = write_install("ai-edge-litert")
         raise DrError(f"{name} cannot be opened ({error}): {install}") from error
@@ -74,8 +75,6 @@ def pin_tensorflow(num_threads: int) -> None:
 
 
 def _open(family: str, artifact: Path, num_threads: int) -> Predict:
-    if family in ("keras", "savedmodel") and num_threads:
-        pin_tensorflow(num_threads)
     if family == "keras":
         network = load_network(artifact)
         return lambda images: network.predict(images, verbose=0)
