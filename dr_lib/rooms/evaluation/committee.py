@@ -70,13 +70,15 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
     is_shown = has_learned(evaluated.summary["auc_low"].iloc[0])
     is_ill = find_worse_eyes(predictions.test)["referable"] == 1
     limits = {
-        "No patient was tested: a computer made the pictures.": predictions.is_synthetic,
-        "The program is not shown to be better than guessing: do not use it.": not is_shown,
-        "So few patients with the disease, or without it, cannot show how good it is.": (
+        say("No patient was tested: a computer made the pictures."): predictions.is_synthetic,
+        say(
+            "The program is not shown to be better than guessing: do not use it."
+        ): not is_shown,
+        say("So few patients with the disease, or without it, cannot show how good it is."): (
             min(is_ill.sum(), (~is_ill).sum()) < COUNTED
         ),
     }
-    warnings = [say(words) for words, holds in limits.items() if holds]
+    warnings = [words for words, holds in limits.items() if holds]
     counts = say("{} patients, {} of them with the disease; {} photographs.").format(
         len(is_ill), is_ill.sum(), len(predictions.test)
     )
