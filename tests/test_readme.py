@@ -61,7 +61,7 @@ def shorten(command: str, clone: Path) -> str:
         program, name, rest = found.groups()
         folders = [word for word in shlex.split(rest) if word.startswith("papermill_runs/")]
         # they need larger crops, more photographs, or every fold
-        if re.search("resolution.yaml|recalibrat|--folds", command):
+        if re.search("resolution.yaml|recalibrat|evaluate .*--folds", command):
             return f"{program} {name} --help"
         if name == "run" and "grades.yaml" not in rest:
             return f"{program} plan {folders[0]}"

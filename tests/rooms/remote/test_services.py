@@ -221,8 +221,10 @@ def test_ctrl_c_ends_a_session(cloud, quick, on):
     path = quick(on)
     runner = f"import time\ntime.sleep(60)\n{QUICK}"
     (cloud.house / "dr_lib" / "__main__.py").write_text(runner)
+    logs = "**/logs/C1-r00.log"  # on the machines
+    earlier = {*cloud.home.glob(logs)}
     pid = cloud.fork(path, on)
-    wait_until(lambda: list(cloud.home.glob("**/logs/C1-r00.log")), 120)  # on the machine
+    wait_until(lambda: {*cloud.home.glob(logs)} - earlier, 120)
     os.kill(pid, signal.SIGINT)
     time.sleep(0.3)
     os.kill(pid, signal.SIGINT)
