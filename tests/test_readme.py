@@ -60,8 +60,8 @@ def shorten(command: str, clone: Path) -> str:
     if found := re.match(r"(.*?-m dr_lib) (\w+) (.*)", command):
         program, name, rest = found.groups()
         folders = [word for word in shlex.split(rest) if word.startswith("papermill_runs/")]
-        # they need larger crops, more photographs, or every fold
-        if re.search("resolution.yaml|recalibrat|evaluate .*--folds", command):
+        # they need larger crops, more photographs, every fold, or a private report
+        if re.search("resolution.yaml|recalibrat|evaluate .*--folds|missed.csv", command):
             return f"{program} {name} --help"
         if name == "run" and "grades.yaml" not in rest:
             return f"{program} plan {folders[0]}"
