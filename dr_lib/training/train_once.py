@@ -242,10 +242,9 @@ def train_once(
     scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
     images_per_epoch = len(batches) * batches.batch_size
     flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
-    described = device.describe(probe())
     peak = sum_peaks(device, arithmetic["conv_precision"])
     row = {
-        **described,
+        **device.describe(probe()),
         **data,
         **{f"num_images_{side}": 0 for side in SIDES},
         **{f"num_images_{name}": len(side.grade) for name, side in setup.splits.items()},

@@ -41,6 +41,7 @@ EXAMPLE = "give an address such as http://127.0.0.1:8080/invocations"
 PREDICTION = re.compile(
     "(?i)predict|probab|referable|grade|score|logit|label|^class|^outputs?$"
 )
+FAILURE = re.compile("(?i)^(error_?(message|type|code)?|errors|exception)$")
 NUM_BLOCKS = 10  # of a test, for the bounds of its percentiles
 
 
@@ -437,8 +438,7 @@ def _read_answer(
         words = facts.get("error") or json.dumps(answer)
         named = [value for name, value in pairs if PREDICTION.search(name)]
         has_prediction = any(value not in (None, "", [], {}) for value in named)
-        failure = re.compile("(?i)(error_?(message|type|code)?|errors|exception)$")
-        has_failed = any(value and failure.match(name) for name, value in pairs)
+        has_failed = any(value and FAILURE.search(name) for name, value in pairs)
         if is_success and has_prediction and not has_failed:
             return Answer(
                 decode_ms=timings.get("decode", math.nan),
