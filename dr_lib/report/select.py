@@ -39,8 +39,9 @@ STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
+PLACED = ["strategy", "num_replicas"]  # that follow from the devices
 # rows of one environment agree in it
-PLAN = [*dict.fromkeys([*STACK, *find_columns("plan"), "strategy", "num_replicas"])]
+PLAN = [*dict.fromkeys([*STACK, *find_columns("plan"), *PLACED])]
 SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
 VERSIONS = [*SOFTWARE, "driver"]
 # values of rows that are older than a column: what was requested, never what was detected
@@ -591,7 +592,8 @@ def _find_factors(
     for column in dict.fromkeys([*LEVELS, *WORK, *PLAN]):
         if column not in levels or column in {*before, *POOLED}:
             continue
-        follows = planned.groupby([*before, *factors])[column].nunique().le(1).all()
+        by = [*before, *factors, *(["environment"] if column in PLACED else [])]
+        follows = planned.groupby(by)[column].nunique().le(1).all()
         is_own = _is_factor(planned, column) and not follows
         if is_own or (column in allowed and levels[column].nunique() > 1):
             factors.append(column)

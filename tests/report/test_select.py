@@ -274,6 +274,16 @@ def test_the_factors_of_a_study_stand_side_by_side():
     assert select_runs(commits, allowed=["commit"]).factors == []  # pooled
 
 
+def test_how_machines_share_a_batch_is_no_factor_of_its_own():
+    """It follows from their number, by which a table compares them; two ways on one machine are
+    two levels.
+    """
+    runs = run_study({"num_machines": [1, 2]})
+    runs["strategy"] = runs["num_machines"].map({1: "none", 2: "DataParallel"})
+    assert select_runs(runs).factors == []
+    assert select_runs(runs.assign(num_machines=1)).factors == ["strategy"]
+
+
 def test_of_runs_by_hand_the_newest_kind_is_taken():
     """Others are listed with what tells them apart; a machine has the versions of its newest run.
     Runs of a study are not sorted out.
