@@ -11,11 +11,14 @@ from dr_lib.errors import DrError
 from dr_lib.rooms import find_rooms
 
 ROOT = Path(__file__).resolve().parents[1]
-# the spine's commands, by the module that has them
-SPINE = {
-    "dr_lib.data.commands": ("sample", "prepare", "split", "verify"),
-    "dr_lib.runs.commands": ("run", "plan"),
-    "dr_lib.report.commands": ("report",),
+SPINE = {  # the spine's commands, and the modules that have them
+    "sample": "dr_lib.data.commands",
+    "prepare": "dr_lib.data.commands",
+    "split": "dr_lib.data.commands",
+    "verify": "dr_lib.data.commands",
+    "run": "dr_lib.runs.commands",
+    "plan": "dr_lib.runs.commands",
+    "report": "dr_lib.report.commands",
 }
 ADVICE = {  # on what a disk refuses
     "EDQUOT": "your quota is used up: free some space",
@@ -35,39 +38,32 @@ class Commands(click.Group):
 
     def list_commands(self, context: click.Context) -> list[str]:
         """List the names of all commands, those of the spine first."""
-        return [name for names in self._list_groups().values() for name in names]
+        return [name for commands in self._list_groups().values() for name in commands]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import a command from its module; None if there is no such command."""
-        modules = dict(SPINE)
-        for room, facts in find_rooms().items():
-            modules[f"dr_lib.rooms.{room}.commands"] = facts.commands
-        for module, names in modules.items():
-            if name in names:
-                return getattr(import_module(module), name)
+        for commands in self._list_groups().values():
+            if name in commands:
+                return getattr(import_module(commands[name]), name)
         return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands in groups, those of each room under its subject."""
         for heading, names in self._list_groups().items():
+            commands = [self.get_command(context, name) for name in names]
             with formatter.section(heading):
-                commands = {name: self.get_command(context, name) for name in names}
                 formatter.write_dl(
-                    [
-                        (name, command.get_short_help_str(200))
-                        for name, command in commands.items()
-                    ]
+                    [(command.name, command.get_short_help_str(200)) for command in commands]
                 )
 
     @staticmethod
-    def _list_groups() -> dict[str, list[str]]:
-        """List the names of the commands under the headings of the help."""
-        groups = {
-            "Prepare, train, report": [name for names in SPINE.values() for name in names]
-        }
-        for room in find_rooms().values():
+    def _list_groups() -> dict[str, dict[str, str]]:
+        """List the commands and their modules under the headings of the help."""
+        groups = {"Prepare, train, report": SPINE}
+        for name, room in find_rooms().items():
             if room.commands:
-                groups[room.about] = list(room.commands)
+                module = f"dr_lib.rooms.{name}.commands"
+                groups[room.about] = dict.fromkeys(room.commands, module)
         return groups
 
     def invoke(self, context: click.Context) -> object:

@@ -167,29 +167,25 @@ def read_value(name: str, kind: str, value: Any, notebook: str = "") -> Any:
     if kind not in KINDS:
         return value
     fault = f"{name} is {'empty' if value is None else repr(value)}"
+    advice = f": give {KINDS[kind]}"
     if kind == "bool":
         if isinstance(value, (bool, str)) and str(value).lower() in BOOLS:
             return BOOLS[str(value).lower()]
-        raise ParameterError(f"{fault}: give {KINDS[kind]}")
+        raise ParameterError(fault + advice)
     entry = find_entries(notebook).get(name, Parameter(""))
-    if kind != "str":
-        return _read_number(name, entry, kind, value)
+    if kind == "str":
+        if isinstance(value, int) and not isinstance(
+            value, bool
+        ):  # papermill's -p results 2026
+            value = str(value)
+        if not isinstance(value, str):
+            raise ParameterError(f"{fault}{advice}, in quotes or with papermill's -r")
+        if entry.choices and value not in entry.choices:
+            raise ParameterError(f"{name} {value!r}: choose from {', '.join(entry.choices)}")
+        return expand_home(value)
 
-    if isinstance(value, int) and not isinstance(value, bool):  # papermill's -p results 2026
-        value = str(value)
-    if not isinstance(value, str):
-        raise ParameterError(f"{fault}: give {KINDS[kind]}, in quotes or with papermill's -r")
-    if entry.choices and value not in entry.choices:
-        raise ParameterError(f"{name} {value!r}: choose from {', '.join(entry.choices)}")
-    return expand_home(value)
-
-
-def _read_number(name: str, entry: Parameter, kind: str, value: Any) -> float:
-    """Read a number, or a text that is one; of numbers with a point only texts are whole ones,
-    because 20.000 may have been twenty thousand.
-    """
+    # of numbers with a point only texts are whole ones: 20.000 may have been twenty thousand
     number = value
-    advice = f": give {KINDS[kind]}"
     if isinstance(value, str):
         check_digits(value)
         number = parse_number(value)
@@ -202,9 +198,7 @@ def _read_number(name: str, entry: Parameter, kind: str, value: Any) -> float:
             advice = f", no number: write {int(hours[1]) + int(hours[2]) / 60:.5g}"
     types = int if kind == "int" else (int, float)
     if isinstance(number, bool) or not isinstance(number, types):
-        found = "empty" if value is None else repr(value)
-        raise ParameterError(f"{name} is {found}{advice}")
-
+        raise ParameterError(fault + advice)
     limits = [
         (operator.gt, entry.above, "more than {}"),
         (operator.ge, entry.least, "{} or more"),
@@ -241,33 +235,34 @@ def check_together(values: Mapping[str, Any]) -> None:
         if values.get(name, default) != default and values.get(other, value) != value:
             fault = f"{name}: does not apply to {other} {values[other]}"
             raise ParameterError(f"{fault}: leave it out")
-    if values.get("min_delta") and not values.get("patience"):
-        raise ParameterError("min_delta: does not apply without patience: leave it out")
     recipe = values.get("recipe", "full")
-    model = str(values.get("model")).lower()
-    if recipe != "full" and values.get("num_machines", 1) > 1:
-        fault = f"recipe {recipe} caches features on one machine"
-        raise ParameterError(f"{fault}: use recipe full, or num_machines 1")
+    is_partial = recipe != "full"
+    has_several = values.get("num_machines", 1) > 1
     augmentation = values.get("augmentation", "flip")
-    if recipe != "full" and augmentation != "flip":
-        fault = f"recipe {recipe} learns from each photograph and its mirror image"
-        fault += f", which is not augmentation {augmentation}"
-        raise ParameterError(f"{fault}: leave it out")
-    if values.get("mode") == "plain":
-        can_decode = values.get("input") != "memory"
-        if recipe != "full" or values.get("num_machines", 1) > 1 or not can_decode:
-            fault = (
-                "mode plain trains a whole network on one machine, and decodes in each epoch"
-            )
-            advice = "use recipe full, num_machines 1 and input auto, or mode paper"
-            raise ParameterError(f"{fault}: {advice}")
-    if model == "small_cnn" and values.get("weights") == "imagenet":
-        raise ParameterError(
-            "small_cnn has no ImageNet weights: use weights none, or mobilenet"
-        )
-    if model == "small_cnn" and values["image_size"] < 32:
-        fault = f"image_size {values['image_size']}"
-        raise ParameterError(f"{fault}: small_cnn needs 32 px or more")
+    is_stored = values.get("input") == "memory"
+    is_small = str(values.get("model")).lower() == "small_cnn"
+    image_size = values.get("image_size", 32)
+    refusals = {
+        "min_delta: does not apply without patience: leave it out": (
+            values.get("min_delta") and not values.get("patience")
+        ),
+        f"recipe {recipe} caches features on one machine: use recipe full, or num_machines 1": (
+            is_partial and has_several
+        ),
+        f"recipe {recipe} learns from each photograph and its mirror image, which is not"
+        f" augmentation {augmentation}: leave it out": is_partial and augmentation != "flip",
+        "mode plain trains a whole network on one machine, and decodes in each epoch: use recipe"
+        " full, num_machines 1 and input auto, or mode paper": (
+            values.get("mode") == "plain" and (is_partial or has_several or is_stored)
+        ),
+        "small_cnn has no ImageNet weights: use weights none, or mobilenet": (
+            is_small and values.get("weights") == "imagenet"
+        ),
+        f"image_size {image_size}: small_cnn needs 32 px or more": is_small and image_size < 32,
+    }
+    for refusal, applies in refusals.items():
+        if applies:
+            raise ParameterError(refusal)
 
 
 def check_digits(text: str) -> None:

@@ -10,11 +10,13 @@ import ctypes
 import os
 import sys
 
-SIGKILL = 9  # `signal` takes longer to import than all else here
 
+def end_with_parent(number: int = 9) -> None:
+    """On Linux, send this process a signal when its parent ends; elsewhere do nothing.
 
-def end_with_parent(number: int = SIGKILL) -> None:
-    """On Linux, send this process a signal when its parent ends; elsewhere do nothing."""
+    Args:
+        number: of the signal, SIGKILL; `signal` takes longer to import than all else here.
+    """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, number)  # 1 = PR_SET_PDEATHSIG
 

@@ -2,10 +2,27 @@
 
 import contextlib
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from urllib.request import urlopen
 
 READY_S = 20  # on a machine that does much else
+
+
+@contextlib.contextmanager
+def run_python(code: str, *arguments: object) -> Iterator[subprocess.Popen]:
+    """A Python process in the repository that reads and writes text; killed in the end."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    root = Path(__file__).resolve().parents[1]
+    with subprocess.Popen(command, cwd=root, text=True, **pipes) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def find_port() -> int:

@@ -5,7 +5,6 @@ import json
 import math
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,8 +23,8 @@ from dr_lib.files import (
     write_listed,
     write_text,
 )
+from tests.processes import run_python
 
-ROOT = Path(__file__).resolve().parents[1]
 HOLD = """import sys, time
 from pathlib import Path
 from dr_lib.files import lock
@@ -103,13 +102,9 @@ def test_a_file_that_does_not_fit_is_named(tmp_path):
 def test_a_lock_ends_with_its_process(tmp_path):
     """Another process is kept out while the first lives, and let in when it was killed."""
     path = tmp_path / "folder" / "lock"
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, path], cwd=ROOT, stdout=subprocess.PIPE, text=True
-    )
-    assert holder.stdout.readline() == "held\n"
-    assert lock(path) is None
-    holder.kill()
-    holder.wait()
+    with run_python(HOLD, path) as holder:
+        assert holder.stdout.readline() == "held\n"
+        assert lock(path) is None
     with lock(path, wait_s=5) as file:
         assert file is not None
         assert lock(path) is None  # a second time in one process, too

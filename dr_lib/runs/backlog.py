@@ -21,7 +21,6 @@ from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import Row, identify, read_left
 from dr_lib.runs.study import PlannedRun, Study
 
-NO_ROW: Row = {"status": ""}
 # the last of a study's errors where it was stopped
 ALIKE_STATUS = 3  # exit status of `run` then
 ALIKE = "every other run would fail alike: correct this, and repeat the command"
@@ -70,13 +69,17 @@ class Backlog:
 
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""
-        return self.rows.get(run.run_id, NO_ROW)
+        return self.rows.get(run.run_id, {"status": ""})
 
     def list_left(self) -> list[PlannedRun]:
         """List the incomplete runs in their order."""
-        left = [run for run in self.runs if self.row(run)["status"] != "ok"]
-        left = [run for run in left if run.scenario not in self.unavailable]
-        return [run for run in left if run.run_id not in self.closed]
+        return [
+            run
+            for run in self.runs
+            if self.row(run)["status"] != "ok"
+            and run.scenario not in self.unavailable
+            and run.run_id not in self.closed
+        ]
 
     def find_skipped(self) -> dict[str, str]:
         """Find the scenarios that are not possible on this machine, and why; one skipped row
@@ -95,16 +98,18 @@ class Backlog:
         """
         error = self.row(run)["error"]
         rows = self.rows.values()
-        others = [each for each in self.planned if each.run_id not in self.closed]
-        others = [each for each in others if each.scenario not in self.unavailable]
+        others = [
+            each
+            for each in self.planned
+            if each.run_id not in self.closed and each.scenario not in self.unavailable
+        ]
         if not others or any(row["status"] == "ok" for row in rows):
             return False
-        words = [
-            str(word) for name in self.study.factors for word in (name, run.parameters[name])
-        ]
+        factors = self.study.factors
+        words = [*factors, *(str(run.parameters[name]) for name in factors)]
         is_own = any(re.search(rf"\b{re.escape(word)}\b", error) for word in words)
         alike = [row["scenario"] for row in rows if row["error"] == error]
-        is_met = len(alike) > 1 and (not self.study.factors or len({*alike}) > 1)
+        is_met = len(alike) > 1 and (not factors or len({*alike}) > 1)
         # something was refused, which no repetition changes
         refusals = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
         return is_met or (error.startswith(refusals) and not is_own)
@@ -182,17 +187,20 @@ class Backlog:
                 f"{command}"
             )
         elif left:
-            paid_s = 0.0
-            for run, run_s in zip(left, seconds, strict=True):
-                paid_s += run.num_machines * run_s
+            paid_s = sum(
+                run.num_machines * run_s for run, run_s in zip(left, seconds, strict=True)
+            )
             usd = price_seconds(self._usd_per_hour, paid_s)
             cost = "" if math.isnan(usd) else f", {usd:.2f} USD"
-            begun = {run.scenario for run in completed}
-            unknown = {run.scenario for run in left} - begun
+            unknown = {run.scenario for run in left} - {run.scenario for run in completed}
             source = f"; {len(unknown)} scenarios have not run and are taken to last as long as"
             source = f"{source} the others" if unknown else ""
             lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest{source}")
+        return "\n".join([*lines, *self._describe_times(path)])
 
+    def _describe_times(self, path: Path) -> list[str]:
+        """Describe how the times of each scenario vary, and which rows are copies."""
+        lines = []
         times: dict[str, dict[str, list[float]]] = {}
         by_identity: dict[str, str] = {}
         for run in self.planned:
@@ -224,7 +232,7 @@ class Backlog:
         if len(few) == len(times):
             command = write_command("run", path, "--null")
             lines.append(f"to see what differences this machine can show: {command}")
-        return "\n".join(lines)
+        return lines
 
     def _describe_spreads(self, scenario: str, sessions: Sequence[list[float]]) -> list[str]:
         """Describe how much a scenario's warm runs and sessions vary, and how many of them are

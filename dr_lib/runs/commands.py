@@ -118,17 +118,13 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
     find_unavailable(runs)
-    if design.notebook == "10_train":
-        _check_networks({run.parameters.get("model", "small_cnn") for run in runs})
+    names = {run.parameters.get("model", "small_cnn") for run in runs}
+    for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
+        if design.notebook == "10_train":
+            from dr_lib.training.models import find_network  # which imports Keras
+
+            find_network(name)
     try:
         check_needs(design, study, facts)
     except DrError as error:
         click.echo(str(error))
-
-
-def _check_networks(names: set[str]) -> None:
-    """Refuse a network that there is not; only an uncommon one takes the time to import Keras."""
-    for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
-        from dr_lib.training.models import find_network
-
-        find_network(name)

@@ -24,9 +24,6 @@ from dr_lib.hardware.cpus import read_text
 from dr_lib.processes import read_last_words
 
 TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
-# of version 2, of version 1, of the whole machine
-OOM_COUNTERS = ("sys/fs/cgroup/memory.events", "sys/fs/cgroup/memory/memory.oom_control")
-OOM_COUNTERS += ("proc/vmstat",)
 
 
 class Kernel(AsyncKernelManager):
@@ -132,19 +129,22 @@ def execute_notebook(
 
 def count_oom_kills(root: Path = Path("/")) -> int:
     """Count the processes that were ended for want of memory, in this container if it counts."""
-    for name in OOM_COUNTERS:
-        found = re.search(r"^oom_kill (\d+)$", read_text(root / name), re.MULTILINE)
-        if found:
-            return int(found[1])
-    return 0
+    counters = [
+        "sys/fs/cgroup/memory.events",  # of version 2
+        "sys/fs/cgroup/memory/memory.oom_control",  # of version 1
+        "proc/vmstat",  # of the whole machine
+    ]
+    text = "".join(read_text(root / name) for name in counters)
+    found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def main(notebook: str, output: str, log: str, kernel_name: str, parameters: str) -> None:
     """Execute the notebook of one run."""
-    paths = [Path(notebook), Path(output)]
     try:
         execute_notebook(
-            *paths,
+            Path(notebook),
+            Path(output),
             json.loads(parameters),
             Path(log),
             kernel_name=kernel_name,

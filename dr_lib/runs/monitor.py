@@ -30,11 +30,9 @@ PERCENTS = (
     "gpu_percent",
     "gpu_memory_percent",
 )
+COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS, "process_cpu_s", "process_mib")
 # sums over the GPUs, as shares are means; energy counts from when the driver was loaded
-GPU = ("gpu_power_w", "gpu_energy_j")
-COLUMNS = ("seconds", "monotonic_s", "event", *PERCENTS, "process_cpu_s", "process_mib", *GPU)
-COLUMNS += ("stood_still_s",)
-NUMBERS = tuple(name for name in COLUMNS if name != "event")
+COLUMNS += ("gpu_power_w", "gpu_energy_j", "stood_still_s")
 START = "start"
 END = "end"
 ERROR = "error"
@@ -163,10 +161,11 @@ def _read_clocks() -> tuple[float, float, float]:
     """Read a clock that may stop while the machine sleeps, one that does not, and the main thread's
     CPU seconds.
     """
+    cpu_s = time.process_time()
     with suppress(AttributeError, OSError):  # not of every system
         clock = time.pthread_getcpuclockid(threading.main_thread().ident)
-        return time.monotonic(), time.time(), time.clock_gettime(clock)
-    return time.monotonic(), time.time(), time.process_time()
+        cpu_s = time.clock_gettime(clock)
+    return time.monotonic(), time.time(), cpu_s
 
 
 def read_cpu_times(cpus: Collection[int] = ()) -> tuple[float, float, float]:
@@ -187,9 +186,8 @@ def read_cpu_times(cpus: Collection[int] = ()) -> tuple[float, float, float]:
 
 def _read_own_cpu_times() -> tuple[float, float, float]:
     """Read the same of the CPUs that this process may use: in a container, of its quota."""
-    for quota in sorted(read_quotas())[:1]:
-        return quota.cpus * time.monotonic(), quota.used_s, NAN
-    return read_cpu_times()
+    quota = min(read_quotas(), default=None)
+    return (quota.cpus * time.monotonic(), quota.used_s, NAN) if quota else read_cpu_times()
 
 
 def read_process_cpu_s(process: psutil.Process) -> float:
@@ -218,7 +216,7 @@ def read_samples(path: Path) -> list[dict[str, Any]]:
         for row in rows:
             if None in row:
                 raise ValueError("a row has more cells than the header")
-            numbers = {name: float(row.get(name) or NAN) for name in NUMBERS}
+            numbers = {name: float(row.get(name) or NAN) for name in COLUMNS if name != "event"}
             samples.append({**numbers, "event": row["event"]})
         return samples
     except (OSError, ValueError, TypeError, csv.Error) as error:

@@ -25,67 +25,59 @@ PATH = re.compile(  # the folders of an absolute path, or a whole URL
 
 
 class Execution(NamedTuple):
-    """One execution of a notebook under papermill."""
+    """An execution of a notebook under papermill."""
 
-    run: PlannedRun
-    root: Path  # of the repository, where it runs
-    notebook: Path
+    process: subprocess.Popen
     output: Path  # the executed notebook
     log: Path  # what papermill prints
 
 
-def prepare_execution(run: PlannedRun, root: Path, notebook: str, folder: Path) -> Execution:
-    """Name the files of a run in a study's folder; delete those of earlier tries."""
-    source = root / "notebooks" / f"{notebook}.ipynb"
+@contextmanager
+def start_papermill(
+    run: PlannedRun,
+    root: Path,
+    notebook: str,
+    folder: Path,
+    identity: RunIdentity,
+    *,
+    lock: int | None = None,
+) -> Iterator[Execution]:
+    """Start a notebook in the repository's root; on exit, end everything that still runs.
+
+    Args:
+        run: names the files in the study's folder, in place of those of an earlier try.
+        root: the repository.
+        notebook: its name without suffix.
+        folder: of the study.
+        identity: of the run.
+        lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
+    """
     output = folder / "notebooks" / f"{run.run_id}.ipynb"
     log = folder / "logs" / f"{run.run_id}.log"
     for path in (output, log):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-    return Execution(run, root, source, output, log)
-
-
-@contextmanager
-def start_papermill(
-    execution: Execution,
-    identity: RunIdentity,
-    *,
-    lock: int | None = None,
-) -> Iterator[subprocess.Popen]:
-    """Start a notebook in the repository's root; on exit, end everything that still runs.
-
-    Args:
-        execution: what runs where.
-        identity: of the run.
-        lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
-    """
-    command = [sys.executable, "-m", "dr_lib.runs.jupyter"]
-    command += map(str, (execution.notebook, execution.output, execution.log))
-    command += [execution.run.kernel, json.dumps(execution.run.parameters, default=str)]
-    with execution.log.open("ab") as file:
+    source = root / "notebooks" / f"{notebook}.ipynb"
+    command = [sys.executable, "-m", "dr_lib.runs.jupyter", *map(str, (source, output, log))]
+    command += [run.kernel, json.dumps(run.parameters, default=str)]
+    with log.open("ab") as file:
         process = subprocess.Popen(
             bind_to_parent(command),
-            cwd=execution.root,
+            cwd=root,
             env={**os.environ, **identity.environment()},
             stdout=file,
             stderr=subprocess.STDOUT,
             pass_fds=[] if lock is None else [lock],
         )
     try:
-        yield process
+        yield Execution(process, output, log)
     finally:
-        end_tree(process)
-
-
-def end_tree(process: subprocess.Popen) -> None:
-    """End a process and its children."""
-    if process.poll() is not None:
-        return
-    tree = psutil.Process(process.pid)
-    for one in [tree, *tree.children(recursive=True)]:
-        with suppress(psutil.Error):
-            one.kill()
-    process.wait()
+        if process.poll() is None:
+            tree = psutil.Process(process.pid)
+            for one in [tree, *tree.children(recursive=True)]:
+                with suppress(psutil.Error):
+                    one.kill()
+            process.wait()
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:

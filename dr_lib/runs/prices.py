@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from dr_lib.data.labels.reader import Sheet, choose_sheet, read_sheets
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
-from dr_lib.runs.row import count_paid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 PRICES = Path(__file__).with_name("prices.csv")
 # names a table of the user's own, which goes before this library's
 PRICES_VARIABLE = "DR_LIB_PRICES"
-# columns of a row that its cost follows from
-LABELS = ["priced_as", "usd_per_hour", "price_as_of", "num_machines", "rehearsed"]
-TIMES = ["train_s", "setup_s", "steady_epoch_s", "images_per_s"]
 
 
 class PriceError(DrError):
@@ -137,31 +133,34 @@ def price_runs(
         the label has no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
-    known = runs.reindex(columns=LABELS + TIMES)
+    labels = runs.reindex(columns=["priced_as", "price_as_of", "rehearsed"])
+    numbers = "usd_per_hour num_machines train_s setup_s steady_epoch_s images_per_s".split()
+    known = runs.reindex(columns=numbers).astype(float)
     if prices is not None:
-        known = known.assign(usd_per_hour=math.nan)
-    found = {}
-    for instance in known["priced_as"].dropna().unique():
+        known["usd_per_hour"] = math.nan
+    rates = {}
+    days = {}
+    for instance in labels["priced_as"].dropna().unique():
         with suppress(PriceError):
-            found[instance] = find_price(instance, prices=table)
-    rates = {instance: price.usd_per_hour for instance, price in found.items()}
-    days = {instance: price.date for instance, price in found.items()}
-    own = known["usd_per_hour"].astype(float)
-    usd_per_hour = own.fillna(known["priced_as"].map(rates).astype(float))
-    day = known["price_as_of"].astype(object)
-    day = day.mask(own.isna(), known["priced_as"].map(days)).fillna("")
+            price = find_price(instance, prices=table)
+            rates[instance] = price.usd_per_hour
+            days[instance] = price.date
+    own = known["usd_per_hour"]
+    usd_per_hour = own.fillna(labels["priced_as"].map(rates).astype(float))
+    day = labels["price_as_of"].astype(object)
+    day = day.mask(own.isna(), labels["priced_as"].map(days)).fillna("")
 
-    machines = known[["num_machines", "rehearsed"]].astype(object)
-    paid = usd_per_hour * [count_paid(row.dropna()) for _, row in machines.iterrows()]
-    seconds = known[TIMES].astype(float)
-    images_per_s = seconds["images_per_s"].where(seconds["images_per_s"] > 0)
-    setup_s = seconds["setup_s"].fillna(0.0)
+    # a rehearsal uses one machine
+    machines = known["num_machines"].mask(labels["rehearsed"].eq(True), 1).fillna(1)
+    paid = usd_per_hour * machines
+    images_per_s = known["images_per_s"].where(known["images_per_s"] > 0)
+    setup_s = known["setup_s"].fillna(0.0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
         price_as_of=day,
-        formula_usd=price_seconds(paid, seconds["train_s"]),
-        cost_usd=price_seconds(paid, seconds["train_s"], setup_s, overhead_s),
-        cost_per_epoch_usd=price_seconds(paid, seconds["steady_epoch_s"]),
+        formula_usd=price_seconds(paid, known["train_s"]),
+        cost_usd=price_seconds(paid, known["train_s"], setup_s, overhead_s),
+        cost_per_epoch_usd=price_seconds(paid, known["steady_epoch_s"]),
         cost_per_1000_images_usd=price_seconds(paid, 1000 / images_per_s),
     )
 

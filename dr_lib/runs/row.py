@@ -317,11 +317,6 @@ def _read_plan(path: Path) -> tuple[float, float]:
     return (planned[-1], len(planned)) if planned else (math.nan, math.nan)
 
 
-def count_paid(row: Row) -> int:
-    """Count the machines for which a run's time is paid; a rehearsal uses one machine."""
-    return 1 if row.get("rehearsed") else row.get("num_machines") or 1
-
-
 def row_path(study_dir: Path, run_id: str) -> Path:
     """Path of a run's row."""
     return study_dir / "rows" / f"{run_id}.json"

@@ -33,7 +33,7 @@ from dr_lib.parameters import describe, read_notebook
 from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import RowError, count_paid, progress_path, row_path, write_row
+from dr_lib.runs.row import RowError, progress_path, row_path, write_row
 from dr_lib.runs.warmth import find_cold, list_marks
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
@@ -271,15 +271,17 @@ class Run:
         """Price the training alone; not for a resumed run, whose last process timed only a part."""
         if not self._price:
             return {}
-        usd_per_hour = self._price.usd_per_hour * count_paid(self.identity)
+        paid = self._price.usd_per_hour
+        if not self._run.rehearsed:
+            paid *= self.identity.get("num_machines") or 1
         train_s = measured.get("train_s") or math.nan
         if measured.get("resumed"):
             train_s = math.nan
         return {
             "usd_per_hour": self._price.usd_per_hour,
             "price_as_of": self._price.date,
-            "formula_usd": price_seconds(usd_per_hour, train_s),
-            "cost_usd": price_seconds(usd_per_hour, train_s, measured.get("setup_s") or 0.0),
+            "formula_usd": price_seconds(paid, train_s),
+            "cost_usd": price_seconds(paid, train_s, measured.get("setup_s") or 0.0),
         }
 
 

@@ -24,13 +24,11 @@ from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import describe
-from dr_lib.runs.backlog import ALIKE, NO_ROW, Backlog, Offer
+from dr_lib.runs.backlog import ALIKE, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.papermill import (
     OUT_OF_TIME,
-    Execution,
     find_error,
-    prepare_execution,
     redact_paths,
     start_papermill,
 )
@@ -87,8 +85,8 @@ def run_study(
 
     All goes to a folder beside the study file, of its name: `rows/`, executed `notebooks/`,
     `logs/`, and what the runs leave in `runs/`. A run is finished when its row says ok; one that
-    was cut off has no row and is made again, a failed one too, each in the folder where it may have
-    left a checkpoint. Kill it at any moment and start it again.
+    was cut off or failed is made again, in the folder where it may have left a checkpoint. Kill it
+    at any moment and start it again.
 
     Args:
         path: the study file.
@@ -129,10 +127,9 @@ def run_study(
     if len(refused) == len({run.scenario for run in planned}):
         raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
     unavailable = find_unavailable(runs, only)
-    for run in runs:
-        if run.scenario in refused:
-            unavailable[run.scenario] = refused[run.scenario]
-
+    unavailable.update(
+        {run.scenario: refused[run.scenario] for run in runs if run.scenario in refused}
+    )
     backlog = Backlog(study, folder, runs, planned, unavailable=unavailable)
     backlog.read()
     check_data(folder, planned, backlog.rows, root)
@@ -141,8 +138,7 @@ def run_study(
     if errors is not None:
         return errors
 
-    hours = max_hours or study.max_hours or math.inf
-    backlog.stop_at = time.monotonic() + 3600 * hours
+    backlog.stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     bar_format = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
     with (
         lock_study(folder, wait=bool(only)) as file,
@@ -219,7 +215,6 @@ def _name_next(backlog: Backlog) -> str:
 
 def _settle(session: Session, run: PlannedRun, error: str) -> None:
     """Handle the outcome of a run: completed, saved, unavailable, to be retried, or failed."""
-    session.backlog.rows.update(read_left(session.backlog.folder, run.run_id))
     if error.startswith(OUT_OF_TIME):
         session.bar.write(f"{run.run_id}: {error.removeprefix(OUT_OF_TIME + ': ')}")
     elif error.startswith(UNAVAILABLE):
@@ -261,27 +256,28 @@ def _skip(session: Session, scenario: str, reason: str, wall_s: float) -> None:
 def _make_one(session: Session, offer: Offer) -> str:
     """Run the notebook in a separate process; write its error to a row and return it."""
     run = offer.run
-    folder = session.backlog.folder
-    notebook = session.backlog.study.notebook
-    execution = prepare_execution(run, session.root, notebook, folder)
+    backlog = session.backlog
+    folder = backlog.folder
     progress_path(folder, run.run_id).unlink(missing_ok=True)  # of an earlier try
     session.start = time.monotonic()
     session.epochs = {}
     _show(session, offer)
     identity = _identify(session, run)
-    identity.stop_at = session.backlog.stop_at
+    identity.stop_at = backlog.stop_at
     identity.others_before = measure_others(WATCHED_S)
 
     start = time.monotonic()
-    error = _execute(session, offer, execution, identity)
+    error = _execute(session, offer, identity)
     process_s = time.monotonic() - start
     session.bar.set_postfix_str("", refresh=False)
 
-    row = read_left(folder, run.run_id).get(run.run_id, NO_ROW)
+    backlog.rows.update(read_left(folder, run.run_id))
+    row = backlog.row(run)
     this_try = (identity.session_id, identity.retries)
     is_of_try = (row.get("session_id"), row.get("retries")) == this_try
     if row["status"] == "ok" and is_of_try:
-        write_row(folder, {**row, "process_s": process_s})
+        backlog.rows[run.run_id] = {**row, "process_s": process_s}
+        write_row(folder, backlog.rows[run.run_id])
         return ""
     if not error.startswith((OUT_OF_TIME, UNAVAILABLE)):
         known = row if is_of_try else {}
@@ -289,27 +285,27 @@ def _make_one(session: Session, offer: Offer) -> str:
     return error
 
 
-def _execute(
-    session: Session, offer: Offer, execution: Execution, identity: RunIdentity
-) -> str:
+def _execute(session: Session, offer: Offer, identity: RunIdentity) -> str:
     """Execute a notebook, end it at its time limit, and return its error."""
     run = offer.run
+    study = session.backlog.study
     start = time.monotonic()
-    stop_at = session.backlog.stop_at
-    timeout_s = 3600 * (session.backlog.study.timeout_hours or math.inf)
-    limit_s = min(timeout_s, stop_at - start)
-    with start_papermill(execution, identity, lock=session.lock) as papermill:
-        while papermill.poll() is None and time.monotonic() - start < limit_s:
+    limit_s = min(3600 * (study.timeout_hours or math.inf), session.backlog.stop_at - start)
+    with start_papermill(
+        run, session.root, study.notebook, session.backlog.folder, identity, lock=session.lock
+    ) as execution:
+        process = execution.process
+        while process.poll() is None and time.monotonic() - start < limit_s:
             with suppress(subprocess.TimeoutExpired):
-                papermill.wait(0.5)
+                process.wait(0.5)
             _show(session, offer)
-        if papermill.poll() is None:
-            if time.monotonic() >= stop_at:
+        if process.poll() is None:
+            if time.monotonic() >= session.backlog.stop_at:
                 return f"{OUT_OF_TIME}: ended by max_hours, incomplete"
             return f"ended after {limit_s:.0f} s: timeout_hours"
-        if papermill.returncode == 0:
+        if process.returncode == 0:
             return "the notebook ended without a row"  # or the row is there
-    error = find_error(execution.output, execution.log, papermill.returncode)
+    error = find_error(execution.output, execution.log, process.returncode)
     # so JAX ends where another one is silent
     if run.num_machines > 1 and error.startswith("the kernel"):
         return f"{error}; or another of its machines ended or stopped responding"

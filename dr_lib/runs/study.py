@@ -67,7 +67,7 @@ class Study(BaseModel):
     max_hours: float | None = Field(default=None, gt=0, le=8760)
     # of one run, which is then ended
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
-    retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
+    retries: int = Field(default=0, le=100)  # of a run that failed, in one session
     needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
     _defaults: dict[str, Any] = {}  # of the notebook's parameters
 
@@ -258,8 +258,9 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
         study.factors[factor] = [read(factor, level) for level in levels]
         if len(levels) > len(set(study.factors[factor])):
             raise ParameterError(f"factor {factor} has a repeated level")
-    for name, each in declared.items():
-        study._defaults[name] = ast.literal_eval(each["default"])
+    study._defaults = {
+        name: ast.literal_eval(each["default"]) for name, each in declared.items()
+    }
     for values in list_cells(study):
         check_together({**study._defaults, **values})
     kernels = study.kernel if isinstance(study.kernel, dict) else {}

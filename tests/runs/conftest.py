@@ -1,18 +1,22 @@
 """A small house for studies: a notebook that takes no time, in a folder of its own."""
 
 import os
-import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 
 from dr_lib import hardware, parameters
-from dr_lib.runs.row import write_row
+from dr_lib.__main__ import main
+from dr_lib.runs.row import COLUMNS, write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
+from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20}
@@ -111,11 +115,16 @@ def house(tmp_path, monkeypatch) -> Path:
     root = tmp_path / "Ana Maria"
     (root / "notebooks").mkdir(parents=True)
     (root / "papermill_runs").mkdir()
-    nbformat.write(
-        nbformat.v4.new_notebook(cells=cells, metadata=kernel),
-        root / "notebooks" / "quick.ipynb",
-    )
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata=kernel)
+    nbformat.write(notebook, root / "notebooks" / "quick.ipynb")
     return root
+
+
+@pytest.fixture
+def command(house, monkeypatch) -> Callable[..., Result]:
+    """The command line in this house."""
+    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
+    return lambda *words: CliRunner().invoke(main, list(map(str, words)))
 
 
 @pytest.fixture
@@ -136,11 +145,8 @@ def run_quietly(path: Path, house: Path, **options) -> list[str]:
 def write_study(house: Path, **changes) -> Path:
     """Write a study file; a value of None leaves a key out."""
     path = house / "papermill_runs" / "trial.yaml"
-    path.write_text(
-        yaml.safe_dump(
-            {k: v for k, v in (GOOD | changes).items() if v is not None}, sort_keys=False
-        )
-    )
+    keys = {key: value for key, value in (GOOD | changes).items() if value is not None}
+    path.write_text(yaml.safe_dump(keys, sort_keys=False))
     return path
 
 
@@ -150,30 +156,19 @@ def complete(house: Path, path: Path, process_s: dict[str, float], **columns) ->
     """
     for run in plan_runs(load_study(path, house), name_machine(hardware.probe())):
         if run.scenario in process_s and run.repetition == 0:
-            row = {
+            row = {name: kind() for name, kind in COLUMNS.items()} | {
                 "run_id": run.run_id,
                 "study": "trial",
                 "notebook": "quick",
-                "notebook_sha256": "",
-                "error": "",
-            }
-            row |= {
                 "scenario": run.scenario,
                 "order": run.order,
                 "session_id": "earlier",
-                "commit": "",
-                "wall_s": 1.0,
-            }
-            row |= {
                 "started_at": "2026-01-01",
                 "status": "ok",
-                "retries": 0,
-                "resumed": 0,
-                **run.parameters,
+                "wall_s": 1.0,
+                "process_s": process_s[run.scenario],
             }
-            write_row(
-                path.with_suffix(""), row | {"process_s": process_s[run.scenario], **columns}
-            )
+            write_row(path.with_suffix(""), row | run.parameters | columns)
 
 
 def trial(house: Path) -> Path:
@@ -189,21 +184,12 @@ def list_begun(house: Path) -> list[str]:
 
 def wait_for_silence(house: Path) -> None:
     """Wait until no process of this house is left: papermill, kernel or sampler."""
-    deadline = time.monotonic() + 10
-    while names := [
-        p.info["cmdline"] for p in psutil.process_iter(["cmdline"]) if is_of(p, house)
-    ]:
-        assert time.monotonic() < deadline, f"outlived the runner: {names}"
-        time.sleep(0.1)
+    wait_until(lambda: not any(is_of(process, house) for process in psutil.process_iter()))
 
 
 def is_of(process: psutil.Process, house: Path) -> bool:
     """Whether a process was started for a study in this house."""
-    try:
-        return (
-            process.status() != psutil.STATUS_ZOMBIE
-            and str(house) in process.cwd()
-            and process.pid != os.getpid()
-        )
-    except psutil.Error:
-        return False
+    with suppress(psutil.Error):
+        is_over = process.status() == psutil.STATUS_ZOMBIE
+        return not is_over and process.pid != os.getpid() and str(house) in process.cwd()
+    return False

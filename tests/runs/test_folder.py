@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 
-from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared, parse_table, read_manifest
 from dr_lib.data.prepared.split import split, write_split
 from dr_lib.errors import DrError
@@ -37,19 +35,42 @@ def correct_a_grade(data_dir: Path) -> None:
     write_split(data_dir, read_manifest(data_dir), labels, data_dir / "split.csv")
 
 
-def test_runs_of_corrected_labels_are_refused_before_one_begins(study, house, monkeypatch):
+def test_runs_of_corrected_labels_are_refused_before_one_begins(study, house, command):
     """The sentence names the folder, what it has now, and what to do; `plan` says the same."""
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     before = read_rows(house)
-    assert "1 completed, 1 to do" in CliRunner().invoke(main, ["plan", str(study)]).output
+    assert "1 completed, 1 to do" in command("plan", study).output
     assert run_quietly(study, house, only="C1-r00") == [] and read_rows(house) == before
 
     correct_a_grade(house / "data" / "prepared")
     fault = "data/prepared has other labels since C1-r00 was made: give the study another name"
     with pytest.raises(DrError, match=fault):
         run_quietly(study, house)
-    assert fault in CliRunner().invoke(main, ["plan", str(study)]).output
+    assert fault in command("plan", study).output
     assert read_rows(house) == before
+
+
+def test_two_studies_do_not_share_a_folder(house, command):
+    """Where factors differ, or their order, runs would have the same names; until one is completed
+    the file may change, and repetitions may follow.
+    """
+    factors = {"pace": ["even", "fast"], "level": ["a", "b"]}
+    path = write_study(house, factors=factors)
+    assert run_quietly(path, house, max_hours=1e-9) == []
+    others = {
+        "order of the factors": dict(reversed(factors.items())),
+        "factors": factors | {"level": ["b"]},
+    }
+    for unlike, other in others.items():
+        write_study(house, factors=other)
+        assert command("plan", path).exit_code == 0
+        complete(house, write_study(house, factors=factors), {"C1": 1.0})
+        write_study(house, factors=other)
+        for name in ("plan", "run"):
+            fault = f"differs in {unlike}: rename one of the studies, or delete"
+            assert fault in command(name, path).output
+        shutil.rmtree(path.with_suffix("") / "rows")
+    write_study(house, factors=factors, repetitions=3)
+    assert run_quietly(path, house, max_hours=1e-9) == []
 
 
 def test_machines_that_begin_at_once_keep_one_folder(tmp_path):

@@ -4,10 +4,9 @@ import csv
 import math
 import os
 import signal
-import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import ModuleType
 
@@ -17,8 +16,8 @@ import pytest
 from dr_lib.errors import DrError
 from dr_lib.runs import monitor
 from dr_lib.runs.monitor import COLUMNS, Monitor, read_cpu_times, read_samples, summarise
+from tests.processes import run_python
 
-ROOT = Path(__file__).resolve().parents[2]
 BURN = (
     "import sys, time\nwhile time.process_time() < 0.3:"
     " pass\nprint(flush=True)\nsys.stdin.read()"
@@ -76,15 +75,11 @@ def test_samples_come_on_a_grid_and_events_at_once(tmp_path):
         monitor.mark("epoch 1, the last")
         time.sleep(0.2)
     rows = read_samples(monitor.path)
-    assert [row["event"] for row in rows if row["event"]] == [
-        "start",
-        "epoch 1, the last",
-        "end",
-    ]
+    events = {row["event"]: row["monotonic_s"] for row in rows if row["event"]}
+    assert list(events) == ["start", "epoch 1, the last", "end"]
+    assert events["epoch 1, the last"] == pytest.approx(marked_s, abs=0.05)
     seconds = [row["seconds"] for row in rows if not row["event"]]
     assert len(seconds) >= 7 and min((s + 1e-6) % 0.1 for s in seconds[-4:]) < 0.03
-    (epoch,) = (row for row in rows if row["event"].startswith("epoch"))
-    assert epoch["monotonic_s"] == pytest.approx(marked_s, abs=0.05)
     assert rows[0]["seconds"] == pytest.approx(0, abs=0.01)
     # the share of no time is empty
     assert math.isnan(rows[0]["cpu_percent"]) and rows[1]["cpu_percent"] >= 0
@@ -100,21 +95,15 @@ def test_a_busy_core_is_seen(tmp_path, period_s):
     assert time.monotonic() - left_s < 2
     summary = summarise(tmp_path / "samples.csv")
     assert summary["process_cpu_s"] == pytest.approx(cpu_s, abs=0.1)
-    assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15) and (
-        summary["num_samples"] > 2
-    ) == (period_s < 1)
+    assert summary["monitored_s"] == pytest.approx(0.8, abs=0.15)
+    assert (summary["num_samples"] > 2) == (period_s < 1)
     own_percent = 100 * cpu_s / (0.8 * psutil.cpu_count())
-    assert (
-        own_percent - 12
-        < summary["cpu_percent_mean"]
-        < summary["cpu_percent_peak"] + 1e-6
-        < 100 + 2e-6
-    )
+    mean = summary["cpu_percent_mean"]
+    assert own_percent - 12 < mean < summary["cpu_percent_peak"] + 1e-6 < 100 + 2e-6
     # another test's kernel may still be there
     tree = [psutil.Process(), *psutil.Process().children(recursive=True)]
-    assert summary["process_peak_mib"] == pytest.approx(
-        sum(p.memory_info().rss for p in tree) / 2**20, rel=0.1
-    )
+    mib = sum(process.memory_info().rss for process in tree) / 2**20
+    assert summary["process_peak_mib"] == pytest.approx(mib, rel=0.1)
     assert 0 < summary["memory_percent_mean"] < 100
 
 
@@ -133,13 +122,11 @@ def test_cpu_times_are_linuxs():
 
 def test_the_cpu_seconds_of_children_count_once(tmp_path):
     """Two children burn 0.3 s each; one has ended and was waited for, the other still lives."""
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with Monitor(tmp_path / "samples.csv", period_s=0.1):
-        children = [subprocess.Popen([sys.executable, "-c", BURN], **pipes) for _ in range(2)]
-        assert all(child.stdout.readline() for child in children)
-        children[0].communicate()
+    with ExitStack() as children, Monitor(tmp_path / "samples.csv", period_s=0.1):
+        ended, living = (children.enter_context(run_python(BURN)) for _ in range(2))
+        assert ended.stdout.readline() and living.stdout.readline()
+        ended.communicate()
         time.sleep(0.25)
-    children[1].communicate()
     assert summarise(tmp_path / "samples.csv")["process_cpu_s"] == pytest.approx(0.6, abs=0.12)
 
 
@@ -147,9 +134,8 @@ def test_a_disk_that_is_full_stops_no_training(tmp_path):
     """The samples until then are summed up."""
     with Monitor(tmp_path / "samples.csv", period_s=0.1) as monitor:
         time.sleep(0.25)
-        monitor._writer = csv.DictWriter(
-            full := Path("/dev/full").open("w", buffering=1), COLUMNS
-        )
+        full = Path("/dev/full").open("w", buffering=1)
+        monitor._writer = csv.DictWriter(full, COLUMNS)
         time.sleep(0.2)
         monitor.mark("epoch 1")
     assert 0.1 < summarise(tmp_path / "samples.csv")["monitored_s"] < 0.4
@@ -161,10 +147,8 @@ def test_an_exception_in_the_training_is_an_error(tmp_path):
     """It goes through, and the last event is no end."""
     with pytest.raises(ZeroDivisionError), Monitor(tmp_path / "samples.csv"):
         1 / 0  # noqa: B018
-    assert [row["event"] for row in read_samples(tmp_path / "samples.csv")] == [
-        "start",
-        "error",
-    ]
+    events = [row["event"] for row in read_samples(tmp_path / "samples.csv")]
+    assert events == ["start", "error"]
 
 
 @pytest.mark.parametrize("mig", [False, True])
@@ -183,11 +167,9 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
     names = ("gpu_percent", "gpu_memory_percent", "gpu_power_w", "gpu_energy_j")
     found = [row[name] for name in names]
     assert found == pytest.approx([percent, 37.5, 90.5, counter_j], nan_ok=True)
-    assert [summary[f"gpu_percent_{kind}"] for kind in ("mean", "peak")] == pytest.approx(
-        [percent] * 2, nan_ok=True
-    )
     counted_j = math.nan if mig else 4.5 * (summary["num_samples"] - 1)
-    assert summary["gpu_energy_j"] == pytest.approx(counted_j, nan_ok=True)
+    found = [summary[name] for name in ("gpu_percent_mean", "gpu_percent_peak", "gpu_energy_j")]
+    assert found == pytest.approx([percent, percent, counted_j], nan_ok=True)
     assert summary["gpu_energy_from"] == ("" if mig else "NVML counter")
 
 
@@ -202,9 +184,8 @@ def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, 
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         pass
     row = read_samples(tmp_path / "samples.csv")[0]
-    assert [row["gpu_percent"], row["gpu_power_w"]] == pytest.approx(
-        [percent, watt], nan_ok=True
-    )
+    found = [row["gpu_percent"], row["gpu_power_w"]]
+    assert found == pytest.approx([percent, watt], nan_ok=True)
 
 
 STILL = """
@@ -221,9 +202,7 @@ print(monitor.summarise(Path(sys.argv[1]))["stood_still_s"])
 
 def test_a_process_that_was_stopped_says_so(tmp_path):
     """As by a pause of its container, whatever the period of the samples."""
-    command = [sys.executable, "-c", STILL, tmp_path / "samples.csv"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as process:
+    with run_python(STILL, tmp_path / "samples.csv") as process:
         process.stdout.readline()
         process.send_signal(signal.SIGSTOP)
         time.sleep(1)
@@ -256,83 +235,51 @@ def test_standing_still_is_told_from_work(
 
 
 def test_a_summary_computed_by_hand(tmp_path):
-    """The counter grew from 4,000 to 7,100 J.
+    """The counter grew from 4,000 to 7,100 J; ten seconds at 80 % and ten at 40 % are 60 %.
 
-    One that stands still measures nothing, nor does one that fails before the end.
+    A counter that stands still measures nothing, nor does one that fails before the end.
     """
-    end = {"cpu_percent": 40, "gpu_power_w": 300, "memory_percent": 40, "process_cpu_s": 16}
-    end |= {"gpu_energy_j": 7100}
-    start = {
-        "gpu_power_w": 100,
-        "memory_percent": 10,
-        "process_cpu_s": 5,
-        "gpu_energy_j": 4000,
-    }
-    rows = [
-        {"seconds": 10, "event": "start"} | start,
-        {
-            "seconds": 20,
-            "cpu_percent": 80,
-            "gpu_power_w": 100,
-            "memory_percent": 20,
-            "process_cpu_s": 12,
-        },
-        {"seconds": 25, "event": "epoch 1", "process_mib": 700},
-        {"seconds": 30, "event": "end", **end},
-    ]
-    summary = summarise(write_samples(tmp_path / "samples.csv", rows))
-    assert (summary["gpu_energy_j"], summary["gpu_energy_from"]) == (3100, "NVML counter")
-    assert (summary["cpu_percent_mean"], summary["cpu_percent_peak"]) == (60, 80)
-    assert (summary["memory_percent_mean"], summary["memory_percent_peak"]) == (30, 40)
-    assert (summary["process_cpu_s"], summary["process_peak_mib"]) == (11, 700)
-    assert (summary["num_samples"], summary["monitored_s"]) == (4, 20)
-    assert summary["gpu_percent_mean"] != summary["gpu_percent_mean"]
-    still = summarise(
-        write_samples(
-            tmp_path / "samples.csv", [rows[0], rows[0] | {"seconds": 20, "event": "end"}]
-        )
-    )
-    assert math.isnan(still["gpu_energy_j"]) and still["gpu_energy_from"] == ""
-    cut = [
-        rows[0],
-        rows[1] | {"gpu_energy_j": 5000},
-        rows[2],
-        {"seconds": 30, "event": "end"},
-    ]
-    part = summarise(
-        write_samples(tmp_path / "samples.csv", cut)
-    )  # read in the first half alone
-    assert part["gpu_energy_from"] == "" and math.isnan(part["gpu_energy_j"])
+    path = tmp_path / "samples.csv"
+    start = {"seconds": 10, "event": "start", "memory_percent": 10, "process_cpu_s": 5}
+    middle = {"seconds": 20, "cpu_percent": 80, "memory_percent": 20, "process_cpu_s": 12}
+    epoch = {"seconds": 25, "event": "epoch 1", "process_mib": 700}
+    end = {"seconds": 30, "event": "end", "cpu_percent": 40, "memory_percent": 40}
+    start["gpu_energy_j"] = 4000
+    last = end | {"process_cpu_s": 16, "gpu_energy_j": 7100}
+    summary = summarise(write_samples(path, [start, middle, epoch, last]))
+    expected = {"gpu_energy_j": 3100, "gpu_energy_from": "NVML counter"}
+    expected |= {"cpu_percent_mean": 60, "cpu_percent_peak": 80, "process_cpu_s": 11}
+    expected |= {"memory_percent_mean": 30, "memory_percent_peak": 40, "process_peak_mib": 700}
+    expected |= {"num_samples": 4, "monitored_s": 20}
+    assert expected.items() <= summary.items() and math.isnan(summary["gpu_percent_mean"])
+    for rows in (
+        [start, start | {"seconds": 20, "event": "end"}],
+        [start, middle | {"gpu_energy_j": 5000}, epoch, end],  # read in the first half alone
+    ):
+        unknown = summarise(write_samples(path, rows))
+        assert math.isnan(unknown["gpu_energy_j"]) and unknown["gpu_energy_from"] == ""
 
 
 def test_events_close_together_do_not_weigh_more(tmp_path):
     """Nine seconds at 10 % and one at 100 % are 19 %, in how many rows that second ever comes."""
     rows = [{"seconds": 0, "event": "start"}, {"seconds": 9, "gpu_percent": 10}]
-    rows += [
-        {"seconds": 9 + tenth / 10, "event": "step", "gpu_percent": 100}
-        for tenth in range(1, 11)
-    ]
-    assert summarise(write_samples(tmp_path / "samples.csv", rows))[
-        "gpu_percent_mean"
-    ] == pytest.approx(19)
+    for tenth in range(91, 101):
+        rows.append({"seconds": tenth / 10, "event": "step", "gpu_percent": 100})
+    summary = summarise(write_samples(tmp_path / "samples.csv", rows))
+    assert summary["gpu_percent_mean"] == pytest.approx(19)
 
 
 def test_a_file_cut_short_is_read_up_to_its_last_whole_row(tmp_path):
     """A number cut in two is no number: at any cut the rows that are whole are there, and no
     other.
     """
-    rows = [
-        {"seconds": 0, "event": "start"},
-        {"seconds": 1, "process_mib": 123.456},
-        {"seconds": 2, "event": "end"},
-    ]
-    whole = write_samples(tmp_path / "samples.csv", rows).read_text()
+    path = tmp_path / "samples.csv"
+    rows = [{"seconds": second, "process_mib": 123.456} for second in range(3)]
+    whole = write_samples(path, rows).read_text()
     for length in range(0, len(whole) + 1, 5):
-        (tmp_path / "cut.csv").write_text(whole[:length])
+        path.write_text(whole[:length])
         num_whole = max(0, whole[:length].count("\n") - 1)
-        assert [row["seconds"] for row in read_samples(tmp_path / "cut.csv")] == [0, 1, 2][
-            :num_whole
-        ]
+        assert [row["seconds"] for row in read_samples(path)] == [*range(num_whole)]
 
 
 def test_a_file_without_the_later_columns_is_read(tmp_path):

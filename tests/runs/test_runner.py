@@ -18,10 +18,8 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from click.testing import CliRunner
 
 from dr_lib import hardware
-from dr_lib.__main__ import main
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_boot
@@ -30,6 +28,7 @@ from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
 from dr_lib.runs.runner import _foresee, run_study
 from dr_lib.runs.study import check_needs, load_study, name_machine, plan_runs
+from tests.processes import wait_until
 from tests.runs.conftest import (
     complete,
     list_begun,
@@ -52,21 +51,14 @@ def test_runs_once_records_failures_and_tries_again(house, capsys):
     assert len(failures) == 1 and "ValueError: this one fails" in failures[0]
     runs = read_runs(folder).sort_values("repetition")
     assert runs["status"].tolist() == ["ok", "failed"] and runs["seed"].tolist() == [20, 21]
-    assert runs["error"].tolist() == [
-        "",
-        "ValueError: this one fails for labels.csv in a",
-    ]
+    assert runs["error"].tolist() == ["", "ValueError: this one fails for labels.csv in a"]
     assert runs["level"].iloc[1] == "eyes" and len(list(folder.glob("notebooks/*.ipynb"))) == 2
     left = folder / "runs" / runs["run_id"].iloc[1] / "checkpoint"
     left.touch()
     assert run_quietly(write_study(house, parameters=parameters, retries=1), house) == []
-    runs = read_runs(folder).sort_values("repetition")
-    assert (
-        runs["status"].tolist() == ["ok", "ok"]
-        and runs["retries"].tolist() == [0, 2]
-        and left.exists()
-    )
-    assert list_begun(house).count("C1-r00") == 1 and list_begun(house).count("C1-r01") == 3
+    rows = sorted((row["status"], row["retries"]) for row in read_rows(folder))
+    assert rows == [("ok", 0), ("ok", 2)] and left.exists()
+    assert sorted(list_begun(house)) == ["C1-r00", *["C1-r01"] * 3]
     assert capsys.readouterr().out.count(" -m dr_lib report ") == 1  # not while one failed
 
 
@@ -99,7 +91,7 @@ def test_the_next_command_after_folds_evaluates_them(
     assert run_quietly(path, house) == []
     said = capsys.readouterr().out
     assert f" -m dr_lib {words}" in said
-    is_of_folds = num_folds > 0 and num_levels == 1
+    is_of_folds = words.startswith("evaluate")
     out = "--folds --out 'Ana Maria/papermill_runs/trial/folds'\n"
     assert said.endswith(out) == is_of_folds
     assert said.count("predictions.csv") == (is_of_folds and (1 if first == 1 else 3))
@@ -117,17 +109,12 @@ def start(house: Path, path: Path) -> subprocess.Popen:
 def test_two_runners_do_not_share_a_study(house):
     """The second is told that the study is being run."""
     path = write_study(house, repetitions=1, parameters={"pause_s": 4.0})
-    runner = start(house, path)
-    try:
-        while not (trial(house) / "logs").exists():
-            time.sleep(0.05)
-        with pytest.raises(
-            DrError, match=r"being run by another process \(process \d+ on .*since 2"
-        ):
+    with start(house, path) as runner:
+        wait_until((trial(house) / "logs").exists)
+        message = r"being run by another process \(process \d+ on .*since 2"
+        with pytest.raises(DrError, match=message):
             run_quietly(path, house)
-    finally:
         runner.kill()
-        runner.wait()
 
 
 def test_stops_before_a_run_that_does_not_fit(house):
@@ -141,19 +128,17 @@ def test_stops_before_a_run_that_does_not_fit(house):
         assert list_begun(house) == begun
 
 
-def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, monkeypatch):
+def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, command):
     """--max-hours goes over the file's, the first run stops in time and the second is not begun;
     then it goes on.
     """
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     options = {"parameters": {"needs_s": 7200.0}, "max_hours": 100, "order": "sequential"}
     path = write_study(house, **options)
-    folder = trial(house)
-    result = CliRunner().invoke(main, ["run", str(path), "--max-hours", "1"])
-    assert result.exit_code == 0 and "saved after epoch 2" in result.output
-    assert not list(folder.glob("rows/*")) and list_begun(house) == ["C1-r00"]
-    assert run_quietly(write_study(house, **options), house, only="C1-r00") == []
-    (row,) = read_rows(folder)
+    said = command("run", path, "--max-hours", 1)
+    assert said.exit_code == 0 and "saved after epoch 2" in said.output
+    assert not read_rows(trial(house)) and list_begun(house) == ["C1-r00"]
+    assert run_quietly(path, house, only="C1-r00") == []
+    (row,) = read_rows(trial(house))
     assert (row["status"], row["resumed"], row["retries"]) == ("ok", 1, 0)
     assert not {"stop_at", "others_before", "study_dir"} & set(row)
 
@@ -169,20 +154,20 @@ def test_what_a_machine_cannot_do_is_found_out_once(house):
     assert run.error == "UnavailableError: no such thing on this machine"
 
 
-def test_a_level_that_this_machine_can_never_run_is_skipped_once(house, capsys, monkeypatch):
+def test_a_level_that_this_machine_can_never_run_is_skipped_once(
+    house, command, capsys, monkeypatch
+):
     """No TPU is here: by hand, C1 and C2 of two accelerators and two levels have one row each,
     which no further call writes again and which is no copy of the other; C3 and C4 are made.
     """
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
     notebook.cells[0].source += 'accelerator: str = "auto"\n'
     nbformat.write(notebook, house / "notebooks" / "10_train.ipynb")
     factors = {"accelerator": ["tpu", "cpu"], "level": ["a", "b"]}
     study = partial(write_study, house, notebook="10_train", order="sequential", retries=2)
     path = study(factors=factors)
-    plan = partial(CliRunner().invoke, main)
-    planned = plan(["plan", str(path)]).output
+    planned = command("plan", path).output
     statuses = re.findall(r"-r0\d-\S+  (\S+)", planned)
     assert statuses == ["skipped", "skipped", "to", "to"] * 2
     assert "4 not possible on this machine: this machine has no TPU" in planned
@@ -194,7 +179,7 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(house, capsys, 
     assert run_quietly(path, house) == run_quietly(path, house, only="C1-r01") == []
     assert written == {row: row.read_bytes() for row in trial(house).glob("rows/C[12]-*.json")}
     assert list_begun(house) == ["C3-r00", "C4-r00", "C3-r01", "C4-r01"]
-    assert not plan(["plan", str(path), "--commands"]).output.strip()
+    assert not command("plan", path, "--commands").output.strip()
 
     for row in map(json.loads, written.values()):
         write_row(house / "elsewhere", row | {"started_at": "2026-01-01"})
@@ -219,64 +204,53 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason, accelerato
     """A kernel that is killed, and one that never ends, are failures with their reason; nothing
     is left behind. What the notebook wrote of its machine stays.
     """
-    timeout_hours = 4 / 3600 if trouble == "hangs" else 1
-    path = write_study(
-        house, repetitions=1, parameters={"trouble": trouble}, timeout_hours=timeout_hours
-    )
-    (failure,) = run_quietly(path, house)
+    study = {"parameters": {"trouble": trouble}, "timeout_hours": 4 / 3600}
+    if trouble != "hangs":
+        del study["timeout_hours"]
+    (failure,) = run_quietly(write_study(house, repetitions=1, **study), house)
     assert reason in failure
     (row,) = read_rows(trial(house))
-    assert (
-        row["status"] == "failed" and reason in row["error"] and str(house) not in row["error"]
-    )
+    assert row["status"] == "failed" and reason in row["error"]
+    assert str(house) not in row["error"]
     assert row["boot"] == find_boot() and row.get("accelerator") == accelerator
     wait_for_silence(house)
 
 
 @pytest.mark.parametrize(
-    ("trouble", "factors", "begun", "status"),
+    ("trouble", "levels", "begun", "status"),
     [
-        ("refused", {"level": ["a", "b"]}, 1, 3),  # names neither a factor nor a level
-        ("level", {"level": ["a", "b"]}, 4, 1),  # each is of its own level
-        ("fails", {}, 2, 3),  # by chance once, perhaps
-        ("fails", {"level": ["a", "b"]}, 2, 3),  # in two scenarios
+        ("refused", ["a", "b"], 1, 3),  # names neither a factor nor a level
+        ("level", ["a", "b"], 4, 1),  # each is of its own level
+        ("fails", [], 2, 3),  # by chance once, perhaps
+        ("fails", ["a", "b"], 2, 3),  # in two scenarios
     ],
 )
 def test_a_failure_that_every_run_would_repeat_stops_the_study(
-    house, monkeypatch, trouble, factors, begun, status
+    house, command, trouble, levels, begun, status
 ):
     """Where no run has succeeded; a failure of one level alone stops nothing."""
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    path = write_study(
-        house,
-        order="sequential",
-        repetitions=2,
-        factors=factors,
-        parameters={"trouble": trouble},
-    )
-    if not factors:
-        path = write_study(house, repetitions=4, parameters={"trouble": trouble})
-    said = CliRunner().invoke(main, ["run", str(path)])
+    factors = {"factors": {"level": levels}} if levels else {"repetitions": 4}
+    parameters = {"trouble": trouble}
+    path = write_study(house, order="sequential", parameters=parameters, **factors)
+    said = command("run", path)
     assert (len(list_begun(house)), said.exit_code) == (begun, status), said.output
     assert f"{begun} run{'s' if begun > 1 else ''} failed:" in said.output
     assert ("every other run would fail alike" in said.output) == (status == 3)
     assert "100 %" not in said.output
 
 
-def test_a_study_that_needs_an_accelerator_asks_for_one(house, monkeypatch):
+def test_a_study_that_needs_an_accelerator_asks_for_one(house, command, monkeypatch):
     """A machine without one runs it if it is told to, or fails to have one of those named."""
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     facts = hardware.probe()._replace(gpus=(), num_tpu_chips=0)
     monkeypatch.setattr("dr_lib.hardware.probe", lambda: facts)
     path = write_study(house, repetitions=1, needs=["gpu", "tpu"])
-    said = CliRunner().invoke(main, ["run", str(path)])
-    assert said.exit_code == 1 and said.output.startswith(
-        f"Error: {path} needs a GPU or TPU, and this machine has none: run it on one"
-    )
+    said = command("run", path)
+    fault = f"{path} needs a GPU or TPU, and this machine has none: run it on one"
+    assert said.exit_code == 1 and said.output.startswith(f"Error: {fault}")
     assert not list_begun(house)
-    planned = CliRunner().invoke(main, ["plan", str(path)])
-    assert planned.exit_code == 0 and "needs a GPU or TPU" in planned.output
-    said = CliRunner().invoke(main, ["run", str(path), "--on-cpu"])
+    planned = command("plan", path)
+    assert planned.exit_code == 0 and fault in planned.output
+    said = command("run", path, "--on-cpu")
     assert said.exit_code == 0 and len(list_begun(house)) == 1
     facts = facts._replace(num_tpu_chips=1)
     check_needs(load_study(path, house), path, facts)
@@ -317,48 +291,40 @@ def test_ctrl_c_says_how_to_go_on(house):
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     command = [sys.executable, "-c", code, "run", str(path)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=heed)
-    while not list_begun(house) and process.poll() is None:
-        time.sleep(0.05)
+    wait_until(lambda: list_begun(house) or process.poll() is not None, 60)
     process.send_signal(signal.SIGINT)
-    assert process.communicate(timeout=60)[1].endswith(
-        "stopped; repeat the command to resume\n"
-    )
+    said = process.communicate(timeout=60)[1]
+    assert said.endswith("stopped; repeat the command to resume\n")
     assert process.returncode == 130
     wait_for_silence(house)
 
 
-def test_a_scenario_without_its_kernel_is_skipped(house, capsys, monkeypatch):
+def test_a_scenario_without_its_kernel_is_skipped(house, command, capsys):
     """Its row says how to get it; the run of it that was made keeps its row, disturbed or not.
     Where no scenario has its kernel nothing begins.
     """
-    levels = {"factors": {"level": ["a", "b"]}, "kernel": {"level": {"b": "dr-none"}}}
-    path = write_study(house, **levels, order="sequential")
-    complete(house, path, {"C1": 1.0}, disturbed=True)
-    complete(house, path, {"C2": 1.0}, disturbed=True)
+    levels = {"factors": {"level": ["a", "b"]}, "order": "sequential"}
+    path = write_study(house, **levels, kernel={"level": {"b": "dr-none"}})
+    complete(house, path, {"C1": 1.0, "C2": 1.0}, disturbed=True)
     assert run_quietly(path, house) == []
     assert list_begun(house) == ["C1-r01"]
     runs = read_runs(trial(house)).sort_values(["scenario", "repetition"])
     assert runs["status"].tolist() == ["ok", "ok", "ok", "skipped"]
     assert "-m dr_lib kernels sets it up" in runs["error"].iloc[3]
     assert "scenarios skipped: 1, no Jupyter kernel dr-none" in capsys.readouterr().out
-    path = write_study(house, **levels | {"kernel": "pyhton3"}, order="sequential")
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    for command in ("run", "plan"):
-        said = CliRunner().invoke(main, [command, str(path)])
-        assert (
-            said.exit_code == 1
-            and "no run is possible: no Jupyter kernel pyhton3" in said.output
-        )
+    path = write_study(house, **levels, kernel="pyhton3")
+    for name in ("run", "plan"):
+        said = command(name, path)
+        assert said.exit_code == 1
+        assert "no run is possible: no Jupyter kernel pyhton3" in said.output
 
 
 def test_a_notebook_cut_off_while_it_was_written_stops_nothing(tmp_path):
     """papermill killed between two bytes: the error comes from its log."""
     (tmp_path / "out.ipynb").write_text('{"cells": [')
     (tmp_path / "log").write_text("Executing\nF1125 fatal\nKilled\n")
-    assert (
-        find_error(tmp_path / "out.ipynb", tmp_path / "log", -9)
-        == "papermill ended with -9: Killed"
-    )
+    found = find_error(tmp_path / "out.ipynb", tmp_path / "log", -9)
+    assert found == "papermill ended with -9: Killed"
 
 
 @pytest.mark.parametrize(
@@ -391,67 +357,43 @@ def test_an_end_in_time_is_no_failure(house):
     wait_for_silence(house)
 
 
-def test_two_studies_do_not_share_a_folder(house):
-    """Other factors would give other runs the same names; more repetitions do not."""
-    factors = {"level": ["a", "b"], "fail_at": [98, 99]}
-    path = write_study(house, repetitions=1, factors=factors)
-    complete(house, path, dict.fromkeys(("C1", "C2", "C3", "C4"), 1.0))
-    assert run_quietly(path, house) == []
-    with pytest.raises(DrError, match="a study that differs in factors: rename one"):
-        run_study(
-            write_study(house, repetitions=1, factors=factors | {"level": ["b", "a"]}), house
-        )
-    assert (
-        run_quietly(write_study(house, repetitions=2, factors=factors), house, max_hours=1e-9)
-        == []
-    )
-
-
-def test_one_run_alone_and_the_commands_for_all(house, monkeypatch):
+def test_one_run_alone_and_the_commands_for_all(house, command):
     """plan --commands prints a command per run; each makes its run and no other. A row that was cut
     short is none: a report names it, and its run is made again."""
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, factors={"level": ["a", "b"]}, order="sequential")
-    printed = CliRunner().invoke(main, ["plan", str(path), "--commands"]).output.splitlines()
-    command = write_lasting_command("run", path, "--only", "C")
-    assert len(printed) == 4 and all(line.startswith(command) for line in printed)
-    assert printed[0].split()[-1] == "C1-r00"
+    printed = command("plan", path, "--commands").output.splitlines()
+    names = ["C1-r00", "C2-r00", "C1-r01", "C2-r01"]
+    assert printed == [write_lasting_command("run", path, "--only", name) for name in names]
     complete(house, path, {"C1": 1.0})
     (row,) = trial(house).glob("rows/*")
     row.write_bytes(row.read_bytes()[:200])
     with pytest.raises(RowError, match=row.name):
         read_runs(trial(house))
-    result = CliRunner().invoke(main, shlex.split(printed[0])[3:])
-    assert result.exit_code == 0, result.output
+    said = command(*shlex.split(printed[0])[3:])
+    assert said.exit_code == 0, said.output
     (row,) = read_rows(trial(house))
     assert (row["scenario"], row["repetition"], row["status"]) == ("C1", 0, "ok")
     with pytest.raises(DrError, match="no run 'C9-r00'"):
-        run_study(path, house, only="C9-r00")
+        run_quietly(path, house, only="C9-r00")
 
 
-def test_a_null_control_lies_beside_the_study_and_stands_for_none_of_its_runs(
-    house, monkeypatch
-):
+def test_a_null_control_lies_beside_the_study_and_stands_for_none_of_its_runs(house, command):
     """One arm by its name alone, then the other; the study's own run is made all the same, and its
     row has no arm.
     """
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     path = write_study(house, repetitions=1)
-    result = CliRunner().invoke(main, ["run", str(path), "--only", "C1b-r00"])
-    assert result.exit_code == 0, result.output
-    assert [row["arm"] for row in read_rows(trial(house))] == ["b"]
-    result = CliRunner().invoke(main, ["run", str(path), "--null"])
-    assert result.exit_code == 0, result.output
-    rows = read_rows(trial(house))
-    found = sorted((row["scenario"], row["arm"], row["seed"]) for row in rows)
-    assert found == [("C1a", "a", 20), ("C1b", "b", 20)]
-    assert "to make the report" in result.output
+    for option in (["--only", "C1b-r00"], ["--null"]):
+        said = command("run", path, *option)
+        assert said.exit_code == 0, said.output
+        arms = [(row["arm"], row["seed"]) for row in read_rows(trial(house))]
+        assert arms == [("a", 20), ("b", 20)][-len(list_begun(house)) :]
+    assert "to make the report" in said.output
     assert run_quietly(path, house) == []
     assert ["arm" in row for row in read_rows(trial(house))] == [False, True, True]
-    assert len(list_begun(house)) == 3
+    assert list_begun(house) == ["C1b-r00", "C1a-r00", "C1-r00"]
 
 
-def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
+def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, command):
     """Runs of two versions of a notebook are not one study; who knows that nothing changed that
     counts may go on.
     """
@@ -460,13 +402,10 @@ def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, monkeypatch):
     with pytest.raises(DrError, match="quick has changed .*--allow notebook_sha256"):
         run_quietly(path, house)
     assert run_quietly(path, house, only="C1-r00") == []  # it is complete
-    monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    result = CliRunner().invoke(main, ["run", str(path), "--allow", "notebook_sha256"])
-    assert result.exit_code == 0, result.output
-    assert (
-        list_begun(house) == ["C1-r01"]
-        and len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
-    )
+    said = command("run", path, "--allow", "notebook_sha256")
+    assert said.exit_code == 0, said.output
+    assert list_begun(house) == ["C1-r01"]
+    assert len({row["notebook_sha256"] for row in read_rows(trial(house))}) == 2
 
 
 def test_a_full_disk_stops_the_study_and_loses_nothing(house, monkeypatch):
@@ -489,21 +428,15 @@ def test_kills_change_nothing(house):
     runner = start(house, path)
     killed = 0
     finished = {}
-    deadline = time.monotonic() + 60
-    while not list(folder.glob("rows/*.json")):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: list(folder.glob("rows/*.json")), 60)
     for kill in range(7):
         time.sleep(draw.uniform(0.2, 3.5) if kill else 0)
         if runner.poll() is not None:  # killed, or at its end
             runner = start(house, path)
             time.sleep(draw.uniform(1.0, 3.5))
         with suppress(psutil.NoSuchProcess):
-            everybody = [
-                psutil.Process(runner.pid),
-                *psutil.Process(runner.pid).children(recursive=True),
-            ]
-            draw.choice(everybody).kill()
+            tree = psutil.Process(runner.pid)
+            draw.choice([tree, *tree.children(recursive=True)]).kill()
             killed += 1
         rows = read_rows(folder)  # no half row is ever there
         finished |= {row["run_id"]: row["session_id"] for row in rows if row["status"] == "ok"}
@@ -512,19 +445,15 @@ def test_kills_change_nothing(house):
     wait_for_silence(house)
     assert killed >= 5  # the others came when a study had just ended
     assert run_quietly(path, house) == []
-    runs = read_runs(folder)
-    assert (
-        finished
-        and finished.items()
-        <= dict(zip(runs["run_id"], runs["session_id"], strict=True)).items()
-    )
-    table = runs[["level", "repetition", "scenario", "seed", "status"]].sort_values(
-        ["level", "repetition"]
-    )
-    assert table.to_numpy().tolist() == [
+    rows = read_rows(folder)
+    assert finished
+    assert finished.items() <= {row["run_id"]: row["session_id"] for row in rows}.items()
+    names = ("level", "repetition", "scenario", "seed", "status")
+    assert sorted([row[name] for name in names] for row in rows) == [
         [level, repetition, scenario, 20 + repetition, "ok"]
         for level, scenario in (("a", "C1"), ("b", "C2"), ("c", "C3"))
         for repetition in (0, 1)
     ]
-    assert sorted(runs["order"]) == list(range(6)) and not list(folder.rglob("*.tmp"))
+    assert sorted(row["order"] for row in rows) == [*range(6)]
+    assert not list(folder.rglob("*.tmp"))
     wait_for_silence(house)

@@ -131,14 +131,12 @@ class Several(Machine):
         from dr_lib.runs.run import RunIdentity
 
         of_machine = run._replace(run_id=f"{run.run_id}-machine-{place.rank}")
-        execution = papermill.prepare_execution(
-            of_machine, root, backlog.study.notebook, backlog.folder
-        )
         with tempfile.TemporaryDirectory(prefix="dr-machine-") as scratch:
+            identity = RunIdentity(run.run_id, scratch)
             with papermill.start_papermill(
-                execution, RunIdentity(run.run_id, scratch)
-            ) as process:
-                returncode = process.wait()
+                of_machine, root, backlog.study.notebook, backlog.folder, identity
+            ) as execution:
+                returncode = execution.process.wait()
         if not returncode:
             return []
         error = papermill.find_error(execution.output, execution.log, returncode)
