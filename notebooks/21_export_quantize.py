@@ -83,22 +83,17 @@ print(f"weights: {source.facts['weights']}")
 # The scales of int8 come from crops of the training split; the accuracy gate uses the test split.
 
 # %%
-from dr_lib import Prepared
+from dr_lib import Prepared, open_sample
 from dr_lib.data.prepared.folder import find_split
-from dr_lib.rooms.serving.export.gate import Labelled
+from dr_lib.rooms.serving.export.export import open_examples
 
 if data_dir == "sample":
-    from dr_lib import open_sample
-
     data_dir = open_sample(root / "papermill_runs" / "sample")
 prepared = Prepared(data_dir, find_split(data_dir, source.facts["split_sha256"]))
-described = prepared.describe(source.facts)
-data_kind = described["data_kind"]
-calibration = prepared.load("train", image_size, stream=True).images[:100]
-test = prepared.load("test", image_size)
-labelled = Labelled(test.images, test.grade, test.patient_id, described["split_sha256"])
+data_kind = prepared.manifest["data_kind"]
+calibration, labelled = open_examples(prepared, source.facts)
 print(
-    f"{len(calibration)} crops for calibration, {len(test.grade)} for the accuracy gate: "
+    f"{len(calibration)} crops for calibration, {len(labelled.grade)} for the accuracy gate: "
     f"{data_kind}"
 )
 
@@ -125,7 +120,7 @@ from dr_lib.rooms.serving.export.export import export_model
 exported = export_model(
     source.path,
     run.folder / "exported",
-    formats=list(FORMATS),
+    formats=FORMATS,
     calibration=calibration,
     labelled=labelled,
     margin=margin,
@@ -175,7 +170,7 @@ opened = {
     for name, needed in RUNTIMES.items()
     if needed in written
 }
-times = timing.compare_latency(opened, test.images[0], num_rounds=num_rounds)
+times = timing.compare_latency(opened, labelled.images[0], num_rounds=num_rounds)
 reference = "savedmodel" if "savedmodel" in opened else "keras_predict"
 speed = timing.pair_latency(times, reference).sort_values("ms")
 speed.map("{:.3g}".format)
@@ -191,15 +186,16 @@ _ = speed["ms"].plot.barh(title=title, color="#404040", ylabel="")
 exported.drop(columns="folder").to_csv(run.folder / "exported.csv", index=False)
 times.to_csv(run.folder / "times.csv", index=False)
 names = ("model", "image_size", "num_parameters", "weights")
+by_format = exported.set_index("format")
 row = run.finish(
     **{
         **device.describe(facts),
         **{name: source.facts[name] for name in names},
         "model_version": source.version,
         "data_kind": data_kind,
-        **{f"{row.format}_mib": row.artifact_mib for row in exported.itertuples()},
-        **{f"{row.format}_passes": bool(row.passes) for row in exported.itertuples()},
-        **{f"{name}_ms": float(ms) for name, ms in speed["ms"].items()},
+        **by_format["artifact_mib"].add_suffix("_mib").to_dict(),
+        **by_format["passes"].add_suffix("_passes").to_dict(),
+        **speed["ms"].add_suffix("_ms").to_dict(),
     }
 )
 print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
@@ -226,7 +222,7 @@ Markdown(
     f"with **{fastest.ms:.2f} ms** a prediction, **{fastest.speedup:.1f} times** as fast as "
     f"{reference}; `model.predict` takes {overhead.ms:.1f} ms, {overhead.difference_ms:.1f} more. "
     f"The smallest artifact has {smallest:.2f} MiB, the SavedModel "
-    f"{exported.set_index('format')['artifact_mib']['savedmodel']:.2f}; {verdict}."
+    f"{by_format.loc['savedmodel', 'artifact_mib']:.2f}; {verdict}."
 )
 
 # %% [markdown]

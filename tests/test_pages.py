@@ -4,7 +4,6 @@ import re
 import shlex
 import tomllib
 from datetime import date
-from importlib import import_module
 from pathlib import Path
 
 import click
@@ -88,11 +87,7 @@ def check_command(command: str) -> None:
         name, *rest = [word for word in words[3:] if word != "--debug"]
         if ABSENT and name not in main.list_commands(None):
             return
-        if name == "serve":
-            server = import_module("dr_lib.rooms.serving.__main__")
-            server._read_options(["serve", *rest])
-        else:
-            check_ours(main.get_command(None, name).make_context(name, rest))
+        check_ours(main.get_command(None, name).make_context(name, rest))
     elif words[1].endswith(".py"):
         source = (ROOT / words[1]).read_text()
         assert all(f'"{word}"' in source for word in words if word.startswith("--"))
@@ -164,8 +159,6 @@ def test_a_page_names_nothing_that_is_gone(page, names):
         for parameter in main.get_command(None, name).params
         for option in parameter.opts
     }
-    serve = (ROOT / "dr_lib" / "rooms" / "serving" / "__main__.py").read_text()
-    options |= {*re.findall(r'add\(\s*"(--[a-z-]+)"', serve)}  # argparse reads them
     options |= {"--debug", "--help", "--help-notebook", "--ntasks-per-node", "--install"}
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):

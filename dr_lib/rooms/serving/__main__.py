@@ -1,10 +1,8 @@
 """The entry point of the container: python -m dr_lib.rooms.serving serve."""
 
-import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 
@@ -17,40 +15,88 @@ def _end_at_signals() -> None:
 if __name__ == "__main__":
     _end_at_signals()  # importing takes half a second, too
 
+import click  # noqa: E402
+
 from dr_lib.errors import DrError  # noqa: E402
-from dr_lib.files import expand_home  # noqa: E402
 from dr_lib.hardware.cpus import count_cpus  # noqa: E402
+from dr_lib.options import PATH, POSITIVE  # noqa: E402
 from dr_lib.processes import end_with_parent  # noqa: E402
 from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
 
-MAX_BODY = 6.291456  # of a request to an endpoint of SageMaker [MB]
+PORT = click.IntRange(0, 65535)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Read the command line, serve, and end the process; a model that cannot be served ends it with
-    status 1 and a line.
-    """
-    options = _read_options(arguments)
-    if options.end_with:
+# SageMaker's contract has the folder, the port and its variable
+@click.command(context_settings={"show_default": True})
+@click.argument("folder", type=PATH, required=False)
+@click.option(
+    "--model", type=PATH, envvar="MODEL", default="/opt/ml/model", help="model folder"
+)
+@click.option(
+    "--recalibration",
+    "recalibration_file",
+    type=PATH,
+    envvar="RECALIBRATION",
+    help="file of the command recalibrate",
+)
+@click.option(
+    "--host",
+    envvar="LISTEN_HOST",
+    default="127.0.0.1",
+    help="address to listen at, 0.0.0.0 for all",
+)
+@click.option(
+    "--port",
+    type=PORT,
+    envvar=["SAGEMAKER_BIND_TO_PORT", "PORT"],
+    default=8080,
+    help="port to listen at",
+)
+@click.option(
+    "--metrics-port", type=PORT, default=0, help="port of /metrics for Prometheus, 0 for none"
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", help="address of /metrics, 0.0.0.0 for all"
+)
+@click.option(
+    "--max-body",
+    type=POSITIVE,
+    envvar="MAX_BODY",
+    default=6.291456,  # of a request to an endpoint of SageMaker
+    help="largest body of a request [MB]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    default=count_cpus(),
+    help="number of predictions at a time",
+)
+@click.option(
+    "--queue", type=click.IntRange(0), default=64, help="number of requests that may wait"
+)
+@click.option(
+    "--request-seconds",
+    type=POSITIVE,
+    default=10.0,
+    help="seconds for a client to send its body",
+)
+@click.option(
+    "--end-with",
+    type=int,
+    metavar="PID",
+    help="process id of the parent: end when it ends (Linux)",
+)
+def serve(folder: Path | None, model: Path, end_with: int | None, **options) -> None:
+    """Serve an exported model over HTTP, as the container does: FOLDER, or that of --model."""
+    if end_with:
         end_with_parent(signal.SIGTERM)
-        if os.getppid() != options.end_with:  # it has ended already
+        if os.getppid() != end_with:  # it has ended already
             sys.exit(0)
     _end_at_signals()
-    from dr_lib.rooms.serving.server.server import serve
+    from dr_lib.rooms.serving.server import server
 
     try:
-        serve(
-            options.model,
-            host=options.host,
-            port=options.port,
-            metrics_host=options.metrics_host,
-            metrics_port=options.metrics_port,
-            threads=options.threads,
-            queue=options.queue,
-            request_s=options.request_seconds,
-            recalibration_file=options.recalibration,
-            max_body=int(1e6 * options.max_body),
-        )
+        server.serve(folder or model, **options)
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
     except DrError as error:
@@ -61,66 +107,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os._exit(0)
 
 
-def _read_options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    # of SageMaker's contract
-    port = os.environ.get("SAGEMAKER_BIND_TO_PORT") or os.environ.get("PORT") or 8080
-    model = os.environ.get("MODEL") or "/opt/ml/model"
-    host = os.environ.get("LISTEN_HOST") or "127.0.0.1"
-    max_body = os.environ.get("MAX_BODY") or MAX_BODY
-
-    command = argparse.ArgumentParser(
-        prog="python -m dr_lib",
-        description="Serve a model over HTTP.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    add = command.add_argument
-    add("command", choices=["serve"], help="the command that SageMaker runs in a container")
-    add(
-        "--model", type=lambda text: Path(expand_home(text)), default=model, help="model folder"
-    )
-    add("folder", nargs="?", help="model folder, instead of --model")
-    add(
-        "--recalibration",
-        type=lambda text: Path(expand_home(text)),
-        default=os.environ.get("RECALIBRATION") or None,
-        help="file of the command recalibrate",
-    )
-    add("--host", default=host, help="address to listen at, 0.0.0.0 for all")
-    add("--port", type=int, default=port, help="port to listen at")
-    add(
-        "--metrics-port",
-        type=int,
-        default=0,
-        help="port of /metrics for Prometheus, 0 for none",
-    )
-    add("--metrics-host", default="127.0.0.1", help="address of /metrics, 0.0.0.0 for all")
-    add("--max-body", type=float, default=max_body, help="largest body of a request [MB]")
-    add("--threads", type=int, default=count_cpus(), help="number of predictions at a time")
-    add("--queue", type=int, default=64, help="number of requests that may wait")
-    add(
-        "--request-seconds",
-        type=float,
-        default=10,
-        help="seconds for a client to send its body",
-    )
-    add(
-        "--end-with",
-        metavar="PID",
-        type=int,
-        help="process id of the parent: end when it ends (Linux)",
-    )
-    options = command.parse_args(arguments)
-
-    if options.folder:
-        options.model = Path(expand_home(options.folder))
-    if options.threads < 1 or not (options.request_seconds > 0 and options.max_body > 0):
-        command.error("--threads, --request-seconds and --max-body must be above 0")
-    if options.queue < 0:
-        command.error("--queue must be 0 or more")
-    if not all(0 <= port < 2**16 for port in (options.port, options.metrics_port)):
-        command.error("--port and --metrics-port must be at most 65535")
-    return options
-
-
 if __name__ == "__main__":
-    main()
+    click.Group(commands=[serve])()

@@ -8,6 +8,7 @@ import click
 from dr_lib.command import write_command
 from dr_lib.data.commands import describe_statuses
 from dr_lib.options import COLUMN, PATH, POSITIVE, SHEET, Amount, show_progress
+from dr_lib.rooms.serving.__main__ import serve as serve  # one of them, and the container's
 
 
 @click.command()
@@ -50,29 +51,18 @@ def export(
     import_keras("tensorflow")
     from dr_lib.data.prepared.folder import Prepared, find_split
     from dr_lib.rooms.serving.export.convert import FORMATS
-    from dr_lib.rooms.serving.export.export import export_model, pack_folder
-    from dr_lib.rooms.serving.export.gate import Labelled
+    from dr_lib.rooms.serving.export.export import export_model, open_examples, pack_folder
     from dr_lib.training.model_folder import read_folder
 
     facts = read_folder(model).facts
-    size = facts["image_size"]
     prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
-    # decodes the few that are taken
-    calibration = prepared.load("train", size, stream=True)
-    test = prepared.load("test", size)
-    split_sha256 = prepared.describe(facts)["split_sha256"]
+    calibration, labelled = open_examples(prepared, facts)
     exported = export_model(
         model,
         out,
-        formats=formats or list(FORMATS),
-        calibration=calibration.images[:100],
-        labelled=Labelled(
-            test.images,
-            test.grade,
-            test.patient_id,
-            split_sha256,
-            prepared.photographs.query("split == 'test'")["status"],
-        ),
+        formats=formats or FORMATS,
+        calibration=calibration,
+        labelled=labelled,
         force=force,
         say=click.echo,
     )
@@ -144,7 +134,8 @@ def predict(
     sep: str,
     labels: Path | None,
     recalibration_file: Path | None,
-    **table,
+    sheet: str,
+    columns: tuple[str, ...],
 ) -> None:
     """Grade photographs, given as files or folders, with an exported model.
 
@@ -164,69 +155,66 @@ def predict(
         raise click.UsageError(
             "--by-patient and --sep need photographs, not a prepared folder: leave them out"
         )
-    model_folder = read_folder(model)
-    recalibration = read_recalibration(recalibration_file, model_folder.version)
+    folder = read_folder(model)
+    recalibration = read_recalibration(recalibration_file, folder.version)
+    progress = show_progress("grading")
     if is_prepared:
         grader.grade_prepared(
-            model_folder,
+            folder,
             images[0],
             out,
             is_external=external,
             recalibration=recalibration,
-            progress=show_progress("grading"),
+            progress=progress,
         )
         own = model.parent / "predictions.csv"  # its thresholds are frozen there
         evaluated = [own, out] if own.is_file() else [out]
         if recalibration:  # a model of its own, with thresholds of its own
             low, *_, high = recalibration.thresholds * 2
             evaluated = [out, "-p", "thresholds", f"{low},{high}"]
-        return click.echo(
-            f"wrote {out}; {write_command('evaluate', *evaluated, '--out', 'FOLDER')}"
-        )
+        again = write_command("evaluate", *evaluated, "--out", "FOLDER")
+        return click.echo(f"wrote {out}; {again}")
     answers = out.with_name(f"{out.stem}.patients.csv")
     if by_patient and answers.exists():
         raise click.ClickException(f"{answers} exists and is not overwritten: move it")
     files = grader.list_photographs(images)
-    patients = grader.find_patients(files, labels, **table) if by_patient else None
+    if by_patient:
+        patients = grader.find_patients(files, labels, sheet=sheet, columns=columns)
     reasons, statuses = grader.grade_files(
-        model_folder,
+        folder,
         files,
         out,
         workers=workers,
         sep=sep,
         recalibration=recalibration,
-        progress=show_progress("grading"),
+        progress=progress,
     )
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
     for reason, number in reasons.most_common():
         click.echo(f"  {number} {reason}")
     describe_statuses(statuses)
-    if warning := model_folder.facts.get("warning"):
+    if warning := folder.facts.get("warning"):
         click.echo(warning)
     if by_patient:
-        counts = grader.refer_patients(out, patients, answers, sep)["answer"].value_counts()
-        num_referred, num_open = (counts.get(word, 0) for word in ("refer", "grade by hand"))
-        click.echo(
-            f"{counts.sum()} patients: {num_referred} to refer, {num_open} to grade by hand."
-            " This is not a medical device."
-        )
+        table = grader.refer_patients(out, patients, answers, sep)
         num_alone = patients.isin(list(map(str, files))).sum()
-        if num_alone:
-            click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
-        click.echo(
-            f"{counts.sum()} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por "
-            "uma"
-            " pessoa. Isto não é um dispositivo médico."
-        )
+        _describe_patients(table["answer"].tolist(), num_alone)
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "help_option_names": []})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def serve(arguments: tuple[str, ...]) -> None:
-    """Serve an exported model over HTTP, as the container does; --help lists the options."""
-    from dr_lib.rooms.serving.__main__ import main as serve_main
-
-    serve_main(["serve", *arguments])
+def _describe_patients(answers: list[str], num_alone: int) -> None:
+    """Print how many patients have which answer, in both languages."""
+    num_referred = answers.count("refer")
+    num_open = answers.count("grade by hand")
+    click.echo(
+        f"{len(answers)} patients: {num_referred} to refer, {num_open} to grade by hand."
+        " This is not a medical device."
+    )
+    if num_alone:
+        click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
+    click.echo(
+        f"{len(answers)} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
+        " pessoa. Isto não é um dispositivo médico."
+    )
 
 
 @click.command()
@@ -276,8 +264,7 @@ def load(
     bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
     if not bodies:
         raise click.ClickException(
-            f"no JPEG files below {images}: set --images to the folder of the photographs to "
-            "send"
+            f"no JPEG files below {images}: set --images to the folder of the photographs to send"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
@@ -338,7 +325,7 @@ def price(
 ) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.report.page import Page
-    from dr_lib.report.select import list_faults
+    from dr_lib.report.select import UnlikeRunsError, list_faults
     from dr_lib.rooms.serving.endpoint import (
         list_endpoints,
         price_endpoints,
@@ -351,7 +338,11 @@ def price(
     for fault in list_faults(runs):
         click.echo(fault)
     labels = [name.strip() for name in instances.split(",") if name.strip()]
-    endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
+    try:
+        endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
+    except UnlikeRunsError as error:
+        again = write_command("report", *folders, "--out", "FOLDER")
+        raise click.ClickException(f"{error}; they are options of {again}") from error
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,

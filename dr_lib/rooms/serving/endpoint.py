@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,15 +57,6 @@ TABLE = [  # the first eight are shown on a page
 ]
 
 
-class Held(NamedTuple):
-    """The rate that a load test sustained."""
-
-    study: str
-    run_id: str
-    held_per_s: float  # the largest rate below the smallest one missed; 0 where none was held
-    missed_per_s: float  # the smallest rate missed; infinite where none was
-
-
 def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFrame:
     """Find the rate that each load test sustained, from all its requests.
 
@@ -76,22 +67,24 @@ def find_rates(runs: pd.DataFrame, *folders: Path, p99_ms: float) -> pd.DataFram
             too.
 
     Returns:
-        The runs that were loaded, with the fields of `Held`.
+        The runs that were loaded, with `missed_per_s`, the smallest rate missed, infinite where
+        none was, and `held_per_s`, the largest rate below it, 0 where none was held.
     """
     requests = read_requests(runs, *folders, load=OPEN_LOOP)
     if "rate_per_s" not in requests or requests["rate_per_s"].isna().all():
         raise DrError("no load test below the folders: run notebook 22 first")
-    tests = []
-    for key, rows in requests.dropna(subset=["rate_per_s"]).groupby(["study", "run_id"]):
-        tried = rows.groupby("rate_per_s").agg(
-            p99_ms=("response_ms", lambda ms: np.quantile(ms, 0.99, method="inverted_cdf")),
-            is_answered=("status", lambda status: (status == "ok").all()),
-        )
-        is_held = tried["is_answered"] & (tried["p99_ms"] <= p99_ms)
-        missed = min(tried.index[~is_held], default=math.inf)
-        held = max((rate for rate in tried.index[is_held] if rate < missed), default=0.0)
-        tests.append(Held(*key, held, missed))
-    return runs.merge(pd.DataFrame(tests), on=["study", "run_id"])
+    run = ["study", "run_id"]
+    tried = requests.groupby([*run, "rate_per_s"]).agg(
+        p99_ms=("response_ms", lambda ms: np.quantile(ms, 0.99, method="inverted_cdf")),
+        is_answered=("status", lambda status: (status == "ok").all()),
+    )
+    is_held = tried["is_answered"] & (tried["p99_ms"] <= p99_ms)
+    rates = tried.index.get_level_values("rate_per_s").to_series(index=tried.index)
+    missed = rates.mask(is_held, math.inf).groupby(run).transform("min")
+    tested = pd.DataFrame(
+        {"held_per_s": rates.where(rates < missed, 0.0), "missed_per_s": missed}
+    )
+    return runs.merge(tested.groupby(run).max().reset_index(), on=run)
 
 
 def list_endpoints(
@@ -184,8 +177,7 @@ def _bound_rate(rows: pd.DataFrame) -> Interval:
         return held
     missed = rates["missed_per_s"].max()
     if np.isfinite(missed):
-        above = [held.high, measure("missed_per_s", rates).high]
-        missed = np.nanmax([missed, *above])
+        missed = np.nanmax([missed, held.high, measure("missed_per_s", rates).high])
     low = rates["held_per_s"].min() if math.isnan(held.low) else held.low
     return held._replace(low=low, high=float(missed))
 

@@ -3,14 +3,16 @@
 import math
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from dr_lib import files
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import read_version
 from dr_lib.rooms.serving.export import gate
@@ -23,10 +25,37 @@ from dr_lib.rooms.serving.export.convert import (
 )
 from dr_lib.rooms.serving.export.runtimes import open_runtime
 from dr_lib.runs.folds import find_folds
-from dr_lib.training.model_folder import MANIFEST, list_files, read_folder, write_folder
+from dr_lib.training.model_folder import (
+    MANIFEST,
+    ModelFolder,
+    list_files,
+    read_folder,
+    write_folder,
+)
 
 UNJUDGED = "the model was trained with another split, possibly on these test photographs"
 BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
+
+
+def open_examples(
+    prepared: Prepared, facts: Mapping[str, Any]
+) -> tuple[np.ndarray, gate.Labelled]:
+    """Open the crops of a prepared folder that calibrate and that judge a model's exports.
+
+    Args:
+        prepared: with the split that the model was trained with.
+        facts: of the model's manifest.
+
+    Returns:
+        The first 100 crops of the training side, and all of the test side with their grades.
+    """
+    # decodes the few that are taken
+    calibration = prepared.load("train", facts["image_size"], stream=True).images
+    test = prepared.load("test", facts["image_size"])
+    split_sha256 = prepared.describe(facts)["split_sha256"]
+    status = prepared.photographs.query("split == 'test'")["status"]
+    labelled = gate.Labelled(test.images, test.grade, test.patient_id, split_sha256, status)
+    return calibration[:100], labelled
 
 
 def export_model(
@@ -66,39 +95,12 @@ def export_model(
             photographs, or the model may have learned from them, a conversion failed or came out
             too large, or an artifact of a precision that loses nothing gives other probabilities.
     """
-    source = read_folder(Path(folder))
-    if source.facts["format"] != "keras":
-        raise DrError(
-            f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model"
-        )
-    if not source.facts["grades"]:
-        raise DrError(
-            f"{folder} holds a model for referral: only models of task grades can be exported"
-        )
     artifacts = {name: find_format(name).artifact for name in formats}
-    images = labelled.images
-    if not len(images):
-        raise DrError("no labelled photographs: the test split is empty")
-    is_judged = source.facts["split_sha256"] in ("", labelled.split_sha256)
-    if not is_judged and not force:
-        raise DrError(
-            f"{UNJUDGED}: judge it with the split that it was trained with, or train it again "
-            "(force writes the formats as not judged)"
-        )
-
+    source = _open_source(folder, labelled, force)
     folds = find_folds(source.path)
     say(folds["sentence"])
     network = load_network(source.artifact, source.facts["model"])
-    before = network.predict(images, batch_size=BATCH_SIZE, verbose=0)
-    facts = {
-        **source.facts,
-        "source_sha256": source.facts["sha256"],
-        "folds": folds,
-        "converters": {
-            name: read_version(name) for name in ("tensorflow", "keras") if find_spec(name)
-        },
-    }
-    out = Path(out)
+    before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for format_name, artifact in artifacts.items():
@@ -108,21 +110,9 @@ def export_model(
             new.mkdir()
             size = convert(network, format_name, new / artifact, calibration=calibration)
             ideal = count_ideal_bytes(network, format_name)
-            after = _predict(format_name, new / artifact, images)
-            verdict = gate.compare(
-                labelled.grade,
-                labelled.patient_id,
-                before,
-                after,
-                threshold=source.facts["threshold"],
-                margin=margin,
-            )
+            after = _predict(format_name, new / artifact, labelled.images)
+            verdict = _judge(source, labelled, before, after, margin)
             _check_difference(format_name, verdict["max_abs_difference"])
-            if not is_judged:
-                judged = ("auc_", "kappa_", "sensitivity_")
-                scores = [name for name in verdict if name.startswith(judged)]
-                verdict.update(dict.fromkeys(scores, math.nan))
-                verdict.update(passes=False, reason=f"not judged: {UNJUDGED}", warning="")
             if verdict["warning"] and not rows:
                 say(verdict["warning"])
             is_written = verdict["passes"] or force
@@ -133,23 +123,86 @@ def export_model(
                 "size_ratio": size / ideal,
                 **verdict,
                 "split_sha256": labelled.split_sha256,
-                "forced": bool(force and not verdict["passes"]),
+                "forced": is_written and not verdict["passes"],
             }
             target = out / format_name
             if is_written:
-                judged = {
-                    "format": format_name,
-                    "gate": row,
+                facts = {
+                    **_describe(source, labelled, row),
+                    "folds": folds,
                     "expected": _count_expected(after, labelled.status),
                 }
-                if is_judged:
-                    judged["warning"] = verdict["warning"]
-                write_folder(new, artifact, {**facts, **judged})
+                write_folder(new, artifact, facts)
                 if target.exists():
                     target.rename(new.parent / "old")
                 new.rename(target)
             rows.append({**row, "folder": str(target) if is_written else ""})
     return pd.DataFrame(rows)
+
+
+def _open_source(folder: Path, labelled: gate.Labelled, force: bool) -> ModelFolder:
+    """Open a model folder that can be exported and be judged by these photographs."""
+    source = read_folder(folder)
+    if source.facts["format"] != "keras":
+        raise DrError(
+            f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model"
+        )
+    if not source.facts["grades"]:
+        raise DrError(
+            f"{folder} holds a model for referral: only models of task grades can be exported"
+        )
+    if not len(labelled.images):
+        raise DrError("no labelled photographs: the test split is empty")
+    if not (_is_judged(source, labelled) or force):
+        raise DrError(
+            f"{UNJUDGED}: judge it with the split that it was trained with, or train it again "
+            "(force writes the formats as not judged)"
+        )
+    return source
+
+
+def _is_judged(source: ModelFolder, labelled: gate.Labelled) -> bool:
+    return source.facts["split_sha256"] in ("", labelled.split_sha256)
+
+
+def _judge(
+    source: ModelFolder,
+    labelled: gate.Labelled,
+    before: np.ndarray,
+    after: np.ndarray,
+    margin: float,
+) -> dict[str, Any]:
+    """Compare as the gate does; without scores where the model may know the photographs."""
+    verdict = gate.compare(
+        labelled.grade,
+        labelled.patient_id,
+        before,
+        after,
+        threshold=source.facts["threshold"],
+        margin=margin,
+    )
+    if not _is_judged(source, labelled):
+        scores = ("auc_", "kappa_", "sensitivity_")
+        hidden = [name for name in verdict if name.startswith(scores)]
+        verdict.update(dict.fromkeys(hidden, math.nan))
+        verdict.update(passes=False, reason=f"not judged: {UNJUDGED}", warning="")
+    return verdict
+
+
+def _describe(
+    source: ModelFolder, labelled: gate.Labelled, row: dict[str, Any]
+) -> dict[str, Any]:
+    """Describe an export in the facts of its manifest: those of its source, and the gate's row."""
+    facts = {
+        **source.facts,
+        "source_sha256": source.facts["sha256"],
+        "converters": {name: read_version(name) for name in ("tensorflow", "keras")},
+        "format": row["format"],
+        "gate": row,
+    }
+    if _is_judged(source, labelled):
+        facts["warning"] = row["warning"]
+    return facts
 
 
 def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray:
@@ -161,10 +214,7 @@ def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray
 def _count_expected(probabilities: np.ndarray, status: Sequence[str]) -> dict[str, float]:
     """Compute the shares that a server compares its answers with: each grade, and not ok."""
     given = probabilities.argmax(axis=1)
-    shares = {
-        f"grade_{grade}": float((given == grade).mean())
-        for grade in range(probabilities.shape[1])
-    }
+    shares = {f"grade_{grade}": float((given == grade).mean()) for grade in range(len(GRADES))}
     if len(status):
         shares["not_ok"] = float((np.asarray(status) != "ok").mean())
     return shares
@@ -187,7 +237,7 @@ def pack_folder(folder: Path, path: Path) -> None:
 
     Nothing is packed but artifact and manifest, and no name of a user.
     """
-    model = read_folder(Path(folder))
+    model = read_folder(folder)
 
     def forget_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
         return entry.replace(uid=0, gid=0, uname="", gname="", mtime=0, mode=0o644, deep=False)

@@ -14,11 +14,6 @@ from dr_lib.training.metrics import find_doubt
 
 MIN_IMAGES = 30  # fewer show nothing, not even where no prediction changed
 ROUNDING = 0.01  # of a probability: an artifact that changes less has lost nothing
-SHOWN = [  # of the gate's row in the row of a run, with gate_ before the name
-    "passes",
-    *(f"auc_difference{bound}" for bound in ("", "_low", "_high")),
-    *(f"kappa_difference{bound}" for bound in ("", "_low", "_high")),
-]
 
 
 class Labelled(NamedTuple):
@@ -68,9 +63,9 @@ def compare(
         DrError: a row is no probabilities.
     """
     for name, rows in {"before": before, "after": after}.items():
-        is_sound = rows.shape[1] == len(GRADES) and np.min(rows) >= 0
+        is_sound = rows.shape[1] == len(GRADES) and rows.min() >= 0
         # the softmax of an int8 network is rounded to 1/256 in each of five grades
-        if not is_sound or not np.abs(np.sum(rows, axis=1) - 1).max() <= 0.02:
+        if not is_sound or not np.abs(rows.sum(axis=1) - 1).max() <= 0.02:
             raise DrError(
                 f"{name}: a row does not hold probabilities (finite, 0 or more, sum 1): the "
                 "artifact is broken"
@@ -78,7 +73,10 @@ def compare(
     is_referable = grade >= REFERABLE_FROM
     referable = [sum_referable(rows) for rows in (before, after)]
     called = [rows.argmax(axis=1) for rows in (before, after)]
-    is_referred = [probability >= threshold for probability in referable]
+    is_referred = np.array(referable) >= threshold
+    sensitivity = [np.nan, np.nan]
+    if is_referable.any():
+        sensitivity = is_referred[:, is_referable].mean(axis=1).tolist()
     max_abs_difference = float(np.abs(before - after).max())
     auc_before = kappa_before = NOTHING
     changes = Changes(NOTHING, NOTHING, 0, 0)
@@ -106,8 +104,8 @@ def compare(
         **changes.kappa.columns("kappa_difference"),
         "agreement": float((called[0] == called[1]).mean()),
         "agreement_referable": float((is_referred[0] == is_referred[1]).mean()),
-        "sensitivity_before": _find_sensitivity(is_referable, is_referred[0]),
-        "sensitivity_after": _find_sensitivity(is_referable, is_referred[1]),
+        "sensitivity_before": sensitivity[0],
+        "sensitivity_after": sensitivity[1],
         "max_abs_difference": max_abs_difference,
         "needed_patients": changes.needed_patients,
         "margin": margin,
@@ -183,11 +181,9 @@ def measure_changes(
 def describe_gate(facts: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the gate's decision on an exported model in columns of a run's row."""
     gate = facts.get("gate") or {}
-    return {f"gate_{name}": gate.get(name) for name in SHOWN}
-
-
-def _find_sensitivity(is_referable: np.ndarray, is_referred: np.ndarray) -> float:
-    return float(is_referred[is_referable].mean()) if is_referable.any() else np.nan
+    ends = ("", "_low", "_high")
+    changes = [f"{score}_difference{end}" for score in ("auc", "kappa") for end in ends]
+    return {f"gate_{name}": gate.get(name) for name in ["passes", *changes]}
 
 
 def _split_kappa(

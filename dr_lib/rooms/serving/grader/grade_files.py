@@ -17,6 +17,7 @@ from dr_lib.data.labels.patients import fill, name_patients
 from dr_lib.data.labels.schema import fold_id
 from dr_lib.data.labels.tables import read_patients, read_stated
 from dr_lib.data.prepared.folder import Prepared, count_statuses, find_split
+from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.data.prepared.workers import map_over
 from dr_lib.errors import DrError
 from dr_lib.files import replace
@@ -27,13 +28,11 @@ from dr_lib.statistics.recalibration import Recalibration
 from dr_lib.training.model_folder import ModelFolder, ModelFolderError, read_folder
 
 BATCH = 32  # crops decoded at once
-MANY = 100  # photographs; fewer are graded sooner than other processes have started
 # tables by what is between their cells; Excel takes UTF-8 without a mark for something else
 STYLES = {
     ",": {"sep": ",", "decimal": ".", "encoding": "utf-8"},
     ";": {"sep": ";", "decimal": ",", "encoding": "utf-8-sig"},
 }
-ANSWERS = ("refer", "grade by hand", "no referral")  # the first that is true of a person
 
 
 def grade_files(
@@ -70,7 +69,8 @@ def grade_files(
         raise DrError(f"{out} exists and is not overwritten: name another file")
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = list_photographs(paths)
-    workers = workers or (count_cpus() if len(files) >= MANY else 1)
+    # fewer than 100 are graded sooner than other processes have started
+    workers = workers or (count_cpus() if len(files) >= 100 else 1)
     grade = partial(_grade, folder.path, folder.version, recalibration)
     rows = []
     with map_over(workers) as pool:
@@ -90,8 +90,7 @@ def grade_files(
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
-    with replace(out) as temporary:
-        table.to_csv(temporary, index=False, **STYLES[sep])
+    _write(table, out, sep)
     errors = table["error"][table["error"] != ""].str.replace(r"\d+", "...", regex=True)
     return Counter(errors), count_statuses(table["fundus"].dropna().astype(str))
 
@@ -174,21 +173,20 @@ def refer_patients(
         it, else grade by hand if one could not be graded, else no referral.
     """
     table = pd.read_csv(grades, **STYLES[sep])
-    photographs = table.groupby(patients, sort=False)
-    answers = photographs[["probability_referable", "threshold"]].max()
-    answers.insert(0, "num_photographs", photographs.size())
-    answers.insert(1, "num_not_graded", photographs.size() - photographs["threshold"].count())
+    table["is_open"] = table["threshold"].isna()
+    answers = table.groupby(patients, sort=False).agg(
+        num_photographs=("file", "size"),
+        num_not_graded=("is_open", "sum"),
+        probability_referable=("probability_referable", "max"),
+        threshold=("threshold", "max"),
+    )
+    is_referred = answers["probability_referable"] >= answers["threshold"]
+    is_open = answers["num_not_graded"] > 0
     answers["answer"] = np.select(
-        [
-            answers["probability_referable"] >= answers["threshold"],
-            answers["num_not_graded"] > 0,
-        ],
-        ANSWERS[:2],
-        ANSWERS[2],
+        [is_referred, is_open], ["refer", "grade by hand"], "no referral"
     )
     answers = answers.rename_axis("patient").reset_index()
-    with replace(out) as temporary:
-        answers.to_csv(temporary, index=False, **STYLES[sep])
+    _write(answers, out, sep)
     return answers
 
 
@@ -227,28 +225,30 @@ def grade_prepared(
     photographs = prepared.photographs
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
     seen = recalibration.patients if recalibration else ()
-    is_asked = photographs["split"].isin(sides) & ~photographs["patient_id"].isin(seen)
-    photographs = photographs[is_asked].reset_index(drop=True)
+    is_graded = photographs["split"].isin(sides) & ~photographs["patient_id"].isin(seen)
+    photographs = photographs[is_graded].reset_index(drop=True)
 
     image_size = folder.facts["image_size"]
-    is_keras = folder.facts["format"] == "keras"
-    predict = _open(folder)
     crops = prepared.open_crops(photographs, image_size)
-    step = len(crops) if is_keras else BATCH  # Keras makes batches of its own
-    predicted = []
-    for start in range(0, len(crops), step):
-        predicted.append(predict(crops if is_keras else crops[start : start + step]))
-        progress(min(start + step, len(crops)), len(crops))
-    probabilities = recalibrate(np.concatenate(predicted), recalibration)
-    name = f"{folder.facts['model']}_{folder.facts['format']}"
-    if is_keras:  # the network's own name
+    if folder.facts["format"] == "keras":
+        probabilities = _predict_in_keras(folder, crops)
+        progress(len(crops), len(crops))
+        # the network's own name
         name = f"{folder.facts['model']}_{image_size}{'_grades' * bool(folder.facts['grades'])}"
+    else:
+        predictor = Predictor(folder, count_cpus())
+        predicted = []
+        for start in range(0, len(crops), BATCH):
+            predicted.append(predictor.predict(crops[start : start + BATCH]))
+            progress(min(start + BATCH, len(crops)), len(crops))
+        probabilities = np.concatenate(predicted)
+        name = f"{folder.facts['model']}_{folder.facts['format']}"
     version = folder.version
     if recalibration:
         version += f"+{recalibration.version}"
     prepared.write_predictions(
         out,
-        [(photographs["image_id"].to_numpy(), probabilities)],
+        [(photographs["image_id"].to_numpy(), recalibrate(probabilities, recalibration))],
         name,
         version,
         is_external=is_external,
@@ -286,20 +286,22 @@ def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) 
         )
 
 
-def _open(folder: ModelFolder) -> Callable[[np.ndarray], np.ndarray]:
-    """Open the model that computes probabilities of crops; a trained model runs in Keras as in
-    training."""
-    if folder.facts["format"] != "keras":
-        return Predictor(folder, count_cpus()).predict
+def _predict_in_keras(folder: ModelFolder, crops: StoredCrops) -> np.ndarray:
+    """Predict probabilities of crops with a trained model, as in training."""
     facts = probe()
     accelerator = "cpu" if facts.gpu_error else "auto"  # a prediction needs no GPU
     activate(choose(facts, Request(accelerator, batch_size=BATCH)))
     from dr_lib.rooms.serving.export.convert import load_network
     from dr_lib.training.fit import predict
 
-    averaged = folder.facts.get("test_time_augmentation", False)
     network = load_network(folder.artifact, folder.facts["model"])
-    return partial(predict, network, batch_size=BATCH, average_mirrored=averaged)
+    averaged = folder.facts.get("test_time_augmentation", False)
+    return predict(network, crops, batch_size=BATCH, average_mirrored=averaged)
+
+
+def _write(table: pd.DataFrame, out: Path, sep: str) -> None:
+    with replace(out) as temporary:
+        table.to_csv(temporary, index=False, **STYLES[sep])
 
 
 def _write_path(file: Path) -> str:
@@ -318,11 +320,11 @@ def _load(folder: Path, version: str, recalibration: Recalibration | None) -> Pr
 def _grade(
     folder: Path, version: str, recalibration: Recalibration | None, file: Path
 ) -> dict[str, Any]:
-    """Return a photograph's row."""
+    """Return a photograph's row, in which the answer's other fields stand, too."""
     row = {"file": _write_path(file), "model_version": version, "error": ""}
-    predictor = _load(folder, version, recalibration)
     if recalibration:
         row["recalibration"] = recalibration.version
+    predictor = _load(folder, version, recalibration)
     try:
         answer = predictor.grade(file)
     except (DrError, ValueError, OSError) as error:
@@ -334,14 +336,5 @@ def _grade(
         return {**row, "error": str(error)}
     except MemoryError as error:
         raise DrError("not enough memory for a photograph: pass --workers 1") from error
-    return {
-        **row,
-        "most_probable_grade": answer["most_probable_grade"],
-        **{
-            f"probability_{grade}": value for grade, value in enumerate(answer["probabilities"])
-        },
-        "probability_referable": answer["probability_referable"],
-        "threshold": answer["threshold"],
-        "referable_at_threshold": answer["referable_at_threshold"],
-        "fundus": answer["fundus"]["status"],
-    }
+    probabilities = {f"probability_{k}": p for k, p in enumerate(answer["probabilities"])}
+    return {**row, **answer, **probabilities, "fundus": answer["fundus"]["status"]}

@@ -231,9 +231,9 @@ def recalibrate(probabilities: np.ndarray, recalibration: Recalibration | None) 
     near = np.maximum(probabilities, 1e-12)  # a side without probability is shared alike
     is_referable = np.arange(near.shape[1]) >= REFERABLE_FROM
     moved = recalibration(sum_referable(probabilities))[:, None]
-    sides = np.where(is_referable, near, 0), np.where(is_referable, 0, near)
-    parts = [side / side.sum(axis=1, keepdims=True) for side in sides]
-    return parts[0] * moved + parts[1] * (1 - moved)
+    referable = near[:, is_referable].sum(axis=1, keepdims=True)
+    other = near[:, ~is_referable].sum(axis=1, keepdims=True)
+    return np.where(is_referable, near / referable * moved, near / other * (1 - moved))
 
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:

@@ -12,6 +12,7 @@ import time
 import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from http import HTTPMethod
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,6 @@ from dr_lib.rooms.serving.server.metrics import Metrics
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 NUM_PENDING = 32  # largest bodies that may be received or wait at a time
 OPENAPI = Path(__file__).with_name("openapi.json")
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
-HEADERS = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +73,13 @@ class Service:
             await self._receive(request, body)
             self._check_room()
             self.num_accepted += 1
-            self.metrics.accepted.set(self.num_accepted)
             try:
-                return await asyncio.get_running_loop().run_in_executor(
-                    self.pool, self.predictor, bytes(body), media_type
-                )
+                with self.metrics.accepted.track_inprogress():
+                    return await asyncio.get_running_loop().run_in_executor(
+                        self.pool, self.predictor, bytes(body), media_type
+                    )
             finally:
                 self.num_accepted -= 1
-                self.metrics.accepted.set(self.num_accepted)
         finally:
             self.pending_bytes -= len(body)
 
@@ -161,28 +159,22 @@ def build_app(service: Service) -> Starlette:
             service.metrics.count_answer(answer)
             response = JSONResponse(answer)
         except RefusedError as error:
-            response = JSONResponse(
-                {"error": str(error)}, error.status, HEADERS.get(error.status)
-            )
+            response = _refuse(error.status, str(error))
             if error.status != 408:
                 response.background = BackgroundTask(service.discard_body, request)
         except MemoryError:
-            response = JSONResponse(
-                {"error": "not enough memory now: try again later"}, 503, HEADERS[503]
-            )
+            response = _refuse(503, "not enough memory now: try again later")
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
-            response = JSONResponse(
-                {"error": "internal error of the server; the request may be valid"}, 500
-            )
+            response = _refuse(500, "internal error of the server; the request may be valid")
         if attributes is not None:
             response.headers[ATTRIBUTES] = attributes
         return response
 
     async def refuse(request: Request, error: HTTPException) -> Response:
         words = f"{error.detail}: use POST /invocations, GET /ping or GET /openapi.json"
-        return JSONResponse({"error": words}, error.status_code)
+        return _refuse(error.status_code, words)
 
     app = Starlette(
         routes=[
@@ -196,6 +188,11 @@ def build_app(service: Service) -> Starlette:
     # a redirect would repeat the path and the host that were sent
     app.router.redirect_slashes = False
     return app
+
+
+def _refuse(status: int, words: str) -> JSONResponse:
+    headers = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
+    return JSONResponse({"error": words}, status, headers.get(status))
 
 
 class _Log:
@@ -213,9 +210,9 @@ class _Log:
         start = time.perf_counter()
         request_id = uuid.uuid4().hex[:16]
         version = self.service.predictor.version
-        method = scope["method"] if scope["method"] in METHODS else "-"
-        paths = ("/ping", "/invocations", "/openapi.json")
-        route = scope["path"] if scope["path"] in paths else "-"
+        method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "-"
+        routes = ("/ping", "/invocations", "/openapi.json")
+        route = scope["path"] if scope["path"] in routes else "-"
         num_bytes = 0
 
         async def receive_and_count():
@@ -238,17 +235,11 @@ class _Log:
             seconds = time.perf_counter() - start
             status = message["status"]
             caller = Headers(scope=scope).get("x-request-id")
-            words = [
-                method,
-                route,
-                str(status),
-                f"{num_bytes} bytes",
-                f"{1000 * seconds:.1f} ms",
-            ]
-            words += [f"model={version}", f"id={request_id}"]
+            said = f"{method} {route} {status} {num_bytes} bytes {1000 * seconds:.1f} ms"
+            said += f" model={version} id={request_id}"
             if caller:  # it may be a patient's
-                words.append(f"caller={hashlib.sha256(caller.encode()).hexdigest()[:16]}")
-            logger.info(" ".join(words))
+                said += f" caller={hashlib.sha256(caller.encode()).hexdigest()[:16]}"
+            logger.info(said)
             if route == "/invocations":
                 self.service.metrics.count_request(status, seconds)
 

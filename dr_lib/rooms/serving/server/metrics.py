@@ -9,6 +9,8 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from dr_lib.errors import DrError
+
 SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)  # upper bounds of the histogram
 
 
@@ -55,9 +57,15 @@ class Metrics:
         """Serve the metrics from a thread, at /metrics of a port of their own.
 
         Raises:
-            OSError: nobody can listen there.
+            DrError: nobody can listen there.
         """
-        start_http_server(port, host, self.registry)
+        try:
+            start_http_server(port, host, self.registry)
+        except OSError as error:
+            raise DrError(
+                f"cannot serve metrics on port {port} of {host} ({error.strerror}): choose another"
+                " --metrics-port"
+            ) from error
 
     def _make(self, kind: type, name: str, about: str, labels=(), **more):
         return kind(name, about, labels, registry=self.registry, **more)

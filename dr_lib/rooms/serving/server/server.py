@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from granian.constants import HTTPModes, Interfaces
@@ -32,16 +31,13 @@ class Server:
     gets no answer.
     """
 
-    def __init__(self, service, app, host: str, port: int, say: Callable[[str], None] = print):
-        """Take a service, its application, the address to listen on, and what prints that it is
-        ready.
-        """
+    def __init__(self, service, app, host: str, port: int):
+        """Take a service, its application, and the address to listen on."""
         self.failure: Exception | None = None
         self._service = service
         self._app = app
         self._host = host
         self._port = port
-        self._say = say
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._stopping = asyncio.Event()
@@ -108,7 +104,7 @@ class Server:
             await self._loop.run_in_executor(service.pool, service.predictor.warm_up)
             service.is_warm = True
             facts = service.predictor.facts
-            self._say(
+            logging.info(
                 f"ready: {facts['model']} {facts['format']}, version {service.predictor.version},"
                 f" at http://{self._host}:{self._port}"
             )
@@ -126,8 +122,8 @@ def serve(
     metrics_port: int,
     threads: int,
     queue: int,
-    request_s: float,
-    max_body: int,
+    request_seconds: float,
+    max_body: float,
     recalibration_file: Path | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
@@ -138,8 +134,8 @@ def serve(
         metrics_host, metrics_port: to serve /metrics at; port 0 serves none.
         threads: predictions at a time.
         queue: how many requests may wait for a thread; the next gets 503.
-        request_s: a client has that long to send the body of a request.
-        max_body: of a request [bytes].
+        request_seconds: a client has that long to send the body of a request.
+        max_body: of a request [MB].
         recalibration_file: of the command recalibrate, for this model.
 
     Raises:
@@ -148,9 +144,8 @@ def serve(
     """
     # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # each thread's buffers count as resident
+    # each thread's buffers count as resident
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # predictions are made by the processor, a SavedModel's too
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     import cv2
@@ -172,17 +167,15 @@ def serve(
         recalibration = read_recalibration(recalibration_file, folder.version)
         predictor = Predictor(folder, threads, recalibration)
     service = Service(
-        predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
+        predictor,
+        threads=threads,
+        queue=queue,
+        request_s=request_seconds,
+        max_body=int(1e6 * max_body),
     )
-    server = Server(service, build_app(service), host, port, logging.info)
     if metrics_port:
-        try:
-            service.metrics.serve(metrics_host, metrics_port)
-        except OSError as error:
-            raise DrError(
-                f"cannot serve metrics on port {metrics_port} of {metrics_host}"
-                f" ({error.strerror}): choose another --metrics-port"
-            ) from error
+        service.metrics.serve(metrics_host, metrics_port)
+    server = Server(service, build_app(service), host, port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     server.run()
@@ -197,9 +190,9 @@ def _limit_heap() -> None:
     It costs no time that can be measured for a JPEG. Where the C library is not glibc, nothing is
     done.
     """
-    set_option = (
-        getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    )
+    if sys.platform != "linux":
+        return
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     # M_ARENA_MAX, M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
     for option, value in ((-8, 2), (-3, 2**22), (-1, 2**22)):
         if set_option:

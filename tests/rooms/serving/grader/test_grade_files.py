@@ -22,6 +22,14 @@ from dr_lib.statistics.recalibration import read_recalibration
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.rooms.serving.driver import draw_photograph, encode
 
+PROBABILITIES = [f"probability_{k}" for k in range(5)]
+
+
+@pytest.fixture
+def model(served_folder):
+    """The served model."""
+    return read_folder(served_folder)
+
 
 @pytest.fixture
 def photographs(tmp_path):
@@ -36,107 +44,94 @@ def photographs(tmp_path):
     return folder
 
 
+def predict(*words, code=0):
+    """What the command says."""
+    result = CliRunner().invoke(main, ["predict", *map(str, words)])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def change(model, folder, **facts):
+    """The model with other facts, in a folder of its own."""
+    if folder != model.path:
+        shutil.copytree(model.path, folder)
+    return write_folder(folder, model.artifact.name, model.facts | facts)
+
+
 def read_rows(out):
     """The rows of a table of grades."""
     with out.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
 
-def test_every_file_has_its_row(served_folder, photographs, tmp_path):
+def test_every_file_has_its_row(model, photographs, tmp_path):
     """Grades are those of the endpoint, of a TIFF too; what cannot be graded is counted by its
-    reason.
+    reason, also where nothing else is there.
     """
     out = tmp_path / "new" / "grades.csv"
-    result = CliRunner().invoke(
-        main, ["predict", str(served_folder), str(photographs), "--out", str(out)]
-    )
-    assert (
-        result.exit_code == 0
-        and "1 photographs could not be graded\n  1 not a picture" in result.output
-    )
-    assert "explains the words): 2 enlarged" in result.output
+    said = predict(model.path, photographs, "--out", out)
+    assert "1 photographs could not be graded\n  1 not a picture" in said
+    assert "explains the words): 2 enlarged" in said
     rows = read_rows(out)
-    assert [row["file"].rsplit("/")[-1] for row in rows] == [
-        "a.jpg",
-        "b.PNG",
-        "c.jpeg",
-        "d.tif",
-    ]
-    answer = Predictor(read_folder(served_folder), 1)((photographs / "a.jpg").read_bytes())
-    assert (
-        int(rows[0]["most_probable_grade"]) == answer["most_probable_grade"]
-        and rows[0]["fundus"] == answer["fundus"]["status"]
-    )
-    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
-        answer["probabilities"]
-    )
+    names = [row["file"].rpartition("/")[2] for row in rows]
+    assert names == ["a.jpg", "b.PNG", "c.jpeg", "d.tif"]
+    answer = Predictor(model, 1)((photographs / "a.jpg").read_bytes())
+    assert int(rows[0]["most_probable_grade"]) == answer["most_probable_grade"]
+    assert rows[0]["fundus"] == answer["fundus"]["status"]
+    found = [float(rows[0][name]) for name in PROBABILITIES]
+    assert found == pytest.approx(answer["probabilities"])
     assert rows[2]["most_probable_grade"] == "" and "not a picture" in rows[2]["error"]
     assert rows[3] | {"file": ""} == rows[1] | {"file": ""}
+    said = predict(model.path, photographs / "c.jpeg", "--out", tmp_path / "none.csv")
+    assert "1 photographs could not be graded\n  1 not a picture" in said
+    assert read_rows(tmp_path / "none.csv") == [rows[2]]
 
 
-def test_where_none_can_be_graded_the_reason_is_said(served_folder, photographs, tmp_path):
-    """A table of errors alone, and no crash."""
-    out = tmp_path / "grades.csv"
-    command = ["predict", str(served_folder), str(photographs / "c.jpeg"), "--out", str(out)]
-    result = CliRunner().invoke(main, command)
-    assert result.exit_code == 0, result.output
-    assert "1 photographs could not be graded\n  1 not a picture" in result.output
-    assert read_rows(out)[0]["error"].startswith("not a picture")
-
-
-def test_grade_and_threshold_cannot_be_mistaken(served_folder, photographs, tmp_path):
+def test_grade_and_threshold_cannot_be_mistaken(model, photographs, tmp_path):
     """Table and answer name the most probable grade, and what the threshold makes of all
     probabilities, and show it.
     """
-    model = read_folder(served_folder)
     answer = Predictor(model, 1).grade(photographs / "a.jpg")
     suspected = answer["probability_referable"]
     for threshold, is_referable in ((suspected + 1e-6, False), (suspected - 1e-6, True)):
-        copy = shutil.copytree(served_folder, tmp_path / f"model-{is_referable}")
-        folder = write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
+        folder = change(model, tmp_path / f"{is_referable}", threshold=threshold)
         grade_files(folder, [photographs / "a.jpg"], tmp_path / f"{is_referable}.csv")
         (row,) = read_rows(tmp_path / f"{is_referable}.csv")
-        assert (
-            row["most_probable_grade"] == str(answer["most_probable_grade"])
-            and float(row["threshold"]) == threshold
-        )
+        assert row["most_probable_grade"] == str(answer["most_probable_grade"])
+        assert float(row["threshold"]) == threshold
         assert row["referable_at_threshold"] == str(is_referable)
         assert not {"grade", "referable"} & (set(row) | set(answer))
 
 
-def test_a_person_has_one_answer(served_folder, tmp_path):
+def test_a_person_has_one_answer(model, tmp_path):
     """Refer if one eye reaches the frozen threshold; else, if one could not be graded, a person
     grades; in the table that Excel in Brazil opens.
     """
     names = ("1_left.jpg", "1_right.jpg", "2_left.jpg", "2_right.jpg", "b/1_left.jpg", "x.jpg")
-    (tmp_path / "eyes" / "b").mkdir(parents=True)
-    for number, name in enumerate(names):
-        (tmp_path / "eyes" / name).write_bytes(encode(draw_photograph(number % 4)))
-    (tmp_path / "eyes" / "2_right.jpg").write_bytes(b"no picture")
-    model = read_folder(served_folder)
+    eyes = tmp_path / "eyes"
+    (eyes / "b").mkdir(parents=True)
     predictor = Predictor(model, 1)
-    found = {
-        name: predictor.grade(tmp_path / "eyes" / name)["probability_referable"]
-        for name in names
-        if name != "2_right.jpg"
-    }
+    found = {}
+    for number, name in enumerate(names):
+        (eyes / name).write_bytes(encode(draw_photograph(number % 4)))
+        found[name] = predictor.grade(eyes / name)["probability_referable"]
+    (eyes / "2_right.jpg").write_bytes(b"no picture")
     threshold = (found["1_left.jpg"] + found["1_right.jpg"]) / 2
-    copy = shutil.copytree(served_folder, tmp_path / "model")
-    write_folder(copy, model.artifact.name, model.facts | {"threshold": threshold})
+    folder = change(model, tmp_path / "model", threshold=threshold).path
     out = tmp_path / "grades.csv"
-    command = ["predict", str(copy), str(tmp_path / "eyes"), "--by-patient", "--sep", ";"]
-    refused = CliRunner().invoke(main, [*command, "--external", "--out", str(out)])
-    assert "--external needs one prepared folder" in refused.output and not out.exists()
-    said = CliRunner().invoke(main, [*command, "--out", str(out)])
-    assert said.exit_code == 0, said.output
-    assert "4 patients: " in said.output and "not a medical device" in said.output
-    assert "4 pacientes: " in said.output and "não é um dispositivo médico" in said.output
+    command = [folder, eyes, "--by-patient", "--sep", ";", "--out"]
+    assert "--external needs one prepared folder" in predict(
+        *command, out, "--external", code=2
+    )
+    said = predict(*command, out)
+    assert "4 patients: " in said and "not a medical device" in said
+    assert "4 pacientes: " in said and "não é um dispositivo médico" in said
+    assert "unknown patients, each counted as one: 1" in said
     assert out.read_bytes().startswith(b"\xef\xbb\xbffile;most_probable_grade;")
     graded = pd.read_csv(out, sep=";", decimal=",")
     assert len(graded) == len(names) and graded["probability_0"].dtype == float
     table = pd.read_csv(tmp_path / "grades.patients.csv", sep=";", decimal=",")
-    table["patient"] = table["patient"].str.rpartition("eyes/")[2]
-    table = table.set_index("patient")
+    table = table.set_index(table["patient"].str.rpartition("eyes/")[2])
     expected = {
         "1": "refer",
         "2": "refer" if found["2_left.jpg"] >= threshold else "grade by hand",
@@ -144,25 +139,34 @@ def test_a_person_has_one_answer(served_folder, tmp_path):
         "x.jpg": "refer" if found["x.jpg"] >= threshold else "no referral",
     }
     assert table["answer"].to_dict() == expected and len(set(expected.values())) > 1
-    assert table.loc["1", "probability_referable"] == pytest.approx(
-        max(found["1_left.jpg"], found["1_right.jpg"])
-    )
-    assert table["num_not_graded"].to_dict() == {"1": 0, "2": 1, "b/1": 0, "x.jpg": 0}
-    assert "unknown patients, each counted as one: 1" in said.output
-    again = CliRunner().invoke(main, [*command, "--out", str(tmp_path / "grades.x.csv")])
-    assert again.exit_code == 0
+    most = max(found["1_left.jpg"], found["1_right.jpg"])
+    assert table.loc["1", "probability_referable"] == pytest.approx(most)
+    assert table["num_not_graded"].tolist() == [0, 1, 0, 0]
     out.unlink()
-    refused = CliRunner().invoke(main, [*command, "--out", str(out)])
-    assert "grades.patients.csv exists and is not overwritten" in refused.output
+    assert "grades.patients.csv exists and is not overwritten" in predict(*command, out, code=1)
 
 
-def test_a_date_in_a_name_is_no_patient(tmp_path):
-    """The visits of a person are one, and two folders may have a person 1 each."""
-    names = ("12_20240501_OD", "12_20250602_OE", "013_20240501_OD", "13_20240501_OE", "b/12_OD")
-    patients = find_patients([tmp_path / f"{name}.jpg" for name in names])
-    assert patients.nunique() == 3 and patients[[0, 2]].equals(
-        patients[[1, 3]].set_axis([0, 2])
-    )
+@pytest.mark.parametrize(
+    ("names", "patients"),
+    [
+        # the visits of a person are one, and two folders may have a person each
+        (
+            "12_20240501_OD 013_20240501_OD 12_20250602_OE 13_20240501_OE b/12_OD",
+            [0, 1, 0, 1, 2],
+        ),
+        ("a b", []),
+        ("1_OD 2_OE 3_OD", []),  # running numbers
+        ("20240501_OD 20240501_OE", []),  # dates
+    ],
+)
+def test_names_of_files_may_name_patients(tmp_path, names, patients):
+    """Where they name none, or no two have the same, that is an error."""
+    files = [tmp_path / f"{name}.jpg" for name in names.split()]
+    if patients:
+        assert pd.factorize(find_patients(files))[0].tolist() == patients
+    else:
+        with pytest.raises(DrError, match="the file names give no patients.*--labels"):
+            find_patients(files)
 
 
 def test_an_id_of_two_people_joins_no_others(tmp_path):
@@ -171,34 +175,14 @@ def test_an_id_of_two_people_joins_no_others(tmp_path):
     from tests.data.photograph.dicoms import write_dicom
 
     files = [tmp_path / f"IM{number}" for number in range(4)]
+    content = write_dicom(np.zeros((8, 8), np.uint8), "MONOCHROME2", PatientID="REMOVED")
     for file in files:
-        content = write_dicom(np.zeros((8, 8), np.uint8), "MONOCHROME2", PatientID="REMOVED")
         file.write_bytes(content)
     labels = tmp_path / "labels.csv"
     labels.write_text("image,patient\nIM0,a\nIM1,b\n")
-    own = [*map(str, files[2:])]
-    assert find_patients(files, labels).tolist() == ["a", "b", *own]
+    assert find_patients(files, labels).tolist() == ["a", "b", *map(str, files[2:])]
     labels.write_text("image,patient\nIM0,a\n")
     assert find_patients(files[:2], labels).tolist() == ["a", "a"]
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["a.jpg", "b.jpg"],
-        ["1_OD.jpg", "2_OE.jpg", "3_OD.jpg"],
-        ["20240501_OD.jpg", "20240501_OE.jpg"],
-    ],
-)
-def test_photographs_are_no_patients(served_folder, tmp_path, names):
-    """Names without patients, or running numbers, are an error before anything is graded."""
-    for name in names:
-        (tmp_path / name).write_bytes(encode(draw_photograph()))
-    out = tmp_path / "grades.csv"
-    command = ["predict", str(served_folder), str(tmp_path), "--by-patient", "--out", str(out)]
-    said = CliRunner().invoke(main, command)
-    assert said.exit_code == 1 and "the file names give no patients" in said.output
-    assert "--labels" in said.output and not out.exists()
 
 
 def test_a_table_names_the_patients(served_folder, tmp_path):
@@ -209,76 +193,63 @@ def test_a_table_names_the_patients(served_folder, tmp_path):
         (tmp_path / "eyes" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "eyes" / name).write_bytes(encode(draw_photograph()))
     table = tmp_path / "pacientes.csv"
-    command = ["predict", str(served_folder), str(tmp_path / "eyes"), "--labels", str(table)]
-    command += ["--out", str(tmp_path / "grades.csv")]
-    assert CliRunner().invoke(main, command).exit_code == 2  # without --by-patient
+    command = [served_folder, tmp_path / "eyes", "--labels", table]
+    command += ["--out", tmp_path / "grades.csv"]
+    predict(*command, code=2)  # without --by-patient
     for text, message in (
         ("Arquivo;Idade\na.jpg;7\n", "needs the columns image and patient"),
         ("Arquivo;Paciente\nx.jpg;7\n", "names the patient of none"),
         ("Arquivo;Paciente\na.jpg;7\na.jpg;8\n", "rows 2, 3: one photograph has two"),
-        ('Arquivo;Paciente\na.jpg;"7\nb.jpg;8\n', "row 2: a quotation mark"),
     ):
         table.write_text(text)
-        refused = CliRunner().invoke(main, [*command, "--by-patient"])
-        assert refused.exit_code == 1 and message in refused.output
+        assert message in predict(*command, "--by-patient", code=1)
+    assert not (tmp_path / "grades.csv").exists()
     rows = "Arquivo;Paciente\nA.PNG;007\nb.jpg;7\nC:\\eyes\\c\\d.jpg;João\ne.jpg;\n"
     table.write_text(rows, encoding="windows-1252")
-    said = CliRunner().invoke(main, [*command, "--by-patient"])
-    assert said.exit_code == 0 and "each counted as one: 1" in said.output
+    assert "each counted as one: 1" in predict(*command, "--by-patient")
     answers = pd.read_csv(tmp_path / "grades.patients.csv", dtype=str)
-    assert answers[["patient", "num_photographs"]].values.tolist() == [
-        ["007", "2"],
-        ["João", "1"],
-        [str(tmp_path / "eyes" / "e.jpg"), "1"],
-    ]
+    alone = str(tmp_path / "eyes" / "e.jpg")
+    expected = [["007", "2"], ["João", "1"], [alone, "1"]]
+    assert answers[["patient", "num_photographs"]].values.tolist() == expected
 
 
-def test_a_disk_that_went_away_leaves_no_table(served_folder, photographs, tmp_path):
+def test_a_disk_that_went_away_leaves_no_table(model, photographs, tmp_path):
     """Its photographs are no pictures without a grade: the same command, the disk back, grades
     them.
     """
-    folder = read_folder(served_folder)
     out = tmp_path / "grades.csv"
+    away = tmp_path / "away"
     with pytest.raises(DrError, match="no longer exists"):
-        grade_files(
-            folder,
-            [photographs],
-            out,
-            progress=lambda *_: photographs.rename(tmp_path / "away"),
-        )
-    (tmp_path / "away").rename(photographs)
+        grade_files(model, [photographs], out, progress=lambda *_: photographs.rename(away))
+    away.rename(photographs)
     assert not out.exists()
-    reasons, _ = grade_files(folder, [photographs], out, workers=2)
+    reasons, _ = grade_files(model, [photographs], out, workers=2)
     assert reasons.total() == 1 and [row["error"] for row in read_rows(out)].count("") == 3
 
 
-def test_a_disk_that_is_full_leaves_no_table(served_folder, photographs, tmp_path):
+def test_a_disk_that_is_full_leaves_no_table(model, photographs, tmp_path):
     """Half a table would pass for a whole one."""
-    out = tmp_path / "grades.csv"
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (500, limits[1]))
     try:
         with pytest.raises(OSError, match="File too large"):
-            grade_files(read_folder(served_folder), [photographs], out, workers=1)
+            grade_files(model, [photographs], tmp_path / "grades.csv")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not list(tmp_path.glob("grades*"))
 
 
-def test_no_file_is_overwritten(served_folder, photographs, tmp_path):
-    """A table, a photograph and an empty one stay as they are."""
-    folder = read_folder(served_folder)
-    out = tmp_path / "grades.csv"
-    grade_files(folder, [photographs / "a.jpg"], out)
-    (photographs / "empty.jpg").write_bytes(b"")
-    for path in (out, photographs / "a.jpg", photographs / "empty.jpg"):
+def test_no_file_is_overwritten(model, photographs):
+    """A photograph and an empty file stay as they are."""
+    (photographs / "empty.csv").write_bytes(b"")
+    for path in (photographs / "a.jpg", photographs / "empty.csv"):
         before = path.read_bytes()
         with pytest.raises(DrError, match="is not overwritten"):
-            grade_files(folder, [photographs], path)
+            grade_files(model, [photographs], path)
         assert path.read_bytes() == before
 
 
-def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monkeypatch):
+def test_any_name_and_any_kind_of_file_has_its_row(model, tmp_path, monkeypatch):
     """A name of bytes, a formula as a name, a pipe, an endless device and 5 GiB of nothing:
     UTF-8, and no formula.
     """
@@ -291,8 +262,7 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
     with open("sparse.jpg", "wb") as file:
         file.truncate(5 * 2**30)
     names = [os.fsdecode(name) for name in sorted(os.listdir(b"."))]
-    reasons, _ = grade_files(read_folder(served_folder), names, tmp_path / "grades.csv")
-    assert reasons.total() == 3
+    grade_files(model, names, tmp_path / "grades.csv")
     rows = {row["file"]: row["error"] for row in read_rows(tmp_path / "grades.csv")}
     listed = ["=1+1.jpg", "caf\\udce9.jpg", "pipe.jpg", "sparse.jpg", "zero.jpg"]
     assert list(rows) == [f"{tmp_path}/{name}" for name in listed]  # begins with no =, + or -
@@ -301,147 +271,81 @@ def test_any_name_and_any_kind_of_file_has_its_row(served_folder, tmp_path, monk
 
 def test_a_path_that_is_not_there_grades_nothing(served_folder, tmp_path):
     """It is named, and no table is left."""
-    result = CliRunner().invoke(
-        main, ["predict", str(served_folder), "nowhere.jpg", "--out", str(tmp_path / "x.csv")]
-    )
-    assert result.exit_code == 1 and "nowhere.jpg does not exist" in result.output
-    assert not (tmp_path / "x.csv").exists()
+    out = tmp_path / "x.csv"
+    said = predict(served_folder, "nowhere.jpg", "--out", out, code=1)
+    assert "nowhere.jpg does not exist" in said and not out.exists()
 
 
-def test_load_says_what_an_endpoint_answered(port, photographs, tmp_path):
-    """A row per request; where nothing is answered, or there is nothing to send, the command
-    fails and says why.
-    """
-    (photographs / "c.jpeg").unlink()
-    options = [
-        "--images",
-        str(photographs),
-        "--requests",
-        "3",
-        "--gap",
-        "0",
-        "--out",
-        str(tmp_path / "requests.csv"),
-    ]
-    result = CliRunner().invoke(
-        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
-    )
-    assert result.exit_code == 0 and "3 of 3 requests answered" in result.output
-    assert len((tmp_path / "requests.csv").read_text().splitlines()) == 4
-    (photographs / "a.jpg").write_text("no picture")
-    result = CliRunner().invoke(
-        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
-    )
-    assert (
-        result.exit_code == 1
-        and "no request was answered: status 415: the file is neither" in result.output
-    )
-    (photographs / "a.jpg").unlink()
-    result = CliRunner().invoke(
-        main, ["load", f"http://127.0.0.1:{port}/invocations", *options]
-    )
-    assert (
-        result.exit_code == 1
-        and f"no JPEG files below {photographs}: set --images" in result.output
-    )
-
-
-def test_a_prepared_folder_becomes_predictions_to_evaluate(
-    served_folder, small_sample, tmp_path
-):
+def test_a_prepared_folder_becomes_predictions_to_evaluate(model, small_sample, tmp_path):
     """Another's folder, said to be so, is all test, graded as its photographs are; one's own
     keeps its sides.
     """
-    untrained = read_folder(served_folder)
     out = tmp_path / "predictions.csv"
-    shutil.copytree(served_folder, tmp_path / "own")
-    folder = write_folder(
-        tmp_path / "own", untrained.artifact.name, untrained.facts | {"data_sha256": "0" * 64}
-    )
-    for model, message in (
-        (untrained, "does not state its training data"),
-        (folder, "add --external"),
-    ):
-        # it may have grown since the model learned from it
+    folder = change(model, tmp_path / "own", data_sha256="0" * 64)
+
+    def refuse(wrong, message, **options):
         with pytest.raises(DrError, match=message):
-            grade_prepared(model, small_sample, out)
+            grade_prepared(wrong, small_sample, out, **options)
+
+    refuse(model, "does not state its training data")
+    refuse(folder, "add --external")  # it may have grown since the model learned from it
     grade_prepared(folder, small_sample, out, is_external=True)
     rows = read_rows(out)
     labels = Prepared(small_sample).photographs.set_index("image_id")
     assert {row["split"] for row in rows} == {"test"} and len(rows) == len(labels)
     photographs = small_sample.parent / "photographs"
     names = pd.read_csv(photographs / "labels.csv")["image"]
-    file = (
-        photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]
-    )  # the header is row 1
+    # the header is row 1
+    file = photographs / names[labels.loc[rows[0]["image_id"], "row"] - 2]
     answer = Predictor(folder, 1).grade(file)
-    assert [float(rows[0][f"probability_{k}"]) for k in range(5)] == pytest.approx(
-        answer["probabilities"], abs=1e-5
-    )
+    found = [float(rows[0][name]) for name in PROBABILITIES]
+    assert found == pytest.approx(answer["probabilities"], abs=1e-5)
     assert not any(name in out.read_text() for name in names)
     seen = labels["patient_id"].iloc[0]
-    facts = {
-        "intercept": 1.0,
-        "slope": 0.5,
-        "patients": [seen],
-        "model_version": folder.version,
-    }
+    facts = {"intercept": 1.0, "slope": 0.5, "patients": [seen]}
     facts["thresholds"] = {"high sensitivity": 0.3, "high specificity": 0.6}
     local = tmp_path / "local.json"
-    local.write_text(json.dumps(facts))
-    words = ["predict", str(folder.path), str(small_sample), "--external", "--out", str(out)]
-    said = CliRunner().invoke(main, [*words, "--recalibration", str(local)])
-    assert f"evaluate {out} -p thresholds 0.3,0.6 --out FOLDER" in said.output
+    local.write_text(json.dumps(facts | {"model_version": folder.version}))
+    said = predict(
+        folder.path, small_sample, "--external", "--out", out, "--recalibration", local
+    )
+    assert f"evaluate {out} -p thresholds 0.3,0.6 --out FOLDER" in said
     for row in read_rows(out):
         is_seen = row["patient_id"] == seen
-        assert (row["split"], row["reason"]) == (
-            ("excluded", "used for the recalibration") if is_seen else ("test", "")
-        )
+        side = ("excluded", "used for the recalibration") if is_seen else ("test", "")
+        assert (row["split"], row["reason"]) == side
         assert (row["probability_0"] == "") == is_seen
     data = Prepared(small_sample).describe()  # as if the model had learned from it
-    own = write_folder(tmp_path / "own", folder.artifact.name, folder.facts | data)
+    own = change(folder, tmp_path / "own", **data)
     grade_prepared(own, small_sample, out)
-    with pytest.raises(DrError, match="leave out --external"):
-        grade_prepared(own, small_sample, out, is_external=True)
-    graded = {row["split"] for row in read_rows(out) if row["probability_0"]}
-    assert graded == {"validation", "test"} and {row["split"] for row in read_rows(out)} == {
-        "train",
-        *graded,
-    }
-    own = write_folder(own.path, folder.artifact.name, own.facts | {"split_sha256": "0" * 64})
-    with pytest.raises(DrError, match="with a split table that no longer exists"):
-        grade_prepared(own, small_sample, out)
+    refuse(own, "leave out --external", is_external=True)
+    sides = {(row["split"], row["probability_0"] != "") for row in read_rows(out)}
+    assert sides == {("train", False), ("validation", True), ("test", True)}
+    own = change(own, own.path, split_sha256="0" * 64)
+    refuse(own, "with a split table that no longer exists")
 
 
-def test_a_recalibration_moves_and_is_named(tmp_path, served_folder, jpeg):
+def test_a_recalibration_moves_and_is_named(tmp_path, model, jpeg):
     """The probability of referable disease by hand, the grades in proportion, the new threshold;
-    another model's file is refused, and without the file all is as before.
+    without the file all is as before.
     """
-    folder = read_folder(served_folder)
     (tmp_path / "eye.jpg").write_bytes(jpeg)
     path = tmp_path / "local.json"
     facts = {"intercept": 1.0, "slope": 0.5, "thresholds": {"high sensitivity": 0.3}}
-    path.write_text(json.dumps({**facts, "model_version": folder.version}))
-    before = Predictor(folder, 1)(jpeg)
-    after = Predictor(folder, 1, read_recalibration(path, folder.version))(jpeg)
+    path.write_text(json.dumps({**facts, "model_version": model.version}))
+    before = Predictor(model, 1)(jpeg)
+    after = Predictor(model, 1, read_recalibration(path, model.version))(jpeg)
     p = before["probability_referable"]
     assert after["probability_referable"] == pytest.approx(expit(1 + 0.5 * logit(p)))
     assert sum(after["probabilities"]) == pytest.approx(1)
-    ratios = [
-        answer["probabilities"][3] / answer["probabilities"][2] for answer in (before, after)
-    ]
+    ratios = [each["probabilities"][3] / each["probabilities"][2] for each in (before, after)]
     assert ratios[0] == pytest.approx(ratios[1]) and after["threshold"] == 0.3
     assert after["recalibration"] == hash_file(path)[:12] and "recalibration" not in before
     rows = {}
-    for name, option in (("new", ["--recalibration", str(path)]), ("old", [])):
+    for name, option in (("new", ["--recalibration", path]), ("old", [])):
         out = tmp_path / f"{name}.csv"
-        words = ["predict", str(served_folder), str(tmp_path / "eye.jpg"), "--out", str(out)]
-        result = CliRunner().invoke(main, [*words, *option])
-        assert result.exit_code == 0, result.output
+        predict(model.path, tmp_path / "eye.jpg", "--out", out, *option)
         rows[name] = pd.read_csv(out).iloc[0]
     assert rows["new"]["recalibration"] == hash_file(path)[:12]
     assert rows["new"]["probability_referable"] == pytest.approx(after["probability_referable"])
     assert "recalibration" not in rows["old"] and rows["old"]["threshold"] == 0.5
-    path.write_text(json.dumps({**facts, "model_version": "other"}))
-    with pytest.raises(DrError, match="recalibrates the model other"):
-        read_recalibration(path, folder.version)

@@ -1,5 +1,5 @@
-"""The endpoint, over real sockets, against predictions made in this process and the wording of
-SageMaker's contract.
+"""The endpoint, over real sockets, against predictions made in this process, the wording of
+SageMaker's contract and the API's document.
 """
 
 import base64
@@ -12,16 +12,17 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
+import jsonschema
 import numpy as np
 import psutil
 import pytest
 
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
-from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.hardware import probe
 from dr_lib.rooms.serving.grader.litert import LiteRT
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.server.app import OPENAPI
 from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     call,
@@ -37,6 +38,11 @@ from tests.rooms.serving.driver import (
 )
 
 LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+DOCUMENT = json.loads(OPENAPI.read_bytes())
+JPEG = encode(draw_photograph())
+JSON = "application/json"
+BASE64 = base64.b64encode(JPEG[: len(JPEG) // 3 * 3]).decode()
 
 
 class GatedPredictor(Predictor):
@@ -69,23 +75,34 @@ def chunk(body, size=65536):
     return (body[at : at + size] for at in range(0, len(body), size))
 
 
-def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
+def check(answer, path="/invocations", method="post"):
+    """Hold an answer against the document; return its JSON."""
+    responses = DOCUMENT["paths"][path][method]["responses"]
+    schema = responses[str(answer.status)]["content"]["application/json"]["schema"]
+    facts = json.loads(answer.body)
+    jsonschema.validate(facts, {**schema, **DOCUMENT})
+    described = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    assert set(described["required"]) <= set(facts) <= set(described["properties"])
+    assert answer.headers["X-Model-Version"] and len(answer.headers["X-Request-Id"]) == 16
+    return facts
+
+
+def test_the_answer_says_what_the_contract_promises(port, served_folder):
     """Grade, probabilities, threshold, model, fundus and timings, computed here step by step
     from the library.
     """
-    answer = post(port, jpeg)
-    crop = crop_fundus(jpeg)
+    answer = post(port, JPEG)
+    crop = crop_fundus(JPEG)
     image = decode_jpeg(encode_jpeg(crop.image), 32)
     probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
-    body = json.loads(answer.body)
+    body = check(answer)
     timings_ms = body.pop("timings_ms")
     machine = body.pop("machine")
-    assert (
-        machine["cpu"] == probe().cpu
-        and 1 <= machine["threads"]
-        and machine["num_cpus"] == probe().num_cpus
-    )
+    facts = probe()
+    assert (machine["cpu"], machine["num_cpus"]) == (facts.cpu, facts.num_cpus)
     assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
+    sha256 = json.loads((served_folder / "manifest.json").read_text())["sha256"]
+    circle = {name: pytest.approx(v, abs=0.01) for name, v in crop.circle._asdict().items()}
     assert body == {
         "most_probable_grade": int(np.argmax(probabilities)),
         "probabilities": probabilities.tolist(),
@@ -93,234 +110,165 @@ def test_the_answer_says_what_the_contract_promises(port, served_folder, jpeg):
         "referable_at_threshold": bool(probabilities[2:].sum() >= 0.5),
         "threshold": 0.5,
         "model": "small_cnn",
-        "model_version": json.loads((served_folder / "manifest.json").read_text())["sha256"][
-            :12
-        ],
+        "model_version": sha256[:12],
         "warning": "The model is untrained: its answers mean nothing.",
-        "fundus": (
-            {"status": crop.status}
-            | {k: pytest.approx(v, abs=0.01) for k, v in crop.circle._asdict().items()}
-        ),
+        "fundus": {"status": crop.status, **circle},
     }
-    assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0 and len(timings_ms) == 2
+    assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0
+    version = check(get(port), "/ping", "get")["model_version"]
+    assert version == json.loads(get(port, "/openapi.json").body)["info"]["version"]
+    assert version == body["model_version"]
 
 
-def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor, jpeg):
+def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor):
     """However the same file is packed, the answer is the same; so it is for a PNG as for its
     pixels.
     """
-    wanted = predictor(jpeg)
+    wanted = predictor(JPEG)
     del wanted["timings_ms"], wanted["machine"]
-    png = encode(cv2.imdecode(np.frombuffer(jpeg, np.uint8), 1), ".png")
-    answers = [
-        post(port, jpeg),
-        post(port, jpeg, "image/jpeg; name=x"),
-        post(port, jpeg, "IMAGE/JPEG"),
-        post(port, png, "image/png"),
-        post(port, pack_json(jpeg), "application/json"),
-        post(port, chunk(jpeg, 1000)),
-        post(port, jpeg, "image/jpg"),
-    ]
-    assert [answer.status for answer in answers] == [200] * len(answers)
-    assert all(answer.facts == wanted for answer in (*answers[:3], *answers[4:]))
-    assert answers[3].facts["probabilities"] == pytest.approx(wanted["probabilities"], abs=0.01)
+    for body, media_type in (
+        (JPEG, "image/jpeg; name=x"),
+        (JPEG, "IMAGE/JPEG"),
+        (JPEG, "image/jpg"),
+        (JPEG, None),
+        (pack_json(JPEG), JSON),
+        (chunk(JPEG, 1000), "image/jpeg"),
+    ):
+        answer = post(port, body, media_type)
+        assert answer.status == 200 and answer.facts == wanted
+    png = encode(cv2.imdecode(np.frombuffer(JPEG, np.uint8), 1), ".png")
+    found = post(port, png, "image/png").facts["probabilities"]
+    assert found == pytest.approx(wanted["probabilities"], abs=0.01)
 
 
-def test_an_eye_that_looks_doubtful_is_graded_and_called_so(port):
-    """A dark shadow over a drawn eye, as a haemorrhage into the vitreous throws: its answer says
-    doubtful.
-    """
-    rng = np.random.default_rng(1)
-    eye, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
-    shadow = np.zeros(eye.shape[:2], np.float32)
-    cv2.circle(shadow, (int(circle.x), int(circle.y)), int(0.22 * circle.radius), 0.9, -1)
-    shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)[..., None]
-    plain, shaded = (
-        post(port, encode(picture[..., ::-1]))
-        for picture in (eye, (eye * (1 - shadow)).astype(np.uint8))
-    )
-    assert plain.status == shaded.status == 200 and "most_probable_grade" in shaded.facts
-    assert (
-        "doubtful" in shaded.facts["fundus"]["status"]
-        and "doubtful" not in plain.facts["fundus"]["status"]
-    )
-
-
-def draw_black():
-    """A photograph whose shutter stayed closed."""
-    return encode(np.zeros((480, 640, 3), np.uint8))
-
-
+CURL = "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'"
+KEY = '{"image": BASE64}'
 REFUSED = {
-    "no type": (400, b"\xff\xd8\xff", None),
-    "no type, and text": (415, b"hello", None),
-    "another type": (415, b"\xff\xd8\xff", "application/x-image"),
-    "a form, as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x"),
-    "text as JPEG": (415, b"hello", "image/jpeg"),
-    "nothing": (400, b"", "image/jpeg"),
-    "no JSON at all": (400, b"", "application/json"),
-    "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png"),
-    "the TIFF": (415, encode(draw_photograph(), ".tiff"), "image/jpeg"),
-    "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), "application/json"),
-    "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg"),
-    "half a PNG": (400, encode(draw_photograph(), ".png")[:900], "image/png"),
-    "no JSON": (400, b'{"image": "', "application/json"),
-    "JSON without an image": (400, b'{"picture": ""}', "application/json"),
-    "a list": (400, b"[1]", "application/json"),
-    "a number": (400, b'{"image": 1}', "application/json"),
-    "bad base64": (400, b'{"image": "!!!!"}', "application/json"),
-    "a number that no JSON has": (400, b'{"image": NaN}', "application/json"),
-    "a number of 5,000 digits": (400, b"9" * 5000, "application/json"),
-    "a path": (400, b'{"image": "/data/eye.jpg"}', "application/json"),
-    "a plus that became a blank": (400, b'{"image": "/9j/4A AQSkZJ"}', "application/json"),
-    "nested JSON": (400, b"[" * 90 + b"{" * 9, "application/json"),
-    "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", "application/json"),
-    "UTF-16": (400, '{"image": "ÿ"}'.encode("utf-16"), "application/json"),
-    "black": (422, draw_black(), "image/jpeg"),
-    "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg"),
-    "too long a side": (400, pack_png(40_000, 10, 10), "image/png"),
+    "no type, and text": (415, b"hello", None, "neither a JPEG nor a PNG nor DICOM"),
+    "another type": (415, JPEG, "application/x-image", CURL),
+    "as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x", CURL),
+    "as curl -d sends it": (415, JPEG, "application/x-www-form-urlencoded", CURL),
+    "nothing": (400, b"", "image/jpeg", "the body is empty"),
+    "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png", "neither a JPEG nor"),
+    "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
+    "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
+    "half a PNG": (400, encode(draw_photograph(), ".png")[:900], "image/png", "damaged"),
+    "too long a side": (400, pack_png(40_000, 10, 10), "image/png", "40000"),
+    "no JSON": (400, b'{"image": "', JSON, KEY),
+    "another key": (400, b'{"Image": ""}', JSON, KEY),
+    "a list": (400, b"[1]", JSON, KEY),
+    "a number": (400, b'{"image": 1}', JSON, KEY),
+    "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
+    "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
+    "a plus that became a blank": (400, b'{"image": "/9j/4A AQSkZJ"}', JSON, KEY),
+    "nested JSON": (400, b"[" * 90 + b"{" * 9, JSON, KEY),
+    "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
+    "two files": (400, json.dumps({"image": [BASE64, BASE64]}), JSON, KEY),
+    "a key twice": (400, f'{{"image": "{BASE64}", "image": "{BASE64}"}}', JSON, KEY),
+    "TensorFlow Serving's": (400, json.dumps({"instances": [{"b64": BASE64}]}), JSON, KEY),
+    "Python's bytes": (400, json.dumps({"image": f"b'{BASE64}'"}), JSON, KEY),
+    "two texts": (400, json.dumps({"image": f"{BASE64}={BASE64}"}), JSON, KEY),
+    "a text cut short": (400, json.dumps({"image": BASE64[:-3]}), JSON, KEY),
+    "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
+    "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg", "48 px"),
+    "too large": (413, bytes(LIMIT + 1), "image/jpeg", "larger than 6.29 MB"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
     """Each kind of wrong body has its status, and the JSON says what is wrong."""
-    status, body, media_type = REFUSED[name]
+    status, body, media_type, message = REFUSED[name]
     answer = post(port, body, media_type)
     assert answer.status == status, answer.body
-    assert list(json.loads(answer.body)) == ["error"] and json.loads(answer.body)["error"]
+    assert message in check(answer)["error"]
 
 
-def test_base64_comes_as_people_write_it(port, jpeg):
+def test_every_status_of_the_code_is_documented():
+    """The server refuses with no other status than those of the document."""
+    sources = [OPENAPI.with_name("app.py"), OPENAPI.parents[1] / "grader" / "predict.py"]
+    code = "".join(path.read_text() for path in sources)
+    codes = {word for word in ("400", "408", "413", "415", "422", "500", "503") if word in code}
+    assert codes | {"200"} == set(DOCUMENT["paths"]["/invocations"]["post"]["responses"])
+
+
+def test_base64_comes_as_people_write_it(predictor):
     """White space, padding and a type carry nothing; RFC 4648 has two alphabets."""
-    wrapped = base64.encodebytes(
-        jpeg
-    ).decode()  # lines of 76 characters, as base64 and MIME write
+    wrapped = base64.encodebytes(JPEG).decode()  # lines as base64 and MIME write them
     plain = wrapped.replace("\n", "")
-    unpadded = base64.urlsafe_b64encode(jpeg + bytes(-len(jpeg) % 3 + 1)).decode().rstrip("=")
     texts = [
         plain,
         wrapped,
         wrapped.replace("\n", "\r\n"),
         f" {plain}\n",
         f"data:image/jpeg;base64,{plain}",
-        base64.urlsafe_b64encode(jpeg).decode(),
-        unpadded,
+        base64.urlsafe_b64encode(JPEG + bytes(-len(JPEG) % 3 + 1)).decode().rstrip("="),
     ]
     bodies = [json.dumps({"image": text, "id": 7}).encode() for text in texts]
     bodies.append(f'{{"image": "{wrapped}"}}'.encode())  # a shell's "$(base64 eye.jpg)"
     bodies += [b"\xef\xbb\xbf" + bodies[0], bodies[0].decode().encode("utf-16")]
-    expected = post(port, jpeg).facts
+    expected = predictor(JPEG)["probabilities"]
     for body in bodies:
-        answer = post(port, body, "application/json; charset=utf-8")
-        assert answer.status == 200 and answer.facts == expected, body[:80]
+        assert predictor(body, JSON)["probabilities"] == expected, body[:80]
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda text: text,
-        lambda text: [text],
-        lambda text: {"data": text},
-        lambda text: {"Image": text},
-        lambda text: {"image": [text, text]},
-        lambda text: {"image": {"b64": text}},
-        lambda text: {"instances": [{"b64": text}]},
-        lambda text: {"inputs": {"image": {"b64": text}}},
-        lambda text: {"image": f"b'{text}'"},
-        lambda text: {"image": text + "=" + text},
-        lambda text: {"image": text[:-3]},
-    ],
-)
-def test_other_json_names_the_key(port, jpeg, make):
-    """Of TensorFlow Serving and others: the answer says under which key the file has to be."""
-    text = base64.b64encode(jpeg[: len(jpeg) // 3 * 3]).decode()
-    answer = post(port, json.dumps(make(text)), "application/json")
-    assert answer.status == 400 and '{"image": BASE64}' in json.loads(answer.body)["error"]
-    twice = f'{{"image": "{text}", "image": "{text}"}}'
-    assert post(port, twice, "application/json").status == 400
-
-
-@pytest.mark.parametrize(
-    "media_type", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
-)
-def test_what_curl_sends_by_itself_names_the_options(port, jpeg, media_type):
-    """-d drops bytes of a photograph and -F wraps them: the answer has the options that do not."""
-    error = json.loads(post(port, jpeg, media_type).body)["error"]
-    assert "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'" in error
-
-
-def test_a_packed_body_is_refused(port, jpeg):
+def test_a_packed_body_is_refused(port):
     """The sentence says how to send it."""
-    answer = post(port, gzip.compress(jpeg), Content_Encoding="gzip")
+    answer = post(port, gzip.compress(JPEG), Content_Encoding="gzip")
     assert answer.status == 415 and b"without Content-Encoding" in answer.body
 
 
-def test_a_jpeg_made_of_scans_is_refused(port, jpeg):
-    """Ten bytes a scan would keep a decoder busy for half an hour."""
-    progressive = cv2.imencode(".jpg", draw_photograph(), [cv2.IMWRITE_JPEG_PROGRESSIVE, 1])[
-        1
-    ].tobytes()
-    assert post(port, progressive).status == 200
-    last = progressive.rfind(b"\xff\xda")
-    scan = progressive[last : last + 10]
-    assert post(port, progressive[:-2] + 500_000 * scan + progressive[-2:]).status == 400
+def test_the_largest_body_is_the_contracts(port):
+    """Exactly 6,291,456 bytes are served and one more is not, in chunks too."""
+    assert post(port, JPEG.ljust(LIMIT, b"\0")).status == 200
+    assert post(port, chunk(JPEG.ljust(LIMIT, b"\0"))).status == 200
+    assert post(port, chunk(bytes(LIMIT + 1))).status == 413
 
 
-def test_the_largest_body_is_the_contracts(port, jpeg):
-    """Exactly 6,291,456 bytes are served and one more is not: with a length and in chunks."""
-    fits = jpeg.ljust(LIMIT, b"\0")
-    over = jpeg.ljust(LIMIT + 1, b"\0")
-    assert [post(port, body).status for body in (fits, over)] == [200, 413]
-    assert b"6.29 MB" in post(port, over).body
-    assert [post(port, chunk(body)).status for body in (fits, over)] == [200, 413]
-
-
-def test_custom_attributes_come_back(port, jpeg):
+def test_custom_attributes_come_back(port):
     """As they were sent, with answers and with refusals; only up to 1024 visible ASCII
     characters.
     """
-    name = "X-Amzn-SageMaker-Custom-Attributes"
     longest = "trace=7; " + "~" * 1015
-    sent = {"X_Amzn_SageMaker_Custom_Attributes": longest}
-    assert post(port, jpeg, **sent).headers[name] == longest
-    assert post(port, draw_black(), **sent).headers[name] == longest
+    for body in (JPEG, b"hello"):
+        sent = post(port, body, **{ATTRIBUTES: longest})
+        assert sent.headers[ATTRIBUTES] == longest
     for bad in (longest + "~", "caf\xe9", "a\tb"):
-        answer = post(port, jpeg, X_Amzn_SageMaker_Custom_Attributes=bad)
-        assert answer.status == 400 and name not in answer.headers
-    assert name not in post(port, jpeg).headers
+        answer = post(port, JPEG, **{ATTRIBUTES: bad})
+        assert answer.status == 400 and ATTRIBUTES not in answer.headers
+    assert ATTRIBUTES not in post(port, JPEG).headers
 
 
-def test_other_paths_and_methods_are_refused(port, jpeg):
+def test_other_paths_and_methods_are_refused(port):
     """404 and 405 are JSON as all errors are."""
     assert [get(port, path).status for path in ("/", "/ping/", "/../ping", "/%00")] == [404] * 4
-    assert call(port, "POST", "/ping", jpeg).status == get(port, "/invocations").status == 405
+    assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
     assert "error" in json.loads(get(port, "/").body)
 
 
-def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor, jpeg):
+def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor):
     """503 before the warm-up; then one predicts, one waits, and the third is sent away at once,
     to come again.
     """
     service = open_service(served_folder, kind=GatedPredictor, threads=1, queue=1)
     with run_in_thread(service) as port, ThreadPoolExecutor(2) as clients:
-        assert get(port).status == 503
-        assert post(port, jpeg).status == 503
+        assert check(get(port), "/ping", "get")["status"] == "loading"
+        assert post(port, JPEG).status == 503
         service.predictor.gate.set()
         wait_until(lambda: get(port).status == 200)
         service.predictor.gate.clear()
-        accepted = [clients.submit(post, port, jpeg) for _ in range(2)]
+        accepted = [clients.submit(post, port, JPEG) for _ in range(2)]
         wait_until(lambda: service.num_accepted == 2)
-        refused = post(port, jpeg)  # answered while the gate is closed
+        refused = post(port, JPEG)  # answered while the gate is closed
         assert refused.status == 503 and int(refused.headers["Retry-After"]) >= 1
         assert get(port).status == 200 and not any(answer.done() for answer in accepted)
         service.predictor.gate.set()
         assert [answer.result().status for answer in accepted] == [200, 200]
-        assert post(port, jpeg).facts["probabilities"] == predictor(jpeg)["probabilities"]
+        assert post(port, JPEG).facts["probabilities"] == predictor(JPEG)["probabilities"]
         assert service.num_accepted == service.pending_bytes == 0
 
 
-def test_bodies_on_their_way_are_counted(served_folder, jpeg, monkeypatch):
+def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
     """Bodies on their way have a limit in all, and what slow clients took of it is given back."""
     service = open_service(served_folder, request_s=0.5, max_body=1_000_000)
     monkeypatch.setattr("dr_lib.rooms.serving.server.app.NUM_PENDING", 1)
@@ -340,53 +288,47 @@ def test_bodies_on_their_way_are_counted(served_folder, jpeg, monkeypatch):
         wait_until(lambda: service.pending_bytes == 0)
         for client in clients:
             client.close()
-        assert post(port, jpeg).status == 200
+        assert post(port, JPEG).status == 200
 
 
 class FailingPredictor(Predictor):
-    """A real one with a fault in it."""
+    """A real one with a fault in it, and without memory for a large picture: it may take 10 MB
+    more than the process has.
+    """
 
     def __call__(self, body, *args):
         if body == b"fail":
             raise ZeroDivisionError("SECRET")
-        return super().__call__(body, *args)
+        soft = resource.RLIM_INFINITY
+        if len(body) > 10**6:
+            soft = psutil.Process().memory_info().vms + 10**7
+        resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+        try:
+            return super().__call__(body, *args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, [resource.RLIM_INFINITY] * 2)
 
 
-def test_a_fault_of_ours_is_500_and_says_nothing(served_folder, jpeg, caplog):
-    """The log names the kind and the place of the error, not its message; the server goes on."""
+def test_a_fault_of_ours_is_500_and_too_little_memory_503(served_folder, caplog):
+    """The log names the kind and the place of the error, not its message; the server goes on. A
+    photograph for which there is no memory is right, though to OpenCV it is damaged, so the client
+    may send it again.
+    """
+    large = encode(draw_photograph(1, 3000, 2600), ".png")
     with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
         wait_until(lambda: get(port).status == 200)
         failed = post(port, b"fail")
-        assert failed.status == 500 and b"SECRET" not in failed.body
-        assert post(port, jpeg).status == 200
+        assert failed.status == 500 and "SECRET" not in check(failed)["error"]
+        refused = post(port, large)
+        assert refused.status == 503 and "memory" in check(refused)["error"]
+        assert refused.headers["Retry-After"] == "1"
+        assert post(port, large[: len(large) // 2]).status == 400
+        assert post(port, JPEG).status == 200
     assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text
 
 
-class HungryPredictor(Predictor):
-    """A real one that may take 10 MB more than the process has."""
-
-    def __call__(self, *args):
-        resource.setrlimit(
-            resource.RLIMIT_AS,
-            (psutil.Process().memory_info().vms + 10**7, resource.RLIM_INFINITY),
-        )
-        try:
-            return super().__call__(*args)
-        finally:
-            resource.setrlimit(
-                resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
-            )
-
-
-def test_too_little_memory_is_503(served_folder):
-    """The photograph is right, so the client may send it again; to OpenCV it is damaged."""
-    body = encode(draw_photograph(1, 4500, 4000), ".png")
-    with run_in_thread(open_service(served_folder, kind=HungryPredictor)) as port:
+def test_a_larger_body_is_let_in_by_an_option(served_folder):
+    """A body of 7 MB, refused by default, is graded by a server that allows 8."""
+    with run_in_thread(open_service(served_folder, max_body=8_000_000)) as port:
         wait_until(lambda: get(port).status == 200)
-        answer = post(port, body)
-        assert (
-            answer.status == 503
-            and answer.headers["Retry-After"] == "1"
-            and b"memory" in answer.body
-        )
-        assert post(port, body[: len(body) // 2]).status == 400
+        assert post(port, JPEG.ljust(7_000_000, b"\0")).status == 200

@@ -12,12 +12,18 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import urlopen
 
 import psutil
 import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
-from dr_lib.rooms.serving.__main__ import main
+from dr_lib.errors import DrError
+from dr_lib.rooms.serving.__main__ import serve
 from dr_lib.rooms.serving.grader.predict import Predictor
+from dr_lib.rooms.serving.server.server import Server
 from dr_lib.training.model_folder import ModelFolderError, write_folder
 from tests.processes import is_ready
 from tests.rooms.serving.driver import (
@@ -41,34 +47,31 @@ SERVE = [sys.executable, "-m", "dr_lib.rooms.serving", "serve"]
 
 @pytest.fixture(scope="module")
 def server(served_folder, tmp_path_factory):
-    """A server in a process of its own, started with a list of what it imports."""
+    """A server in a process of its own, started with a list of what it imports, with metrics."""
     python = (sys.executable, "-X", "importtime")
-    options = ("--threads", "2", "--request-seconds", "2")
-    with run_process(
-        served_folder, tmp_path_factory.mktemp("server") / "log", *options, python=python
-    ) as server:
+    log = tmp_path_factory.mktemp("server") / "log"
+    options = ("--threads", "2", "--request-seconds", "2", "--metrics-port", str(find_port()))
+    with run_process(served_folder, log, *options, python=python) as server:
         yield server
+
+
+def read_log(server):
+    """The lines of the log, without those that list imports."""
+    lines = server.log.read_text().splitlines()
+    return [line for line in lines if not line.startswith("import time")]
 
 
 def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
     """No Keras, no TensorFlow, none of the other wings, also not while it predicts."""
     assert post(server.port, jpeg).status == 200
-    imported = {
-        line.split("|")[2].strip()
-        for line in server.log.read_text().splitlines()
-        if line.count("|") == 2
-    }
-    assert {
-        "cv2",
-        "numpy",
-        "granian",
-        "starlette.applications",
-        "dr_lib.rooms.serving.grader.predict",
-    } <= imported
+    lines = server.log.read_text().splitlines()
+    imported = {line.split("|")[2].strip() for line in lines if line.count("|") == 2}
+    assert {"cv2", "granian", "dr_lib.rooms.serving.grader.predict"} <= imported
     packages = {name.split(".")[0] for name in imported}
-    assert not packages & {
-        *"keras tensorflow h5py joblib torch jax pandas scipy pydantic".split()
-    }
+    others = "keras tensorflow h5py joblib torch jax pandas scipy pydantic"
+    assert not packages & {*others.split()}
+    assert " ready: small_cnn litert_float32, version " in "".join(read_log(server))
+    assert not any("XNNPACK" in line for line in lines)
 
 
 def test_the_log_holds_no_word_of_a_client(server, jpeg):
@@ -83,17 +86,15 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     post(server.port, b'{"image": "SECRET!"}', "application/json")
     send_raw(server.port, head(7) + b"SECRET")
     send_raw(server.port, b"SECRET\r\n\r\n")
-    log = "".join(
-        line
-        for line in server.log.read_text().splitlines(True)
-        if not line.startswith("import time")
-    )
-    assert "SECRET" not in log
-    assert "127.0.0.1" not in log.partition("/ping 200")[2]  # where it listens, it may say
+    log = read_log(server)
+    assert "SECRET" not in "".join(log)
+    assert (
+        "127.0.0.1" not in "".join(log).partition("/ping 200")[2]
+    )  # where it listens, it may say
     version = answer.headers["X-Model-Version"]
     date = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
     line = rf"{date} (.*) \d+\.\d ms model={version} id=(\w{{16}})(.*)"
-    found = [re.fullmatch(line, each).groups() for each in log.splitlines()[-6:]]
+    found = [re.fullmatch(line, each).groups() for each in log[-6:]]
     assert [(said, rest) for said, _, rest in found] == [
         (f"POST /invocations 200 {len(jpeg)} bytes", " caller=0917b13a9091915d"),  # sha256sum
         ("GET - 404 0 bytes", ""),
@@ -103,6 +104,35 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
         ("POST /invocations 408 6 bytes", ""),
     ]
     assert found[0][1] == answer.headers["X-Request-Id"]
+
+
+def read_metrics(server):
+    """The metrics, from a port of their own."""
+    port = server.process.args[-1]
+    text = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_what_was_answered(server, jpeg):
+    """Requests by status, times, grades and fields of view, not where photographs are sent."""
+    before = read_metrics(server)
+    answers = [json.loads(post(server.port, jpeg).body) for _ in range(3)]
+    post(server.port, b"no picture")
+    assert get(server.port, "/metrics").status == 404
+    after = read_metrics(server)
+    expected = {
+        ("fundus_requests_total", "200"): 3,
+        ("fundus_requests_total", "415"): 1,
+        ("fundus_request_seconds_count",): 3,
+        ("fundus_grades_total", str(answers[0]["most_probable_grade"])): 3,
+        ("fundus_not_ok_total",): sum(each["fundus"]["status"] != "ok" for each in answers),
+        ("fundus_accepted",): 0,
+    }
+    assert {name: after[name] - before.get(name, 0) for name in expected} == expected
 
 
 def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
@@ -123,11 +153,7 @@ def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
 
 def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
     """One line, status 1."""
-    environment = {
-        "PATH": os.environ["PATH"],
-        "MODEL": str(tmp_path / "nothing"),
-        "PORT": str(find_port()),
-    }
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(tmp_path / "nothing")}
     ended = subprocess.run(
         SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
     )
@@ -154,54 +180,35 @@ def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["serve", "--threads", "0"], "--threads, --request-seconds and --max-body must"),
-        (["serve", "--request-seconds", "nan"], "and --max-body must be above 0"),
-        (["serve", "--port", "70000"], "must be at most 65535"),
-        (["train"], "invalid choice: 'train'"),
-    ],
+    ("option", "value"),
+    [("threads", "0"), ("queue", "-1"), ("request-seconds", "nan"), ("port", "70000")],
 )
-def test_options_that_make_no_sense_are_refused(options, message, capsys):
-    """Before a model is opened, with argparse's status 2 and the reason."""
-    with pytest.raises(SystemExit) as ended:
-        main(options)
-    assert ended.value.code == 2 and message in capsys.readouterr().err.splitlines()[-1]
+def test_options_that_make_no_sense_are_refused(option, value):
+    """Before a model is opened; the option is named."""
+    said = CliRunner().invoke(serve, [f"--{option}", value])
+    assert said.exit_code == 2 and f"Invalid value for '--{option}'" in said.output
 
 
-def test_the_contracts_port_and_folder_are_the_defaults(capsys, monkeypatch):
-    """Port 8080 and /opt/ml/model, unless the environment says otherwise."""
-    for name in ("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT"):
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SystemExit):
-        main(["serve", "--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert "default: 8080" in text and "default: /opt/ml/model" in text
+def test_the_contracts_port_and_folder_are_the_defaults():
+    """Port 8080 and /opt/ml/model, unless the environment says otherwise; what is empty is not
+    set.
+    """
+    environment = dict.fromkeys(("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT", "LISTEN_HOST"), "")
+    with CliRunner(env=environment).isolation():
+        options = serve.make_context("serve", []).params
+    assert (options["port"], options["model"]) == (8080, Path("/opt/ml/model"))
+    assert (options["host"], options["max_body"]) == ("127.0.0.1", 6.291456)
 
 
-def test_a_wrong_port_ends_the_process(served_folder):
-    """A port that is taken: a line that names it and the way out, and a status that is not 0."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PORT": str(taken.getsockname()[1]),
-            "MODEL": str(served_folder),
-        }
-        ended = subprocess.run(
-            SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
-        )
-    told = (
-        f"cannot listen on port {environment['PORT']} of 127.0.0.1 (address already in use): choose"
-        " another --port"
-    )
-    assert (
-        ended.returncode != 0
-        and "Errno" not in ended.stderr
-        and "Traceback" not in ended.stderr
-    )
-    assert ended.stderr.splitlines()[-1].startswith(told)
+def test_a_port_in_use_is_a_sentence(served_folder):
+    """It names the port and the way out, of requests as of metrics."""
+    with run_in_thread(open_service(served_folder)) as port:
+        service = open_service(served_folder)
+        taken = f"port {port} of 127.0.0.1 .[aA]ddress already in use.: choose another --"
+        with pytest.raises(DrError, match=f"^cannot listen on {taken}port"):
+            Server(service, None, "127.0.0.1", port).run()
+        with pytest.raises(DrError, match=f"^cannot serve metrics on {taken}metrics-port$"):
+            service.metrics.serve("127.0.0.1", port)
 
 
 @pytest.mark.skipif(
@@ -217,16 +224,7 @@ def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
         "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with',"
         " str(os.getpid())])"
     )
-    command = [
-        sys.executable,
-        "-c",
-        code,
-        *SERVE,
-        "--model",
-        str(served_folder),
-        "--port",
-        str(port),
-    ]
+    command = [sys.executable, "-c", code, *SERVE, str(served_folder), "--port", str(port)]
     parent = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
         wait_until(lambda: is_ready(port) if is_up else psutil.Process(parent.pid).children())

@@ -1,0 +1,75 @@
+"""A server on loopback that answers as a test has it."""
+
+import contextlib
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPMessage
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+
+class Request(NamedTuple):
+    """What came, as the number of which request since the start."""
+
+    number: int
+    path: str
+    headers: HTTPMessage
+    body: bytes
+
+
+class Server(ThreadingHTTPServer):
+    """Answers a POST as `answer(request)` says: status, or None where it dies, and content."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, answer: Callable[[Request], tuple[int | None, Any]]):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answer = answer
+        self.count = itertools.count()
+        self.seen: list[Request] = []
+        self.times: list[tuple[float, float]] = []  # when each was read, and could be answered
+        self.closes = False  # connections that are idle, saying nothing
+        self.headers: dict[str, str] = {}  # further ones of every answer
+        self.url = f"http://127.0.0.1:{self.server_port}/invocations"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Keeps connections open, as the served model does."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self) -> None:  # noqa: N802
+        """Read the body, ask the server what to say, say it."""
+        server = self.server
+        begun = time.perf_counter()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        request = Request(next(server.count), self.path, self.headers, body)
+        status, content = server.answer(request)
+        server.seen.append(request)
+        server.times.append((begun, time.perf_counter()))
+        self.close_connection = server.closes or status is None
+        if status is None:
+            return
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in {**server.headers, "Content-Length": len(content)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def run_fake(answer: Callable[[Request], tuple[int | None, Any]]) -> Iterator[Server]:
+    """Run such a server in a thread."""
+    with Server(answer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield server
+        server.shutdown()
