@@ -54,21 +54,29 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
     """
     sheet = _join_rows(sheet)
     readings = list_readings(sheet.names)
-    if not readings or (REFERENCE in sheet.names and not rule):
+    title = sheet.header[sheet.names.index("grade")] if "grade" in sheet.names else ""
+    others = readings
+    if not readings and fold_name(title) in ADJUDICATORS and "referable" in sheet.names:
+        others = ["referable"]
+    if not others or (REFERENCE in sheet.names and not rule):
         return sheet
-    used = {*readings, "grade", REFERENCE}
+    used = {*others, "grade", REFERENCE}
     table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
-    grades = table[readings].apply(lambda cells: _read_grades(sheet, cells))
+    grades = pd.DataFrame({name: _read_grades(sheet, table[name]) for name in readings})
+    is_referable = (grades >= REFERABLE_FROM).any(axis=None)
+    if not readings:
+        is_referable = (read_same("referable", table["referable"]) == "1").any()
     adjudicated = pd.Series(np.nan, table.index)
     if "grade" in table:
         adjudicated = _read_grades(sheet, table["grade"])
-        title = sheet.header[sheet.names.index("grade")]
-        is_flag = adjudicated.max() < REFERABLE_FROM <= grades.max(axis=None)
+        is_flag = is_referable and adjudicated.max() < REFERABLE_FROM
         if is_flag and rule not in RULES[1:] and fold_name(title) in ADJUDICATORS:
             raise DrError(
-                f"{sheet}: {title} has only 0 and 1, below the readers' grades: call it grade if "
-                "it has grades, or remove it if it says which photographs were adjudicated"
+                f"{sheet}: {title} has only 0 and 1, where photographs are referable: call it "
+                "grade if it has grades, or remove it if it says which photographs were adjudicated"
             )
+    if not readings:
+        return sheet
     if REFERENCE in table:
         adjudicated = adjudicated.where(table[REFERENCE] == RULES[0])
     reference, rules = find_reference(grades, adjudicated, rule or RULES[0])

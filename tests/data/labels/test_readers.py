@@ -122,6 +122,14 @@ def test_whether_a_photograph_was_adjudicated_is_no_grade(tmp_path):
     assert read(path, flags, "majority")["a"] == ("2", "majority")
     assert read(path, flags.replace("Adjudicated", "grade"))["a"] == ("0", "adjudicated")
     assert read(path, flags.replace("b,1,2,3,1", "b,1,2,3,2"))["a"] == ("0", "adjudicated")
+    beside = "image,referable,Adjudicado\na,{},0\nb,{},1\n"
+    with pytest.raises(
+        DrError, match="t.csv: Adjudicado has only 0 and 1, where photographs are"
+    ):
+        read(path, beside.format("sim", "0"))
+    path.write_text(beside.format("no", "0"))
+    sheet = read_sheets(path)[0]
+    assert combine_readers(sheet) == sheet
     low = "image,grade_1,grade_2,Adjudicated\na,0,1,1\nb,1,0,0\n"
     assert read(path, low)["a"] == ("1", "adjudicated")
 
