@@ -262,7 +262,7 @@ def _read_workbook(path: Path) -> dict[str, dict[int, list[str]]]:
 
 def _read_text(path: Path, words: Collection[str]) -> tuple[dict[int, list[str]], str, str]:
     """Read the rows of a text; return its encoding and what is between cells, too."""
-    text, encoding = _decode(path)
+    text, encoding = decode_text(path)
     lines = [f"{line}\n" for line in re.sub("\r\n?", "\n", text).split("\n")]
     separator = re.match('"?sep=(.)', text, re.IGNORECASE)  # of Excel
     ratings = {}
@@ -296,7 +296,7 @@ def _parse(
             yield last, row
 
 
-def _decode(path: Path) -> tuple[str, str]:
+def decode_text(path: Path) -> tuple[str, str]:
     """Decode a text; return its encoding, too."""
     content = path.read_bytes()
     marked = [line for line in content.split(b"\n") if not line.isascii()]

@@ -1,22 +1,22 @@
 """A private page of photographs with their maps, such as of the eyes that a model missed."""
 
 import base64
-import io
 from functools import partial
 from html import escape
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from dr_lib.data.labels.privacy import is_private
+from dr_lib.data.labels.reader import decode_text, read_sheets, take_columns
+from dr_lib.data.labels.schema import fold_name
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.report.render import write_page
-from dr_lib.report.style import translate
+from dr_lib.report.style import translate, write_figure
 from dr_lib.rooms.explain.figures import plot_explanations
 from dr_lib.rooms.explain.grad_cam import grad_cam, load_network, randomise
 
@@ -28,7 +28,7 @@ def write_explanations(
 
     Args:
         model: run of notebook 10, or its model folder.
-        listed: CSV with a column `file`, or a text file with a file a line.
+        listed: a table with a column `file`, or a text with a file a line.
         folder: of these files.
         out: page, inside a private folder, where it stays: its name and the files' are in it.
         lang: en or pt.
@@ -46,7 +46,7 @@ def write_explanations(
     network, facts = load_network(model)
     crops = {}
     left_out = {}
-    for file in _read_list(listed):
+    for file in read_list(listed):
         try:
             crop = crop_fundus(folder / file, facts["crop_size"], method=facts["crop_method"])
         except (NoFundusError, UnreadableImageError) as error:
@@ -68,11 +68,8 @@ def write_explanations(
     parts.append(f"<main><h1>{title}</h1><p><strong>{warning}</strong></p>")
     for k, file in enumerate(crops):
         each = images[k : k + 1], maps[k : k + 1], control[k : k + 1]
-        picture = io.BytesIO()
-        plot_explanations(*each, None, is_synthetic=False, lang=lang).savefig(
-            picture, dpi=150, bbox_inches="tight"
-        )
-        source = base64.b64encode(picture.getvalue()).decode()
+        figure = plot_explanations(*each, None, is_synthetic=False, lang=lang)
+        source = base64.b64encode(write_figure(figure, "png")).decode()
         image = f'<img alt="" style="width:100%" src="data:image/png;base64,{source}">'
         parts.append(f'<h2 id="p{k}">{escape(file)}</h2>{image}')
     parts.append("</main>")
@@ -82,16 +79,17 @@ def write_explanations(
     return left_out
 
 
-def _read_list(listed: Path) -> list[str]:
+def read_list(listed: Path) -> list[str]:
     """Read the files of a list, each once, in its order."""
-    try:
-        lines = listed.read_text(encoding="utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise DrError(f"{listed} cannot be read: {error}") from error
-    names = lines
-    if lines and "file" in lines[0].split(","):
-        names = pd.read_csv(listed, dtype=str, keep_default_na=False)["file"]
-    files = list(dict.fromkeys(name.strip() for name in names if name.strip()))
+    for sheet in read_sheets(listed):
+        header = [fold_name(name) for name in sheet.header]
+        if "file" in header:
+            names = [name if name == "file" else "" for name in header]
+            cells = take_columns(sheet, names)["file"]
+            break
+    else:
+        cells = map(str.strip, decode_text(listed)[0].splitlines())
+    files = list(dict.fromkeys(filter(None, cells)))
     if not files:
         raise DrError(f"{listed} names no file: give a column file, or a file a line")
     return files

@@ -47,7 +47,9 @@ def test_13_shows_maps_beside_their_control(clone, kernel, small_sample):
     private.mkdir()
     (private / "salt").write_bytes(bytes(32))
     listed = private / "missed.csv"
-    listed.write_text("file,grade\nretina.jpg,2\nretina.md,2\nabsent.jpg,3\n", encoding="utf-8")
+    listed.write_text(
+        "file;grade\nretina.jpg;2\nretina.md;2\nabsent.jpg;3\n", encoding="utf-16"
+    )
     page = private / "explain.html"
     command = [
         "explain",
