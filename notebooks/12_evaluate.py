@@ -63,7 +63,6 @@ from dr_lib.parameters import split_paths
 from dr_lib.rooms.evaluation.predictions import (
     average_sets,
     group_by_photographs,
-    pool_folds,
     read_predictions,
 )
 
@@ -98,8 +97,9 @@ from dr_lib.rooms.evaluation.points import (
     ERRORS,
     SOURCES,
     abstain,
-    find_thresholds,
+    find_called,
     freeze_points,
+    keep_usual,
     list_errors,
     list_missed,
     measure_points,
@@ -110,18 +110,18 @@ from dr_lib.rooms.evaluation.scores import (
     count_below,
     count_grades,
     find_worse_eyes,
+    list_rules,
     read_shares,
     seems_confidence,
     summarise,
+    take_interval,
     write_few,
 )
 from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
 chosen = split_paths(columns)
-read = pool_folds if folds else read_predictions
-models = read(*paths, sheet=sheet, columns=chosen, reference=reference)
-models = [models] if folds else models
+models = read_predictions(*paths, sheet=sheet, columns=chosen, reference=reference, folds=folds)
 models = average_sets(models) if ensemble else models
 model = models[0]
 if private:
@@ -313,15 +313,8 @@ page.table(
     own,
     "points",
     "Operating points and the data they were chosen on.",
-    columns=[
-        "point",
-        "fold",
-        "threshold",
-        "source",
-        "validation_patients",
-        "validation_diseased",
-    ]
-    + ["validation_sensitivity", "validation_specificity"],
+    columns=["point", "fold", "threshold", "source", "validation_patients"]
+    + ["validation_diseased", "validation_sensitivity", "validation_specificity"],
 )
 if own.empty:
     page.note(
@@ -368,8 +361,8 @@ if "chosen_on" in own:
 # %% tags=["report"]
 if len(own) and not private and hides_test(flow):
     # a second row would tell how many photographs could not be used
-    measured = measured[measured["ungradable"] == "excluded"]
-    patients = patients[patients["ungradable"] == "excluded"]
+    measured = keep_usual(measured)
+    patients = keep_usual(patients)
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
 counted = ["point", "tp", "fn", "fp", "tn", "sensitivity", "specificity"]
 counted += [name for name in ["ungradable"] if name not in same]
@@ -416,9 +409,8 @@ calibrated, smoothed = calibrate(model)
 pd.concat(smoothed).dropna()
 
 # %% tags=["report"]
-figure = figures.plot_calibration(smoothed, lang)
 page.figure(
-    figure,
+    figures.plot_calibration(smoothed, lang),
     "calibration",
     "Observed outcomes against predictions, with a 95 % band over patients, above the numbers of "
     "photographs (log). No curve is drawn where fewer than {} photographs are near, or where its "
@@ -482,16 +474,15 @@ for share, decisions in weighed.items():
 # ## Behind the scores · Por trás das métricas
 
 # %% tags=["report"]
-figure = figures.plot_distributions(model, own, lang)
-words = (
+page.figure(
+    figures.plot_distributions(model, own, lang),
+    "distributions",
     "Predicted probabilities by true class: density, middle half and median; below 20 photographs "
-    "each of them. Lines: thresholds."
+    "each of them. Lines: thresholds.",
 )
-page.figure(figure, "distributions", words)
 if len(model.graded):
-    figure = figures.plot_confusion(count_grades(model), lang)
     page.figure(
-        figure,
+        figures.plot_confusion(count_grades(model), lang),
         "confusion",
         "Photographs by true and predicted grade, shaded by their share of the true grade.",
     )
@@ -542,9 +533,8 @@ shown.head()
 
 # %% tags=["report"]
 if len(own):
-    figure = figures.plot_abstention(shown, lang)
     page.figure(
-        figure,
+        figures.plot_abstention(shown, lang),
         "abstention",
         "Accuracy on the photographs left to the model, with 95 % bands over patients.",
     )
@@ -578,17 +568,14 @@ if len(alarms):
     )
 
 # %% tags=["report"]
-from dr_lib.data.labels.readers import count_rules
-from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.rooms.evaluation.readers import compare_readers, judge_agreement
 
 readers = compare_readers(model, own)
 agreement = judge_agreement(model, own, margin)
 if len(readers):
     page.section("Readers")
-    rules = count_rules(model.test.get(REFERENCE, pd.Series(dtype=str)))
-    by_rule = ", ".join(f"{say(rule)} {number}" for rule, number in rules.items())
-    page.note("The reference of the test photographs, by rule: {}.", by_rule)
+    rules = list_rules(model.test, say)
+    page.note("The reference of the test photographs, by rule: {}.", rules)
     numbered = say("reader {}").format(r"\1")
     page.table(
         readers.drop(columns="num_images").replace(r"reader (\d+)", numbered, regex=True),
@@ -643,13 +630,14 @@ if len(compared):
     )
 
 # %% tags=["report"]
-from dr_lib.report.judged import judge_data_sets
+from dr_lib.report.judged import VERDICTS, judge_data_sets
 
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
     page.section("External validation")
-    figure = figures.plot_data_sets(data_sets, lang)
-    page.figure(figure, "data_sets", "Each model on each data set.")
+    page.figure(
+        figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set."
+    )
     page.table(
         data_sets.drop(columns="data_kind"),
         "data_sets",
@@ -657,7 +645,7 @@ if len(group_by_photographs(models)) > 1:
     )
 trainings = read_trainings(models, paths)
 judged = judge_data_sets(data_sets, trainings)
-if judged["verdict"].isin(["holds", "does not hold", "undecided", "not comparable"]).any():
+if judged["verdict"].isin(VERDICTS[:5]).any():
     page.claims(judged)
     if unknown := [name for name, training in trainings.items() if not training]:
         page.note(
@@ -725,8 +713,7 @@ page.write("committee.html", write_committee(page, evaluated, by_patient).encode
 # %% tags=["report"]
 if private and len(own):
     people = find_worse_eyes(model.test)
-    limit = find_thresholds(people, own, own["point"].iloc[0])
-    people["referred"] = people["probability_referable"] >= limit
+    people["referred"] = find_called(people, own)
     shown = people[["patient_id", "probability_referable", "referred"]]
     page.table(shown, "referrals", "One answer per patient.")
 
@@ -736,21 +723,18 @@ if private and len(own):
 # %% tags=["answer"]
 
 from dr_lib.rooms.evaluation.answer import answer_evaluation, limit_ungradable
-from dr_lib.statistics.intervals import Interval
 
 scores = summary.iloc[0]
-auc = Interval(
-    *(scores[f"auc{end}"] for end in ("", "_low", "_high")), scores["rarer_patients"]
-)
+auc = take_interval(scores, "auc", scores["rarer_patients"])
 aims = [
     say("{} % sensitivity").format(page.number(100 * sensitivity)),
     say("{} % specificity").format(page.number(100 * specificity)),
 ]
 if frozen:
     aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
-at_home = patients[patients["ungradable"] == "excluded"] if len(patients) else patients
 others = follow_first(models, points)
 num_patients = scores["num_patients"]
+at_home = keep_usual(patients)
 answer = answer_evaluation(auc, num_patients, at_home, aims, others, say, lang)
 if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")

@@ -11,8 +11,8 @@ from dr_lib.data.labels.reader import read_numbers, read_sheets, take_columns
 from dr_lib.data.labels.schema import fold_id, read_words
 from dr_lib.errors import DrError
 from dr_lib.files import write_text
-from dr_lib.rooms.evaluation.points import find_thresholds, measure
-from dr_lib.rooms.evaluation.predictions import ALLOWED, describe_cell, refuse_rows
+from dr_lib.rooms.evaluation.points import find_called, measure
+from dr_lib.rooms.evaluation.predictions import read_column, refuse_rows
 from dr_lib.rooms.evaluation.scores import count_below, tabulate_scores
 from dr_lib.statistics.clustered import TINY
 from dr_lib.statistics.intervals import UPPER, Interval
@@ -105,11 +105,7 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
         raise DrError(f"{name}: {missing} of {len(weights)} photographs are missing: add them")
     table = table.reindex(columns=[answer, "gradable"], fill_value="")
     for column in table:
-        words = read_words(column, table[column])
-        table[column] = read_numbers(words)
-        allowed, meant = ALLOWED[column]
-        is_bad = (words != "") & ~table[column].isin(allowed)
-        refuse_rows(name, is_bad, describe_cell(words[is_bad], meant))
+        table[column] = read_column(name, read_words(column, table[column]))
     numbers = table[answer].mask(table["gradable"] == 0)
     is_open = table[answer].isna() & (table["gradable"] != 0)
     refuse_rows(name, is_open, f"no {answer}: fill it in, or write gradable 0")
@@ -201,6 +197,5 @@ def _find_cells(test: pd.DataFrame, points: pd.DataFrame) -> pd.Series:
     """
     cells = (test["referable"] == 1).astype(int)
     for name in points["point"].unique():
-        called = test["probability_referable"] >= find_thresholds(test, points, name)
-        cells += 2 * called
+        cells += 2 * find_called(test, points, name)
     return cells

@@ -8,6 +8,7 @@ import pandas as pd
 
 from dr_lib.report.answer import Answer, Number, write_parts
 from dr_lib.rooms.evaluation.flow import hides_test
+from dr_lib.rooms.evaluation.scores import take_interval
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
@@ -36,38 +37,37 @@ def answer_evaluation(
     limits = []
     numbers = []
     more = []
-    points = [_count_people(row) for _, row in patients.iterrows()]
+    counts = ()
     is_known = np.isfinite(auc.value)
-    is_reversed = is_known and auc.high < 0.5
-    is_shown = is_known and has_learned(auc.low)
-    if points:
-        (found, diseased), (alarms, healthy) = points[0]
-        sentence = say(
+    is_shown = has_learned(auc.low)
+    sentence = say(
+        "This model ranks photographs better than chance; without an operating point it refers "
+        "nobody."
+    )
+    if len(patients):
+        numbers, *further = [_draw_people(row, say, lang) for _, row in patients.iterrows()]
+        found, missed, alarms, passed = read_counts(patients.iloc[0])
+        counts = (found, found + missed, alarms, alarms + passed)
+        words = say(
             "At the threshold chosen for {}, this model finds {} of {} patients with referable "
-            "disease, and refers {} of {} patients without it needlessly."
-        ).format(aims[0], found, diseased, alarms, healthy)
-        if not healthy:
-            sentence = say(
-                "At the threshold chosen for {}, this model finds {} of {} patients with referable "
-                "disease; all patients have it."
-            ).format(aims[0], found, diseased)
-        numbers = _draw_people(patients.iloc[0], say, lang)
-        for aim, (_, row) in zip(aims[1:], list(patients.iterrows())[1:], strict=False):
-            words_more = say("At the threshold chosen for {}, {}.")
-            sides = _draw_people(row, say, lang)
-            parts = [f"{each.heading.lower()}, {each.note}" for each in sides]
-            more.append(words_more.format(aim, "; ".join(parts)))
-    else:
-        sentence = say(
-            "This model ranks photographs better than chance; without an operating point it "
-            "refers nobody."
+            "disease; all patients have it."
         )
+        if counts[-1]:
+            words = say(
+                "At the threshold chosen for {}, this model finds {} of {} patients with referable "
+                "disease, and refers {} of {} patients without it needlessly."
+            )
+        sentence = words.format(aims[0], *counts)
+        for aim, sides in zip(aims[1:], further, strict=False):
+            parts = [f"{each.heading.lower()}, {each.note}" for each in sides]
+            words = say("At the threshold chosen for {}, {}.")
+            more.append(words.format(aim, "; ".join(parts)))
     at_points = sentence
     if not is_known:
         sentence = say(
             "All patients are of one class: whether the model tells them apart cannot be said."
         )
-    elif is_reversed:
+    elif auc.high < 0.5:
         sentence = say(
             "This model ranks photographs the wrong way round: check whether the labels or the "
             "probability columns are reversed."
@@ -75,20 +75,17 @@ def answer_evaluation(
     elif not is_shown:
         text = " ".join(write_parts(auc, lang)).strip()
         sentence = say(UNLEARNED).format(text, num_patients)
-        if points:
-            words_each = say(
+        if counts:
+            words = say(
                 "It finds {} of {} patients with the disease, and refers {} of {} without it."
             )
-            each = words_each.format(found, diseased, alarms, healthy)
-            more.insert(0, each if healthy else at_points)
+            more.insert(0, words.format(*counts) if counts[-1] else at_points)
             numbers = []
     if is_known:
-        text, bounds = write_parts(auc, lang)
-        note = say("0.5 is chance, 1 is perfect")
         heading = say("How well it ranks photographs (AUC)")
-        numbers.append(Number(heading, text, bounds, note))
-    for _, row in others.iterrows():
-        numbers.append(_compare(auc, row, say, lang))
+        note = say("0.5 is chance, 1 is perfect")
+        numbers.append(Number(heading, *write_parts(auc, lang), note))
+    numbers += [_compare(auc, row, say, lang) for _, row in others.iterrows()]
     if is_known and auc.n < clustered.MIN_PATIENTS:
         limits.append(
             say("Too few patients to decide: effectively {} of the rarer class.").format(auc.n)
@@ -110,10 +107,9 @@ def limit_ungradable(
     return [say("{} photographs could not be graded, and are not counted.").format(number)]
 
 
-def _count_people(row: pd.Series) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Count who is found of the diseased, and who is referred of the others."""
-    found, missed, alarms, passed = (int(row[name]) for name in ("tp", "fn", "fp", "tn"))
-    return (found, found + missed), (alarms, alarms + passed)
+def read_counts(row: pd.Series) -> tuple[int, ...]:
+    """Read who is found, missed, referred needlessly, and passed."""
+    return tuple(int(row[name]) for name in ("tp", "fn", "fp", "tn"))
 
 
 class People(NamedTuple):
@@ -127,7 +123,7 @@ class People(NamedTuple):
 
 def count_people(row: pd.Series, column: str, *, is_opposite: bool = False) -> People:
     """Count the people of a share, or those that it leaves."""
-    value, low, high = (row.get(f"{column}{end}", np.nan) for end in ("", "_low", "_high"))
+    value, low, high, _ = take_interval(row, column)
     if is_opposite:
         value, low, high = 1 - value, 1 - high, 1 - low
     number = row.get(f"{column}_counted", np.nan)
@@ -140,34 +136,31 @@ def count_people(row: pd.Series, column: str, *, is_opposite: bool = False) -> P
 
 def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Number]:
     """Put an operating point into natural frequencies, of 100; few people into counts."""
-    (_, diseased), (_, healthy) = _count_people(row)
-    sides = (
-        ("sensitivity", diseased, say("Of {} patients with the disease"), say("{} are found")),
-        (
-            "specificity",
-            healthy,
-            say("Of {} patients without it"),
-            say("{} are referred needlessly"),
-        ),
-    )
+    found, missed, alarms, passed = read_counts(row)
     numbers = []
-    for column, number, heading, note in sides:
-        if not number:  # each patient has an eye of the other kind
-            continue
-        is_found = column == "sensitivity"
-        people = count_people(row, column, is_opposite=not is_found)
-        words = note.format(people.called)
-        if np.isfinite(people.low):
-            comma = ";" if lang == "pt" else ","
-            words += f" [{people.low:.0f}{comma} {people.high:.0f}]"
-        right = people.called if is_found else people.of - people.called
-        numbers.append(Number(heading.format(people.of), "", "", words, right, people.of))
+    if found + missed:  # each patient may have an eye of the other kind
+        people = count_people(row, "sensitivity")
+        heading = say("Of {} patients with the disease").format(people.of)
+        words = say("{} are found").format(people.called) + _write_bounds(people, lang)
+        numbers.append(Number(heading, "", "", words, people.called, people.of))
+    if alarms + passed:
+        people = count_people(row, "specificity", is_opposite=True)
+        heading = say("Of {} patients without it").format(people.of)
+        words = say("{} are referred needlessly").format(people.called)
+        words += _write_bounds(people, lang)
+        numbers.append(Number(heading, "", "", words, people.of - people.called, people.of))
     return numbers
+
+
+def _write_bounds(people: People, lang: str) -> str:
+    comma = ";" if lang == "pt" else ","
+    is_bare = not np.isfinite(people.low)
+    return "" if is_bare else f" [{people.low:.0f}{comma} {people.high:.0f}]"
 
 
 def _compare(auc: Interval, row: pd.Series, say: Callable[[str], str], lang: str) -> Number:
     """Compare another data set with the first one, of other patients (Zou and Donner 2008)."""
-    theirs = Interval(row["auc"], row["auc_low"], row["auc_high"], 0)
+    theirs = take_interval(row, "auc")
     change = theirs.value - auc.value
     low = change - np.hypot(theirs.value - theirs.low, auc.high - auc.value)
     high = change + np.hypot(theirs.high - theirs.value, auc.value - auc.low)

@@ -13,13 +13,18 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.readers import count_rules
-from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_probability, write_span
 from dr_lib.rooms.evaluation.flow import hide_flow, hides_test
+from dr_lib.rooms.evaluation.points import keep_usual
 from dr_lib.rooms.evaluation.predictions import Predictions, Source
-from dr_lib.rooms.evaluation.scores import FEW, count_below, find_worse_eyes, write_few
+from dr_lib.rooms.evaluation.scores import (
+    FEW,
+    count_below,
+    find_worse_eyes,
+    list_rules,
+    write_few,
+)
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
@@ -82,100 +87,119 @@ def state_facts(evaluated: Evaluated) -> dict[str, str]:
 
     Fewer than five patients or photographs are no fact, for they may be known by it.
     """
-    predictions, flow, summary, points, measured, patients, calibrated, *rest = evaluated
-    subgroups, data_sets = rest
+    predictions = evaluated.predictions
     test = predictions.test
+    names_data = "dataset" in predictions.table
+    kinds = set(predictions.table.get("data_kind", ()))
+    real = "none: photographs" if "photographs" in kinds else UNKNOWN
+    version = predictions.version or UNKNOWN
+    outcome = ""
+    if "grade" in test and test["grade"].notna().all():
+        outcome = "referable: grade 2 or worse"
+        if count_below(test):
+            outcome += ", or marked as referable"
+        if rules := list_rules(test):
+            outcome += f"; photographs of several readers, by rule: {rules}"
+    folds = ""
+    if "fold" in test:
+        num_folds = test["fold"].nunique()
+        folds = f"the results pool {num_folds} models, each tested on other patients"
+    return {
+        "model": f"{predictions.name}, version {version}",
+        "version": version,
+        "synthetic": "synthetic sample, not photographs" if predictions.is_synthetic else real,
+        "tested_on": predictions.dataset if names_data else UNKNOWN,
+        "trained_on": evaluated.data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
+        "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
+        "outcome": outcome,
+        "folds": folds,
+        **_state_people(evaluated),
+        **_state_scores(evaluated),
+    }
+
+
+def _state_people(evaluated: Evaluated) -> dict[str, str]:
+    """State who was offered, left out and evaluated."""
+    predictions, flow, summary, points, _, _, _, subgroups, _ = evaluated
+    num_images = len(predictions.test)
+    worse = find_worse_eyes(predictions.test)
     counts = flow.groupby("stage")[["num_images", "num_patients"]].sum()
     images = counts["num_images"]
     offered = hide_flow(flow).set_index("stage").loc["offered"]
     is_masked = hides_test(flow)
-    worse = find_worse_eyes(test)
-    names_data = "dataset" in predictions.table
-    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
-    missing = _write_sum(images["test"] - len(test), is_masked)
-    ungradable = [f"excluded {_write_sum(images.get('ungradable', 0), is_masked)}"]
-    thresholds = crossed = outcome = severity = partition = recalibration = ""
+    missing = _write_sum(images["test"] - num_images, is_masked)
+    ungradable = f"excluded {_write_sum(images.get('ungradable', 0), is_masked)}; "
     if len(points):
-        usual = measured[measured["ungradable"] == "excluded"]
-        by_patient = patients[patients["ungradable"] == "excluded"].assign(unit="by patient")
-        tables = [usual.assign(unit="by photograph"), by_patient]
-        names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
-        scores += _list_scores(pd.concat(tables), ["unit", "point"], names)
         number = _write_sum(len(predictions.ungradable), is_masked)
-        ungradable.append(f"counted as referred in a second row {number}")
-        crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
-        frozen = [
-            f"{p.point} {write_probability(p.threshold)} ({p.source})"
-            for p in points.itertuples()
-        ]
-        thresholds = "; ".join(frozen)
-        if "chosen_on" in points:
-            thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
-    ungradable.append(f"not usable {write_few(images.get('not usable', 0))}")
+        ungradable += f"counted as referred in a second row {number}; "
+    partition = severity = ""
     if {"learned from", "validation"} <= set(counts.index):
         # not those of test: who was left out there may be few
         sides = counts.loc[["learned from", "validation", "evaluated"], "num_patients"]
         words = "{} patients learned from, {} of validation, {} of test; none on two sides"
         partition = words.format(*sides)
-    if "grade" in test and test["grade"].notna().all():
-        grades = worse.loc[worse["referable"] == 1, "grade"].astype(int).value_counts()
-        outcome = "referable: grade 2 or worse"
-        if count_below(test):
-            outcome += ", or marked as referable"
-        rules = count_rules(test[REFERENCE]) if REFERENCE in test else {}
-        if rules:
-            counts_by_rule = [f"{rule} {write_few(number)}" for rule, number in rules.items()]
-            outcome += f"; photographs of several readers, by rule: {', '.join(counts_by_rule)}"
+    is_ill = worse["referable"] == 1
+    if "grade" in worse and predictions.test["grade"].notna().all():
+        grades = worse.loc[is_ill, "grade"].astype(int).value_counts()
         if grades.min() >= FEW:
             severity = f"patients by worst grade {_list_counts(grades.sort_index())}"
+    people = []
+    for factor in ("sex", "age") if len(subgroups) else ():
+        levels = subgroups[subgroups["factor"] == factor].set_index("level")["num_patients"]
+        if len(levels) and "–" not in set(levels):
+            people.append(f"{factor} {_list_counts(levels)}")
+    return {
+        "flow": (
+            f"{offered['num_patients']} patients offered, {offered['num_images']} photographs;"
+            f" {len(worse)} evaluated, {num_images} photographs"
+        ),
+        "events": (
+            f"{len(worse)} patients, {write_few(is_ill.sum())} with disease; {num_images}"
+            f" photographs, {summary['num_referable'].iloc[0]} of them referable"
+        ),
+        "missing": f"{missing} photographs without a usable answer",
+        "ungradable": f"{ungradable}not usable {write_few(images.get('not usable', 0))}",
+        "partition": partition,
+        "severity": severity,
+        "characteristics": "; ".join(people),
+    }
+
+
+def _state_scores(evaluated: Evaluated) -> dict[str, str]:
+    """State the thresholds, and the scores of the model, of subgroups and on other data sets."""
+    predictions, _, summary, points, measured, patients, *rest = evaluated
+    calibrated, subgroups, data_sets = rest
+    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
+    thresholds = crossed = recalibration = ""
+    if len(points):
+        by_photograph = keep_usual(measured).assign(unit="by photograph")
+        both = pd.concat([by_photograph, keep_usual(patients).assign(unit="by patient")])
+        names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
+        scores += _list_scores(both, ["unit", "point"], names)
+        crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
+        thresholds = "; ".join(
+            f"{p.point} {write_probability(p.threshold)} ({p.source})"
+            for p in points.itertuples()
+        )
+        if "chosen_on" in points:
+            thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
     if len(calibrated) > 1:
         slopes = [f"slope {write_span(row, 'slope')}" for _, row in calibrated.iterrows()]
         recalibration = " → ".join(slopes)
-    people = []
-    for factor in ("sex", "age"):
-        levels = subgroups[subgroups["factor"] == factor] if len(subgroups) else subgroups
-        if len(levels) and "–" not in set(levels["num_patients"]):
-            people.append(f"{factor} {_list_counts(levels.set_index('level')['num_patients'])}")
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
     is_elsewhere = data_sets["tested_on"] != predictions.dataset
     elsewhere = data_sets[is_elsewhere & (data_sets["model"] == predictions.name)]
     places = elsewhere.assign(where=elsewhere["trained_on"] + " → " + elsewhere["tested_on"])
     if elsewhere["point"].notna().any():
         places["where"] += ", " + places["point"]
-    kinds = set(predictions.table.get("data_kind", ()))
-    real = "none: photographs" if "photographs" in kinds else UNKNOWN
+    external = _list_scores(places, ["where"], ["auc", "sensitivity", "specificity"])
     return {
-        "model": f"{predictions.name}, version {predictions.version or UNKNOWN}",
-        "version": predictions.version or UNKNOWN,
-        "synthetic": "synthetic sample, not photographs" if predictions.is_synthetic else real,
-        "tested_on": predictions.dataset if names_data else UNKNOWN,
-        "trained_on": data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
-        "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
-        "flow": (
-            f"{offered['num_patients']} patients offered, {offered['num_images']} photographs;"
-            f" {len(worse)} evaluated, {len(test)} photographs"
-        ),
-        "events": (
-            f"{len(worse)} patients, {write_few((worse['referable'] == 1).sum())} with disease;"
-            f" {len(test)} photographs, {summary['num_referable'].iloc[0]} of them referable"
-        ),
-        "missing": f"{missing} photographs without a usable answer",
-        "ungradable": "; ".join(ungradable),
-        "partition": partition,
-        "outcome": outcome,
-        "severity": severity,
-        "characteristics": "; ".join(people),
         "thresholds": thresholds,
         "crossed": crossed,
         "points": "; ".join(scores),
         "recalibration": recalibration,
         "subgroups": "; ".join(_list_scores(scored, ["factor", "level"], ["auc"])),
-        "folds": f"the results pool {test['fold'].nunique()} models, each tested on other patients"
-        if "fold" in test
-        else "",
-        "external": "; ".join(
-            _list_scores(places, ["where"], ["auc", "sensitivity", "specificity"])
-        ),
+        "external": "; ".join(external),
     }
 
 

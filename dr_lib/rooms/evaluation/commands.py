@@ -55,7 +55,7 @@ def evaluate(
     from dr_lib.files import find_listed
     from dr_lib.report.render import run_analysis
     from dr_lib.rooms.evaluation.adjudication import LIST, WEIGHTS
-    from dr_lib.rooms.evaluation.predictions import pool_folds, read_predictions
+    from dr_lib.rooms.evaluation.predictions import read_predictions
 
     choice = dict(parameters)
     if prepared := choice.get("private"):
@@ -69,8 +69,9 @@ def evaluate(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
         )
     # report errors before the notebook starts
-    read = pool_folds if folds else read_predictions
-    read(*predictions, sheet=sheet, columns=columns, reference=reference)
+    read_predictions(
+        *predictions, sheet=sheet, columns=columns, reference=reference, folds=folds
+    )
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,

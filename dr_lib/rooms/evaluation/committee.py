@@ -9,24 +9,26 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.data.labels.readers import count_rules
-from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.numbers import write_day, write_decimals
 from dr_lib.report.answer import draw_people
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.render import write_page
 from dr_lib.report.style import translate
-from dr_lib.rooms.evaluation.answer import People, count_people, limit_ungradable
+from dr_lib.rooms.evaluation.answer import (
+    People,
+    count_people,
+    limit_ungradable,
+    read_counts,
+)
 from dr_lib.rooms.evaluation.checklist import Evaluated
-from dr_lib.rooms.evaluation.points import HANDLING
+from dr_lib.rooms.evaluation.points import keep_usual
 from dr_lib.rooms.evaluation.scores import (
     COUNTED,
     count_below,
     find_worse_eyes,
+    list_rules,
     score_share,
-    write_few,
 )
-from dr_lib.rooms.evaluation.subgroups import MAX_LEVELS
 from dr_lib.statistics.intervals import LEVEL, has_learned
 
 STYLE = """<style>.page { display: block; max-width: 800px } .two { align-items: end }
@@ -65,8 +67,7 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
     """
     say = page.say
     predictions = evaluated.predictions
-    points = evaluated.patients
-    points = points[points["ungradable"] == HANDLING[0]] if len(points) else points
+    points = keep_usual(evaluated.patients)
     is_shown = has_learned(evaluated.summary["auc_low"].iloc[0])
     is_ill = find_worse_eyes(predictions.test)["referable"] == 1
     limits = {
@@ -82,7 +83,7 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
     counts = say("{} patients, {} of them with the disease; {} photographs.").format(
         len(is_ill), is_ill.sum(), len(predictions.test)
     )
-    known, unknown = _describe_data(say, evaluated)
+    known, unknown = _describe_data(say, evaluated, groups)
     words = "Two numbers in brackets hold the true number between them in {} of 100 such tests."
     names = [say("Name"), say("Role"), say("Date"), say("Signature")]
     lines = write_table(pd.DataFrame("", range(3), names))
@@ -128,20 +129,24 @@ def _explain(say: Callable[[str], str], test: pd.DataFrame, *, is_sent: bool) ->
     return f"{what.format(disease)} {say(words)}"
 
 
-def _describe_data(say: Callable[[str], str], evaluated: Evaluated) -> tuple[list[str], str]:
-    """Describe what is known of the data, and what is not, in sentences."""
+def _describe_data(
+    say: Callable[[str], str], evaluated: Evaluated, groups: pd.DataFrame
+) -> tuple[list[str], str]:
+    """Describe what is known of the data, and what is not, in sentences; cameras as the groups may
+    be shown.
+    """
     predictions = evaluated.predictions
     test = predictions.test
     years = re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", " ".join(test.get("visit", ())))
-    cameras = sorted({*test.get("camera", [])} - {""})
-    rules = count_rules(test.get(REFERENCE, pd.Series(dtype=str)))
-    by_rule = ", ".join(f"{say(rule)} {write_few(number)}" for rule, number in rules.items())
+    cameras = groups.query("factor == 'camera'") if len(groups) else groups
+    names = [line.level if line.num_patients != "–" else "–" for line in cameras.itertuples()]
+    rules = list_rules(test, say)
     facts = {
         say("Program"): f"{predictions.name} {predictions.version}".strip(),
         say("Data set"): predictions.dataset,
         say("Years"): " – ".join(sorted({min(years), max(years)})) if years else "",
-        say("Camera"): ", ".join(cameras) if len(cameras) <= MAX_LEVELS else "",
-        say("Who graded"): by_rule and say("several doctors, combined by: {}").format(by_rule),
+        say("Camera"): ", ".join(dict.fromkeys(names)),
+        say("Who graded"): rules and say("several doctors, combined by: {}").format(rules),
     }
     known = [f"{name}: {value}." for name, value in facts.items() if value]
     known += limit_ungradable(evaluated.flow, say, is_private=False)
@@ -155,29 +160,32 @@ def _write_point(say: Callable[[str], str], row: pd.Series, *, is_shown: bool) -
     """Write whom one setting finds, misses and sends needlessly; with figures, if it is shown to be
     better than chance.
     """
-    found, missed, alarms, passed = (int(row[name]) for name in ("tp", "fn", "fp", "tn"))
+    found, missed, alarms, passed = read_counts(row)
     ill = say("Of {} patients with the disease, {} are found and {} missed.")
-    blocks = [ill.format(found + missed, found, missed)]
-    without = say("All patients have the disease: whom it sends needlessly is not known.")
+    well = say("All patients have the disease: whom it sends needlessly is not known.")
     if alarms + passed:
-        without = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
-    blocks.append(without.format(alarms + passed, passed, alarms))
-    legends = {
-        "sensitivity": say("{} are found; hollow: missed."),
-        "specificity": say("{} are not sent; hollow: sent."),
-    }
-    for place, (column, legend) in enumerate(legends.items()):
+        well = say("Of {} patients without it, {} are not sent and {} sent needlessly.")
+    blocks = [f'<p class="say">{say(AIMS[row["point"]])}</p><div class="two">']
+    for column, words, legend in (
+        (
+            "sensitivity",
+            ill.format(found + missed, found, missed),
+            say("{} are found; hollow: missed."),
+        ),
+        (
+            "specificity",
+            well.format(alarms + passed, passed, alarms),
+            say("{} are not sent; hollow: sent."),
+        ),
+    ):
+        blocks.append(f"<div><h3>{words}</h3>")
         if is_shown and np.isfinite(row[column]):
-            group = count_people(row, column)
-            words = legend.format(_write_people(say, group))
-            drawn = draw_people(group.called, group.of, words)
-            blocks[place] = f"{blocks[place]}</h3>{drawn}<h3>{words}"
-    sides = "".join(f"<div><h3>{block}</h3></div>" for block in blocks)
+            people = count_people(row, column)
+            below = legend.format(_write_people(say, people))
+            blocks.append(f"{draw_people(people.called, people.of, below)}<h3>{below}</h3>")
+        blocks.append("</div>")
     words = say("Of the {} patients whom it sends, {} have the disease.")
-    return (
-        f'<p class="say">{say(AIMS[row["point"]])}</p><div class="two">{sides}</div>'
-        f"<p>{words.format(found + alarms, found)}</p>"
-    )
+    return f"{''.join(blocks)}</div><p>{words.format(found + alarms, found)}</p>"
 
 
 def _write_people(say: Callable[[str], str], people: People) -> str:

@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.rooms.evaluation.points import (
-    find_thresholds,
-    measure,
-    measure_points,
-)
+from dr_lib.rooms.evaluation.points import find_called, measure, measure_points
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import tabulate_scores, unbind, unpack
 from dr_lib.statistics.clustered import (
@@ -133,8 +129,8 @@ def compare_models(
         sensitivity = specificity = kappa = None
         if len(theirs_at) and len(points[0]):
             is_right = [
-                (score >= find_thresholds(ours, at, at["point"].iloc[0])) == y
-                for score, at in ((p, points[0]), (q, theirs_at))
+                find_called(ours, points[0]) == y,
+                find_called(theirs, theirs_at) == y,
             ]
             is_same = np.array_equal(p, q) and np.array_equal(*is_right)
             differences = []

@@ -61,16 +61,9 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
     curves = {}
     middle = (CELLS[1:] + CELLS[:-1]) / 2
     for name, probability in versions.items():
-        intercept, slope = fit_slope(y, probability, patient)
-        row = {
-            "probabilities": name,
-            "predicted": probability.mean(),
-            "observed": y.mean(),
-            "intercept": intercept,
-            "slope": slope,
-            "brier": brier_interval(y, probability, patient),
-        }
-        rows.append(row)
+        shares = {"predicted": probability.mean(), "observed": y.mean()}
+        scores = score_calibration(y, probability, patient)
+        rows.append({"probabilities": name, **shares, **scores})
         curve = smooth_calibration(y, probability, patient, middle)
         curves[name] = pd.DataFrame(
             {
@@ -81,6 +74,12 @@ def calibrate(predictions: Predictions) -> tuple[pd.DataFrame, dict[str, pd.Data
             }
         )
     return tabulate_scores(rows), curves
+
+
+def score_calibration(y: np.ndarray, p: np.ndarray, patient: np.ndarray) -> dict[str, Interval]:
+    """Score probabilities: `intercept`, `slope`, `brier`; args as of `Eyes`."""
+    intercept, slope = fit_slope(y, p, patient)
+    return {"intercept": intercept, "slope": slope, "brier": brier_interval(y, p, patient)}
 
 
 def recalibrate(predictions: Predictions) -> np.ndarray | None:

@@ -27,7 +27,7 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.rooms.evaluation.points import ERRORS, POINTS
+from dr_lib.rooms.evaluation.points import ERRORS, POINTS, keep_usual
 from dr_lib.rooms.evaluation.predictions import Predictions
 
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
@@ -42,27 +42,21 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     """
     say = choose_words(lang)
 
-    def count(row) -> str:
-        words = say("{} photographs")
-        if row.num_patients:
-            words = say("{} patients, {} photographs")
-        numbers = [
-            count if isinstance(count, str) else write_number(count, lang)
-            for count in (row.num_patients, row.num_images)
-            if count
-        ]
-        return words.format(*numbers)
-
     boxes = {}
     sides = {"offered": [], "test": [], "evaluated": []}  # what leaves before a box
     for row in flow.itertuples():
+        counts = [count for count in (row.num_patients, row.num_images) if count]
+        numbers = [n if isinstance(n, str) else write_number(n, lang) for n in counts]
+        words = say("{} patients, {} photographs" if row.num_patients else "{} photographs")
         reason = f" ({row.reason})" if row.reason else ""
-        text = fill(say(row.stage).capitalize() + reason, 34) + f"\n{count(row)}"
+        text = fill(say(row.stage).capitalize() + reason, 34)
+        text += f"\n{words.format(*numbers)}"
         if row.stage in sides:
             boxes[row.stage] = text
         else:
             sides["evaluated" if row.stage == "ungradable" else "test"].append(text)
-    gaps = [0.18 * (2 + "\n".join(sides[stage]).count("\n")) for stage in boxes][1:]
+    gaps = [0.18 * (2 + "\n".join(sides[stage]).count("\n")) for stage in boxes]
+    gaps[0] = 0
     height = len(boxes) * 0.5 + sum(gaps)
     figure, (ax,) = open_panels(1, width=HALF, heights=height)
     ax.set(xlim=(0, 1), ylim=(-height - 0.1, 0.1))
@@ -70,7 +64,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
     box = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": MUTED}
     arrow = {"arrowstyle": "-|>", "color": MUTED, "shrinkA": 0, "shrinkB": 0}
     top = 0.0
-    for stage, gap in zip(boxes, [0.0, *gaps], strict=True):
+    for (stage, text), gap in zip(boxes.items(), gaps, strict=True):
         if gap:
             ax.annotate("", (0.1, top - gap - 0.05), (0.1, top + 0.05), arrowprops=arrow)
         if sides[stage]:
@@ -78,7 +72,7 @@ def plot_flow(flow: pd.DataFrame, lang: str = "en") -> Figure:
             ax.annotate("", (0.2, middle), (0.1, middle), arrowprops=arrow)
             ax.text(0.24, middle, "\n".join(sides[stage]), va="center", fontsize=9, bbox=box)
         top -= gap + 0.5
-        ax.text(0.04, top + 0.25, boxes[stage], va="center", fontsize=9, bbox=box, zorder=3)
+        ax.text(0.04, top + 0.25, text, va="center", fontsize=9, bbox=box, zorder=3)
     return figure
 
 
@@ -90,20 +84,18 @@ def plot_roc(
 ) -> Figure:
     """Draw the ROC curve (`trace_curves`) with its AUC, and `measure_points` on it."""
     say = choose_words(lang)
-    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
+    figure, ax = _open_square(say("1 - specificity"), say("sensitivity"))
     band = curves["band"]
-    bounds = band["sensitivity_low"], band["sensitivity_high"]
-    ax.fill_between(1 - band["specificity"], *bounds, color=OURS, alpha=0.12, lw=0)
+    _draw_band(ax, 1 - band["specificity"], band, "sensitivity", OURS)
     ax.plot(1 - curves["roc"]["specificity"], curves["roc"]["sensitivity"], color=OURS, lw=2)
     ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
     ax.text(0.62, 0.55, say("chance"), color=MUTED, rotation=45, rotation_mode="anchor")
     words = f"AUC {write_span(summary, 'auc', lang)}"
     ax.text(0.99, 0.03, words, color=OURS, fontweight="bold", ha="right", fontsize=9)
-    usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
-    for k, marker in zip(range(len(usual)), MARKERS, strict=False):
-        row = usual.iloc[k]
-        place = (1 - row["specificity"], row["sensitivity"])
-        one = usual.iloc[[k]]
+    usual = keep_usual(measured)
+    for k, (row, marker) in enumerate(zip(usual.itertuples(), MARKERS, strict=False)):
+        place = (1 - row.specificity, row.sensitivity)
+        one = usual[k : k + 1]
         ax.errorbar(
             *place,
             find_reach(one, "sensitivity"),
@@ -115,11 +107,8 @@ def plot_roc(
             elinewidth=1,
             zorder=4,
         )
-        near = min(max(place[0] + 0.06, 0), 0.5)
-        end = (near, max(place[1] - 0.09 - 0.04 * k, 0.12))
-        ax.annotate(say(row["point"]), place, end, va="top", fontsize=9)
-    ax.set(xlabel=say("1 - specificity"), ylabel=say("sensitivity"))
-    _square(ax)
+        end = (min(place[0] + 0.06, 0.5), max(place[1] - 0.09 - 0.04 * k, 0.12))
+        ax.annotate(say(row.point), place, end, va="top", fontsize=9)
     return figure
 
 
@@ -132,29 +121,34 @@ def plot_precision(
     """Draw the precision-recall curve with its average, and `measure_points` on it."""
     say = choose_words(lang)
     precision = curves["precision_recall"]
-    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
+    figure, ax = _open_square(say("sensitivity"), say("positive predictive value"))
     ax.plot(precision["recall"], precision["precision"], color=OURS, lw=2)
     everybody = precision["precision"].iloc[0]
     ax.axhline(everybody, color=THEIRS, lw=1, ls=(0, (4, 3)))
     ax.text(0.01, everybody - 0.02, say("refer all"), color=MUTED, va="top", fontsize=9)
     words = f"{say('average')} {write_span(summary, 'average_precision', lang)}"
     ax.text(0.01, 0.03, words, color=OURS, fontweight="bold", fontsize=9)
-    usual = measured.query("ungradable == 'excluded'") if len(measured) else measured
-    for k, marker in zip(range(len(usual)), MARKERS, strict=False):
-        row = usual.iloc[k]
-        ax.plot(row["sensitivity"], row["ppv"], marker, ms=7, color="white", mec=INK, mew=1.5)
-    ax.set(xlabel=say("sensitivity"), ylabel=say("positive predictive value"))
-    _square(ax)
+    for row, marker in zip(keep_usual(measured).itertuples(), MARKERS, strict=False):
+        ax.plot(row.sensitivity, row.ppv, marker, ms=7, color="white", mec=INK, mew=1.5)
     return figure
 
 
-def _square(ax: Axes) -> None:
-    """Give both axes the same percentages and length."""
+def _open_square(xlabel: str, ylabel: str) -> tuple[Figure, Axes]:
+    """Open a figure whose axes have the same percentages and length."""
+    figure, (ax,) = open_panels(1, width=HALF, heights=2.8)
     places = np.linspace(0, 1, 5)
     names = ["0", "25 %", "50 %", "75 %", "100 %"]
     ax.set_xticks(places, names)
     ax.set_yticks(places, names)
-    ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    ends = (-0.03, 1.03)
+    ax.set(xlim=ends, ylim=ends, aspect="equal", xlabel=xlabel, ylabel=ylabel)
+    return figure, ax
+
+
+def _draw_band(ax: Axes, x: pd.Series, table: pd.DataFrame, name: str, colour: str) -> None:
+    """Draw the bounds of a column of a table over x."""
+    bounds = table[f"{name}_low"], table[f"{name}_high"]
+    ax.fill_between(x, *bounds, color=colour, alpha=0.12, lw=0)
 
 
 def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Figure:
@@ -174,25 +168,17 @@ def plot_calibration(curves: Mapping[str, pd.DataFrame], lang: str = "en") -> Fi
         num_near = counts.rolling(5, center=True, min_periods=1).sum()
         band = table["observed_high"] - table["observed_low"]
         seen = table.where((num_near >= MIN_NEAR) & (band > 0) & (band <= MAX_BAND))
-        bounds = seen["observed_low"], seen["observed_high"]
-        ax.fill_between(x, *bounds, color=OURS, alpha=0.12, lw=0)
+        _draw_band(ax, x, seen, "observed", OURS)
         ax.plot(x, seen["observed"], color=OURS)
         ax.set(ylabel=say("observed share"), xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         ax.set_title(say(words), loc="left", fontsize=10, color=MUTED)
-        for name, sign, colour in (("num_referable", 1, WRONG), ("num_others", -1, OURS)):
-            below.bar(x, sign * table[name], 1 / len(x), color=colour)
-        names = (say("referable"), WRONG, 0.97, "top"), (say("others"), OURS, 0.03, "bottom")
-        for text, colour, y, va in names:
-            below.text(
-                0.99,
-                y,
-                text,
-                color=colour,
-                ha="right",
-                va=va,
-                fontsize=9,
-                transform=below.transAxes,
-            )
+        for name, sign, colour, place, va in (
+            ("referable", 1, WRONG, (0.99, 0.97), "top"),
+            ("others", -1, OURS, (0.99, 0.03), "bottom"),
+        ):
+            below.bar(x, sign * table[f"num_{name}"], 1 / len(x), color=colour)
+            where = {"ha": "right", "va": va, "transform": below.transAxes}
+            below.text(*place, say(name), where, color=colour, fontsize=9)
         # a few photographs are seen beside many
         most = table[["num_referable", "num_others"]].max(axis=None)
         below.set_yscale("symlog", linthresh=max(10, most / 10))
@@ -224,8 +210,7 @@ def plot_decisions(curve: pd.DataFrame, lang: str = "en") -> Figure:
         ("gain_over_all", "--", LINES[1], say("over refer all")),
         ("gain_over_none", "-", OURS, say("over refer none")),
     ):
-        bounds = curve[f"{name}_low"], curve[f"{name}_high"]
-        right.fill_between(threshold, *bounds, alpha=0.2, lw=0, color=colour)
+        _draw_band(right, threshold, curve, name, colour)
         right.plot(threshold, curve[name], style, color=colour, label=words)
     right.axhline(0, ls=":", color=THEIRS)
     right.set(ylabel=say("gain of the model"))
@@ -266,20 +251,18 @@ def plot_distributions(
         ax.plot(quarters[[0, 2]], [place] * 2, color=OURS, lw=4, solid_capstyle="butt")
         ax.plot(quarters[1], place, "o", color="white", mec=OURS, ms=6)
     for (name, at), style in zip(points.groupby("point"), ("--", ":"), strict=False):
-        for number, threshold in enumerate(at["threshold"]):  # of folds several
+        for threshold in at["threshold"]:  # of folds several
             ax.axvline(threshold, ls=style, color=INK, lw=1)
-            if not number:
-                side = {"high specificity": "left"}.get(name, "right")
-                end = (3 if side == "left" else -3, 2)
-                ax.annotate(
-                    say(name),
-                    (threshold, 1),
-                    end,
-                    xycoords=("data", "axes fraction"),
-                    textcoords="offset points",
-                    ha=side,
-                    fontsize=9,
-                )
+        is_higher = name == POINTS[1]
+        ax.annotate(
+            say(name),
+            (at["threshold"].iloc[0], 1),
+            (3 if is_higher else -3, 2),
+            xycoords=("data", "axes fraction"),
+            textcoords="offset points",
+            ha="left" if is_higher else "right",
+            fontsize=9,
+        )
     ax.set_yticks(range(len(order)), names)
     ax.set(xlabel=say("predicted probability"), xlim=(-0.02, 1.02))
     ax.set(ylabel=say("true grade" if has_grade else "referable"))
@@ -319,25 +302,23 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     say = choose_words(lang)
     names = table["model"] + "\n" + table["trained_on"] + " → " + table["tested_on"]
     order = list(dict.fromkeys(names))
-    places = names.map(order.index).to_numpy(float)
+    places = names.map(order.index)
     height = 0.6 + 0.6 * len(order)
     figure, axes = open_panels(3, columns=3, heights=height, share="y")
     left, *others = axes
-    once = ~names.duplicated()
-    reach = find_reach(table[once], "auc")
-    left.errorbar(
-        table.loc[once, "auc"], places[once], xerr=reach, fmt="o", ms=5, lw=1, color=OURS
-    )
+    once = table[~names.duplicated()]
+    reach = find_reach(once, "auc")
+    left.errorbar(once["auc"], places[once.index], xerr=reach, fmt="o", ms=5, lw=1, color=OURS)
     left.axvline(0.5, ls=":", color=THEIRS)
     left.set(xlabel=say("AUC"), ylim=(len(order) - 0.5, -0.5))
     left.set_yticks(range(len(order)), order)
     for ax, name in zip(others, ("sensitivity", "specificity"), strict=True):
         for point, marker, shift in zip(POINTS, MARKERS, (-0.12, 0.12), strict=True):
-            is_at = table["point"] == point
+            at = table[table["point"] == point]
             ax.errorbar(
-                table.loc[is_at, name],
-                places[is_at] + shift,
-                xerr=find_reach(table[is_at], name),
+                at[name],
+                places[at.index] + shift,
+                xerr=find_reach(at, name),
                 fmt=marker,
                 ms=5,
                 lw=1,
@@ -360,8 +341,7 @@ def plot_abstention(table: pd.DataFrame, lang: str = "en") -> Figure:
     figure, (ax,) = open_panels(1, heights=2.8)
     x = 100 * table["abstained"]
     for name, colour in zip(("sensitivity", "specificity"), LINES, strict=False):
-        bounds = table[f"{name}_low"], table[f"{name}_high"]
-        ax.fill_between(x, *bounds, alpha=0.12, color=colour, lw=0)
+        _draw_band(ax, x, table, name, colour)
         ax.plot(x, table[name], color=colour, lw=2)
         end = (x.iloc[-1], table[name].iloc[-1])
         words = say(name)

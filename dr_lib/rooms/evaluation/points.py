@@ -18,15 +18,11 @@ from dr_lib.rooms.evaluation.scores import (
     score_calls,
     score_share,
     tabulate_scores,
+    take_interval,
     unpack,
 )
 from dr_lib.statistics.calibration import to_logit
-from dr_lib.statistics.clustered import (
-    at_prevalence,
-    choose_threshold,
-    likelihood_ratios,
-)
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.clustered import at_prevalence, choose_threshold, likelihood_ratios
 
 POINTS = ("high sensitivity", "high specificity")
 SOURCES = ("validation", "given elsewhere", "carried over unchanged")  # of the operating points
@@ -77,8 +73,9 @@ def choose_points(
         return pd.DataFrame({"point": POINTS, "threshold": thresholds, "source": SOURCES[1]})
     if predictions.validation.empty:
         return pd.DataFrame(columns=["point", "threshold", "source"])
-    points = [_choose(part, sensitivity, specificity) for part in _part(predictions.validation)]
-    points = pd.concat(points).assign(source=SOURCES[0], chosen_on=predictions.dataset)
+    folds = predictions.validation.groupby(name_fold(predictions.validation))
+    points = pd.concat(_choose(fold, sensitivity, specificity) for _, fold in folds)
+    points = points.assign(source=SOURCES[0], chosen_on=predictions.dataset)
     is_reached = np.isfinite(points["threshold"]).groupby(points["point"]).transform("all")
     return points[is_reached].sort_values("point", kind="stable", ignore_index=True)
 
@@ -129,12 +126,19 @@ def freeze_points(models: Sequence[Predictions], **choice) -> list[pd.DataFrame]
     ]
 
 
-def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str) -> np.ndarray:
-    """Find each photograph's threshold at a point, (n,): with pooled folds, that of its fold."""
-    at = points[points["point"] == name]
+def find_thresholds(table: pd.DataFrame, points: pd.DataFrame, name: str = "") -> np.ndarray:
+    """Find each photograph's threshold at a point, (n,), by default the first: with pooled folds,
+    that of its fold.
+    """
+    at = points[points["point"] == (name or points["point"].iloc[0])]
     if "fold" in at:
         return table["fold"].map(at.set_index("fold")["threshold"]).to_numpy()
     return np.full(len(table), at["threshold"].iloc[0])
+
+
+def find_called(table: pd.DataFrame, points: pd.DataFrame, name: str = "") -> np.ndarray:
+    """Find which photographs are referred at a point, (n,) bool."""
+    return (table["probability_referable"] >= find_thresholds(table, points, name)).to_numpy()
 
 
 def measure_points(
@@ -163,6 +167,11 @@ def measure_points(
     for table, handling in zip(tables, HANDLING, strict=False):
         rows += measure(find_worse_eyes(table) if by_patient else table, points, handling)
     return tabulate_scores(rows)
+
+
+def keep_usual(measured: pd.DataFrame) -> pd.DataFrame:
+    """Keep the rows of `measure_points` that leave ungradable eyes out."""
+    return measured[measured["ungradable"] == HANDLING[0]] if len(measured) else measured
 
 
 def measure(
@@ -216,12 +225,12 @@ def move_prevalence(measured: pd.DataFrame, prevalences: Sequence[float]) -> pd.
     for prevalence in prevalences:
         check_share("prevalence", prevalence)
     rows = []
-    for row in measured.itertuples():
-        plus = Interval(row.lr_plus, row.lr_plus_low, row.lr_plus_high, 0)
-        minus = Interval(row.lr_minus, row.lr_minus_low, row.lr_minus_high, 0)
-        for prevalence in prevalences if row.ungradable == HANDLING[0] else ():
-            ppv, npv = at_prevalence([plus, minus], prevalence)
-            rows.append({"point": row.point, "prevalence": prevalence, "ppv": ppv, "npv": npv})
+    for row in keep_usual(measured).to_dict("records"):
+        ratios = [take_interval(row, name) for name in ("lr_plus", "lr_minus")]
+        for prevalence in prevalences:
+            ppv, npv = at_prevalence(ratios, prevalence)
+            moved = {"point": row["point"], "prevalence": prevalence, "ppv": ppv, "npv": npv}
+            rows.append(moved)
     return tabulate_scores(rows)
 
 
@@ -237,7 +246,7 @@ def abstain(predictions: Predictions, points: pd.DataFrame) -> pd.DataFrame:
     # photographs as near as each other go in random order, not in that of the file
     test = predictions.test.sample(frac=1, random_state=0)
     y, p, patient = unpack(test)
-    threshold = find_thresholds(test, points, points["point"].iloc[0])
+    threshold = find_thresholds(test, points)
     surest = np.argsort(-np.abs(to_logit(p) - to_logit(threshold)), kind="stable")
     rows = []
     for share in ABSTAINED:
@@ -265,19 +274,16 @@ def list_errors(predictions: Predictions, points: pd.DataFrame, number: int) -> 
     test = predictions.test
     label = "grade" if "grade" in test else "referable"
     is_referable = test["referable"] == 1
-    threshold = find_thresholds(test, points, points["point"].iloc[0])
-    is_called = test["probability_referable"] >= threshold
+    is_called = find_called(test, points)
     missed = test[~is_called & is_referable].sort_values(
         [label, "probability_referable"], ascending=[False, True]
     )
     alarms = test[is_called & ~is_referable].sort_values(
         "probability_referable", ascending=False
     )
-    parts = [missed.head(number), alarms.head(number)]
-    errors = pd.concat(part.assign(error=e) for part, e in zip(parts, ERRORS, strict=True))
-    columns = ["error", "fold", "line", "image_id", label, "probability_referable"]
-    errors = errors.reset_index(names="line")
-    return errors[[column for column in columns if column in errors]]
+    errors = pd.concat([missed.head(number), alarms.head(number)], keys=ERRORS)
+    errors = errors.reset_index(names=["error", "line"])
+    return errors.filter(["error", "fold", "line", "image_id", label, "probability_referable"])
 
 
 def list_missed(
@@ -301,7 +307,3 @@ def list_missed(
     if names:
         missed.insert(0, "file", [names.get(image, "") for image in missed["image_id"]])
     return missed.drop(columns="referable", errors="ignore")
-
-
-def _part(table: pd.DataFrame) -> list[pd.DataFrame]:
-    return [part for _, part in table.groupby(name_fold(table))]

@@ -41,7 +41,7 @@ from dr_lib.runs.folds import check_folds
 
 SPLITS = (*SIDES, EXCLUDED, REJECTED)
 SUBGROUPS = ("camera", "eye", "quality", "sex", "age")
-NUMBERS = ("grade", "referable", "gradable", OF_REFERABLE, *OF_GRADES)
+PROBABILITIES = (*OF_GRADES, OF_REFERABLE)
 ROUNDING = 0.025 + 1e-9  # of five probabilities of two decimals, which add up to 1
 
 
@@ -89,6 +89,7 @@ def read_predictions(
     sheet: str = "",
     columns: Sequence[str] = (),
     reference: str = "",
+    folds: bool = False,
 ) -> list[Predictions]:
     """Read predictions of several models for the same photographs, and of each for other data sets.
 
@@ -108,6 +109,11 @@ def read_predictions(
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the files is ours, by its name or its number from 1: grade=Grau.
         reference: of several readers, of `combine_readers`.
+        folds: the files are of the folds of one recipe; they become one, of the test photographs of
+            all, each predicted by the model that had not seen it, with a column `fold`. The
+            validation rows are those of every fold, so a photograph is there in several of them.
+            One evaluation over all patients needs one order of the probabilities of several models:
+            more than the mean of the folds' AUCs does.
 
     Returns:
         Their predictions in that order, with `referable` (bool), `probability_referable` and, of
@@ -117,11 +123,22 @@ def read_predictions(
 
     Raises:
         DrError: a file is no such table, leaks from one split or file into another, or does not fit
-            the others; the message names the rows and says what to change.
+            the others, a patient is tested in two folds, or a photograph in none; the message names
+            the rows and says what to change.
     """
+    found = [_read_one(Path(path), sheet, columns, reference) for path in paths]
+    if sheet and all(source.encoding for source in _list_sources(found)):
+        raise DrError(f"sheet {sheet}: no file is a workbook; leave sheet out")
+    if reference and not any(list_readings(each.table) for each in found):
+        raise DrError(
+            f"reference {reference}: no file has the grades of several readers, in columns such as"
+            " grade_1 and grade_2; leave reference out"
+        )
+    if folds:
+        return [_pool_folds(paths, found)]
     if len(set(map(str, paths))) < len(paths):
         raise DrError("a file is named twice: a model cannot be compared with itself")
-    found = _name_models(_read_all(paths, sheet, columns, reference))
+    found = _name_models(found)
     first = found[0]
     for other in found[1:]:
         if other.is_synthetic != first.is_synthetic:
@@ -171,27 +188,8 @@ def average_sets(found: Sequence[Predictions]) -> list[Predictions]:
     return averaged
 
 
-def pool_folds(
-    *paths: Path,
-    sheet: str = "",
-    columns: Sequence[str] = (),
-    reference: str = "",
-) -> Predictions:
-    """Pool the test photographs of all folds, each predicted by the model that had not seen it.
-
-    One evaluation, whose interval is over all patients, asks one order of the probabilities of
-    several models: more than the mean of the folds' AUCs does. A column `fold` says whose each
-    photograph is; the validation rows are those of every fold, so a photograph is there in several
-    of them.
-
-    Args:
-        paths: predictions.csv of each fold, of one recipe.
-        sheet, columns, reference: of `read_predictions`.
-
-    Raises:
-        DrError: a patient is tested in two folds, a photograph in none, or a file cannot be read.
-    """
-    folds = _read_all(paths, sheet, columns, reference)
+def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predictions:
+    """Pool the test photographs of all folds, numbered from 1."""
     tables = [fold.table for fold in folds]
     check_folds(paths, tables)
     if len({fold.is_synthetic for fold in folds}) > 1:
@@ -238,21 +236,6 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pooled.fillna(dict.fromkeys(pooled.select_dtypes(exclude="number"), ""))
 
 
-def _read_all(
-    paths: Sequence[Path], sheet: str, columns: Sequence[str], reference: str
-) -> list[Predictions]:
-    """Read the files, and refuse a choice that is about none of them."""
-    found = [_read_one(Path(path), sheet, columns, reference) for path in paths]
-    if sheet and all(source.encoding for source in _list_sources(found)):
-        raise DrError(f"sheet {sheet}: no file is a workbook; leave sheet out")
-    if reference and not any(list_readings(each.table) for each in found):
-        raise DrError(
-            f"reference {reference}: no file has the grades of several readers, in columns such as"
-            " grade_1 and grade_2; leave reference out"
-        )
-    return found
-
-
 def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns, reference)
@@ -262,20 +245,12 @@ def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) ->
     patient = unite_spellings(table["patient_id"])
     respelt = int((patient != table["patient_id"]).sum())
     table["patient_id"] = patient
-    for column in [column for column in (*NUMBERS, *readings) if column in table]:
-        numbers = read_numbers(table[column])
-        is_bad = (table[column] != "") & ~np.isfinite(numbers)
-        words = ALLOWED.get(column, ((), "a finite number, such as 0.93"))[1]
-        refuse_rows(name, is_bad, describe_cell(table[column][is_bad], words))
-        if column.startswith("probability"):
-            # 0 or 1 by rounding, as a sum of three of six decimals
-            numbers = numbers.mask(numbers.between(-1e-5, 1 + 1e-5), numbers.clip(0, 1))
-        table[column] = numbers
+    for column in table.columns.intersection([*ALLOWED, *readings, *PROBABILITIES]):
+        table[column] = read_column(name, table[column])
+    # 0 or 1 by rounding, as a sum of three of six decimals
+    given = table.filter(PROBABILITIES)
+    table[given.columns] = given.mask(given.ge(-1e-5) & given.le(1 + 1e-5), given.clip(0, 1))
     table = _add_columns(table)
-    for column, (values, words) in ALLOWED.items():
-        if column in table:
-            is_bad = table[column].notna() & ~table[column].isin(values)
-            refuse_rows(name, is_bad, describe_cell(table[column][is_bad], words))
     _check_rows(name, table)
     is_test = table["split"] == "test"
     is_usable = table[OF_REFERABLE].notna() & _is_gradable(table)
@@ -411,8 +386,7 @@ def _average(tables: Sequence[pd.DataFrame], side: str) -> pd.DataFrame:
     ids = by_id[0].index
     if any(set(table.index) != set(ids) for table in by_id):
         raise DrError(f"an ensemble needs the same {side} photographs in every file")
-    names = (*OF_GRADES, OF_REFERABLE)
-    columns = [column for column in names if all(column in table for table in by_id)]
+    columns = [name for name in PROBABILITIES if all(name in table for table in by_id)]
     mean = tables[0].drop(columns=[*OF_GRADES, "predicted_grade"], errors="ignore")
     mean[columns] = sum(table.loc[ids, columns].to_numpy() for table in by_id) / len(tables)
     return _add_columns(mean)
@@ -436,10 +410,20 @@ def _add_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def describe_cell(bad: pd.Series, words: str) -> str:
-    """Describe the first of the wrong cells of a column."""
-    cell = str(next(iter(bad), "")).removesuffix(".0")
-    return f'{bad.name} is "{cell}": it must be {words}'
+def read_column(file: str, cells: pd.Series) -> pd.Series:
+    """Read the numbers of a column, NaN where a cell is empty, or its words.
+
+    Raises:
+        DrError: a cell is none of ALLOWED, or of another column no finite number.
+    """
+    allowed, words = ALLOWED.get(cells.name, ((), "a finite number, such as 0.93"))
+    has_words = cells.name in ("split", "data_kind")
+    values = cells if has_words else read_numbers(cells)
+    is_known = values.isin(allowed) if allowed else np.isfinite(values)
+    is_bad = ~is_known & (has_words | (cells != ""))
+    cell = next(iter(cells[is_bad]), "")
+    refuse_rows(file, is_bad, f'{cells.name} is "{cell}": it must be {words}')
+    return values
 
 
 def refuse_rows(name: str, is_bad: pd.Series, words: str) -> None:
@@ -536,9 +520,9 @@ def _explain_copies(copies: pd.DataFrame) -> str:
     for name in ("patient_id", "eye", "visit"):
         if differs.get(name, False):
             return f"photographs share an image_id, one for each {name}: give each its own"
-    kinds = differs.index[differs & ~differs.index.isin(NUMBERS)]
+    texts = [name for name in copies.select_dtypes(exclude="number") if differs.get(name)]
     # more than 20 are numbers or names
-    kinds = [name.removeprefix(OWN) for name in kinds if copies[name].nunique() <= 20]
+    kinds = [name.removeprefix(OWN) for name in texts if copies[name].nunique() <= 20]
     if kinds == ["split"]:
         return "a photograph is in two splits: training data leak into the evaluation"
     if kinds:

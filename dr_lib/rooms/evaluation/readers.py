@@ -10,7 +10,7 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.readers import list_readings
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.points import find_thresholds
+from dr_lib.rooms.evaluation.points import find_called
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import score_calls, score_share, tabulate_scores
 from dr_lib.statistics.clustered import excess_kappa, kappa_interval
@@ -118,6 +118,5 @@ def _take_graders(
     if "predicted_grade" in test:
         grades.insert(0, "model", test["predicted_grade"])
     if len(points):
-        threshold = find_thresholds(test, points, points["point"].iloc[0])
-        referred.insert(0, "model", test["probability_referable"] >= threshold)
+        referred.insert(0, "model", find_called(test, points))
     return grades, referred, test["patient_id"].to_numpy()

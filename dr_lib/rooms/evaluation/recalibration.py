@@ -12,11 +12,11 @@ import pandas as pd
 from dr_lib.data.labels.groups import unite
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
-from dr_lib.rooms.evaluation.points import choose_points, freeze_points, measure_points
+from dr_lib.rooms.evaluation.curves import score_calibration
+from dr_lib.rooms.evaluation.points import choose_points, freeze_points, measure
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.rooms.evaluation.scores import tabulate_scores, unpack
-from dr_lib.statistics.calibration import choose_recalibration, fit_slope
-from dr_lib.statistics.clustered import brier_interval
+from dr_lib.statistics.calibration import choose_recalibration
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.recalibration import Recalibration
 
@@ -98,20 +98,16 @@ def compare(there: Predictions, old: pd.DataFrame, local: Local) -> pd.DataFrame
         ("recalibrated", local.after, local.points),
     ):
         y, p, patient = unpack(predictions.test)
-        intercept, slope = fit_slope(y, p, patient)
         row = {
             "probabilities": name,
             "num_patients": len(np.unique(patient)),
             "num_images": len(y),
-            "intercept": intercept,
-            "slope": slope,
-            "brier": brier_interval(y, p, patient),
+            **score_calibration(y, p, patient),
         }
-        for measured in measure_points(predictions, points)[:1].to_dict("records"):
+        for measured in measure(predictions.test, points)[:1]:
             row["threshold"] = measured["threshold"]
             for score in ("sensitivity", "specificity"):
-                bounds = [measured[f"{score}{bound}"] for bound in ("", "_low", "_high")]
-                row[score] = Interval(*bounds, len(y))
+                row[score] = Interval(*measured[score][:4])
         rows.append(row)
     return tabulate_scores(rows)
 
@@ -148,11 +144,9 @@ def trace_patients(there: Predictions) -> pd.DataFrame:
 def write_recalibration(path: Path, there: Predictions, local: Local) -> None:
     """Write the file that `predict` and `serve` take."""
     intercept, slope = local.recalibration[:2]
-    method = "none: these patients do not ask for one"
+    method = "intercept" if intercept else "none: these patients do not ask for one"
     if slope != 1:
         method = "intercept and slope"
-    elif intercept:
-        method = "intercept"
     drawn = local.after.validation
     facts = {
         "model": there.name,

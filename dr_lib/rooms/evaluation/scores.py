@@ -3,13 +3,15 @@
 All intervals are 95 % and over patients. Every table has the bounds of x in x_low and x_high.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
+from dr_lib.data.labels.readers import count_rules
+from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.errors import DrError
 from dr_lib.rooms.evaluation.predictions import Predictions
 from dr_lib.statistics.clustered import (
@@ -118,6 +120,11 @@ def count_grades(predictions: Predictions) -> pd.DataFrame:
     return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
 
 
+def take_interval(row: Mapping | pd.Series, name: str, n: int = 0) -> Interval:
+    """Take an interval from a row of `tabulate_scores`, whose n it does not have."""
+    return Interval(*(row.get(f"{name}{end}", np.nan) for end in ("", "_low", "_high")), n)
+
+
 def write_few(count: int) -> str:
     """Write a count of patients or photographs; one below FEW as < 5."""
     return f"< {FEW}" if 0 < count < FEW else str(count)
@@ -137,6 +144,12 @@ def read_shares(name: str, text: str) -> list[float]:
         raise DrError(
             f"{name} {text}: give numbers with decimal points, such as 0.05,0.2"
         ) from error
+
+
+def list_rules(table: pd.DataFrame, say: Callable[[str], str] = str) -> str:
+    """List how many photographs each rule of several readers gave its reference; few are hidden."""
+    rules = count_rules(table.get(REFERENCE, pd.Series(dtype=str)))
+    return ", ".join(f"{say(rule)} {write_few(number)}" for rule, number in rules.items())
 
 
 def check_share(name: str, share: float) -> None:

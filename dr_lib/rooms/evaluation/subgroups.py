@@ -7,7 +7,7 @@ import pandas as pd
 
 from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.points import find_thresholds
+from dr_lib.rooms.evaluation.points import find_called
 from dr_lib.rooms.evaluation.predictions import SUBGROUPS, Predictions
 from dr_lib.rooms.evaluation.scores import (
     FEW,
@@ -71,7 +71,7 @@ def split_subgroups(
             if min(num_diseased, len(np.unique(patient[~y]))) >= MIN_PATIENTS:
                 auc = auc_interval(y, p, patient)
                 if len(points):
-                    called = p >= find_thresholds(part, points, points["point"].iloc[0])
+                    called = find_called(part, points)
                     sensitivity, specificity = score_calls(called, y, patient)
             row = {
                 "factor": factor,

@@ -139,6 +139,10 @@ def test_names_of_people_and_small_counts_are_no_facts(tmp_path):
     people = [f"Ana {k}" for k in range(25)]
     page = read(tmp_path, GOOD.assign(camera=people * 4))
     assert "Ana" not in page and "Not recorded in the data: years, camera" in page
+    rare = [*["A"] * 96, *["Silva's"] * 4]
+    page = read(tmp_path, GOOD.assign(camera=rare))
+    assert "Camera: –." in page and "Silva" not in page
+    assert "that are large enough" in page and "in the data: years, who" in page
     readers = GOOD.drop(columns="grade").assign(grade_1=GOOD["grade"], grade_2=GOOD["grade"])
     readers.loc[:2, "grade_2"] += 1
     page = read(tmp_path, readers.assign(camera=["", "B"] * 50))

@@ -14,11 +14,7 @@ from dr_lib.rooms.evaluation.comparison import compare_models
 from dr_lib.rooms.evaluation.curves import recalibrate
 from dr_lib.rooms.evaluation.flow import count_flow
 from dr_lib.rooms.evaluation.points import choose_points, list_errors, measure_points
-from dr_lib.rooms.evaluation.predictions import (
-    average_sets,
-    pool_folds,
-    read_predictions,
-)
+from dr_lib.rooms.evaluation.predictions import average_sets, read_predictions
 from dr_lib.rooms.evaluation.scores import summarise
 from dr_lib.rooms.evaluation.subgroups import split_subgroups
 from tests.report.predictions import draw_abroad, draw_predictions, write
@@ -535,16 +531,15 @@ def test_a_table_that_a_spreadsheet_saved_is_the_same(tmp_path):
     pd.testing.assert_frame_equal(read_predictions(path)[0].table, expected.table)
 
 
-@pytest.mark.parametrize("read", [read_predictions, pool_folds])
 @pytest.mark.parametrize(
     "choice", [{"sheet": "Plan1"}, {"reference": "majority"}], ids=["sheet", "reference"]
 )
-def test_a_choice_that_is_about_no_file_is_refused(tmp_path, read, choice):
+def test_a_choice_that_is_about_no_file_is_refused(tmp_path, choice):
     """A sheet of a text, a rule of one reader; of one file of several it is a choice."""
     path = write(tmp_path, TABLE)
     (name,) = choice
     with pytest.raises(DrError, match=f"^{name} .*: no file .*; leave {name} out"):
-        read(path, **choice)
+        read_predictions(path, **choice)
     readers = TABLE.rename(columns={"grade": "grade_1"}).assign(grade_2=TABLE["grade"])
     other = tmp_path / "other.xlsx"
     readers.to_excel(other, sheet_name="Plan1", index=False)
@@ -707,7 +702,7 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     own.assign(camera=["", *["A"] * (len(own) - 1)]).to_csv(paths[0], index=False)
     for path in paths[1:]:  # one file says what the others do not
         pd.read_csv(path).drop(columns="camera").to_csv(path, index=False)
-    pooled = pool_folds(*paths)
+    (pooled,) = read_predictions(*paths, folds=True)
     assert pooled.test["image_id"].is_unique and len(pooled.test) == len(given)
     assert set(pooled.test["camera"]) == {"", "A"}
     groups = split_subgroups(pooled, pd.DataFrame())
@@ -728,9 +723,9 @@ def test_folds_are_pooled_into_one_test_split(tmp_path):
     assert measured["threshold"].isna().all()  # one of each fold
     assert len(recalibrate(pooled)) == len(given)
     with pytest.raises(DrError, match="96 photographs are in no fold's test split"):
-        pool_folds(*[path for path in paths if path.stem != "fold1"])
+        read_predictions(paths[0], paths[2], folds=True)
     with pytest.raises(DrError, match="fold0.csv and .*fold0.csv test the same patients"):
-        pool_folds(*paths, paths[0])
+        read_predictions(*paths, paths[0], folds=True)
 
 
 def test_a_file_without_a_suffix_names_no_public_data_set(tmp_path):
