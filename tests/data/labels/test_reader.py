@@ -1,5 +1,7 @@
 """People's tables: what prepare takes evaluate takes, and no table ends early."""
 
+from pathlib import Path
+
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -106,6 +108,27 @@ def test_bytes_of_no_encoding_are_named_by_their_row(tmp_path, content, row):
     """Never letters of another encoding."""
     with pytest.raises(DrError, match=f"^t.csv, row {row}: a character is in none of UTF-8"):
         read(tmp_path / "t.csv", content)
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "words"),
+    [
+        ("runs/*/p.csv", None, r"^no such file: .*runs/\*/p.csv$"),
+        (".", None, " is a folder: give the table in it$"),
+        ("t.csv", "", "^t.csv is empty: it needs a header and rows below it$"),
+        ("t.xlsx", "PK", "^t.xlsx cannot be read: save it as|needs the package openpyxl"),
+    ],
+)
+def test_what_is_no_table_is_said(tmp_path, path, content, words):
+    """With its path as given, and what to do."""
+    if content is not None:
+        (tmp_path / path).write_text(content)
+    with pytest.raises(DrError, match=words):
+        read_sheets(tmp_path / path)
+    with pytest.raises(
+        DrError, match="^https://a.org/a.csv is a web address: download the file"
+    ):
+        read_sheets(Path("https://a.org/a.csv"))
 
 
 @pytest.mark.parametrize(
