@@ -630,7 +630,7 @@ if len(compared):
     )
 
 # %% tags=["report"]
-from dr_lib.report.judged import VERDICTS, judge_data_sets
+from dr_lib.rooms import find_all
 
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
@@ -644,8 +644,10 @@ if len(group_by_photographs(models)) > 1:
         "Each model on each data set, at thresholds carried over [95 % interval].",
     )
 trainings = read_trainings(models, paths)
-judged = judge_data_sets(data_sets, trainings)
-if judged["verdict"].isin(VERDICTS[:5]).any():
+for judge_data_sets in find_all("judge_data_sets"):  # of the room claims
+    judged = judge_data_sets(data_sets, trainings)
+    if judged["verdict"].eq("not measured").all():
+        continue
     page.claims(judged)
     if unknown := [name for name, training in trainings.items() if not training]:
         page.note(

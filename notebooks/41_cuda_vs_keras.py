@@ -138,12 +138,11 @@ import pandas as pd
 
 from dr_lib.numbers import write_span
 from dr_lib.report.answer import Answer, Number, list_limits, say_rests
-from dr_lib.report.style import name_line
 
 sentences = []
 numbers = []
 for _, row in compared.iterrows():
-    ours = name_line(row["line"], say)
+    ours = mnist.name_line(row["line"], say)
     words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
     low, high = (row.get(f"times_as_fast{end}", float("nan")) for end in ("_low", "_high"))
     if pd.isna(low):
@@ -151,7 +150,7 @@ for _, row in compared.iterrows():
     elif low <= 1 <= high:
         words = say("{} is {} times as fast as {}, per epoch, and may be as fast.")
     times, _, bounds = write_span(row, "times_as_fast", lang).partition(" ")
-    keras = name_line(row["reference"], say)
+    keras = mnist.name_line(row["reference"], say)
     sentences.append(words.format(ours, times, keras))
     numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
 answer = Answer(

@@ -4,7 +4,6 @@ papers       the papers: which notebooks make and read the rows of each
 conditions   rows chosen by their values
 select       what is timed, what is excluded and why, what may differ: once per analysis
 rows         the rows of a paper's study, opened: what an analysis begins with
-judged       the verdicts on claims, counted
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
 limits       what limits a training, and what makes the difference of two machines
 energy       what the GPUs of a run counted, and what that emits

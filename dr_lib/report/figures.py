@@ -12,7 +12,7 @@ from matplotlib.ticker import MaxNLocator
 from dr_lib.report.limits import PARTS
 from dr_lib.report.means import UNITS, Mean, choose_unit, plot_means
 from dr_lib.report.papers import PAPERS, list_published
-from dr_lib.report.select import measure
+from dr_lib.report.select import list_shown, measure
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
     LINES,
@@ -66,8 +66,7 @@ def plot_training_time(
         label = f"{row.hardware}\n{say(PAPERS['A'].authors)}"
         panels[theirs].append(Mean(label, interval, np.nan, THEIRS))
     if "train_s" in finished:
-        timed = finished[finished["timed"] | (finished["warmth"] == "apart")]
-        timed = timed.dropna(subset=["train_s"]).reset_index(drop=True)
+        timed = list_shown(finished).dropna(subset=["train_s"]).reset_index(drop=True)
         is_like = is_paper_work(timed) & published
         for (place, is_theirs), rows in timed.groupby(["place", is_like]):
             label, words = _name_work(place, rows, say)
@@ -112,19 +111,20 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
     return figure
 
 
-def plot_division(timed: pd.DataFrame, lang: str = "en") -> Figure:
+def plot_division(divided: pd.DataFrame, timed: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the mean training time of each place as a bar of its PARTS; other work has its own axis.
 
     Args:
-        timed: timed rows of a `Selection`, one of them with all PARTS at least.
+        divided: of `divide_times`, the times of one place at least.
+        timed: its rows.
         lang: en, or pt with decimal commas.
     """
     say = choose_words(lang)
     panels = {}
-    known = timed.dropna(subset=list(PARTS))
-    for place, rows in known.groupby("place"):
-        label, words = _name_work(place, rows, say)
-        panels.setdefault(words, {})[fill(label, 30)] = rows[list(PARTS)].mean()
+    parts = divided.set_index("environment")[list(PARTS)].dropna()
+    for place, seconds in parts.iterrows():
+        label, words = _name_work(place, timed[timed["place"] == place], say)
+        panels.setdefault(words, {})[fill(label, 30)] = seconds
     figure, axes = open_panels(
         len(panels), heights=[0.6 + 0.4 * len(bars) for bars in panels.values()]
     )

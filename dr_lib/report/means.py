@@ -26,11 +26,10 @@ class Mean(NamedTuple):
     disturbed: pd.Series = pd.Series(dtype=bool)
 
 
-def write_times(row: pd.Series, column: str, lang: str) -> tuple[str, str]:
-    """Write a time of a row, and its bounds in brackets, in the unit that suits it: 30.4 min."""
-    unit = choose_unit(row[column])
-    bounds = [row.get(f"{column}{end}", np.nan) for end in ("_low", "_high")]
-    times = [each / UNITS[unit] for each in (row[column], *bounds)]
+def write_times(row: pd.Series, lang: str) -> tuple[str, str]:
+    """Write the training time of a row, and its bounds in brackets, in the unit that suits it."""
+    unit = choose_unit(row["train_s"])
+    times = [row[f"train_s{end}"] / UNITS[unit] for end in ("", "_low", "_high")]
     mean, _, text = write_interval(*times, lang).partition(" [")
     return f"{mean} {unit}", text and f"[{text}"
 

@@ -16,7 +16,6 @@ from dr_lib.errors import DrError
 from dr_lib.files import find_listed, write_listed
 from dr_lib.markdown import escape
 from dr_lib.numbers import (
-    COMMAS,
     write_days,
     write_decimals,
     write_number,
@@ -26,7 +25,6 @@ from dr_lib.numbers import (
 from dr_lib.report.answer import Answer
 from dr_lib.report.energy import summarise_energy
 from dr_lib.report.figures import plot_division
-from dr_lib.report.judged import VERDICTS, count_by_chance
 from dr_lib.report.limits import divide_times, say_limits
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import (
@@ -54,16 +52,8 @@ from dr_lib.report.style import (
     translate,
     write_figure,
 )
+from dr_lib.rooms import find_all
 
-WORDINGS = {
-    "paraphrase": "{}, paraphrased",
-    "derived": "{}, derived",
-    "reading": "our reading of {}",
-}
-JUDGED = ["ours", "ours_low", "ours_high", "n", "num_satisfied", "num_parts", "num_missing"]
-JUDGED += ["num_disturbed", "verdict", "versions", "reason"]
-# of them where a verdict was reached
-SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
 VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
@@ -149,7 +139,7 @@ class Page:
         self._notice = self.say(notice) if notice else ""
         warning = f"<p><mark>{self._notice}</mark></p>" if notice else ""
         line = escape_html(" · ".join(filter(None, facts)))
-        display(HTML(f"<header><p>{line}</p><h1>{self.say(words)}</h1>{warning}</header>"))
+        self.html(f"<header><p>{line}</p><h1>{self.say(words)}</h1>{warning}</header>")
 
     def answer(
         self, answer: Answer, figure: Figure | None = None, name: str = "", caption: str = ""
@@ -158,11 +148,15 @@ class Page:
         drawn = ""
         if figure:
             drawn = self._draw(figure, name, escape_html(self.say(caption), quote=False))
-        display(HTML(answer.write(drawn, self.say)))
+        self.html(answer.write(drawn, self.say))
 
     def section(self, words: str) -> None:
         """Start a section that only some reports have."""
         display(Markdown(f"## {self.say(words)}"))
+
+    def html(self, text: str) -> None:
+        """Show HTML."""
+        display(HTML(text))
 
     def findings(self, sentences: Sequence[str]) -> None:
         """Show the findings as one paragraph."""
@@ -207,7 +201,7 @@ class Page:
         text = escape_html(self.say(caption).format(*values), quote=False)
         self._counts["Figure"] += 1
         number = f"<strong>{self.say('Figure')} {self._counts['Figure']}.</strong>"
-        display(HTML(self._draw(figure, name, f"{number} {text}", is_ours)))
+        self.html(self._draw(figure, name, f"{number} {text}", is_ours))
 
     def _draw(self, figure: Figure, name: str, caption: str, is_ours: bool = True) -> str:
         """Write a figure to its files, and return it for the page."""
@@ -250,9 +244,9 @@ class Page:
             return
         self._counts["Table"] += 1
         words = self.say(caption)
-        shown = self._keep(table, name, words, own, columns)
+        shown = self.keep(table, name, words, own, columns)
         number = f"<strong>{self.say('Table')} {self._counts['Table']}.</strong>"
-        display(HTML(write_table(shown, f"{number} {escape_html(words, quote=False)}")))
+        self.html(write_table(shown, f"{number} {escape_html(words, quote=False)}"))
 
     def stacks(self, timed: pd.DataFrame, keys: Sequence[str]) -> None:
         """Say where the software or the models of several machines differ, and what is unknown.
@@ -318,7 +312,7 @@ class Page:
                 ],
             )
             words = "Where the seconds of a training go, mean of the runs."
-            self.figure(plot_division(timed, self.lang), "seconds", words)
+            self.figure(plot_division(divided, timed, self.lang), "seconds", words)
         self.findings(say_limits(divided, places, self.lang))
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
@@ -330,50 +324,10 @@ class Page:
             own=keys,
         )
 
-    def claims(self, judged: pd.DataFrame, name: str = "claims") -> None:
-        """Show how claims are judged and those that were, then all of them, folded, and how many
-        verdicts could be wrong by chance; nothing where the room claims is absent.
-
-        Args:
-            judged: from `judge_claims`.
-            name: of the table's files.
-        """
-        if judged.empty:
-            return
-        say = self.say
-        self.section("The paper's claims")
-        words = say("Each claim, what the paper published, and what our rows say.")
-        headers = [say(self._headers[column]) for column in SHOWN]
-        every = [*SHOWN[:2], "place", *SHOWN[2:]]
-        if self.lang == "en":  # reasons name columns and values of rows
-            every.append("reason")
-        table = self._keep(self._tabulate(judged), name, words, columns=every)
-        is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
-        shown = table[is_judged].reindex(columns=headers)
-        if len(shown):
-            rule = say(
-                "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
-                "only if the whole interval violates it. A claim about every case is judged case "
-                "by case; to refute it, the 95 % apply to all intervals together. Rows from "
-                "hardware, data or work other than the paper's are listed but not compared, and "
-                "machines only where their software is alike. Patch versions may differ, and are "
-                "listed too."
-            )
-            display(Markdown(rule))
-            display(HTML(write_table(shown, words)))
-        else:
-            display(Markdown(say("No claim can be judged.")))
-        summary = say("All {} claims: {}")
-        summary = summary.format(len(judged), self._count(judged))
-        folded = write_table(table)
-        display(HTML(f"<details><summary>{summary}</summary>{folded}</details>"))
-        num_given, by_chance = count_by_chance(judged)
-        if num_given:
-            words = say(
-                "Of {} verdicts that follow from no other, at most {} are expected to be wrong "
-                "by chance."
-            )
-            display(Markdown(words.format(num_given, self.number(by_chance))))
+    def claims(self, judged: pd.DataFrame) -> None:
+        """Show claims that were judged, as the room claims does; nothing where it is absent."""
+        for show in find_all("show_claims"):
+            show(self, judged)
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, commits and versions."""
@@ -427,28 +381,6 @@ class Page:
         lines = [f"- {name}: {escape(text)}" for name, text in texts.items() if text]
         display(Markdown("\n".join(lines)))
 
-    def _count(self, judged: pd.DataFrame) -> str:
-        counts = judged["verdict"].value_counts()
-        verdicts = [verdict for verdict in VERDICTS if verdict in counts]
-        return ", ".join(f"{self.say(verdict)} {counts[verdict]}" for verdict in verdicts)
-
-    def _place(self, row) -> str:
-        """Name the place in the paper, and whether the words are its own."""
-        place = row.place if row.wording == "reading" else self.say(row.place)
-        return (
-            place if row.wording == "quoted" else self.say(WORDINGS[row.wording]).format(place)
-        )
-
-    def _tabulate(self, judged: pd.DataFrame) -> pd.DataFrame:
-        is_portuguese = self.lang == "pt"
-        table = judged[["id"]].assign(
-            claim=judged["words_pt" if is_portuguese else "words"],
-            place=[self._place(row) for row in judged.itertuples()],
-            published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
-        )
-        table = table.join(judged.filter([*JUDGED, "ours_scope"]))
-        return table.assign(verdict=table["verdict"].map(self.say))
-
     def format(
         self,
         table: pd.DataFrame,
@@ -477,7 +409,7 @@ class Page:
         shown = pd.DataFrame(shown)
         return shown.loc[:, (shown != "–").any()].iloc[:, :MAX_COLUMNS]  # nothing empty
 
-    def _keep(
+    def keep(
         self,
         table: pd.DataFrame,
         name: str,

@@ -9,10 +9,9 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.parameters import parse_number, split_paths
 from dr_lib.report.conditions import Condition
-from dr_lib.report.judged import judge_claims
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import Selection, list_columns, select_runs, write_level
-from dr_lib.rooms import load
+from dr_lib.rooms import find_all, load
 from dr_lib.runs.row import read_rows, read_runs
 
 
@@ -28,8 +27,12 @@ class Rows(NamedTuple):
     paper: str = ""
 
     def judge(self, selection: Selection | None = None) -> pd.DataFrame:
-        """Judge the paper's claims by these rows, or by them with prices: see `judge_claims`."""
-        return judge_claims(self.paper, selection or self.selection)
+        """Judge the paper's claims by these rows, or by them with prices: see `judge_claims` of the
+        room claims; empty where that room is absent.
+        """
+        for judge in find_all("judge"):
+            return judge(self.paper, selection or self.selection)
+        return pd.DataFrame()
 
 
 def open_rows(

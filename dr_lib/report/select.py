@@ -43,7 +43,6 @@ PLACED = ["strategy", "num_replicas"]  # that follow from the devices
 # rows of one environment agree in it
 PLAN = [*dict.fromkeys([*STACK, *find_columns("plan"), *PLACED])]
 SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
-VERSIONS = [*SOFTWARE, "driver"]
 # values of rows that are older than a column: what was requested, never what was detected
 OLDER = {
     **{
@@ -66,10 +65,6 @@ LEVELS = find_columns("level")
 # part of the work that a mode may set anew
 SET_BY_MODE = ["batch_size", "learning_rate", "warmup_epochs"]
 SET_BY_PLACE = ["batch_norm"]  # by the mode and the number of devices
-# by which claims match like with like, beside the factors of paper C
-CELL_WORK = ("model", "format", "data_kind", "mode", "batch_size", "epochs", "data_share")
-CELL_WORK += ("threads_asked",)
-IMAGES = ("num_images_train", "num_images_test")  # too, where no data set has its own
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -181,8 +176,8 @@ def select_runs(
     if _is_factor(levels, "mode"):
         passed.add("mode")
     kinds = _name_kinds(levels, passed, within)
-    others = "; ".join(f"{kind} ({n})" for kind, n in kinds[kinds != ""].value_counts().items())
     is_other = kinds != ""
+    others = "; ".join(f"{kind} ({n})" for kind, n in kinds[is_other].value_counts().items())
     excluded.append(finished[is_other].assign(reason="another kind of run: " + kinds[is_other]))
     finished = finished[~is_other].assign(
         place=finished["environment"], session=name_sessions(finished)
@@ -191,19 +186,10 @@ def select_runs(
         column = finished[name].astype(object)
         finished[name] = column.where(column.notna(), OLDER.get(name, ""))
         finished["place"] += f", {name} " + levels[name]
-    for _, rows in finished.groupby(within, dropna=False) if within else [("", finished)]:
+    for _, rows in _group(finished, within):
         _check_alike(rows, passed)
-
-    is_timed = pd.Series(True, finished.index)
-    for mark in EXCLUSIONS:
-        if mark in ("resumed", *exclude):
-            is_barred = finished[mark].astype(bool)
-            is_timed = is_timed & ~is_barred
-            excluded.append(finished[is_barred].assign(reason=EXCLUSIONS[mark]))
-    finished = _find_warmth(finished.assign(timed=is_timed, warmth="warm"))
-    for warmth in ("apart", "unsure"):
-        rows = finished[finished["warmth"] == warmth]
-        excluded.append(rows.assign(reason=WARMTH[warmth]))
+    finished, untimed = _find_timed(finished, exclude)
+    excluded += untimed
     excluded = pd.concat(
         [rows for rows in excluded if len(rows)] or excluded, ignore_index=True
     )
@@ -224,15 +210,14 @@ def _set_apart(selection: Selection, null: pd.DataFrame, arms: pd.DataFrame) -> 
     null = null.assign(cell=_name_cells(null))
     excluded = arms[["run_id"]].drop_duplicates().assign(reason=NULL)
     excluded = pd.concat([selection.excluded, excluded])
-    tables = [selection.finished.copy(), selection.timed.copy()]
+    finished = selection.finished.copy()
+    timed = selection.timed.copy()
     for column in {"train_s", "steady_epoch_s", "predict_ms"} & set(null):
         compared = compare_arms(null, column).reindex(columns=["cell", "arms_may_differ"])
         times = compared.set_index("cell")["arms_may_differ"]
-        for rows in tables:
+        for rows in (finished, timed):
             rows[f"{column}_arms"] = _name_cells(rows).map(times)
-    return Selection(
-        selection.runs, *tables, excluded, selection.factors, selection.others, null
-    )
+    return selection._replace(finished=finished, timed=timed, excluded=excluded, null=null)
 
 
 def _name_cells(rows: pd.DataFrame) -> pd.Series:
@@ -269,6 +254,22 @@ def compare_arms(null: pd.DataFrame, column: str) -> pd.DataFrame:
     return tabulate(lines)
 
 
+def _find_timed(
+    finished: pd.DataFrame, exclude: Collection[str]
+) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
+    """Mark the rows whose times count, and list the others with the reason."""
+    is_timed = pd.Series(True, finished.index)
+    untimed = []
+    for mark in dict.fromkeys(["resumed", *exclude]):
+        is_timed = is_timed & ~finished[mark]
+        untimed.append(finished[finished[mark]].assign(reason=EXCLUSIONS[mark]))
+    finished = _find_warmth(finished.assign(timed=is_timed, warmth="warm"))
+    for warmth in ("apart", "unsure"):
+        rows = finished[finished["warmth"] == warmth]
+        untimed.append(rows.assign(reason=WARMTH[warmth]))
+    return finished, untimed
+
+
 def _find_warmth(finished: pd.DataFrame) -> pd.DataFrame:
     """Find which trainings were cold, and time those that are alike.
 
@@ -296,6 +297,11 @@ def _find_warmth(finished: pd.DataFrame) -> pd.DataFrame:
         warmth = warmth.replace("cold", "apart")
     is_timed = is_timed & ~warmth.isin(["apart", "unsure"])
     return finished.assign(warmth=warmth, place=place, timed=is_timed)
+
+
+def list_shown(finished: pd.DataFrame) -> pd.DataFrame:
+    """List the rows whose times are shown: those that count, and cold ones that stand apart."""
+    return finished[finished["timed"] | (finished["warmth"] == "apart")]
 
 
 def list_faults(runs: pd.DataFrame) -> list[str]:
@@ -611,12 +617,17 @@ def _name_kinds(
         return kinds
     for columns, keys in _list_agreements(levels):
         like = levels[kinds == ""].sort_values("started_at", kind="stable")
-        groups = like.assign(all="").groupby(["all", *keys, *within], dropna=False)
+        groups = _group(like, [*keys, *within])
         for column in [name for name in columns if name in like and name not in passed]:
             is_unlike = like[column] != groups[column].transform("last")
             words = f" {column}=" + like.loc[is_unlike, column].str[:12]
             kinds = kinds + words.reindex(kinds.index, fill_value="")
     return kinds.str.strip()
+
+
+def _group(rows: pd.DataFrame, keys: Sequence[str]):
+    """Group rows by columns; without any, all are one group."""
+    return rows.assign(all="").groupby(["all", *keys], dropna=False)
 
 
 def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
@@ -648,9 +659,7 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
         agreements[0][0].remove("split_sha256")
         agreements.append((["split_sha256"], ["split"]))
     groups = [
-        (columns, rows)
-        for columns, keys in agreements
-        for _, rows in finished.assign(all="").groupby(["all", *keys], dropna=False)
+        (columns, rows) for columns, keys in agreements for _, rows in _group(finished, keys)
     ]
     if "code_sha256" in finished:
         groups.append((["commit"], finished[finished["code_sha256"].isna()]))

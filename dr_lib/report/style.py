@@ -60,11 +60,10 @@ IMAGES = "synthetic images, for timing only"
 
 def read_headers() -> dict[str, str]:
     """Read the English headers of table columns, with units; a missing column is its own header."""
-    words = _read_words()
     return {
-        column: words["english"][row]
-        for row in words.index
-        for column in words["columns"][row].split()
+        column: row.english
+        for row in _read_words().itertuples()
+        for column in row.columns.split()
     }
 
 
@@ -76,15 +75,12 @@ def choose_words(lang: str) -> Callable[[str], str]:
     """
     if lang not in ("en", "pt"):
         raise ValueError(f"no words for lang={lang!r}: choose en or pt")
-    return _read_words().set_index("english")["portuguese"].__getitem__ if lang == "pt" else str
+    return _read_portuguese().__getitem__ if lang == "pt" else str
 
 
 def translate(text: str, lang: str) -> str:
     """Translate a text that may be one of the suite's own; any other stays as it is."""
-    if lang == "en":
-        return text
-    words = _read_words().set_index("english")["portuguese"]
-    return words.get(text, text)
+    return text if lang == "en" else _read_portuguese().get(text, text)
 
 
 def name(level: object) -> str:
@@ -95,18 +91,6 @@ def name(level: object) -> str:
 def name_term(term: str, say: Callable[[str], str]) -> str:
     """Name a factor, or an interaction of factors joined by x."""
     return " x ".join(say(FACTOR_NAMES.get(factor, factor)) for factor in term.split(" x "))
-
-
-def name_line(line: str, say: Callable[[str], str]) -> str:
-    """Name a line of paper D's figures: CUDA C fused, batch 1, CPU."""
-    implementation, batch, rest = line.partition(", batch ")
-    return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
-
-
-def find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
-    """Compute a column's error bars, (2, n), down and up to its bounds; 0 without bounds."""
-    bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
-    return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T
 
 
 class ShownFigure(Figure):
@@ -245,3 +229,8 @@ def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> No
 @cache
 def _read_words() -> pd.DataFrame:
     return pd.read_csv(Path(__file__).with_name("words.csv"), keep_default_na=False)
+
+
+@cache
+def _read_portuguese() -> dict[str, str]:
+    return _read_words().set_index("english")["portuguese"].to_dict()

@@ -59,6 +59,7 @@ class Room(NamedTuple):
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     judge: str = ""  # judges the claims of a paper by a selection of rows
     judge_data_sets: str = ""  # judges those on a model's performance by data set
+    show_claims: str = ""  # shows claims that were judged on a page
     published: str = ""  # lists the means that a paper reports
     plan_notes: str = ""  # lists what `plan` says besides, of a study and its repetitions
 

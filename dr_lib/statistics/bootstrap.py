@@ -15,7 +15,6 @@ from threadpoolctl import threadpool_limits
 
 from dr_lib.statistics.intervals import Interval
 
-LEVELS = (0.025, 0.975)  # quantiles of a two-sided 95 % interval
 MAX_DRAWS = 2000
 MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose bounds are near
 # (draws, n) weights of the photographs, or (n,) -> a score of each draw, or several; NaN where it
@@ -53,7 +52,7 @@ def bootstrap_patients(
     drawn = np.concatenate(drawn) if num_patients > 1 else np.full_like(drawn[0][:1], np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # no draw defines the score
-        low, high = np.nanquantile(drawn, LEVELS, axis=0)
+        low, high = np.nanquantile(drawn, [0.025, 0.975], axis=0)
     return Interval(score(np.ones(len(patient))), low, high, num_patients)
 
 
@@ -84,11 +83,6 @@ def score_roc(positive: ArrayLike, probability: ArrayLike, specificity: ArrayLik
 
 def _count_share(weights: np.ndarray, ends: np.ndarray) -> np.ndarray:
     """Compute the cumulative share of the weights at each end, from 0 on."""
-    shares = np.cumsum(weights, axis=-1)[:, ends]
-    return np.insert(_divide(shares, shares[:, -1:]), 0, 0, axis=-1)
-
-
-def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Divide; NaN where the quotient is undefined."""
-    empty = np.full(np.broadcast_shapes(np.shape(a), np.shape(b)), np.nan)
-    return np.divide(a, b, out=empty, where=np.asarray(b) != 0)[()]
+    sums = np.cumsum(weights, axis=-1)[:, ends]
+    with np.errstate(invalid="ignore"):  # NaN of a draw without such photographs
+        return np.insert(sums / sums[:, -1:], 0, 0, axis=-1)

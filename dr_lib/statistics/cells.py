@@ -146,40 +146,54 @@ class Design:
         if sessions is not None:  # no matter of a machine has outliers
             labels = np.concatenate([cell for side in sessions for cell in side])
             if not keep_all:
-                for k in range(len(runs)):
-                    is_here = self.cell == k
-                    logs = np.log(self.times[is_here])
-                    signs = find_outliers(logs, labels[is_here])
-                    if signs.min() < 0 or signs.mean() > MAX_OUTLIERS:
-                        self.has_many_outliers = True
-                    else:
-                        self.is_left_out[is_here] = signs > 0
+                self._mark_outliers(labels)
             self.times = self.times[~self.is_left_out]
             self.cell = self.cell[~self.is_left_out]
             self.session, labels = pd.factorize(labels[~self.is_left_out])
             of_session = np.eye(len(labels))[self.session]
         of_cell = np.eye(len(runs))[self.cell]
+        self.num_runs = of_cell.sum(axis=0)
+        self._fit(of_cell, np.hstack([of_cell, of_session]))
+        # of the parts of any contrast: the noise of each cell, the sessions of each block
+        self.part_dofs = np.concatenate([self.dof, self.num_sessions - 1])
 
-        factors = np.hstack([of_cell, of_session])
+    def _mark_outliers(self, labels: np.ndarray) -> None:
+        """Mark the outliers of each cell that has few of them, all slow."""
+        for k in range(self.cell.max() + 1):
+            is_here = self.cell == k
+            signs = find_outliers(np.log(self.times[is_here]), labels[is_here])
+            if signs.min() < 0 or signs.mean() > MAX_OUTLIERS:
+                self.has_many_outliers = True
+            else:
+                self.is_left_out[is_here] = signs > 0
+
+    def _fit(self, of_cell: np.ndarray, factors: np.ndarray) -> None:
+        """Fit the logarithms by cells and sessions, and estimate what varies within each cell.
+
+        Args:
+            of_cell: (N, K), which cell each run is of.
+            factors: (N, K + S), and which session.
+        """
         self.inverse = np.linalg.pinv(factors)  # (K + S, N)
         logs = np.log(self.times)
         fitted = self.inverse @ logs
         residuals = logs - factors @ fitted
         residuals[np.abs(residuals) < ROUNDING] = 0.0
         leverage = np.einsum("ij,ji->i", factors, self.inverse)
-        self.num_runs = of_cell.sum(axis=0)
-        self.is_few = self.num_runs == 2
         # within a cell and its sessions
         self.dof = (of_cell.T @ (1 - leverage)).round(9)
-        self.noise = np.full(len(self.dof), np.nan)
-        np.divide(of_cell.T @ residuals**2, self.dof, out=self.noise, where=self.dof > 0)
+        self.noise = of_cell.T @ residuals**2 / np.where(self.dof > 0, self.dof, np.nan)
         # within a cell, over its sessions
         deviations = logs - (of_cell.T @ logs / self.num_runs)[self.cell]
         deviations[np.abs(deviations) < ROUNDING] = 0.0
         self.variance = of_cell.T @ deviations**2 / np.maximum(self.num_runs - 1, 1)
-
         met = factors.T @ factors  # which cells and sessions do
-        num_blocks, block = connected_components(met, directed=False)
+        self._find_blocks(*connected_components(met, directed=False), fitted)
+
+    def _find_blocks(self, num_blocks: int, block: np.ndarray, fitted: np.ndarray) -> None:
+        """Split the fit into the mean of each cell and the effect of each session, which is 0 on
+        average over a block's.
+        """
         self.block, self.session_block = np.split(block, [len(self.num_runs)])
         # of the logarithms, in a session as on average
         self.mean, self.effects = np.split(fitted, [len(self.num_runs)])
@@ -206,10 +220,11 @@ class Design:
         is_between = weights.blocks != 0
         if is_between.sum() > 1 and (self.num_sessions[is_between] < MIN_SESSIONS).any():
             weights = weights._replace(blocks=np.where(is_between, np.nan, 0.0))
-        variances, dofs = self._list_parts(weights, slopes)
+        variances = self._list_parts(weights, slopes)
+        dofs = self.part_dofs
         if self.has_many_outliers:
             variances = np.full_like(variances, np.nan)
-        few = variances[: len(slopes)][self.is_few]
+        few = variances[: len(slopes)][self.num_runs == 2]
         n = [*self.num_runs[slopes != 0]]
         variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
         times = self.times
@@ -260,18 +275,17 @@ class Design:
         of_block = np.where(is_between, self.between / np.maximum(self.num_sessions, 1), 0.0)
         covariance = (runs * self.noise[self.cell]) @ runs.T + (blocks * of_block) @ blocks.T
         parts = sum(
-            self._list_parts(each, contrast)[0]
+            self._list_parts(each, contrast)
             for each, contrast in zip(weights, contrasts, strict=True)
         )
-        dofs = self._list_parts(weights[0], contrasts[0])[1]
         total = np.trace(covariance)
         if is_few.any() or self.has_many_outliers or not total > 0:
             return Test(np.nan, np.nan, np.nan)
         f = ((contrasts @ self.mean) ** 2).sum() / total
         dof = total**2 / (covariance**2).sum()
         is_part = parts > 0
-        dof_of_total = total**2 / (parts[is_part] ** 2 / dofs[is_part]).sum()
-        few = parts[: contrasts.shape[1]][self.is_few].max(initial=0.0)
+        dof_of_total = total**2 / (parts[is_part] ** 2 / self.part_dofs[is_part]).sum()
+        few = parts[: contrasts.shape[1]][self.num_runs == 2].max(initial=0.0)
         least = stats.f.sf(f * total / few, 1, 1) if few else 0.0
         return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)), float(least))
 
@@ -290,19 +304,16 @@ class Design:
             runs -= (of_session / np.bincount(self.session))[self.session]
         return Weights(runs, blocks)
 
-    def _list_parts(
-        self, weights: Weights, slopes: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _list_parts(self, weights: Weights, slopes: np.ndarray) -> np.ndarray:
         """List the variances of a contrast: of the noise of each cell, and of each block's
-        sessions; and their degrees of freedom.
+        sessions.
         """
         squares = np.bincount(self.cell, weights.runs**2, len(self.num_runs))
         is_weighed = squares > ROUNDING * (slopes**2).max()
         of_cells = np.where(is_weighed, squares * self.noise, 0.0)
         of_block = self.between / np.maximum(self.num_sessions, 1)
         of_blocks = np.where(weights.blocks == 0, 0.0, weights.blocks**2 * of_block)
-        dofs = np.concatenate([self.dof, self.num_sessions - 1])
-        return np.concatenate([of_cells, of_blocks]), dofs
+        return np.concatenate([of_cells, of_blocks])
 
     def _average(self, times: np.ndarray) -> np.ndarray:
         """Average the times of each cell: over its sessions, in each over its runs."""

@@ -66,20 +66,6 @@ def compare_scores(a: pd.Series, b: pd.Series) -> Interval:
     return Interval(value, value - half, value + half, n)
 
 
-def repetitions_for_difference(
-    difference: float, power: float = POWER, alternative: str = "two-sided"
-) -> int:
-    """Compute the runs per side that a t test at 5 % needs to find a difference of means, in
-    standard
-    deviations.
-    """
-    from statsmodels.stats.power import TTestIndPower  # takes a second to import
-
-    ask = {"effect_size": difference, "alpha": 0.05, "alternative": alternative}
-    is_plain = TTestIndPower().power(nobs1=2, **ask) >= power
-    return 2 if is_plain else math.ceil(TTestIndPower().solve_power(power=power, **ask))
-
-
 def repetitions_for_equivalence(deviation: float, margin: float) -> int:
     """Compute the runs per side that show, with a power of 80 %, that equal means are equivalent.
 
@@ -87,8 +73,15 @@ def repetitions_for_equivalence(deviation: float, margin: float) -> int:
         deviation: standard deviation of one run, in the unit of the margin.
         margin: above 0.
     """
+    from statsmodels.stats.power import TTestIndPower  # takes a second to import
+
+    test = TTestIndPower()
     both = 1 - (1 - POWER) / 2  # either test may fail
-    return repetitions_for_difference(margin / max(deviation, 1e-9), both, "larger")
+    distance = margin / max(deviation, 1e-9)
+    if test.power(distance, 2, 0.05, alternative="larger") >= both:
+        return 2
+    needed = test.solve_power(distance, alpha=0.05, power=both, alternative="larger")
+    return math.ceil(needed)
 
 
 def bound_changes(changes: ArrayLike, unseen: float) -> tuple[float, float]:

@@ -109,8 +109,10 @@ def mean_interval(times: ArrayLike) -> Interval:
     n = times.size
     if n < 2:
         return Interval(float(times[0]) if n else np.nan, np.nan, np.nan, n)
-    centre, variance = _estimate_log_mean(times)
-    half = widen([(variance, n - 1)], 1 - LEVEL)
+    logs = np.log(times)
+    variance = logs.var(ddof=1)
+    centre = logs.mean() + variance / 2
+    half = widen([(variance / n + variance**2 / (2 * (n - 1)), n - 1)], 1 - LEVEL)
     return Interval(
         float(times.mean()), float(np.exp(centre - half)), float(np.exp(centre + half)), n
     )
@@ -180,14 +182,6 @@ def widen(parts: ArrayLike, error: float) -> float:
     is_part = variance > 0
     dof = total**2 / (variance[is_part] ** 2 / dof[is_part]).sum()
     return float(stats.t.ppf(1 - error / 2, dof) * np.sqrt(total))
-
-
-def _estimate_log_mean(times: np.ndarray) -> tuple[float, float]:
-    """Estimate the logarithm of the mean of log-normal times, and the variance of this estimate."""
-    logs = np.log(times)
-    variance = logs.var(ddof=1)
-    n = len(logs)
-    return logs.mean() + variance / 2, variance / n + variance**2 / (2 * (n - 1))
 
 
 def check_times(times: ArrayLike) -> np.ndarray:

@@ -5,7 +5,6 @@ import pytest
 
 from dr_lib.report.answer import answer_ratio, list_limits
 from dr_lib.report.style import choose_words
-from dr_lib.statistics.intervals import Interval
 
 NAN = float("nan")
 
@@ -23,7 +22,7 @@ NAN = float("nan")
 )
 def test_a_ratio_that_may_be_one_is_said_to_be(bounds, words):
     """And one without an interval decides nothing."""
-    assert answer_ratio("T4", Interval(1.6, *bounds, 3), choose_words("en"), "en") == words
+    assert answer_ratio("T4", (1.6, *bounds), choose_words("en"), "en") == words
 
 
 def test_what_limits_times_is_listed():

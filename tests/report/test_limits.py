@@ -90,7 +90,7 @@ def test_a_report_says_what_limits_and_what_makes_the_difference():
 
 def test_bars_are_means_whose_parts_end_where_the_next_begin():
     """Two places have them, in the order of their names; the last part of each ends at train_s."""
-    figure = plot_division(ROWS)
+    figure = plot_division(divide_times(ROWS), ROWS)
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["here", "there"]
     ends = [bar.get_x() + bar.get_width() for bar in ax.containers[-1]]

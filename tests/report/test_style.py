@@ -12,7 +12,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from dr_lib.data.labels.readers import ALONE, RULES
 from dr_lib.numbers import write_interval, write_probability
-from dr_lib.report import limits, page, style
+from dr_lib.report import limits, style
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import (
     ALIKE,
@@ -45,8 +45,11 @@ def list_words_of_rooms() -> set[str]:
     words = set()
     if "claims" not in ABSENT:
         from dr_lib.rooms.claims.claims import read_judged
+        from dr_lib.rooms.claims.page import WORDINGS
+        from dr_lib.rooms.claims.verdicts import VERDICTS
 
         words |= {claim.place for claim in read_judged() if claim.wording != "reading"}
+        words |= {*WORDINGS.values(), *VERDICTS}
     if "evaluation" not in ABSENT:
         from dr_lib.rooms.evaluation import checklist, committee, curves, flow, points, readers
         from dr_lib.rooms.evaluation.predictions import SUBGROUPS
@@ -107,7 +110,6 @@ def find_sentences() -> set[str]:
         "Figure",
         "Table",
     }
-    sentences |= {*page.WORDINGS.values(), *page.VERDICTS}
     sentences |= {
         *EXCLUSIONS.values(),
         *WARMTH.values(),

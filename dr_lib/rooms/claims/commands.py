@@ -39,11 +39,11 @@ def claims(
     import pandas as pd
 
     from dr_lib.numbers import write_span
-    from dr_lib.report.judged import PRELIMINARY, count_by_chance
     from dr_lib.report.papers import PAPERS
     from dr_lib.report.rows import choose_rows
     from dr_lib.report.select import UnlikeRunsError, list_columns, list_faults
     from dr_lib.rooms.claims.claims import count_claims
+    from dr_lib.rooms.claims.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.runs.row import read_runs
 
     if not folders:

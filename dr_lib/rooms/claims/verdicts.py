@@ -17,22 +17,19 @@ import pandas as pd
 
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.report.conditions import Condition
-from dr_lib.report.judged import PRELIMINARY, VERDICTS
 from dr_lib.report.papers import FACTORS, PAPERS
 from dr_lib.report.select import (
     ALIKE,
     ARITHMETIC,
-    CELL_WORK,
     HARDWARE,
-    IMAGES,
     MANY_OUTLIERS,
     MIN_RUNS,
     OLDER,
     REQUESTED,
+    SOFTWARE,
     STACK,
     UNDECIDED,
     UNLIKE,
-    VERSIONS,
     WARMTH,
     WITHIN_NULL,
     WORK,
@@ -65,6 +62,15 @@ from dr_lib.statistics.intervals import (
     tabulate,
 )
 
+PRELIMINARY = "preliminary"
+VERDICTS = (
+    "holds",
+    "does not hold",
+    PRELIMINARY,
+    "undecided",
+    "not comparable",
+    "not measured",
+)
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
 WRONG_OVER_LOOKS = (3.1, 6.5, 10.9, 15.4)
@@ -78,6 +84,9 @@ STATISTICS = {
     "difference": DIFFERENCE,
     "ratio_of_sums": RATIO_OF_SUMS,
 }
+# like is matched with like in these, beside the factors of the papers' designs
+CELL_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
+IMAGES = ["num_images_train", "num_images_test"]  # too, where no data set has its own
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
 
@@ -167,6 +176,24 @@ def _judge_all(paper: str, timed: pd.DataFrame, factors: Sequence[str] = ()) -> 
     judged = tabulate(rows)
     order = judged["verdict"].map(VERDICTS.index).clip(lower=3)
     return judged.loc[order.sort_values(kind="stable").index]
+
+
+def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
+    """Count the verdicts given, and how many would be wrong by chance if every true value were on a
+    bound.
+
+    Each is wrong in ERROR of studies at most, which `make rates` measures. A verdict that follows
+    from others which were given, or from what was put in, is no further one; nor is a reading of
+    them.
+    """
+    given = judged[judged["verdict"].isin(VERDICTS[:2])]
+    sources = {*given["id"], "inputs"}
+    is_again = [
+        any(set(ids.split(", ")) <= sources for ids in others)
+        for others in zip(given["restates"], given["place"], strict=True)
+    ]
+    num_given = len(given) - sum(is_again)
+    return num_given, ERROR * num_given
 
 
 def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
@@ -638,7 +665,7 @@ def _is_mispriced(rows: pd.DataFrame) -> bool:
 def _describe_versions(paper: str, used: pd.DataFrame) -> str:
     theirs = PAPERS[paper].versions
     texts = []
-    for name in VERSIONS:
+    for name in [*SOFTWARE, "driver"]:
         ours = sorted({str(v) for v in used[name].dropna()} - {""}) if name in used else []
         text = f"{name} {', '.join(ours)}"
         if name in theirs and not all(version.startswith(theirs[name]) for version in ours):

@@ -1,12 +1,16 @@
 """What an evaluation says first: whom the model finds, and whom it refers needlessly."""
 
+import math
 from collections.abc import Callable, Sequence
+from html import escape
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from dr_lib.report.answer import Answer, Number, write_parts
+from dr_lib.numbers import ROUNDING, write_probability
+from dr_lib.report.answer import Answer, Number
+from dr_lib.report.style import OURS, WRONG
 from dr_lib.rooms.evaluation.flow import hides_test
 from dr_lib.rooms.evaluation.scores import take_interval
 from dr_lib.statistics import clustered
@@ -142,13 +146,15 @@ def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[N
         people = count_people(row, "sensitivity")
         heading = say("Of {} patients with the disease").format(people.of)
         words = say("{} are found").format(people.called) + _write_bounds(people, lang)
-        numbers.append(Number(heading, "", "", words, people.called, people.of))
+        picture = draw_people(people.called, people.of, words)
+        numbers.append(Number(heading, note=words, picture=picture))
     if alarms + passed:
         people = count_people(row, "specificity", is_opposite=True)
         heading = say("Of {} patients without it").format(people.of)
         words = say("{} are referred needlessly").format(people.called)
         words += _write_bounds(people, lang)
-        numbers.append(Number(heading, "", "", words, people.of - people.called, people.of))
+        picture = draw_people(people.of - people.called, people.of, words)
+        numbers.append(Number(heading, note=words, picture=picture))
     return numbers
 
 
@@ -178,3 +184,35 @@ def _compare(auc: Interval, row: pd.Series, say: Callable[[str], str], lang: str
         text += "; " + same.format(int(row["tp"]), int(row["tp"] + row["fn"]))
     heading = say("On the data set {} (AUC)").format(row["tested_on"])
     return Number(heading, *write_parts(theirs, lang), text)
+
+
+def write_parts(interval: Interval, lang: str) -> tuple[str, str]:
+    """Write a value, and its bounds in brackets, with two decimals, or as many as they need: a
+    difference near 0 keeps its sign.
+    """
+    value, low, high = interval[:3]
+    ends = [abs(end) for end in (value, low, high) if abs(end) > ROUNDING]
+    digits = [-math.floor(math.log10(end)) for end in ends]
+    decimals = max(3 if high - low < 0.03 else 2, *digits, 0)
+    numbers = [write_probability(each, lang, decimals) for each in (value, low, high)]
+    comma = "; " if lang == "pt" else ", "
+    bounds = f"[{comma.join(numbers[1:])}]" if np.isfinite(low) else ""
+    return numbers[0], bounds
+
+
+def draw_people(right: int, people: int, words: str) -> str:
+    """Draw people as an SVG: those who were called rightly are filled, the others hollow."""
+    # a head and a body, 12 x 16
+    person = (
+        "M6 0a2.6 2.6 0 1 1 0 5.2 2.6 2.6 0 1 1 0-5.2M3 6h6a2 2 0 0 1 2 2v8H1V8a2 2 0 0 1 2-2"
+    )
+    figures = []
+    for place in range(people):
+        kind = f'fill="{OURS}"' if place < right else f'fill="#fff" stroke="{WRONG}"'
+        x = 15 * (place % 20) + 1
+        y = 19 * (place // 20) + 1
+        figures.append(f'<path d="{person}" transform="translate({x} {y})" {kind}/>')
+    return (
+        f'<svg class="people" role="img" aria-label="{escape(words)}" viewBox="0 0 300 '
+        f'{19 * -(-people // 20)}">{"".join(figures)}</svg>'
+    )

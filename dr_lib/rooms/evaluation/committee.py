@@ -10,13 +10,13 @@ import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.numbers import write_day, write_decimals
-from dr_lib.report.answer import draw_people
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.render import write_page
 from dr_lib.report.style import translate
 from dr_lib.rooms.evaluation.answer import (
     People,
     count_people,
+    draw_people,
     limit_ungradable,
     read_counts,
 )

@@ -23,7 +23,6 @@ from dr_lib.report.style import (
     THEIRS,
     WRONG,
     choose_words,
-    find_reach,
     open_panels,
     use_commas,
 )
@@ -98,8 +97,8 @@ def plot_roc(
         one = usual[k : k + 1]
         ax.errorbar(
             *place,
-            find_reach(one, "sensitivity"),
-            find_reach(one, "specificity")[::-1],  # the axis is turned round
+            _find_reach(one, "sensitivity"),
+            _find_reach(one, "specificity")[::-1],  # the axis is turned round
             fmt=marker,
             ms=7,
             mfc="white",
@@ -307,7 +306,7 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
     figure, axes = open_panels(3, columns=3, heights=height, share="y")
     left, *others = axes
     once = table[~names.duplicated()]
-    reach = find_reach(once, "auc")
+    reach = _find_reach(once, "auc")
     left.errorbar(once["auc"], places[once.index], xerr=reach, fmt="o", ms=5, lw=1, color=OURS)
     left.axvline(0.5, ls=":", color=THEIRS)
     left.set(xlabel=say("AUC"), ylim=(len(order) - 0.5, -0.5))
@@ -318,7 +317,7 @@ def plot_data_sets(table: pd.DataFrame, lang: str = "en") -> Figure:
             ax.errorbar(
                 at[name],
                 places[at.index] + shift,
-                xerr=find_reach(at, name),
+                xerr=_find_reach(at, name),
                 fmt=marker,
                 ms=5,
                 lw=1,
@@ -373,3 +372,9 @@ def plot_photographs(
         ax.imshow(crops[row.image_id])
         ax.set_title(title, fontsize=9)
     return figure
+
+
+def _find_reach(rows: pd.DataFrame, column: str) -> np.ndarray:
+    """Compute a column's error bars, (2, n), down and up to its bounds; 0 without bounds."""
+    bounds = rows.reindex(columns=[f"{column}_low", f"{column}_high"]).to_numpy(float)
+    return np.nan_to_num(np.abs(bounds - rows[[column]].to_numpy(float))).T

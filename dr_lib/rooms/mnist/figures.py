@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
+from dr_lib.numbers import write_number
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import NoRunsError
 from dr_lib.report.style import (
@@ -25,10 +26,8 @@ from dr_lib.report.style import (
     OTHER_COLOUR,
     THEIRS,
     choose_words,
-    name_line,
     open_panels,
     space_ticks,
-    write_number,
 )
 from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 
@@ -185,6 +184,12 @@ def _read_paper() -> dict[str, float]:
 
 def _write_paper(value: float, form: str, lang: str) -> str:
     return f"{choose_words(lang)(PAPERS['D'].authors)}: {write_number(value, lang, form)}"
+
+
+def name_line(line: str, say: Callable[[str], str]) -> str:
+    """Name a line of the figures: CUDA C fused, batch 1, CPU."""
+    implementation, batch, rest = line.partition(", batch ")
+    return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
 
 
 def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:

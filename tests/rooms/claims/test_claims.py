@@ -10,13 +10,9 @@ from click.testing import CliRunner
 from scipy import stats
 
 from dr_lib.__main__ import main
-from dr_lib.report.judged import count_by_chance
 from dr_lib.report.select import PLAN, WORK, list_faults, select_runs
 from dr_lib.rooms.claims import verdicts
-from dr_lib.rooms.claims.verdicts import (
-    judge_claims,
-    list_judged_rows,
-)
+from dr_lib.rooms.claims.verdicts import count_by_chance, judge_claims, list_judged_rows
 from dr_lib.runs.row import RowError, read_runs, write_row
 from tests.report.real_rows import (
     CPU,

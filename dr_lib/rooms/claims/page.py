@@ -1,0 +1,84 @@
+"""What a report shows of the papers' claims: what was judged first, and what may be chance."""
+
+import pandas as pd
+
+from dr_lib.numbers import COMMAS
+from dr_lib.report.page import Page, write_table
+from dr_lib.report.style import read_headers
+from dr_lib.rooms.claims.verdicts import VERDICTS, count_by_chance
+
+WORDINGS = {
+    "paraphrase": "{}, paraphrased",
+    "derived": "{}, derived",
+    "reading": "our reading of {}",
+}
+# of a claim where a verdict was reached
+SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
+
+
+def show_claims(page: Page, judged: pd.DataFrame) -> None:
+    """Show how claims are judged and those that were, then all of them, folded, and how many
+    verdicts could be wrong by chance.
+
+    Args:
+        page: of the report.
+        judged: from `judge_claims`.
+    """
+    if judged.empty:
+        return
+    say = page.say
+    page.section("The paper's claims")
+    words = say("Each claim, what the paper published, and what our rows say.")
+    every = [*SHOWN[:2], "place", *SHOWN[2:]]
+    if page.lang == "en":  # reasons name columns and values of rows
+        every.append("reason")
+    table = page.keep(_tabulate(page, judged), "claims", words, columns=every)
+    headers = read_headers()
+    is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
+    shown = table[is_judged].reindex(columns=[say(headers[column]) for column in SHOWN])
+    if len(shown):
+        page.note(
+            "A claim holds only if the whole 95 % interval satisfies it, and does not hold "
+            "only if the whole interval violates it. A claim about every case is judged case "
+            "by case; to refute it, the 95 % apply to all intervals together. Rows from "
+            "hardware, data or work other than the paper's are listed but not compared, and "
+            "machines only where their software is alike. Patch versions may differ, and are "
+            "listed too."
+        )
+        page.html(write_table(shown, words))
+    else:
+        page.note("No claim can be judged.")
+    counts = judged["verdict"].value_counts()
+    counted = [f"{say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts]
+    summary = say("All {} claims: {}").format(len(judged), ", ".join(counted))
+    page.html(f"<details><summary>{summary}</summary>{write_table(table)}</details>")
+    num_given, by_chance = count_by_chance(judged)
+    if num_given:
+        words = (
+            "Of {} verdicts that follow from no other, at most {} are expected to be wrong "
+            "by chance."
+        )
+        page.note(words, num_given, page.number(by_chance))
+
+
+def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:
+    """Write claims in the page's language, with their place and whether the words are the paper's
+    own.
+    """
+    is_portuguese = page.lang == "pt"
+    places = []
+    for row in judged.itertuples():
+        place = row.place if row.wording == "reading" else page.say(row.place)
+        if row.wording in WORDINGS:
+            place = page.say(WORDINGS[row.wording]).format(place)
+        places.append(place)
+    table = judged[["id"]].assign(
+        claim=judged["words_pt" if is_portuguese else "words"],
+        place=places,
+        published=judged["published"].str.translate(COMMAS if is_portuguese else {}),
+    )
+    found = (
+        "ours ours_low ours_high n num_satisfied num_parts num_missing num_disturbed verdict"
+    )
+    table = table.join(judged.filter([*found.split(), "versions", "reason", "ours_scope"]))
+    return table.assign(verdict=table["verdict"].map(page.say))
