@@ -4,6 +4,8 @@ run.
 
 import ast
 import csv
+import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +38,12 @@ from dr_lib.training.metrics import UNLEARNED
 from tests.conftest import ABSENT
 
 ROOT = Path(__file__).resolve().parents[2]
-# called with an English sentence
-SPEAKERS = "say state title heading section note figure table answer".split()
+DRAWING = re.compile(
+    r"dr_lib/report/.*|dr_lib/rooms/\w+/(figures|answer|committee|page)\.py|notebooks/.*"
+)
+# called with an English sentence, and where theirs begins among their arguments
+SPEAKERS = dict.fromkeys("say state title heading section note".split(), 0)
+SPEAKERS.update(figure=2, table=2, answer=3)
 
 
 def list_words_of_rooms() -> set[str]:
@@ -48,43 +54,47 @@ def list_words_of_rooms() -> set[str]:
         from dr_lib.rooms.claims.page import WORDINGS
         from dr_lib.rooms.claims.verdicts import VERDICTS
 
-        words |= {claim.place for claim in read_judged() if claim.wording != "reading"}
-        words |= {*WORDINGS.values(), *VERDICTS}
+        words.update(claim.place for claim in read_judged() if claim.wording != "reading")
+        words.update([*WORDINGS.values(), *VERDICTS])
     if "evaluation" not in ABSENT:
         from dr_lib.rooms.evaluation import checklist, committee, curves, flow, points, readers
         from dr_lib.rooms.evaluation.predictions import SUBGROUPS
 
-        words |= {
-            *flow.STAGES,
-            *points.POINTS,
-            *points.ERRORS,
-            *points.REASONS,
-            *curves.CALIBRATED,
-        }
-        words |= {*readers.KINDS, *readers.VERDICTS, *SUBGROUPS, "left", "right"}
-        words |= {*committee.AIMS.values(), *committee.NOT_FOR, *committee.UNKNOWN}
-        words |= {"female", "male"}
-        words |= {*checklist.METHODS, *checklist.METHODS.values()}
+        words.update([*flow.STAGES, *points.POINTS, *points.ERRORS, *points.REASONS])
+        words.update([*curves.CALIBRATED, *readers.KINDS, *readers.VERDICTS, *SUBGROUPS])
+        words.update([*committee.AIMS.values(), *committee.NOT_FOR, *committee.UNKNOWN])
+        words.update([*checklist.METHODS, *checklist.METHODS.values()])
         items = Path(checklist.__file__).with_name("checklist.csv")
         with items.open(encoding="utf-8") as file:
-            words |= {row["topic"] for row in csv.DictReader(file) if row["fact"]}
+            words.update(row["topic"] for row in csv.DictReader(file) if row["fact"])
     if "explain" not in ABSENT:
         from dr_lib.rooms.explain.figures import TITLES
 
-        words |= {*TITLES}
+        words.update(TITLES)
     if "mnist" not in ABSENT:
         from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
 
-        words |= {*IMPLEMENTATIONS.values()}
+        words.update(IMPLEMENTATIONS.values())
     if "scenarios" not in ABSENT:
         from dr_lib.rooms.scenarios.figures import METERS
 
-        words |= {*METERS.values()}
+        words.update(METERS.values())
     if "serving" not in ABSENT:
         from dr_lib.rooms.serving.endpoint import DOUBTS, REASONS
 
-        words |= {*DOUBTS, *REASONS}
+        words.update([*DOUBTS, *REASONS])
     return words
+
+
+@cache
+def read_code() -> list[tuple[bool, ast.AST]]:
+    """The syntax of the library and the notebooks, and whether it is of what draws or writes."""
+    paths = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
+    return [
+        (bool(DRAWING.fullmatch(path.relative_to(ROOT).as_posix())), node)
+        for path in paths
+        for node in ast.walk(ast.parse(path.read_text()))
+    ]
 
 
 def find_sentences() -> set[str]:
@@ -92,80 +102,42 @@ def find_sentences() -> set[str]:
     tables.
     """
     sentences = {
-        *style.read_headers().values(),
-        *(paper.authors for paper in PAPERS.values()),
         *list_words_of_rooms(),
+        *(paper.authors for paper in PAPERS.values()),
+        *(style.SAMPLE, style.IMAGES, *style.FACTOR_NAMES.values()),
+        *(*EXCLUSIONS.values(), *WARMTH.values(), *LIMITS, *OF_MODELS.values()),
+        *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK, EQUAL, FEW_SESSIONS),
+        *(MANY_OUTLIERS, UNLEARNED, *RULES, ALONE, NULL, WITHIN, WITHIN_NULL),
+        *(*limits.PARTS.values(), limits.UNKNOWN),
     }
-    sentences |= {
-        *style.FACTOR_NAMES.values(),
-        style.SAMPLE,
-        style.IMAGES,
-    }
-    sentences |= {
-        "framework",
-        "network",
-        "accelerator",
-        "environment",
-        "reference",
-        "Figure",
-        "Table",
-    }
-    sentences |= {
-        *EXCLUSIONS.values(),
-        *WARMTH.values(),
-        *LIMITS,
-        *OF_MODELS.values(),
-        *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK),
-        EQUAL,
-        FEW_SESSIONS,
-        MANY_OUTLIERS,
-        UNLEARNED,
-        *RULES,
-        ALONE,
-        NULL,
-        WITHIN,
-        WITHIN_NULL,
-        "sensitivity",
-        "specificity",
-    }
-    sentences |= {*limits.PARTS.values(), limits.UNKNOWN, "arithmetic", "launches"}
-    names = ("answer", "figures", "limits", "means", "page", "style")
-    drawing = [ROOT / f"dr_lib/report/{name}.py" for name in names]
-    drawing += ROOT.glob("dr_lib/rooms/*/figures.py")
-    drawing += ROOT.glob("dr_lib/rooms/*/answer.py")
-    drawing += ROOT.glob("dr_lib/rooms/*/committee.py")
-    drawing += ROOT.glob("dr_lib/rooms/*/page.py")
-    for path in [*drawing, *ROOT.glob("notebooks/*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
-                "words",
-                "legend",
-            ):
-                sentences |= {
-                    leaf.value for leaf in [node.value] if isinstance(leaf, ast.Constant)
-                }
-            function = (
-                ast.unparse(node.func).split(".")[-1] if isinstance(node, ast.Call) else ""
-            )
-            if function in SPEAKERS:  # of a figure and a table the caption
-                start = {"figure": 2, "table": 2, "answer": 3}.get(function, 0)
-                args = node.args[start:]
-                for arg in args:
-                    halves = [arg.body, arg.orelse] if isinstance(arg, ast.IfExp) else [arg]
-                    texts = [half.value for half in halves if isinstance(half, ast.Constant)]
-                    sentences |= {text for text in texts if isinstance(text, str)}
-    return {sentence for sentence in sentences if sentence and sentence not in PAPERS}
+    for node in [node for is_drawing, node in read_code() if is_drawing]:
+        said = []
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "words":
+            said = [node.value]
+        if isinstance(node, ast.Call):
+            function = ast.unparse(node.func).split(".")[-1]
+            said = node.args[SPEAKERS[function] :] if function in SPEAKERS else []
+        for each in said:
+            halves = [each.body, each.orelse] if isinstance(each, ast.IfExp) else [each]
+            texts = [half.value for half in halves if isinstance(half, ast.Constant)]
+            sentences.update(text for text in texts if isinstance(text, str))
+    return sentences - PAPERS.keys() - {""}
 
 
 def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     """A report in Portuguese has no English in its figures and tables, and the table of words
-    holds nothing unused.
+    holds nothing unused: each is a text of the code or of a table, or the header of a column there.
     """
     with (ROOT / "dr_lib/report/words.csv").open(encoding="utf-8") as file:
-        known = [row["english"] for row in csv.DictReader(file)]
-    assert len(known) == len(set(known))
-    assert find_sentences() - set(known) == set()
-    assert set(known) - find_sentences() == set() or ABSENT
+        known = {row["english"]: row["columns"].split() for row in csv.DictReader(file)}
+    sentences = find_sentences()
+    assert sentences - known.keys() == set()
+    texts = {str(node.value) for _, node in read_code() if isinstance(node, ast.Constant)}
+    names = set(re.findall(r"\w+", " ".join(texts)))
+    for words, columns in known.items():
+        parts = {re.sub("^metric_|_test$|_sd$", "", column) for column in columns}
+        assert parts <= names, f"{words} is the header of no column"
+        assert columns or words in texts | sentences or ABSENT, f"{words} is said nowhere"
 
 
 def test_what_sets_machines_apart_has_a_header():
