@@ -630,7 +630,7 @@ if len(compared):
     )
 
 # %% tags=["report"]
-from dr_lib.rooms import find_all
+from dr_lib import rooms
 
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
@@ -644,7 +644,7 @@ if len(group_by_photographs(models)) > 1:
         "Each model on each data set, at thresholds carried over [95 % interval].",
     )
 trainings = read_trainings(models, paths)
-for judge_data_sets in find_all("judge_data_sets"):  # of the room claims
+for judge_data_sets in rooms.find_all("judge_data_sets"):  # of the room claims
     judged = judge_data_sets(data_sets, trainings)
     if judged["verdict"].eq("not measured").all():
         continue
