@@ -152,7 +152,7 @@ def test_a_room_owns_what_cannot_work_without_it():
     assert visitors == set()
 
 
-READERS = "papers conditions select rows judged training_time energy".split()
+READERS = "papers conditions select rows training_time energy".split()
 
 
 def test_readers_of_rows_know_schemas_alone():
