@@ -72,6 +72,7 @@ def prepare(on: str | None, **options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
     """
+    from dr_lib.data.labels.privacy import find_private
     from dr_lib.data.prepared.prepare import prepare
 
     if on and options["workers"]:
@@ -90,7 +91,7 @@ def prepare(on: str | None, **options) -> None:
     for reason, number in manifest["rejected"].items():
         click.echo(f"  {number} {reason}")
     describe_statuses(manifest["statuses"])
-    private = options["private"] or options["out"].with_name(options["out"].name + ".private")
+    private = options["private"] or find_private(options["out"])
     tables = "names.csv, rejected.csv, statuses.csv, excluded.csv"
     click.echo(f"{private} names the files: {tables}")
 
@@ -134,7 +135,7 @@ def split(data_dir: Path, records: Path | None, out: str, folds: int | None, **o
     paths = split(data_dir, out=out, folds=folds or 5, **options)
     splits = read_manifest(data_dir)["splits"]
     for path in paths:
-        _describe_split(path.name, splits.get(path.name, {}))
+        _describe_split(path.name, splits[path.name])
 
 
 @click.command()
@@ -160,7 +161,7 @@ def _describe_split(name: str, facts: dict) -> None:
     from dr_lib.data.prepared.folder import describe_moves
 
     click.echo(f"{name}:")
-    for side, counts in facts.get("counts", {}).items():
+    for side, counts in facts["counts"].items():
         grades = ", ".join(map(str, counts["grades"].values()))
         click.echo(
             f"  {side} {counts['num_images']} photographs of {counts['num_patients']} patients;"
@@ -168,10 +169,11 @@ def _describe_split(name: str, facts: dict) -> None:
         )
     for sentence in describe_moves(facts):
         click.echo(sentence)
-    if facts.get("num_excluded"):
+    if facts["num_excluded"]:
         click.echo(f"{facts['num_excluded']} excluded; {name} lists the reasons")
-    if facts and facts["largest_group"]["patients"] > 1:
+    largest = facts["largest_group"]
+    if largest["patients"] > 1:
         click.echo(
-            "copies connect {patients} patients ({images} photographs) in the largest group: "
-            "see near_duplicates.csv in the private folder".format(**facts["largest_group"])
+            f"copies connect {largest['patients']} patients ({largest['images']} photographs) in "
+            "the largest group: see near_duplicates.csv in the private folder"
         )

@@ -66,7 +66,7 @@ def place_private(out: Path, prepared: Path) -> Path:
     Raises:
         DrError: there is no private folder beside it.
     """
-    private = _find_private(prepared)
+    private = find_private(prepared.absolute())
     if any(map(is_private, out.absolute().parents)):
         return out
     if not is_private(private):
@@ -80,15 +80,16 @@ def read_names(prepared: Path) -> dict[str, str]:
     """Read the file name of each image id from the private folder beside a prepared folder; empty
     where it has none.
     """
-    path = _find_private(prepared) / "names.csv"
+    path = find_private(prepared.absolute()) / "names.csv"
     if not path.is_file():
         return {}
     with path.open(encoding="utf-8", newline="") as table:
         return {row["image_id"]: row["file"] for row in csv.DictReader(table)}
 
 
-def _find_private(prepared: Path) -> Path:
-    return prepared.absolute().with_name(f"{prepared.name}.private")
+def find_private(prepared: Path) -> Path:
+    """Find the private folder beside a prepared folder."""
+    return prepared.with_name(f"{prepared.name}.private")
 
 
 def check_apart(private: Path, out: Path) -> None:

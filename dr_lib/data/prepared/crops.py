@@ -69,7 +69,7 @@ def crop_photographs(
     """Crop the photographs that no shard holds yet into further shards, by their image ids.
 
     Args:
-        photographs: row, image (its path) and image_id.
+        photographs: row, image (its path) and image_id, among other columns.
         out: a folder that `claim` took.
         salt: of the pseudonyms.
         workers: of `map_over`.
@@ -88,37 +88,19 @@ def crop_photographs(
     """
     parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
     finished = _read_finished(out, files)
-    listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    photographs = photographs.assign(
-        size_id=[_size_id(salt, row) for row in photographs.itertuples()]
-    )
-    todo = []  # new, or could not be used and is mended
-    changed = []
-    for photograph in photographs.itertuples():
-        before = listed.get(photograph.image_id)
-        if before and not _is_altered(salt, photograph, before):
-            continue
-        todo.append(photograph.Index)
-        if before and not before.reason:
-            changed.append(photograph.row)
-    if changed:
-        raise DrError(
-            f"{len(changed)} photographs were changed after they were cropped (rows"
-            f" {', '.join(map(str, changed[:5]))}): choose another --out, or delete {out}"
-        )
-    num_done = len(photographs) - len(todo)
+    rest = _list_rest(photographs, finished, salt, out)
+    num_done = len(photographs) - len(rest)
     progress(num_done, len(photographs))
-    if todo and not finished:
+    if len(rest) and not finished:
         write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
-    elif todo and parameters["code_sha256"] != hash_code():
+    elif len(rest) and parameters["code_sha256"] != hash_code():
         raise DrError(
             f"{out} was cropped by another version of the code, and crops of two versions are not"
-            f" mixed ({len(todo)} photographs are new): choose another --out, or delete it, to crop"
+            f" mixed ({len(rest)} photographs are new): choose another --out, or delete it, to crop"
             f" all {len(photographs)} again, which takes as long as the first time"
         )
-    rest = photographs.loc[todo].sort_values("image_id", ignore_index=True)
     crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
-    with map_over(workers if todo else 1) as map_photographs:
+    with map_over(workers if len(rest) else 1) as map_photographs:
         results = map_photographs(
             crop, zip(rest["row"], rest["image"], rest["image_id"], strict=True)
         )
@@ -184,6 +166,34 @@ def _is_whole(shard: Path, listing: Path) -> bool:
     if not set(LISTED) <= set(table) or not table["image_id"].is_unique:
         return False
     return shard.stat().st_size >= (table["offset"] + table["length"]).fillna(0).max()
+
+
+def _list_rest(
+    photographs: pd.DataFrame, finished: list[pd.DataFrame], salt: bytes, out: Path
+) -> pd.DataFrame:
+    """List by image id, with their size_id, those to crop: new, or not usable before and mended.
+
+    Raises:
+        DrError: others were changed.
+    """
+    size_ids = [_size_id(salt, row) for row in photographs.itertuples()]
+    photographs = photographs.assign(size_id=size_ids)
+    listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
+    rest = []
+    changed = []
+    for photograph in photographs.itertuples():
+        before = listed.get(photograph.image_id)
+        if before and not _is_altered(salt, photograph, before):
+            continue
+        rest.append(photograph.Index)
+        if before and not before.reason:
+            changed.append(photograph.row)
+    if changed:
+        raise DrError(
+            f"{len(changed)} photographs were changed after they were cropped (rows"
+            f" {', '.join(map(str, changed[:5]))}): choose another --out, or delete {out}"
+        )
+    return photographs.loc[rest].sort_values("image_id", ignore_index=True)
 
 
 def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
