@@ -20,6 +20,8 @@ from dr_lib.data.labels.reader import (
     choose_sheet,
     read_numbers,
     read_sheets,
+    refuse_cells,
+    refuse_rows,
     take_columns,
 )
 from dr_lib.data.labels.readers import combine_readers, list_readings
@@ -50,7 +52,7 @@ class Source(NamedTuple):
 
     part: Part
     path: Path
-    sheet: Sheet
+    sheet: Sheet  # with the names that are used
     folder: str | None  # expression for its photographs' folders; None: they are not there
 
 
@@ -99,7 +101,7 @@ def find_sources(
     title: str = "",
     columns: Sequence[str] = (),
     reference: str = "",
-) -> tuple[str, list[Source], list[str]]:
+) -> tuple[list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
     A CSV of the user's own comes before other texts and workbooks.
@@ -113,7 +115,7 @@ def find_sources(
         reference: of several readers, of `combine_readers`.
 
     Returns:
-        The layout's name, its label files, and sentences to show the user.
+        Its label files, and sentences to show the user.
 
     Raises:
         DrError: no layout fits, or several do, or the file that was given cannot be read.
@@ -140,10 +142,10 @@ def find_sources(
             ]
             sources = [source for source in found if source]
             if any(source.folder is not None for source in sources):
-                layout, used, notices = _choose_layout(sources)
+                used, notices = _choose_layout(sources)
                 if faults:
                     notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
-                return layout, used, notices
+                return used, notices
     raise LabelTableError(_explain(tables, faults))
 
 
@@ -153,7 +155,8 @@ def _find_table(
     """Find the table of a file that has the name and the columns of a part."""
     if not re.search(f"(?i)(^|/){part.file}$", path.as_posix()):
         return None
-    found = [sheet for sheet in sheets if part.columns <= set(_name(sheet, part))]
+    sheets = [sheet._replace(names=_name(sheet, part)) for sheet in sheets]
+    found = [sheet for sheet in sheets if part.columns <= set(sheet.names)]
     if part.layout == "sample":  # all its photographs
         found = [sheet for sheet in found if len(sheet.rows) == count_sample(path.parent)]
     sheet = choose_sheet(sheets, found)
@@ -215,7 +218,7 @@ def _explain(tables: Mapping[Path, list[Sheet]], faults: list[DrError]) -> str:
     )
 
 
-def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]:
+def _choose_layout(sources: list[Source]) -> tuple[list[Source], list[str]]:
     """Check that the label files with photographs belong to one data set, each found once."""
     used = [source for source in sources if source.folder is not None]
     layouts = list(dict.fromkeys(source.part.layout for source in used))
@@ -238,7 +241,7 @@ def _choose_layout(sources: list[Source]) -> tuple[str, list[Source], list[str]]
             notices.append(
                 f"{source.sheet} is not UTF-8 and was read as {source.sheet.encoding}."
             )
-    return layouts[0], used, notices
+    return used, notices
 
 
 def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
@@ -254,38 +257,37 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
         LabelTableError: a row holds what it may not hold.
     """
     part = source.part
-    used = _name(source.sheet, part)
-    table = take_columns(source.sheet, used)
+    file = source.path.name
+    table = take_columns(source.sheet)
     rows = pd.DataFrame(
         {
-            "labels": source.path.name,
+            "labels": file,
             "row": table.index,
             "name": table[part.image],
             "eye": table.get(part.eye or "eye", ""),
             "official": part.split or table.get("split", ""),
             "reason": "",
+            REFERENCE: table.get(REFERENCE, ""),
         },
         table.index,
     )
     if part.eye.startswith("~"):
-        rows["eye"] = (
-            rows["name"].str.contains(part.eye[1:]).map({True: "left", False: "right"})
-        )
+        is_left = rows["name"].str.contains(part.eye[1:])
+        rows["eye"] = is_left.map({True: "left", False: "right"})
     left, _, right = part.grade.partition(";")
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     is_other = (rows["grade"] == "") & (table[left] != table[right or left])
     rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
     for name in list_readings(table):
         rows[name] = read_numbers(read_words("grade", table[name])).astype("Int64")
-    rows[REFERENCE] = table.get(REFERENCE, "")
     for fact in FACTS:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
-    if not rows["name"].all():
-        raise LabelTableError(
-            f"{name_rows(rows[rows['name'] == ''])}: name the photograph, or remove the row"
-        )
-    rows["eye"] = _translate(rows, "eye", "eye", ("left", "right"))
-    rows["official"] = _translate(rows, "official", "split", SIDES)
+    refuse_rows(file, rows["name"] == "", "name the photograph, or remove the row")
+    for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
+        cells = read_words(name, rows[column].rename(name))
+        is_bad = ~cells.isin([*ours, ""])
+        refuse_cells(file, cells, is_bad, f"{', '.join(ours)} or empty")
+        rows[column] = cells
     if part.ungradable:
         column, _, number = part.ungradable.rpartition("=")
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
@@ -293,42 +295,26 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     if "gradable" in table:
         is_gradable = read_numbers(read_words("gradable", table["gradable"])) != 0
         rows["reason"] = rows["reason"].where(is_gradable, "ungradable")
-    rows["grade"] = read_words("grade", rows["grade"])
-    rows.loc[(rows["grade"] == "") & (rows["reason"] == ""), "reason"] = "no grade"
-    grades = read_numbers(rows["grade"])
-    bad = rows[~grades.isin(range(5)) & (rows["reason"] == "")]
-    if len(bad):
-        raise LabelTableError(
-            f'{name_rows(bad)}: grade is "{bad["grade"].iloc[0]}": it must be {SCALE}'
-        )
+    cells = read_words("grade", rows["grade"])
+    rows.loc[(cells == "") & (rows["reason"] == ""), "reason"] = "no grade"
+    rows["grade"] = read_numbers(cells)
+    is_bad = ~rows["grade"].isin(range(5)) & (rows["reason"] == "")
+    refuse_cells(file, cells, is_bad, SCALE)
     names = read_names(rows["name"])
-    columns = take_patients(table, dict(zip(used, source.sheet.header, strict=True)))
-    patients, doubts = name_patients(columns, names["patient"])
+    titles = dict(zip(source.sheet.names, source.sheet.header, strict=True))
+    patients, doubts = name_patients(take_patients(table, titles), names["patient"])
     notices = [
-        f"{name_rows(rows.loc[places])}: {doubt}."
+        f"{reader.name_rows(file, places.tolist())}: {doubt}."
         for doubt, places in doubts.items()
         if len(places)
     ]
-    eye = rows["eye"].mask(patients["by"] == FILES, names["eye"])
-    rows = rows.assign(eye=eye, grade=grades).join(patients)
-    return rows.reset_index(drop=True), notices
+    rows["eye"] = rows["eye"].mask(patients["by"] == FILES, names["eye"])
+    return rows.join(patients).reset_index(drop=True), notices
 
 
 def take_patients(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
     """Take the columns that name patients, the best first, by their titles."""
     return table[sorted({*table} & {*PATIENTS}, key=PATIENTS.index)].rename(columns=titles)
-
-
-def _translate(rows: pd.DataFrame, column: str, name: str, ours: Sequence[str]) -> pd.Series:
-    """Translate the words of a column, called `name` in a label file, into ours."""
-    translated = read_words(name, rows[column])
-    is_bad = ~translated.isin([*ours, ""])
-    if is_bad.any():
-        raise LabelTableError(
-            f'{name_rows(rows[is_bad])}: {name} is "{translated[is_bad].iloc[0]}": it must be'
-            f" {', '.join(ours)} or empty"
-        )
-    return translated
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:

@@ -134,12 +134,8 @@ def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | Non
     return found[0]
 
 
-def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
-    """Take the named columns of a table.
-
-    Args:
-        sheet: the table.
-        names: a name for each of its columns, or an empty one to leave it out.
+def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFrame:
+    """Take the columns of a table that are used, or all that have a name.
 
     Returns:
         A column of str for each name, in order of the table; the index is the line of the file. Of
@@ -150,6 +146,7 @@ def take_columns(sheet: Sheet, names: Sequence[str]) -> pd.DataFrame:
     """
     import pandas as pd
 
+    names = [name if used is None or name in used else "" for name in sheet.names]
     width = len(names)
     for line, row in sheet.rows.items():
         if any(row[width:]):
@@ -195,6 +192,19 @@ def name_rows(file: str, rows: Sequence[int], limit: int | None = 5) -> str:
     listed = ", ".join(map(str, rows[:limit]))
     more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
     return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
+
+
+def refuse_cells(file: str, cells: pd.Series, is_bad: pd.Series, words: str) -> None:
+    """Raise a DrError that names the first wrong cells of a column, and what they must be."""
+    cell = next(iter(cells[is_bad]), "")
+    refuse_rows(file, is_bad, f'{cells.name} is "{cell}": it must be {words}')
+
+
+def refuse_rows(file: str, is_bad: pd.Series, words: str) -> None:
+    """Raise a DrError that names the first wrong rows."""
+    rows = is_bad.index[is_bad].tolist()
+    if rows:
+        raise DrError(f"{name_rows(file, rows)}: {words}")
 
 
 def read_same(name: str, cells: pd.Series) -> pd.Series:

@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.data.labels.reader import Sheet, name_rows, read_numbers, read_same, take_columns
+from dr_lib.data.labels.reader import (
+    Sheet,
+    read_numbers,
+    read_same,
+    refuse_cells,
+    refuse_rows,
+    take_columns,
+)
 from dr_lib.data.labels.schema import (
     EVALUATED,
     READING,
@@ -60,8 +67,7 @@ def combine_readers(sheet: Sheet, rule: str = "") -> Sheet:
         others = ["referable"]
     if not others or (REFERENCE in sheet.names and not rule):
         return sheet
-    used = {*others, "grade", REFERENCE}
-    table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
+    table = take_columns(sheet, {*others, "grade", REFERENCE})
     grades = pd.DataFrame({name: _read_grades(sheet, table[name]) for name in readings})
     is_referable = (grades >= REFERABLE_FROM).any(axis=None)
     if not readings:
@@ -124,8 +130,7 @@ def _join_rows(sheet: Sheet) -> Sheet:
     """Join the rows of one photograph, one for each reader; keep a table that has others."""
     if not {"image_id", "reader", "grade"} <= set(sheet.names):
         return sheet
-    used = {*EVALUATED, "reader"}
-    table = take_columns(sheet, [name if name in used else "" for name in sheet.names])
+    table = take_columns(sheet, {*EVALUATED, "reader"})
     image = read_same("image_id", table["image_id"])
     reader = table["reader"].map(fold_name)
     is_copy = pd.DataFrame({"image": image, "reader": reader}).duplicated()
@@ -147,12 +152,12 @@ def _join_rows(sheet: Sheet) -> Sheet:
         if name in ("gradable", "referable"):  # of those who could grade
             cells = cells[is_graded]
         differs = cells.groupby(image).transform("nunique") > 1
-        if differs.any():
-            rows = name_rows(str(sheet), cells.index[differs].tolist())
-            raise DrError(
-                f"{rows}: rows of one photograph have different cells in {name}: correct them, or "
-                "rename the column"
-            )
+        refuse_rows(
+            str(sheet),
+            differs,
+            f"rows of one photograph have different cells in {name}: correct them, or rename the "
+            "column",
+        )
     names = sorted(set(reader) - ADJUDICATORS)
     columns = {name: f"grade_{number}" for number, name in enumerate(names, 1)}
     column = reader.map(lambda name: columns.get(name, "grade"))
@@ -185,7 +190,5 @@ def _read_grades(sheet: Sheet, cells: pd.Series) -> pd.Series:
     words = read_words("grade", cells)
     grades = read_numbers(words)
     is_bad = (words != "") & ~grades.isin(range(len(GRADES)))
-    if is_bad.any():
-        rows = name_rows(str(sheet), cells.index[is_bad].tolist())
-        raise DrError(f'{rows}: {cells.name} is "{words[is_bad].iloc[0]}": it must be {SCALE}')
+    refuse_cells(str(sheet), words, is_bad, SCALE)
     return grades

@@ -1,5 +1,6 @@
 """Read the label table of a folder of photographs, match it with the photographs and check it."""
 
+import itertools
 import os
 import re
 import unicodedata
@@ -16,6 +17,7 @@ from dr_lib.data.labels.label_files import (
     PATIENTS,
     PICTURES,
     LabelTableError,
+    Source,
     cut_suffix,
     find_files,
     find_sources,
@@ -29,24 +31,6 @@ from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.readers import list_readings
 from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_id, fold_text, unite_spellings
 from dr_lib.data.photograph.decode import is_dicom, load_reader
-
-UNKNOWN = (
-    "The patient is unknown for {} of {} photographs, so fellow eyes may be on different sides "
-    "of a split{}. Add a column patient to the label table."
-)
-
-ONE_PATIENT = (
-    "{}: patients whom other rows write with other leading zeros, with .0 or another date count as "
-    "one: if they are two, make their ids clearly different."
-)
-SEVERAL_FOLDERS = (
-    "{}: patients have photographs in several folders: if each folder has patients of its own, "
-    "choose --patients-by folder."
-)
-TWO_GRADES = (
-    "{}: an eye of a patient has two grades, which `evaluate` refuses: name the visits in a column "
-    "visit, or give two people different ids."
-)
 
 
 class Labels(NamedTuple):
@@ -100,27 +84,12 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    photographs, label_files = find_files(images)
-    root = images.resolve().name
-    folders = {
-        path: f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs
-    }
-    layout, sources, notices = find_sources(
-        label_files if labels is None else [Path(labels)],
-        set(folders.values()),
-        is_given=labels is not None,
-        title=sheet,
-        columns=columns,
-        reference=reference,
-    )
+    sources, pools, notices = _find_tables(images, labels, sheet, columns, reference)
     parts = []
-    offered = {}
-    for source in sources:
-        pool = [path for path in photographs if re.search(source.folder, folders[path])]
+    for source, pool in zip(sources, pools, strict=True):
         read, doubts = read_rows(source)
         parts.append(_match_photographs(read, pool))
         notices += doubts
-        offered.update(dict.fromkeys(map(str, pool)))
     rows = _fill_in_stated(pd.concat(parts, ignore_index=True))
     if not (rows["reason"] == "").any():
         raise LabelTableError(
@@ -128,15 +97,13 @@ def read_labels(
             f" {rows['reason'].value_counts().to_dict()}; check that the photographs are "
             f"under {images}, in the folders that the table names"
         )
+    layout = sources[0].part.layout
     is_own = layout == "folder"
     if is_own:
         notices += _tell_folders_apart(rows, str(images), patients_by)
-    patient = unite_spellings(rows["patient"], rows["person"])
-    rewritten = rows[patient != rows["patient"]]
-    if len(rewritten):
-        notices.append(ONE_PATIENT.format(name_rows(rewritten)))
-    rows["patient"] = patient
+    notices += _unite_patients(rows)
     _check_repeats(rows)
+    offered = dict.fromkeys(map(str, itertools.chain(*pools)))
     labelled = set(rows["image"])
     unlabelled = pd.DataFrame({"image": [path for path in offered if path not in labelled]})
     rows["image"] = rows["image"].where(rows["image"] != "", rows["name"])
@@ -148,12 +115,7 @@ def read_labels(
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
     patients, said = _describe_patients(table, is_alone, is_own)
-    notices += said
-    table["visit"] = number_visits(table["visit"], table["patient"])
-    eyes = table[table["eye"] != ""]
-    is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
-    if is_unlike.any():
-        notices.append(TWO_GRADES.format(name_rows(eyes[is_unlike])))
+    notices += [*said, *_number_visits(table)]
     facts = [name for name in (*FACTS, REFERENCE) if table[name].any()]
     facts += list_readings(table)
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
@@ -192,8 +154,7 @@ def read_patients(
             " choose it, such as --column patient=NAME"
         )
     table = choose_sheet(sheets, found)
-    used = ("image_id", *PATIENTS)
-    cells = take_columns(table, [name if name in used else "" for name in table.names])
+    cells = take_columns(table, ("image_id", *PATIENTS))
     names = read_names(cells["image_id"])["patient"]
     patients, _ = name_patients(take_patients(cells, {}), names)
     is_cell = patients["cell"].map(fold_text) == patients["patient"]
@@ -212,6 +173,28 @@ def read_patients(
     _check_repeats(rows)
     known = dict(zip(rows["image"], rows["patient"], strict=True))
     return pd.Series([known.get(str(path), "") for path in photographs], dtype=str)
+
+
+def _find_tables(
+    images: Path, labels: Path | None, sheet: str, columns: Sequence[str], reference: str
+) -> tuple[list[Source], list[list[Path]], list[str]]:
+    """Find the label files, the photographs that each may name, and sentences to show the user."""
+    photographs, label_files = find_files(images)
+    root = images.resolve().name
+    folders = [f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs]
+    sources, notices = find_sources(
+        label_files if labels is None else [Path(labels)],
+        set(folders),
+        is_given=labels is not None,
+        title=sheet,
+        columns=columns,
+        reference=reference,
+    )
+    pools = []
+    for source in sources:
+        is_offered = [re.search(source.folder, folder) for folder in folders]
+        pools.append(list(itertools.compress(photographs, is_offered)))
+    return sources, pools, notices
 
 
 def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
@@ -328,7 +311,10 @@ def _describe_patients(
         why = f": all {len(table)} have one patient, {cells.iloc[0]}"
     elif len(cells):
         why = f": cells with a word for unknown or a rounded number, as 1.2E+15: {len(cells)}"
-    notices.append(UNKNOWN.format(is_unknown.sum(), len(table), why))
+    notices.append(
+        f"The patient is unknown for {is_unknown.sum()} of {len(table)} photographs, so fellow "
+        f"eyes may be on different sides of a split{why}. Add a column patient to the label table."
+    )
     return "partly unknown" if len(known) else "unknown", notices
 
 
@@ -353,7 +339,38 @@ def _tell_folders_apart(rows: pd.DataFrame, images: str, patients_by: str | None
             "eye: choose --patients-by folder if each folder has patients of its own, or "
             "--patients-by name if not"
         )
-    return [SEVERAL_FOLDERS.format(name_rows(shared))] if len(shared) else []
+    if shared.empty:
+        return []
+    return [
+        f"{name_rows(shared)}: patients have photographs in several folders: if each folder has "
+        "patients of its own, choose --patients-by folder."
+    ]
+
+
+def _unite_patients(rows: pd.DataFrame) -> list[str]:
+    """Write each patient in one way; return a sentence on those written in several."""
+    patient = unite_spellings(rows["patient"], rows["person"])
+    rewritten = rows[patient != rows["patient"]]
+    rows["patient"] = patient
+    if rewritten.empty:
+        return []
+    return [
+        f"{name_rows(rewritten)}: patients whom other rows write with other leading zeros, with .0 "
+        "or another date count as one: if they are two, make their ids clearly different."
+    ]
+
+
+def _number_visits(table: pd.DataFrame) -> list[str]:
+    """Number the visits; return a sentence on eyes with several grades at one."""
+    table["visit"] = number_visits(table["visit"], table["patient"])
+    eyes = table[table["eye"] != ""]
+    is_unlike = eyes.groupby(["patient", "eye", "visit"])["grade"].transform("nunique") > 1
+    if not is_unlike.any():
+        return []
+    return [
+        f"{name_rows(eyes[is_unlike])}: an eye of a patient has two grades, which `evaluate` "
+        "refuses: name the visits in a column visit, or give two people different ids."
+    ]
 
 
 def _check_repeats(rows: pd.DataFrame) -> None:

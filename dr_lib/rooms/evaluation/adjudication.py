@@ -7,12 +7,17 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.labels.reader import read_numbers, read_sheets, take_columns
+from dr_lib.data.labels.reader import (
+    read_numbers,
+    read_sheets,
+    refuse_rows,
+    take_columns,
+)
 from dr_lib.data.labels.schema import fold_id, read_words
 from dr_lib.errors import DrError
 from dr_lib.files import write_text
 from dr_lib.rooms.evaluation.points import find_called, measure
-from dr_lib.rooms.evaluation.predictions import read_column, refuse_rows
+from dr_lib.rooms.evaluation.predictions import read_column
 from dr_lib.rooms.evaluation.scores import count_below, tabulate_scores
 from dr_lib.statistics.clustered import TINY
 from dr_lib.statistics.intervals import UPPER, Interval
@@ -93,7 +98,7 @@ def read_adjudicated(path: Path, test: pd.DataFrame, points: pd.DataFrame) -> pd
         sheet = read_sheets(file)[0]
         if not {"image_id", column} <= {*sheet.names}:
             raise DrError(f"{sheet}: it needs the columns image_id and {column}")
-        tables.append(take_columns(sheet, sheet.names))
+        tables.append(take_columns(sheet))
     table, weights = tables
     name = path.name
     fold = fold_id if test["image_id"].map(fold_id).is_unique else str

@@ -14,10 +14,11 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.reader import (
     choose_sheet,
-    name_rows,
     read_numbers,
     read_same,
     read_sheets,
+    refuse_cells,
+    refuse_rows,
     take_columns,
 )
 from dr_lib.data.labels.readers import combine_readers, list_readings
@@ -292,7 +293,7 @@ def _read_table(
             f"{sheet} has no column {missing}: add it, rename one in the header, or choose it with"
             " --column"
         )
-    table = take_columns(sheet, sheet.names)
+    table = take_columns(sheet)
     for column in table:
         kind = "grade" if READING.fullmatch(column) else column
         table[column] = read_words(kind, table[column])
@@ -420,17 +421,8 @@ def read_column(file: str, cells: pd.Series) -> pd.Series:
     has_words = cells.name in ("split", "data_kind")
     values = cells if has_words else read_numbers(cells)
     is_known = values.isin(allowed) if allowed else np.isfinite(values)
-    is_bad = ~is_known & (has_words | (cells != ""))
-    cell = next(iter(cells[is_bad]), "")
-    refuse_rows(file, is_bad, f'{cells.name} is "{cell}": it must be {words}')
+    refuse_cells(file, cells, ~is_known & (has_words | (cells != "")), words)
     return values
-
-
-def refuse_rows(name: str, is_bad: pd.Series, words: str) -> None:
-    """Raise a DrError that names the first wrong rows."""
-    rows = is_bad.index[is_bad].tolist()
-    if rows:
-        raise DrError(f"{name_rows(name, rows)}: {words}")
 
 
 def _check_rows(name: str, table: pd.DataFrame) -> None:

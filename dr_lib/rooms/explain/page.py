@@ -84,8 +84,7 @@ def read_list(listed: Path) -> list[str]:
     for sheet in read_sheets(listed):
         header = [fold_name(name) for name in sheet.header]
         if "file" in header:
-            names = [name if name == "file" else "" for name in header]
-            cells = take_columns(sheet, names)["file"]
+            cells = take_columns(sheet._replace(names=header), ["file"])["file"]
             break
     else:
         cells = map(str.strip, decode_text(listed)[0].splitlines())
