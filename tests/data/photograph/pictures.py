@@ -1,6 +1,7 @@
 """Pictures of one plain field of view at a known place, and files of them."""
 
 import io
+import zlib
 
 import cv2
 import numpy as np
@@ -8,6 +9,8 @@ import tifffile
 from PIL import Image
 
 from dr_lib.data.photograph.crop import Circle
+
+PLACE = (331.0, 236.0, 190.0)  # x, y, radius in IMAGE
 
 
 def draw_fov(
@@ -58,6 +61,30 @@ def write_tiff(image: np.ndarray, **options) -> bytes:
     return buffer.getvalue()
 
 
+def add_chunk(png: bytes, kind: bytes, content: bytes, at: int = 33) -> bytes:
+    """Put a chunk into a PNG, behind its header unless `at` says otherwise."""
+    chunk = kind + content
+    packed = len(content).to_bytes(4) + chunk + zlib.crc32(chunk).to_bytes(4)
+    return png[:at] + packed + png[at:]
+
+
+def make_exif(orientation: int) -> Image.Exif:
+    """EXIF that says how to turn a picture."""
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return exif
+
+
+def differ(one: np.ndarray, other: np.ndarray) -> float:
+    """By how many levels two crops differ in the mean."""
+    return cv2.absdiff(one, other).mean()
+
+
 def error(found: Circle, x: float, y: float, radius: float) -> float:
     """The larger of the errors of centre and radius, as a share of the radius."""
     return max(np.hypot(found.x - x, found.y - y), abs(found.radius - radius)) / radius
+
+
+IMAGE = draw_fov(640, 480, *PLACE)
+GREY = cv2.cvtColor(IMAGE, cv2.COLOR_RGB2GRAY)
+IS_INSIDE = np.hypot(*(np.indices(GREY.shape).T - PLACE[1::-1]).T) < PLACE[2]

@@ -3,7 +3,6 @@ and that at once.
 """
 
 import re
-import struct
 import subprocess
 import sys
 import time
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 
 from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
 from dr_lib.data.photograph.fov import find_fov
-from tests.data.photograph.pictures import draw_fov, to_file, write_tiff
+from tests.data.photograph.pictures import draw_fov, make_exif, to_file, write_tiff
 
 WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame", "truncated"}
 TIFFS = (
@@ -42,9 +41,8 @@ def draw_seeds() -> list[bytes]:
     """Small files of every format and kind."""
     fov = draw_fov(160, 120, 78.0, 61.0, 48.0)
     picture = Image.fromarray(fov)
-    exif = Image.Exif()
     deep = fov[..., ::-1].astype(np.uint16) * 257
-    exif[0x0112] = 6
+    exif = make_exif(6)
     palette = picture.quantize(60)
     files = [cv2.imencode(suffix, deep)[1].tobytes() for suffix in (".png", ".tif")]
     files += [to_file(picture, suffix) for suffix in (".jpg", ".tif", ".bmp", ".webp", ".ppm")]
@@ -70,16 +68,15 @@ SEEDS = draw_seeds()
 
 def correct_sums(encoded: bytes) -> bytes:
     """A PNG with the sums of its chunks put right, so that what was changed is decoded."""
-    mended = bytearray(encoded)
     at = 8
-    while encoded.startswith(b"\x89PNG") and at + 12 <= len(mended):
-        (length,) = struct.unpack_from(">I", mended, at)
-        end = at + 8 + length
-        if end + 4 > len(mended):
+    while encoded.startswith(b"\x89PNG") and at + 12 <= len(encoded):
+        end = at + 8 + int.from_bytes(encoded[at : at + 4])
+        total = zlib.crc32(encoded[at + 4 : end]).to_bytes(4)
+        if end + 4 > len(encoded):
             break
-        struct.pack_into(">I", mended, end, zlib.crc32(mended[at + 4 : end]))
+        encoded = encoded[:end] + total + encoded[end + 4 :]
         at = end + 4
-    return bytes(mended)
+    return encoded
 
 
 @st.composite
@@ -98,12 +95,10 @@ def damaged_files(draw) -> bytes:
         if change == "flip" and content:
             content[at] ^= 1 << draw(st.integers(0, 7))
         elif change == "number":
-            kind = draw(st.sampled_from((">H", "<H", ">I", "<I")))
-            number = struct.pack(
-                kind,
-                draw(st.sampled_from(NUMBERS)) & (0xFFFF if kind[1] == "H" else 0xFFFFFFFF),
-            )
-            content[at : at + len(number)] = number
+            size = draw(st.sampled_from((2, 4)))
+            number = draw(st.sampled_from(NUMBERS)) % 256**size
+            order = draw(st.sampled_from(("big", "little")))
+            content[at : at + size] = number.to_bytes(size, order)
         elif change == "delete":
             del content[at : at + draw(st.integers(1, 40_000))]
         elif change == "insert":
@@ -135,23 +130,14 @@ def arrays(draw) -> np.ndarray:
     height = min(height, 2_000_000 // width)
     rng = np.random.default_rng(draw(st.integers(0, 99)))
     low, high = sorted(draw(st.tuples(st.integers(0, 255), st.integers(0, 255))))
-    blots = rng.integers(
-        low, high + 1, (draw(st.integers(1, 40)), draw(st.integers(1, 40)), 3), np.uint8
-    )
-    image = cv2.resize(
-        blots,
-        (width, height),
-        interpolation=draw(st.sampled_from((cv2.INTER_NEAREST, cv2.INTER_CUBIC))),
-    )
+    shape = (draw(st.integers(1, 40)), draw(st.integers(1, 40)), 3)
+    blots = rng.integers(low, high + 1, shape, np.uint8)
+    way = draw(st.sampled_from((cv2.INTER_NEAREST, cv2.INTER_CUBIC)))
+    image = cv2.resize(blots, (width, height), interpolation=way)
     if draw(st.booleans()):
-        place = int(rng.integers(-9, width + 9)), int(rng.integers(-9, height + 9))
-        cv2.circle(
-            image,
-            place,
-            int(rng.integers(1, max(width, height) + 1)),
-            (high, low, high // 2),
-            -1,
-        )
+        x, y = rng.integers(-9, (width + 9, height + 9)).tolist()
+        radius = int(rng.integers(1, max(width, height) + 1))
+        cv2.circle(image, (x, y), radius, (high, low, high // 2), -1)
     return image
 
 

@@ -8,17 +8,13 @@ import pytest
 import tifffile
 
 from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
-from tests.data.photograph.pictures import draw_fov, to_file, write_tiff
+from tests.data.photograph.pictures import GREY, IMAGE, IS_INSIDE, differ, to_file, write_tiff
 
-PLACE = (331.0, 236.0, 190.0)
-IMAGE = draw_fov(640, 480, *PLACE)
-GREY = cv2.cvtColor(IMAGE, cv2.COLOR_RGB2GRAY)
 DEEP = IMAGE.astype(np.uint16) * 257
 OF_12_BITS = IMAGE.astype(np.uint16) << 4 | IMAGE >> 4
 PLANES = np.moveaxis(IMAGE, -1, 0)
-INSIDE = np.hypot(*(np.indices(GREY.shape).T - PLACE[1::-1]).T) < PLACE[2]
-ALPHA = (255 * INSIDE).astype(np.uint8)
-ON_WHITE = np.where(INSIDE[..., None], IMAGE, 255).astype(np.uint8)
+ALPHA = (255 * IS_INSIDE).astype(np.uint8)
+ON_WHITE = np.where(IS_INSIDE[..., None], IMAGE, 255).astype(np.uint8)
 # of every ink as much as there is no light, none of black
 INKS = np.dstack([255 - IMAGE, np.zeros_like(GREY)])
 YCBCR = cv2.cvtColor(IMAGE, cv2.COLOR_RGB2YCrCb)[..., [0, 2, 1]]
@@ -65,7 +61,7 @@ GREYS = {
         {"photometric": "miniswhite"},
     ),
     "grey and transparent": (
-        np.dstack([np.where(INSIDE, GREY, 255).astype(np.uint8), ALPHA]),
+        np.dstack([np.where(IS_INSIDE, GREY, 255).astype(np.uint8), ALPHA]),
         {"planarconfig": "contig", "extrasamples": ["unassalpha"]},
     ),
 }
@@ -76,15 +72,13 @@ def test_a_layout_changes_nothing(kind):
     """However the samples are stored, the crop is that of the PNG, but for what JPEG, YCbCr and
     the soft edge of what is transparent lose.
     """
-    if kind in LAYOUTS:
-        (stored, options), expected = LAYOUTS[kind], IMAGE
-    else:
-        (stored, options), expected = GREYS[kind], GREY
+    stored, options = (LAYOUTS | GREYS)[kind]
+    if kind in GREYS:
         options = {"photometric": "minisblack", **options}
     crop = crop_fundus(write_tiff(stored, **options))
-    assert crop.status == "ok"
-    difference = np.abs(crop.image.astype(int) - crop_fundus(to_file(expected)).image)
-    assert difference.mean() < (1 if "JPEG" in kind or "YCbCr" in kind else 0.1)
+    expected = crop_fundus(to_file(GREY if kind in GREYS else IMAGE))
+    most = 1 if "JPEG" in kind or "YCbCr" in kind else 0.1
+    assert crop.status == "ok" and differ(crop.image, expected.image) < most
 
 
 def test_a_pyramid_shows_its_largest_picture():
