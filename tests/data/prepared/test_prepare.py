@@ -2,14 +2,13 @@
 clear errors first.
 """
 
-import hashlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
-import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -27,6 +26,8 @@ from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import lock_folder, split
 from dr_lib.errors import DrError
+from dr_lib.files import hash_file
+from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -35,11 +36,11 @@ def draw_eye(number: int) -> np.ndarray:
     """A disc on black with lighter and darker blots that no other number has."""
     image = np.zeros((200, 240, 3), np.uint8)
     cv2.circle(image, (120, 100), 80, (60, 110, 190), -1, cv2.LINE_AA)
-    for x, y, size, share in np.random.default_rng(number).integers(
-        (70, 50, 4, 65), (170, 150, 20, 125), (12, 4)
-    ):
-        colour = tuple(int(share) * value // 100 for value in (60, 110, 190))
-        cv2.circle(image, (int(x), int(y)), int(size), colour, -1, cv2.LINE_AA)
+    rng = np.random.default_rng(number)
+    blots = rng.integers((70, 50, 4, 65), (170, 150, 20, 125), (12, 4))
+    for x, y, size, share in blots.tolist():
+        colour = [share * value // 100 for value in (60, 110, 190)]
+        cv2.circle(image, (x, y), size, colour, -1, cv2.LINE_AA)
     return image
 
 
@@ -65,6 +66,25 @@ def photographs(tmp_path) -> Path:
     return write_photographs(tmp_path / "photographs")
 
 
+@pytest.fixture
+def out(tmp_path) -> Path:
+    """Where they are prepared, unless a test says otherwise."""
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def edit(tmp_path):
+    """Return a function that writes rows of the label table with changed columns."""
+    path = tmp_path / "labels.csv"
+
+    def write(rows=slice(None), **columns) -> pd.DataFrame:
+        table = pd.read_csv(path)[rows].assign(**columns)
+        table.to_csv(path, index=False)
+        return table
+
+    return write
+
+
 def run(photographs: Path, out: str = "out", **options) -> dict:
     """Prepare into a folder beside the photographs, by one worker into shards of 16 unless told
     otherwise.
@@ -74,11 +94,21 @@ def run(photographs: Path, out: str = "out", **options) -> dict:
     return prepare(photographs, labels, photographs.parent / out, **options)
 
 
+def call(photographs: Path, *more: str):
+    """Call the command; return what it said."""
+    folder = photographs.parent
+    command = f"prepare --images {photographs} --labels {folder}/labels.csv --out {folder}/out"
+    return CliRunner().invoke(main, [*command.split(), "--workers", "1", *more])
+
+
 def digests(folder: Path) -> dict[str, str]:
     """SHA-256 of every file in a folder."""
-    return {
-        p.name: hashlib.sha256(p.read_bytes()).hexdigest() for p in sorted(folder.iterdir())
-    }
+    return {path.name: hash_file(path) for path in sorted(folder.iterdir())}
+
+
+def read_private(out: Path, name: str) -> pd.DataFrame:
+    """A table of the private folder, as texts but for rows."""
+    return pd.read_csv(out.with_name("out.private") / f"{name}.csv", keep_default_na=False)
 
 
 def read_jpegs(folder: Path) -> dict[str, bytes]:
@@ -90,103 +120,88 @@ def read_jpegs(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_photographs_in_are_records_plus_rejected(photographs):
+def list_written(out: Path) -> dict[str, int]:
+    """The shards that are there, each with the time at which it was written [ns]."""
+    return {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
+
+
+def test_photographs_in_are_records_plus_rejected(photographs, out):
     """What has no label, no file, no disc or no picture in it is a row of rejected.csv; all the
-    rest is a record.
+    rest is a record. One that was mended is cropped, and the other shards stay.
     """
-    cv2.imwrite(str(photographs / "maria_98_left.png"), draw_eye(98))  # no label
+    good = (photographs / "maria_00_left.png").read_bytes()
+    cv2.imwrite(str(photographs / "maria_98_left.png"), draw_eye(98))
     (photographs / "maria_00_left.png").write_bytes(b"damaged")
     cv2.imwrite(str(photographs / "maria_01_left.png"), np.zeros((200, 240, 3), np.uint8))
     (photographs / "maria_02_left.png").unlink()
     manifest = run(photographs)
-    rejected = pd.read_csv(photographs.parent / "out.private" / "rejected.csv")
-    out = photographs.parent / "out"
-    assert (
-        manifest["num_photographs"] == 41 == len(read_jpegs(out)) + len(rejected)
-        and len(rejected) == 4
-    )
+    rejected = read_private(out, "rejected")
+    assert manifest["num_photographs"] == 41 == len(read_jpegs(out)) + len(rejected)
     reasons = dict(
-        zip(
-            rejected["image"].map(lambda path: Path(path).name), rejected["reason"], strict=True
-        )
+        zip(rejected["image"].map(os.path.basename), rejected["reason"], strict=True)
     )
-    assert (
-        "no label" in reasons["maria_98_left.png"]
-        and "no such file" in reasons["maria_02_left.png"]
-    )
-    assert (
-        "not a picture" in reasons["maria_00_left.png"]
-        and "no field of view" in reasons["maria_01_left.png"]
-    )
+    for name, reason in {
+        "maria_98_left.png": "no label",
+        "maria_02_left.png": "no such file",
+        "maria_00_left.png": "not a picture",
+        "maria_01_left.png": "no field of view",
+    }.items():
+        assert reason in reasons.pop(name)
+    before = list_written(out)
+    (photographs / "maria_00_left.png").write_bytes(good)
+    assert not reasons and run(photographs)["num_rejected"] == 3
+    after = list_written(out)
+    assert len(after) == len(before) + 1 and before.items() <= after.items()
+    assert len(Prepared(out).photographs) == 38 and verify(out)
 
 
-def test_what_is_published_names_nobody(photographs):
+def test_what_is_published_names_nobody(photographs, out):
     """A row per photograph in both tables, patients on one side, the shares promised; names in
     private alone.
 
     A folder of before, with scores of the crops, is still read.
     """
     run(photographs)
-    out = photographs.parent / "out"
-    private = photographs.parent / "out.private"
+    private = out.with_name("out.private")
     labels = pd.read_csv(out / "labels.csv")
     split = pd.read_csv(out / "split.csv")
-    assert (
-        list(split) == ["image_id", "group", "split", "reason"]
-        and len(labels) == len(split) == 40
-    )
+    assert list(split) == ["image_id", "group", "split", "reason"]
+    assert len(labels) == len(split) == 40
     table = labels.merge(split, on="image_id", validate="1:1")
-    assert (
-        table.groupby("patient_id")["split"].nunique().max() == 1
-        and table["patient_id"].nunique() == 20
-    )
+    assert table.groupby("patient_id")["split"].nunique().tolist() == [1] * 20
     assert 10 <= (table["split"] == "test").sum() <= 14  # 30 % of 40, give or take a patient
     assert (table["referable"] == (table["grade"] >= 2)).all()
     assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
-    assert (
-        stat.S_IMODE(private.stat().st_mode) == 0o700
-        and len((private / "salt").read_bytes()) == 32
-    )
+    assert stat.S_IMODE(private.stat().st_mode) == 0o700
+    assert len((private / "salt").read_bytes()) == 32
     manifest = json.loads((out / "manifest.json").read_text())
     for listing in out.glob("crops-*.csv"):  # as an earlier version wrote them
         pd.read_csv(listing, dtype=str).assign(gradability="0.5").to_csv(listing, index=False)
-        manifest["files"][listing.name] = hashlib.sha256(listing.read_bytes()).hexdigest()
+        manifest["files"][listing.name] = hash_file(listing)
     (out / "manifest.json").write_text(json.dumps(manifest))
     run(photographs)
     assert "gradability" not in Prepared(out).photographs
 
 
-def test_the_same_input_and_salt_give_the_same_bytes(photographs):
+def test_the_same_input_and_salt_give_the_same_bytes(photographs, tmp_path):
     """One worker or three, files in another order, any hash seed: the same bytes. Another salt:
     others.
     """
-    folder = photographs.parent
-    other = photographs.parent / "other"
-    private = photographs.parent / "private"
+    other = tmp_path / "other"
+    private = tmp_path / "private"
     run(photographs, "one", private=private, shard_size=256)
     other.mkdir()
     for path in sorted(photographs.iterdir(), reverse=True):
         (other / path.name).write_bytes(path.read_bytes())
-    options = {
-        "images": other,
-        "labels": folder / "labels.csv",
-        "out": folder / "two",
-        "private": private,
-    }
-    options |= {"workers": 3}
-    command = [
-        sys.executable,
-        "-m",
-        "dr_lib",
-        "prepare",
-        *(f"--{name}={value}" for name, value in options.items()),
-    ]
-    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONHASHSEED": "12345"}, check=True)
-    assert (
-        digests(folder / "one") == digests(folder / "two") and len(digests(folder / "one")) == 8
-    )
+    command = [sys.executable, "-m", "dr_lib", "prepare", f"--images={other}", "--workers=3"]
+    command += [f"--labels={tmp_path}/labels.csv", f"--out={tmp_path}/two"]
+    environment = os.environ | {"PYTHONHASHSEED": "12345"}
+    command.append(f"--private={private}")
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    first = digests(tmp_path / "one")
+    assert first == digests(tmp_path / "two") and len(first) == 8
     run(photographs, "salted")
-    assert digests(folder / "salted") != digests(folder / "one")
+    assert digests(tmp_path / "salted") != first
 
 
 def add_copies(photographs: Path, suffix: str, **changes) -> None:
@@ -195,44 +210,37 @@ def add_copies(photographs: Path, suffix: str, **changes) -> None:
     """
     labels = photographs.parent / "labels.csv"
     table = pd.read_csv(labels)
-    copies = table[:10].assign(
-        image=[f"maria_copy_{number}{suffix}" for number in range(10)], **changes
-    )
-    for name, copy in zip(table["image"], copies["image"], strict=False):
+    names = [f"maria_copy_{number}{suffix}" for number in range(10)]
+    for name, copy in zip(table["image"], names, strict=False):
         if suffix == ".png":
-            (photographs / copy).write_bytes((photographs / name).read_bytes())
+            shutil.copy(photographs / name, photographs / copy)
         else:
             cv2.imwrite(str(photographs / copy), cv2.imread(str(photographs / name)))
-    pd.concat([table, copies]).to_csv(labels, index=False)
+    pd.concat([table, table[:10].assign(image=names, **changes)]).to_csv(labels, index=False)
 
 
-def test_nearly_the_same_picture_unites_its_patients(photographs):
+def test_nearly_the_same_picture_unites_its_patients(photographs, out):
     """Copies saved otherwise, under other patients' names: both patients are one group, and the
     private table says.
     """
     add_copies(photographs, ".jpg", patient=[f"Ana {number // 2}" for number in range(10)])
-    manifest = run(photographs)
-    table = Prepared(photographs.parent / "out").photographs
+    facts = run(photographs)["splits"]["split.csv"]
+    table = Prepared(out).photographs
     assert len(table) == 50 and table.groupby("group")["split"].nunique().max() == 1
-    assert (
-        manifest["splits"]["split.csv"]["num_groups"] == 20 == table["patient_id"].nunique() - 5
-    )
-    assert manifest["splits"]["split.csv"]["largest_group"] == {"images": 4, "patients": 2}
-    pairs = pd.read_csv(photographs.parent / "out.private" / "near_duplicates.csv")
+    assert facts["num_groups"] == 20 == table["patient_id"].nunique() - 5
+    assert facts["largest_group"] == {"images": 4, "patients": 2}
+    pairs = read_private(out, "near_duplicates")
     assert len(pairs) == 10 and (abs(pairs["row"] - pairs["row_2"]) == 40).all()
-    assert (
-        pairs["image"].str.contains("maria").all()
-        and pairs["image_2"].str.contains("maria").all()
-    )
+    assert pairs[["image", "image_2"]].map(lambda path: "maria" in path).all(axis=None)
     is_first = table["patient_id"] == table.groupby("group")["patient_id"].transform("min")
     sides = is_first.map({True: "train", False: "test"})  # a split of one's own
     own = table[["image_id"]].assign(group=table["patient_id"], split=sides)
-    own.to_csv(photographs.parent / "out" / "mine.csv", index=False)
+    own.to_csv(out / "mine.csv", index=False)
     with pytest.raises(ShardError, match="a group with copies is on two sides"):
-        Prepared(photographs.parent / "out", "mine.csv")
+        Prepared(out, "mine.csv")
 
 
-def test_the_same_file_twice_counts_once(photographs):
+def test_the_same_file_twice_counts_once(photographs, out):
     """The later one is excluded from the split with the reason; nothing is lost and nothing
     stops, patients or not.
     """
@@ -240,116 +248,100 @@ def test_the_same_file_twice_counts_once(photographs):
     table = pd.read_csv(photographs.parent / "labels.csv").drop(columns=["patient", "eye"])
     table.to_csv(photographs.parent / "labels.csv", index=False)
     manifest = run(photographs)
-    table = Prepared(photographs.parent / "out").photographs
+    table = Prepared(out).photographs
     excluded = table[table["split"] == "excluded"]
     assert manifest["num_rejected"] == 0 and len(table) == 50 and len(excluded) == 10
-    assert sorted(excluded["reason"]) == sorted(
-        f"same file as row {row - 40}" for row in excluded["row"]
-    )
+    assert all(excluded["reason"] == "same file as row " + (excluded["row"] - 40).astype(str))
     assert manifest["splits"]["split.csv"]["num_excluded"] == 10
 
 
-@pytest.mark.parametrize("suffix", [".png", ".jpg"])
-def test_copies_with_two_grades_are_named_and_cost_no_crop(photographs, suffix):
+@pytest.mark.parametrize(("suffix", "num_excluded"), [(".png", 10), (".jpg", 0)])
+def test_copies_with_two_grades_are_named_and_cost_no_crop(
+    photographs, out, edit, suffix, num_excluded
+):
     """Equal files or not, of one person: all pairs of rows stand in the message. Both copies are
     excluded if that is chosen; with the labels corrected nothing is cropped again.
     """
     add_copies(photographs, suffix, grade=[(number // 2 + 1) % 5 for number in range(10)])
     with pytest.raises(LabelTableError, match="^rows 2 and 42, 3 and 43, .* 11 and 51: copies"):
         run(photographs)
-    before = list_written(photographs.parent / "out")
-    table = pd.read_csv(photographs.parent / "labels.csv")
+    before = list_written(out)
     run(photographs, exclude_unlike_copies=True)
-    excluded = pd.read_csv(photographs.parent / "out.private" / "excluded.csv")
+    excluded = read_private(out, "excluded")
+    table = edit(grade=lambda table: [*table["grade"][:40], *table["grade"][:10]])
     files = [str(photographs / table["image"][row - 2]) for row in excluded["row"]]
     assert sorted(excluded["row"]) == [*range(2, 12), *range(42, 52)]
     assert excluded["image"].tolist() == files
-    table.loc[40:, "grade"] = table.loc[:9, "grade"].to_numpy()
-    table.to_csv(photographs.parent / "labels.csv", index=False)
-    num_excluded = 10 if suffix == ".png" else 0
     assert run(photographs)["splits"]["split.csv"]["num_excluded"] == num_excluded
-    assert list_written(photographs.parent / "out") == before and len(before) == 4
+    assert list_written(out) == before and len(before) == 4
 
 
-def list_written(out: Path) -> dict[str, int]:
-    """The shards that are there, each with the time at which it was written [ns]."""
-    return {path.name: path.stat().st_mtime_ns for path in out.glob("*.tfrecord")}
-
-
-def test_the_same_command_again_changes_nothing(photographs):
+def test_the_same_command_again_changes_nothing(photographs, out):
     """Nor does a shard: the bytes are the same. A damaged one is named then."""
     first = run(photographs)
-    out = photographs.parent / "out"
-    before = digests(out)
-    shards = list_written(out)
-    assert run(photographs) == first and digests(out) == before and list_written(out) == shards
+    before = digests(out), list_written(out)
+    assert run(photographs) == first and (digests(out), list_written(out)) == before
     shard = next(out.glob("*.tfrecord"))
     shard.write_bytes(shard.read_bytes()[:-20])
     with pytest.raises(ShardError, match=shard.name):
         run(photographs)
 
 
-def test_a_longer_table_adds_shards(photographs):
-    """The old shards stay; a shorter table and corrected grades crop nothing."""
-    labels = photographs.parent / "labels.csv"
-    out = photographs.parent / "out"
-    table = pd.read_csv(labels)
-    table[:24].to_csv(labels, index=False)
+def test_a_longer_table_adds_shards(photographs, out, edit, monkeypatch):
+    """The old shards stay; a shorter table and corrected grades crop nothing. Crops of two versions
+    of the code are not mixed; without more to crop, the version does not matter.
+    """
+    whole = edit()
+    edit(slice(24))
     assert run(photographs)["num_photographs"] == 40  # 16 have no label
     before = list_written(out)
-    table.assign(grade=(table["grade"] + 1) % 5).to_csv(labels, index=False)
     split(out, seed=4)
-    assert run(photographs)["num_rejected"] == 0 and len(before) == 2
-    assert {name: time for name, time in list_written(out).items() if name in before} == before
-    assert len(list_written(out)) == 3 and len(Prepared(out).photographs) == 40
-    assert verify(out)["splits"]["split.csv"]["seed"] == 4
-    table[:30].to_csv(labels, index=False)
+    whole.assign(grade=(whole["grade"] + 1) % 5).to_csv(out.parent / "labels.csv", index=False)
+    with monkeypatch.context() as patch:
+        patch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
+        with pytest.raises(DrError, match="cropped by another version of the code"):
+            run(photographs)
+    assert len(Prepared(out).photographs) == 24 and verify(out)
+    assert run(photographs)["num_rejected"] == 0
+    after = list_written(out)
+    assert (len(before), len(after)) == (2, 3) and before.items() <= after.items()
+    assert len(Prepared(out).photographs) == 40
+    monkeypatch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
+    grades = edit(slice(30), grade=whole["grade"])["grade"]
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
-    assert len(Prepared(out).photographs) == 30 and len(list_written(out)) == 3
-    assert (
-        Prepared(out).photographs.set_index("row")["grade"].sort_index().tolist()
-        == table["grade"][:30].tolist()
-    )
+    found = Prepared(out).photographs.set_index("row")["grade"].sort_index()
+    assert list_written(out) == after and found.tolist() == grades.tolist()
 
 
-def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs):
+def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs, out, edit):
     """More photographs, but no patient for the test side: what was prepared is read as before, and
     what was cropped is not cropped again.
     """
-    labels = photographs.parent / "labels.csv"
-    out = photographs.parent / "out"
-    table = pd.read_csv(labels)
-    table[:32].to_csv(labels, index=False)
+    edit(slice(32))
     run(photographs)
     before = digests(out)
-    sides = Prepared(out).photographs.set_index("row")["split"]
-    table[:32][(sides.sort_index() == "train").to_numpy()].to_csv(labels, index=False)
+    sides = Prepared(out).photographs.set_index("row")["split"].sort_index()
+    edit((sides == "train").to_numpy())
     with pytest.raises(LabelTableError, match="split has 0 referable"):
         run(photographs)
     assert digests(out) == before and len(Prepared(out).photographs) == 32
     add_copies(photographs, ".jpg")
-    table = pd.read_csv(labels)
-    table.assign(grade=0).to_csv(labels, index=False)
+    edit(grade=0)
     with pytest.raises(LabelTableError, match="the label table has 0 referable"):
         run(photographs)
     assert digests(out).items() >= before.items() and len(Prepared(out).photographs) == 32
 
 
-def test_what_trains_is_known_by_content(photographs):
+def test_what_trains_is_known_by_content(photographs, out, edit):
     """Rows in another order and patients' numbers without their zeros are the same labels and the
     same split; another grade, or two patients who are one, are others. Hashes of files, as earlier
     versions wrote them, still find their table.
     """
-    labels = photographs.parent / "labels.csv"
-    table = pd.read_csv(labels)
-    table["patient"] = [f"{900 + number // 2:06d}" for number in range(len(table))]
-    table.to_csv(labels, index=False)
+    table = edit(patient=[f"{900 + number // 2:06d}" for number in range(40)])
     run(photographs)
-    out = photographs.parent / "out"
     before = Prepared(out).describe()
-    names = ("labels.csv", "split.csv")
-    of_files = [hashlib.sha256((out / name).read_bytes()).hexdigest() for name in names]
-    older = {"labels_sha256": of_files[0], "split_sha256": of_files[1]}
+    of_files = {name: hash_file(out / f"{name}.csv") for name in ("labels", "split")}
+    older = {f"{name}_sha256": sha256 for name, sha256 in of_files.items()}
     assert Prepared(out).describe(older) == before | older
     assert find_split(out, older["split_sha256"]) == "split.csv"
     (out / "split.csv").rename(out / "mine.csv")
@@ -357,82 +349,50 @@ def test_what_trains_is_known_by_content(photographs):
     (out / "mine.csv").rename(out / "split.csv")
 
     short = table.assign(patient=table["patient"].astype(int))
-    for changed in (table[::-1], short):
-        changed.to_csv(labels, index=False)
+    last = short["grade"].mask(short.index == 39, (short["grade"] + 1) % 5)
+    for changed, is_same in (
+        (table[::-1], True),
+        (short, True),
+        (short.assign(grade=last), False),
+        (short.assign(patient=short["patient"].replace(901, 900)), False),
+    ):
+        changed.to_csv(out.parent / "labels.csv", index=False)
         run(photographs)
-        assert hashlib.sha256((out / "labels.csv").read_bytes()).hexdigest() != of_files[0]
-        assert Prepared(out).describe() == before
-    grade = short.assign(grade=[*short["grade"][:-1], (short["grade"].iloc[-1] + 1) % 5])
-    one = short.assign(patient=short["patient"].replace(901, 900))
-    for changed in (grade, one):
-        changed.to_csv(labels, index=False)
-        run(photographs)
-        assert Prepared(out).describe()["labels_sha256"] != before["labels_sha256"]
+        assert hash_file(out / "labels.csv") != of_files["labels"]
+        found = Prepared(out).describe()
+        assert (found["labels_sha256"] == before["labels_sha256"]) == is_same
+        assert not is_same or found == before
 
 
-def test_patients_stay_on_their_side_when_the_table_changes(photographs):
+def test_patients_stay_on_their_side_when_the_table_changes(photographs, out, edit):
     """Corrected grades and more patients move nobody; who must move is said, with the number."""
-    labels = photographs.parent / "labels.csv"
-    out = photographs.parent / "out"
-    table = pd.read_csv(labels)
-    table[:32].to_csv(labels, index=False)
+    whole = edit()
+    edit(slice(32))
     run(photographs)
     split(out, seed=2)
     before = Prepared(out).photographs.set_index("image_id")["split"]
-    changed = table.assign(grade=(table["grade"] + 1) % 5).drop([0, 1])
-    changed.to_csv(labels, index=False)
-    asked = [
-        "prepare",
-        "--images",
-        str(photographs),
-        "--labels",
-        str(labels),
-        "--out",
-        str(out),
-        "--workers",
-        "1",
-    ]
-    said = CliRunner().invoke(main, asked)
-    assert said.exit_code == 0, said.output
+    changed = whole.assign(grade=(whole["grade"] + 1) % 5).drop([0, 1])
+    changed.to_csv(out.parent / "labels.csv", index=False)
+    said = call(photographs)
+    assert said.exit_code == 0 and "changed sides" not in said.output, said.output
     after = Prepared(out).photographs.set_index("image_id")["split"]
-    assert (
-        len(after) == 38
-        and (
-            after[after.index.isin(before.index)] == before[before.index.isin(after.index)]
-        ).all()
-    )
-    assert "changed sides" not in said.output
+    both = pd.concat([before, after], axis=1, join="inner")
+    assert (len(after), len(both)) == (38, 30)
+    assert both.T.duplicated().tolist() == [False, True]
     # row 2 is the first of the table, as in a spreadsheet
     named = Prepared(out).photographs.set_index("row")
     one, other = (named.index[named["split"] == side][0] - 2 for side in ("train", "test"))
-    changed.loc[changed.index[one], "patient"] = changed["patient"].iloc[other]
-    changed.to_csv(labels, index=False)
-    said = CliRunner().invoke(main, asked)
+    people = changed["patient"].tolist()
+    people[one] = people[other]
+    edit(patient=people)
+    said = call(photographs)
     assert "names or official sides changed: 1\n" in said.output and verify(out), said.output
     assert (Prepared(out).photographs.set_index("image_id")["split"] != after).sum() == 1
 
 
-def test_a_longer_table_is_not_cropped_by_other_code(photographs, monkeypatch):
-    """Crops of two versions of the code are not mixed; without more to crop, the version does
-    not matter.
-    """
-    labels = photographs.parent / "labels.csv"
-    out = photographs.parent / "out"
-    table = pd.read_csv(labels)
-    table[:24].to_csv(labels, index=False)
-    run(photographs)
-    monkeypatch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
-    run(photographs)
-    table.to_csv(labels, index=False)
-    with pytest.raises(DrError, match="cropped by another version of the code"):
-        run(photographs)
-    assert len(Prepared(out).photographs) == 24 and verify(out)
-
-
-def test_a_folder_is_written_by_one_process_at_a_time(photographs, monkeypatch):
+def test_a_folder_is_written_by_one_process_at_a_time(photographs, out, monkeypatch):
     """Else a split that began before would put back the labels of before."""
     run(photographs)
-    out = photographs.parent / "out"
     before = digests(out)
     monkeypatch.setattr("dr_lib.data.prepared.split.LOCK_WAIT_S", 0.0)
     with lock_folder(out):
@@ -442,96 +402,77 @@ def test_a_folder_is_written_by_one_process_at_a_time(photographs, monkeypatch):
     assert digests(out) == before
 
 
-def test_other_crops_do_not_overwrite_a_folder(photographs):
+def test_other_crops_do_not_overwrite_a_folder(photographs, out):
     """Other parameters, photographs or somebody else's files in the folder are an error; nothing
     is lost, or left.
     """
     run(photographs, size=64)
-    before = digests(photographs.parent / "out")
-    for jpeg in read_jpegs(photographs.parent / "out").values():
-        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape == (
-            64,
-            64,
-            3,
-        )
-    with pytest.raises(DrError, match="holds crops with other settings \\(size\\)"):
-        run(photographs)
-    with pytest.raises(DrError, match="other settings \\(salt_id"):
-        run(photographs, size=64, private=photographs.parent / "another")
-    cv2.imwrite(
-        str(photographs / "maria_00_left.png"), np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0)))
-    )
-    with pytest.raises(
-        DrError, match="1 photographs were changed after they were cropped \\(rows 3\\)"
+    before = digests(out)
+    for jpeg in read_jpegs(out).values():
+        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape[0] == 64
+    wider = np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0)))
+    cv2.imwrite(str(photographs / "maria_00_left.png"), wider)
+    (out.parent / "mine").mkdir()
+    (out.parent / "mine" / "thesis.docx").write_text("years of work")
+    for folder, options, reason in (
+        ("out", {}, r"holds crops with other settings \(size\)"),
+        ("out", {"size": 64, "private": out.parent / "another"}, r"other settings \(salt_id"),
+        ("out", {"size": 64}, r"1 photographs were changed after they .* \(rows 3\)"),
+        ("mine", {}, "not empty"),
     ):
-        run(photographs, size=64)
-    assert digests(photographs.parent / "out") == before
-    (photographs.parent / "mine").mkdir()
-    (photographs.parent / "mine" / "thesis.docx").write_text("years of work")
-    with pytest.raises(DrError, match="not empty"):
-        run(photographs, "mine")
-    listed = {path.name for path in photographs.parent.iterdir()}
+        with pytest.raises(DrError, match=reason):
+            run(photographs, folder, **options)
+    assert digests(out) == before
+    listed = {path.name for path in out.parent.iterdir()}
     assert listed == {"photographs", "labels.csv", "out", "out.private", "mine"}
 
 
-def test_a_shared_private_folder_loses_nothing(photographs):
+def test_a_shared_private_folder_loses_nothing(photographs, tmp_path):
     """Two data sets with one salt: the rejected photographs of both stand in it, each with its
     prepared folder.
     """
-    second = write_photographs(photographs.parent / "second" / "photographs", 20)
+    second = write_photographs(tmp_path / "second" / "photographs", 20)
+    private = tmp_path / "private"
     for folder in (photographs, second):
         (folder / "maria_00_left.png").write_bytes(b"damaged")
-    private = photographs.parent / "private"
     for folder, out in ((photographs, "one"), (second, "two"), (photographs, "one")):
         run(folder, out, private=private)
     rejected = pd.read_csv(private / "rejected.csv")
     assert [Path(folder).name for folder in rejected["data_dir"]] == ["two", "one"]
-    assert [Path(image).parents[1].name for image in rejected["image"]] == [
-        "second",
-        photographs.parent.name,
-    ]
+    images = [str(folder / "maria_00_left.png") for folder in (second, photographs)]
+    assert rejected["image"].tolist() == images
 
 
-def test_names_join_image_ids_and_files(photographs):
+def test_names_join_image_ids_and_files(photographs, out):
     """For every photograph of the table, cropped or not, in files of the owner's alone; a cell that
-    a spreadsheet would compute is text.
+    a spreadsheet would compute is text. A name that is not UTF-8 stands as `predict` writes it,
+    with a label or without; also by a second call.
     """
     (photographs / "maria_00_left.png").write_bytes(b"damaged")
     (photographs / "maria_01_left.png").rename(photographs / "=1+2.png")
+    (photographs / "maria_03_left.png").rename(photographs / "Jo\udc82_left.png")
+    (photographs / "Ana\udc82.png").write_bytes(b"no label")
     labels = photographs.parent / "labels.csv"
     table = pd.read_csv(labels)
-    table.loc[1, "image"] = "maria_00_left.png"
     table.loc[3, ["image", "patient"]] = ["=1+2.png", ""]
     table.loc[4, "patient"] = "@7"
+    table.loc[7, "image"] = r"Jo\udc82_left.png"
     table.to_csv(labels, index=False)
-    private = photographs.parent / "out.private"
+    private = out.with_name("out.private")
     private.mkdir(mode=0o755)
-    run(photographs)
-    names = pd.read_csv(private / "names.csv", keep_default_na=False)
+    for _ in range(2):
+        run(photographs)
+    names = read_private(out, "names")
     assert list(names) == ["image_id", "file", "patient", "data_dir"] and len(names) == 40
     assert names["patient"].iloc[[0, 3, 4]].tolist() == ["maria silva 0", "", "'@7"]
-    assert names["file"].iloc[[0, 3]].tolist() == ["maria_00_right.png", "'=1+2.png"]
-    known = {*Prepared(photographs.parent / "out").photographs["image_id"]}
+    files = ["maria_00_right.png", "'=1+2.png", r"Jo\udc82_left.png"]
+    assert names["file"].iloc[[0, 3, 7]].tolist() == files
+    rejected = [str(photographs / name) for name in ("maria_00_left.png", r"Ana\udc82.png")]
+    assert sorted(read_private(out, "rejected")["image"]) == sorted(rejected)
+    known = {*Prepared(out).photographs["image_id"]}
     assert len(known) == 39 and known < {*names["image_id"]}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
     assert modes == {0o600} and len([*private.glob("*.csv")]) == 5
-
-
-def test_a_name_that_is_not_utf8_is_listed(photographs):
-    """As `predict` writes it, of a photograph with a label and of one without; also by a second
-    call.
-    """
-    labels = photographs.parent / "labels.csv"
-    (photographs / "maria_00_left.png").rename(photographs / "Jo\udc82_left.png")
-    (photographs / "Ana\udc82.png").write_bytes(b"no label")
-    text = labels.read_text().replace("maria_00_left", r"Jo\udc82_left")
-    labels.write_text(text)
-    for _ in range(2):
-        run(photographs)
-    private = photographs.parent / "out.private"
-    assert r"Jo\udc82_left.png" in set(pd.read_csv(private / "names.csv")["file"])
-    rejected = pd.read_csv(private / "rejected.csv")
-    assert rejected["image"].tolist() == [str(photographs / r"Ana\udc82.png")]
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
@@ -545,113 +486,89 @@ def test_a_link_to_nothing_is_named_by_its_row(photographs):
     assert "maria" not in str(caught.value)
 
 
-def test_the_salt_of_the_sample_is_for_the_sample_alone(photographs, small_sample, tmp_path):
-    """It is public: whoever knows it could find out from a record whose photograph it is."""
+def test_a_salt_that_is_public_or_damaged_is_refused(photographs, small_sample, tmp_path):
+    """Whoever knows the sample's could find out from a record whose photograph it is; half a salt
+    would give other pseudonyms.
+    """
+    public = (small_sample.with_name("records.private") / "salt").read_bytes()
     (tmp_path / "private").mkdir()
-    salt = (small_sample.with_name("records.private") / "salt").read_bytes()
-    (tmp_path / "private" / "salt").write_bytes(salt)
-    with pytest.raises(DrError, match="salt, which is public: choose another --private"):
-        run(photographs, private=tmp_path / "private")
+    for salt, reason in (
+        (public, "salt, which is public: choose another --private"),
+        (b"short", "32 bytes"),
+    ):
+        (tmp_path / "private" / "salt").write_bytes(salt)
+        with pytest.raises(DrError, match=reason):
+            run(photographs, private=tmp_path / "private")
 
 
-def test_nothing_usable_is_an_error(photographs):
+def test_nothing_usable_is_an_error(photographs, out):
     """Where no photograph shows a disc there is no data set, and rejected.csv says why."""
     for number, path in enumerate(sorted(photographs.iterdir())):
         cv2.imwrite(str(path), np.full((200, 240, 3), number, np.uint8))
     with pytest.raises(DrError, match="no photograph is usable: .*rejected.csv"):
         run(photographs)
-    assert len(pd.read_csv(photographs.parent / "out.private" / "rejected.csv")) == 40
+    assert len(read_private(out, "rejected")) == 40
 
 
-def test_what_was_rejected_is_said_where_the_rest_cannot_be_divided(photographs):
+def test_what_was_rejected_is_said_where_the_rest_cannot_be_divided(photographs, edit):
     """All referable eyes are HEIC, as an iPhone saves them: the label table has them, the folder
     has not.
     """
-    labels = photographs.parent / "labels.csv"
-    table = pd.read_csv(labels)
-    for name in table.loc[table["grade"] >= 2, "image"]:
-        (photographs / name).rename(photographs / f"{name[:-4]}.HEIC").write_bytes(
-            b"\0\0\0\x18ftypheic"
-        )
-    table["image"] = table["image"].where(table["grade"] < 2, table["image"].str[:-4] + ".HEIC")
-    table.to_csv(labels, index=False)
-    with pytest.raises(
-        LabelTableError, match="0 referable photographs .* of 16: .*; 24 labelled .* rejected"
-    ) as error:
+    table = edit()
+    is_lost = table["grade"] >= 2
+    names = table["image"].mask(is_lost, table["image"].str.replace(".png", ".HEIC"))
+    for old, new in zip(table["image"][is_lost], names[is_lost], strict=True):
+        (photographs / old).rename(photographs / new).write_bytes(b"\0\0\0\x18ftypheic")
+    edit(image=names)
+    path = photographs.parent / "out.private" / "rejected.csv"
+    reason = f"0 referable photographs .* of 16: .*; 24 labelled .* rejected, .* {path}$"
+    with pytest.raises(LabelTableError, match=reason):
         run(photographs)
-    assert str(error.value).endswith(f"{photographs.parent / 'out.private' / 'rejected.csv'}")
 
 
-def test_a_disk_that_fills_up_loses_nothing(photographs, tmp_path):
+def test_a_disk_that_fills_up_loses_nothing(photographs, out):
     """A write that fails ends in an error that says what to do; started again with room, it
     completes.
     """
-    code = (
-        "import resource, sys; from pathlib import Path; from dr_lib.data.prepared.prepare"
-        " import prepare; "
-    )
-    code += "resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)); import signal; "
-    code += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
-    code += (
-        "prepare(Path(sys.argv[1]), Path(sys.argv[2]), Path(sys.argv[3]), shard_size=40,"
-        " workers=1)"
-    )
-    arguments = [str(photographs), str(tmp_path / "labels.csv"), str(tmp_path / "out")]
-    result = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True
-    )
+    code = """
+import resource, signal, sys
+from dr_lib.data.prepared.prepare import prepare
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+prepare(*sys.argv[1:], shard_size=40, workers=1)
+"""
+    command = [sys.executable, "-c", code, photographs, out.parent / "labels.csv", out]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert "Choose another --out, or free some space" in result.stderr
-    assert (
-        not list((tmp_path / "out").glob("*.tmp"))
-        and not (tmp_path / "out" / "manifest.json").exists()
-    )
+    assert not [*out.glob("*.tmp"), *out.glob("manifest.json")]
     run(photographs, shard_size=40)
-    assert verify(tmp_path / "out")
+    assert verify(out)
 
 
 @pytest.mark.parametrize("what", ["out", "private"])
 def test_a_folder_that_cannot_be_written_is_named(photographs, tmp_path, what):
     """A path below a file, as good as a read-only disk for any user, is refused with what to do."""
     (tmp_path / "file").write_text("")
-    places = {"out": tmp_path / "out", "private": tmp_path / "p"} | {
-        what: tmp_path / "file" / "x"
-    }
+    places = {"out": tmp_path / "out", "private": tmp_path / "p", what: tmp_path / "file" / "x"}
     with pytest.raises(DrError, match=f"Choose another --{what}"):
-        prepare(
-            photographs,
-            tmp_path / "labels.csv",
-            places["out"],
-            private=places["private"],
-            workers=1,
-        )
+        run(photographs, **places)
 
 
-def test_a_damaged_salt_is_named(photographs, tmp_path):
-    """Half a salt would give other pseudonyms: refused."""
-    (tmp_path / "p").mkdir()
-    (tmp_path / "p" / "salt").write_bytes(b"short")
-    with pytest.raises(DrError, match="32 bytes"):
-        run(photographs, private=tmp_path / "p")
-
-
-def test_crops_that_are_not_ok_are_counted_and_named(photographs):
+def test_crops_that_are_not_ok_are_counted_and_named(photographs, out):
     """Each word of a status counts; the private folder names the files, and no others."""
     for number, size in ((1, (720, 600)), (3, (720, 480))):  # the second is squashed
         large = cv2.resize(draw_eye(number), size, interpolation=cv2.INTER_CUBIC)
         cv2.imwrite(str(photographs / f"maria_0{number // 2}_left.png"), large)
-    command = ["prepare", "--images", str(photographs), "--workers", "1"]
-    command += ["--labels", str(photographs.parent / "labels.csv")]
-    out = photographs.parent / "out"
-    said = CliRunner().invoke(main, [*command, "--out", str(out)])
+    said = call(photographs)
     statuses = Prepared(out).photographs["status"]
-    words = Counter(word for status in statuses for word in status.split("+"))
+    words = Counter("+".join(statuses).split("+"))
     del words["ok"]
     assert said.exit_code == 0 and {"enlarged", "ellipse"} <= set(words)
     counted = ", ".join(f"{number} {word}" for word, number in words.most_common())
     assert f"explains the words): {counted}\n" in said.output
-    named = pd.read_csv(out.with_name("out.private") / "statuses.csv")
+    named = read_private(out, "statuses")
     assert sorted(named["status"]) == sorted(statuses[statuses != "ok"])
-    assert all(Path(image).exists() for image in named["image"])
+    assert all(map(os.path.exists, named["image"]))
 
 
 @pytest.mark.slow
@@ -659,23 +576,11 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends
     without an error.
     """
-    command = [
-        sys.executable,
-        "-m",
-        "dr_lib",
-        "prepare",
-        "--images",
-        str(photographs),
-        "--workers",
-        "1",
-    ]
-    command += ["--labels", str(tmp_path / "labels.csv"), "--out"]
-    result = subprocess.run(
-        [*command, str(tmp_path / "o")], cwd=ROOT, capture_output=True, text=True
-    )
-    assert (
-        result.returncode == 0 and "photographs/s" in result.stderr and "40/40" in result.stderr
-    )
+    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", str(photographs)]
+    command += ["--workers", "1", "--labels", str(tmp_path / "labels.csv"), "--out"]
+    whole = [*command, str(tmp_path / "o")]
+    result = subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "photographs/s" in result.stderr and "40/40" in result.stderr
     assert "40 photographs in, 0 rejected" in result.stdout
     # what is started in the background ignores it
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
@@ -683,43 +588,23 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     process = subprocess.Popen(
         stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed
     )
-    while not (tmp_path / "p" / "crops.json").exists():
-        assert process.poll() is None
-        time.sleep(0.002)
+    wait_until((tmp_path / "p" / "crops.json").exists)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=20)
     assert process.returncode in (0, 130) and "Error" not in errors
 
 
-def test_files_of_one_length_that_swap_names_are_noticed(photographs):
+def test_files_of_one_length_that_swap_names_are_noticed(photographs, edit):
     """Uncompressed pictures of a camera are all as long: their content tells."""
-    table = pd.read_csv(photographs.parent / "labels.csv")
     for path in list(photographs.iterdir()):
         cv2.imwrite(str(path.with_suffix(".bmp")), cv2.imread(str(path)))
         path.unlink()
-    table.assign(image=table["image"].str.replace(".png", ".bmp")).to_csv(
-        photographs.parent / "labels.csv", index=False
-    )
+    edit(image=lambda table: table["image"].str.replace(".png", ".bmp"))
     run(photographs)
     one = photographs / "maria_00_right.bmp"
     other = photographs / "maria_02_left.bmp"
-    one.rename(photographs / "aside"), other.rename(one), (photographs / "aside").rename(other)
-    with pytest.raises(
-        DrError, match=r"2 photographs were changed after they were cropped \(rows 2, 7\)"
-    ):
+    aside = one.rename(photographs / "aside")
+    other.rename(one)
+    aside.rename(other)
+    with pytest.raises(DrError, match=r"2 photographs were changed .* \(rows 2, 7\)"):
         run(photographs)
-
-
-def test_a_rejected_photograph_that_was_mended_is_cropped(photographs):
-    """The other shards stay."""
-    good = (photographs / "maria_00_left.png").read_bytes()
-    (photographs / "maria_00_left.png").write_bytes(b"damaged")
-    assert run(photographs)["num_rejected"] == 1
-    before = list_written(photographs.parent / "out")
-    (photographs / "maria_00_left.png").write_bytes(good)
-    assert run(photographs)["num_rejected"] == 0
-    after = list_written(photographs.parent / "out")
-    assert len(after) == len(before) + 1 and before.items() <= after.items()
-    assert len(Prepared(photographs.parent / "out").photographs) == 40 and verify(
-        photographs.parent / "out"
-    )
