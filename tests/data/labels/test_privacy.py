@@ -18,6 +18,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from dr_lib.data.labels.privacy import open_private, place_private
 from dr_lib.errors import DrError
+from tests.data.photograph.pictures import to_file
 
 ROOT = Path(__file__).resolve().parents[3]
 NAME = "Zulmira Quaresma"
@@ -51,11 +52,7 @@ def make_exif() -> Image.Exif:
 
 def add_thumbnail(jpeg: bytes, thumbnail: bytes) -> bytes:
     """Put a thumbnail into EXIF of its own, in its second directory."""
-    entries = (
-        struct.pack("<H", 2)
-        + struct.pack("<2H2I", 0x0201, 4, 1, 44)
-        + struct.pack("<2H2I", 0x0202, 4, 1, len(thumbnail))
-    )
+    entries = struct.pack("<H2H2I2H2I", 2, 0x0201, 4, 1, 44, 0x0202, 4, 1, len(thumbnail))
     exif = b"Exif\0\0II*\0" + struct.pack("<IHI", 8, 0, 14) + entries + bytes(4) + thumbnail
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif + jpeg[2:]
 
@@ -63,28 +60,19 @@ def add_thumbnail(jpeg: bytes, thumbnail: bytes) -> bytes:
 def write_photograph(source: Path, path: Path, thumbnail: bytes) -> None:
     """Save a photograph again with all the metadata that its format can hold."""
     picture = Image.open(source)
-    exif = make_exif()
     picture.thumbnail((480, 480))
-    if path.suffix == ".png":
-        notes = PngInfo()
-        notes.add_text("Author", NAME)
-        notes.add_text("Comment", f"{NAME} {NUMBER}", zip=True)
-        notes.add_itxt("Patient", NAME, lang="pt", tkey="Paciente")
-        notes.add_itxt("XML:com.adobe.xmp", XMP.decode())
-        picture.save(path, pnginfo=notes, exif=exif, icc_profile=PROFILE)
-    elif path.suffix == ".tif":
-        picture.save(
-            path, tiffinfo={270: NAME, 315: NAME, 700: XMP, 33432: PLACE}, icc_profile=PROFILE
-        )
-    else:
-        picture.save(
-            path,
-            exif=exif,
-            xmp=XMP,
-            comment=f"{NAME} {NUMBER}".encode(),
-            icc_profile=PROFILE,
-            quality=90,
-        )
+    notes = PngInfo()
+    notes.add_text("Author", NAME)
+    notes.add_text("Comment", f"{NAME} {NUMBER}", zip=True)
+    notes.add_itxt("Patient", NAME, lang="pt", tkey="Paciente")
+    notes.add_itxt("XML:com.adobe.xmp", XMP.decode())
+    options = {
+        ".png": {"pnginfo": notes, "exif": make_exif()},
+        ".tif": {"tiffinfo": {270: NAME, 315: NAME, 700: XMP, 33432: PLACE}},
+        ".jpg": {"exif": make_exif(), "xmp": XMP, "comment": f"{NAME} {NUMBER}".encode()},
+    }
+    picture.save(path, icc_profile=PROFILE, **options[path.suffix])
+    if path.suffix == ".jpg":
         path.write_bytes(add_thumbnail(path.read_bytes(), thumbnail))
 
 
@@ -96,47 +84,45 @@ def clinic(tmp_path_factory, small_sample) -> tuple[Path, bytes]:
     folder = tmp_path_factory.mktemp("clinic")
     drawn = small_sample.parent / "photographs"
     table = pd.read_csv(drawn / "labels.csv", dtype=str)
-    first = sorted((drawn / "images").iterdir())[0]
-    small = Image.open(first).resize((80, 60))
-    small.save(folder / "thumbnail.jpg")
-    thumbnail = (folder / "thumbnail.jpg").read_bytes()
-    (folder / "thumbnail.jpg").unlink()
-    rows = []
-    for index, row in enumerate(table.itertuples()):
-        inside = (
-            Path(f"{NAME} {row.patient}")
-            / f"{NAME}, {NUMBER}, {index}{('.jpg', '.png', '.tif')[index % 3]}"
-        )
-        (folder / inside).parent.mkdir(exist_ok=True)
-        write_photograph(drawn / "images" / Path(row.image).name, folder / inside, thumbnail)
-        rows.append((str(inside), f"{NAME} {row.patient}", row.eye, row.grade))
+    thumbnail = to_file(Image.open(drawn / table["image"][0]).resize((80, 60)), ".jpg")
+    names = []
+    for index, row in table.iterrows():
+        suffix = (".jpg", ".png", ".tif")[index % 3]
+        names.append(f"{NAME} {row['patient']}/{NAME}, {NUMBER}, {index}{suffix}")
+        (folder / names[-1]).parent.mkdir(exist_ok=True)
+        write_photograph(drawn / row["image"], folder / names[-1], thumbnail)
+    table = table.assign(image=names, patient=f"{NAME} " + table["patient"])
+    black = Image.new("RGB", (300, 200))
     unusable = {
-        "cut.jpg": (folder / rows[0][0]).read_bytes()[:8_000],
+        "cut.jpg": (folder / names[0]).read_bytes()[:8_000],
         "note.jpg": f"{NAME} {NUMBER}".encode(),
+        "scan.png": bytes(128) + b"DICM" + NAME.encode(),
+        "empty.jpg": b"",
+        "black.jpg": to_file(black, ".jpg", comment=NAME.encode()),
     }
-    unusable |= {"scan.png": bytes(128) + b"DICM" + NAME.encode(), "empty.jpg": b""}
     for name, content in unusable.items():
         (folder / f"{NAME} {name}").write_bytes(content)
-        rows.append((f"{NAME} {name}", f"{NAME} alone {name}", "left", "0"))
-    (folder / f"{NAME} black.jpg").write_bytes(b"")
-    Image.new("RGB", (300, 200)).save(folder / f"{NAME} black.jpg", comment=NAME.encode())
-    rows.append((f"{NAME} black.jpg", f"{NAME} alone", "right", "1"))
-    pd.DataFrame(rows, columns=["image", "patient", "eye", "grade"]).to_csv(
-        folder / "labels.csv", index=False
-    )
+        table.loc[len(table)] = [f"{NAME} {name}", f"{NAME} alone {name}", "left", "0"]
+    table.to_csv(folder / "labels.csv", index=False)
     return folder, thumbnail
 
 
 def find_secrets(content: bytes, thumbnail: bytes) -> list[str]:
     """Which secrets the bytes hold: in UTF-8, Latin-1 or UTF-16, upper or lower case."""
-    lower = content.lower()
     encodings = ("utf-8", "latin-1", "utf-16-le", "utf-16-be")
-    found = [
+    found = {
         secret
         for secret in SECRETS
-        if any(secret.lower().encode(code) in lower for code in encodings)
-    ]
-    return found + ["thumbnail"] * (thumbnail[-200:-100] in content)
+        for encoding in encodings
+        if secret.lower().encode(encoding) in content.lower()
+    }
+    return sorted(found) + ["thumbnail"] * (thumbnail[-200:-100] in content)
+
+
+def check_no_secret(folder: Path, thumbnail: bytes) -> None:
+    """No file in a folder holds a secret."""
+    for name, content in list_contents(folder):
+        assert find_secrets(content, thumbnail) == [], name
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o700])
@@ -157,15 +143,10 @@ def list_contents(folder: Path) -> Iterator[tuple[str, bytes]]:
         if path.is_file():
             yield path.name, path.read_bytes()
         if path.suffix == ".ipynb":
-            cells = json.loads(path.read_text())["cells"]
-            pictures = [
-                o.get("data", {}).get("image/png", "")
-                for c in cells
-                for o in c.get("outputs", [])
-            ]
-            yield from (
-                (f"a picture in {path.name}", base64.b64decode(picture)) for picture in pictures
-            )
+            for cell in json.loads(path.read_text())["cells"]:
+                for output in cell.get("outputs", []):
+                    picture = output.get("data", {}).get("image/png", "")
+                    yield f"a picture in {path.name}", base64.b64decode(picture)
 
 
 @pytest.mark.slow
@@ -175,10 +156,8 @@ def test_the_search_finds_what_there_is(clinic):
     """
     folder, thumbnail = clinic
     for path in folder.glob("*/*"):
-        assert "Zulmira" in find_secrets(path.read_bytes(), thumbnail)
-        assert ("thumbnail" in find_secrets(path.read_bytes(), thumbnail)) == (
-            path.suffix == ".jpg"
-        )
+        found = find_secrets(path.read_bytes(), thumbnail)
+        assert "Zulmira" in found and ("thumbnail" in found) == (path.suffix == ".jpg")
     assert find_secrets("ZULMIRA".encode("utf-16-le"), thumbnail) == ["Zulmira"]
 
 
@@ -188,54 +167,40 @@ def test_preparing_tells_no_name(clinic, tmp_path):
     alone names the files.
     """
     folder, thumbnail = clinic
-    out = tmp_path / "out"
     private = tmp_path / "kept"
-    command = [
-        sys.executable,
-        "-m",
-        "dr_lib",
-        "prepare",
-        "--images",
-        folder,
-        "--labels",
-        folder / "labels.csv",
-    ]
-    command += ["--out", out, "--private", private, "--workers", "2"]
-    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, check=True)
-    assert json.loads((out / "manifest.json").read_text())["num_rejected"] >= 4
+    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", folder, "--workers", "2"]
+    command += ["--labels", folder / "labels.csv", "--out", tmp_path / "out"]
+    command += ["--private", private]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["num_rejected"] >= 4
     assert "Zulmira" in (private / "rejected.csv").read_text()
-    for name, content in [("said", done.stdout + done.stderr), *list_contents(out)]:
-        assert find_secrets(content, thumbnail) == [], name
+    assert find_secrets(done.stdout + done.stderr, thumbnail) == []
+    check_no_secret(tmp_path / "out", thumbnail)
 
 
 @pytest.mark.slow
-def test_notebook_01_tells_no_name(clinic, tmp_path):
+def test_notebook_01_tells_no_name(clinic, clone):
     """The executed notebook, its figures and what it wrote: no secret."""
     folder, thumbnail = clinic
-    for name in ("dr_lib", "notebooks"):
-        shutil.copytree(
-            ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    shutil.copytree(folder, tmp_path / "mine")
-    parameters = {
-        "images": "mine",
-        "labels": "mine/labels.csv",
-        "out": "prepared",
-        "private": "kept",
-    }
-    (tmp_path / "executed").mkdir()
+    shutil.copytree(folder, clone / "mine")
+    (clone / "executed").mkdir()
     papermill.execute_notebook(
-        tmp_path / "notebooks" / "01_prepare_fundus.ipynb",
-        tmp_path / "executed" / "01.ipynb",
-        parameters | {"num_shown": 8},
+        clone / "notebooks" / "01_prepare_fundus.ipynb",
+        clone / "executed" / "01.ipynb",
+        {
+            "images": "mine",
+            "labels": "mine/labels.csv",
+            "out": "prepared",
+            "private": "kept",
+            "num_shown": 8,
+        },
         kernel_name="python3",
-        cwd=tmp_path,
+        cwd=clone,
         progress_bar=False,
     )
-    assert "Zulmira" in (tmp_path / "kept" / "rejected.csv").read_text()
+    assert "Zulmira" in (clone / "kept" / "rejected.csv").read_text()
     for written in ("prepared", "executed"):
-        for name, content in list_contents(tmp_path / written):
-            assert find_secrets(content, thumbnail) == [], name
+        check_no_secret(clone / written, thumbnail)
 
 
 def test_a_report_that_shows_patients_is_placed_in_a_private_folder(tmp_path):
