@@ -1,11 +1,15 @@
-"""What tests of several processes share: ports, and waiting for a condition."""
+"""What tests of several processes share: children that may be killed, ports, and waiting for a
+condition.
+"""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -30,6 +34,24 @@ def find_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
+
+
+def fork(function: Callable[[], None]) -> int:
+    """Call a function in a child of this process; return the child's id."""
+    child = os.fork()
+    if not child:
+        try:
+            function()
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+    return child
+
+
+def wait(child: int) -> int:
+    """Wait for a child: its exit status, or less the number of the signal that killed it."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def wait_until(condition, timeout_s: float = READY_S) -> None:

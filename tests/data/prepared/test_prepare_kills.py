@@ -10,8 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -26,6 +24,7 @@ from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.split import split
 from dr_lib.errors import DrError
 from tests.data.prepared.test_prepare import digests, list_written, write_photographs
+from tests.processes import fork, wait, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
 # audit events; files opened to write, too
@@ -70,32 +69,11 @@ def look(folder: Path, name: str) -> list[dict[str, str]]:
     """All that a run has left behind, by file: digests, and the private tables, which name the
     folder, without it.
     """
-    private = {
-        path.name: path.read_bytes() for path in sorted((folder / name / "private").iterdir())
-    }
     unnamed = {
-        file: content.replace(f"/{name}/".encode(), b"/run/")
-        for file, content in private.items()
+        path.name: path.read_bytes().replace(f"/{name}/".encode(), b"/run/")
+        for path in (folder / name / "private").iterdir()
     }
     return [digests(folder / name / "out"), unnamed]
-
-
-def fork(function: Callable[[], None]) -> int:
-    """Call a function in a child of this process; return the child's id."""
-    child = os.fork()
-    if not child:
-        try:
-            function()
-            os._exit(0)
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-    return child
-
-
-def wait(child: int) -> int:
-    """Wait for a child: its exit status, or less the number of the signal that killed it."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
@@ -103,37 +81,26 @@ def die_at(share: float, pids: Path) -> Callable[[int, int], None]:
 
     def progress(done: int, total: int) -> None:
         if done >= share * total:
-            pids.write_text(
-                json.dumps([child.pid for child in psutil.Process().children(recursive=True)])
-            )
+            workers = psutil.Process().children(recursive=True)
+            pids.write_text(json.dumps([worker.pid for worker in workers]))
             os.kill(os.getpid(), signal.SIGKILL)
 
     return progress
 
 
-def wait_for_end(pids: list[int], seconds: float) -> list[int]:
-    """Those of the processes that are still alive after that time."""
-    deadline = time.monotonic() + seconds
-    alive = pids
-    while alive and time.monotonic() < deadline:
-        time.sleep(0.02)
-        running = [
-            process for process in psutil.process_iter(["status"]) if process.pid in pids
-        ]
-        alive = [
-            process.pid for process in running if process.info["status"] != psutil.STATUS_ZOMBIE
-        ]
-    return alive
+def is_running(pid: int) -> bool:
+    """Whether a process has not ended yet."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def call(name: str, *arguments) -> list:
     """Call a function of this file in a process of its own, without threads, and return what it
     printed.
     """
-    code = (
-        "import sys; from tests.data.prepared import test_prepare_kills as kills;"
-        f" kills.{name}(*sys.argv[1:])"
-    )
+    code = f"import sys; from {__name__} import {name} as call; call(*sys.argv[1:])"
     command = [sys.executable, "-c", code, *map(str, arguments)]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return [result.returncode, *map(json.loads, result.stdout.splitlines()), result.stderr]
@@ -154,30 +121,29 @@ def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     """
     start(folder, "whole", shard_size=2, workers=1)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
-    assert wait_for_end(json.loads((folder / "workers.json").read_text()), seconds=5) == []
-    before = list_written(folder / "killed" / "out")
-    progress = []
+    pids = json.loads((folder / "workers.json").read_text())
+    wait_until(lambda: not any(map(is_running, pids)), timeout_s=5)
+    out = folder / "killed" / "out"
+    before = list_written(out)
     assert len(before) >= 8  # of 12
-    for name in sorted(before)[len(before) - altered :]:
-        # of a listing the hashes, as a spreadsheet saves them
-        path = folder / "killed" / "out" / name
-        path.write_bytes(
-            re.sub(rb"[0-9a-f]{64}", b"1.23E+45", path.read_bytes())
-            if path.suffix == ".csv"
-            else b"altered"
-        )
+    *_, one, other = sorted(before)
+    if altered:  # of a listing the hashes, as a spreadsheet saves them; and a shard
+        listing = (out / one).with_suffix(".csv")
+        listing.write_bytes(re.sub(rb"[0-9a-f]{64}", b"1.23E+45", listing.read_bytes()))
+        (out / other).write_bytes(b"altered")
+    states = []
     start(
         folder,
         "killed",
         shard_size=2,
         workers=workers,
-        progress=lambda *state: progress.append(state),
+        progress=lambda *state: states.append(state),
     )
-    after = list_written(folder / "killed" / "out")
+    after = list_written(out)
     assert altered <= sum(after[name] != before[name] for name in before) <= workers + altered
     # the kept ones count at once
-    assert progress[0][0] >= 14 - 2 * altered and progress[-1] == (24, 24)
-    assert [done for done, _ in progress] == list(range(progress[0][0], 25))
+    assert states[0][0] >= 14 - 2 * altered
+    assert states == [(done, 24) for done in range(states[0][0], 25)]
     assert look(folder, "killed") == look(folder, "whole")
 
 
@@ -229,14 +195,8 @@ def test_two_at_once_are_kept_apart(folder):
     and the first ends.
     """
     with pytest.raises(DrError, match="another prepare is using"):
-        start(
-            folder,
-            "whole",
-            shard_size=2,
-            workers=1,
-            progress=lambda *_: start(folder, "whole", shard_size=2),
-        )
-    start(folder, "whole", shard_size=2, workers=1)
+        start(folder, "whole", workers=1, progress=lambda *_: start(folder, "whole"))
+    start(folder, "whole", workers=1)
 
 
 def kill_at_every_change(what: str, folder: str) -> None:
