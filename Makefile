@@ -67,7 +67,7 @@ lint: .venv/lint ## ruff and hadolint
 # on a machine with Python 3.12; CI runs it
 test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; needs Python 3.12
 	@$(BIN)/python -m dr_lib sample > /dev/null
-	$(BIN)/python tools/runtimes.py --reports kaggle-gpu
+	$(BIN)/python -m tools.runtimes --reports kaggle-gpu
 
 sync: .venv/ready ## write each notebook from its .py
 	$(BIN)/python -m tools.publish
@@ -82,38 +82,38 @@ clean: ## delete .venv, kernels and results
 	rm -rf .venv .runtimes .kernels papermill_runs/*/
 
 bench: .venv/more ## measured comparisons
-	$(BIN)/python tools/bench_data.py 2>/dev/null
-	$(BIN)/python tools/bench_stream.py 2>/dev/null
-	$(BIN)/python tools/bench_monitor.py 2>/dev/null
-	$(BIN)/python tools/bench_training.py 2>/dev/null
-	$(BIN)/python tools/bench_runtimes.py 2>/dev/null
-	$(BIN)/python tools/bench_server.py 2>/dev/null
-	$(BIN)/python tools/bench_cuda.py 2>/dev/null
-	$(BIN)/python tools/bench_remote.py 2>/dev/null
+	$(BIN)/python -m tools.bench_data 2>/dev/null
+	$(BIN)/python -m tools.bench_stream 2>/dev/null
+	$(BIN)/python -m tools.bench_monitor 2>/dev/null
+	$(BIN)/python -m tools.bench_training 2>/dev/null
+	$(BIN)/python -m tools.bench_runtimes 2>/dev/null
+	$(BIN)/python -m tools.bench_server 2>/dev/null
+	$(BIN)/python -m tools.bench_cuda 2>/dev/null
+	$(BIN)/python -m tools.bench_remote 2>/dev/null
 
 # make rates FULL=1 takes a night, without it 20 minutes on 2 cores
 rates: .venv/ready ## how often intervals and verdicts are wrong in simulations: FULL=1
-	$(BIN)/python -W ignore tools/rates.py $(if $(FULL),--full)
+	$(BIN)/python -W ignore -m tools.rates $(if $(FULL),--full)
 
 gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
 	$(BIN)/python -m tools.gallery
 
 gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where it stopped
-	$(BIN)/python tools/bench_gpu.py
+	$(BIN)/python -m tools.bench_gpu
 
 # the notebooks in look-alikes of the cloud runtimes, as many as this machine has a Python for
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
-	$(BIN)/python tools/runtimes.py
+	$(BIN)/python -m tools.runtimes
 	@$(PIP) uv
-	$(BIN)/python tools/floors.py
+	$(BIN)/python -m tools.floors
 
 constraints: .venv/ready ## constraints/: every package of these runtimes, as of today
 	@$(PIP) uv
-	$(BIN)/python tools/constraints.py
+	$(BIN)/python -m tools.constraints
 
 rooms: .venv/ready ## the tests without each room in turn; hours on 2 cores
 	$(BIN)/python -m tools.rooms
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian
-	@$(BIN)/python tools/container.py $(if $(MODEL),--model $(MODEL))
+	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL))

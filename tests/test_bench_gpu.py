@@ -4,13 +4,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pandas as pd
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.conftest import ROOT
+from tests.processes import wait_until
 
 
 @pytest.mark.slow
@@ -18,12 +17,10 @@ def test_a_machine_that_is_taken_away_leaves_its_figures(tmp_path):
     """Killed between two figures, the next start measures the others alone."""
     pytest.importorskip("jax")
     out = tmp_path / "gpu.csv"
-    command = [sys.executable, "tools/bench_gpu.py", "--dry", "--mnist", "synthetic"]
+    command = [sys.executable, "-m", "tools.bench_gpu", "--dry", "--mnist", "synthetic"]
     command += ["--out", str(out)]
     process = subprocess.Popen([*command, "cuda", "--inside"], cwd=ROOT, start_new_session=True)
-    while not out.exists():
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: out.exists() or process.poll() is not None, 300)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     first = out.read_text()

@@ -71,8 +71,8 @@ def check_command(command: str) -> None:
     """Parse one command by the program that it calls; an error where it cannot be."""
     words = shlex.split(re.sub(r"^(\w+=\S* )+", "", command))
     program = Path(words[0]).name
-    is_script = words[1:] and words[1].endswith((".py", ".ipynb"))
-    if ABSENT and is_script and not (ROOT / words[1]).exists():
+    is_notebook = words[1:] and words[1].endswith(".ipynb")
+    if ABSENT and is_notebook and not (ROOT / words[1]).exists():
         return
     if program == "make":
         assert {word for word in words[1:] if "=" not in word} <= {*TARGETS}
@@ -88,8 +88,8 @@ def check_command(command: str) -> None:
         if ABSENT and name not in main.list_commands(None):
             return
         check_ours(main.get_command(None, name).make_context(name, rest))
-    elif words[1].endswith(".py"):
-        source = (ROOT / words[1]).read_text()
+    elif words[1] == "-m":
+        source = (ROOT / f"{words[2].replace('.', '/')}.py").read_text()
         assert all(f'"{word}"' in source for word in words if word.startswith("--"))
     else:
         assert program in OTHERS

@@ -33,9 +33,8 @@ def test_a_failing_line_is_named_and_the_page_says_so(monkeypatch, tmp_path, cap
 
     page = tmp_path / "rates.md"
     monkeypatch.setattr(rates, "PAGE", page)
-    monkeypatch.setattr(
-        rates, "PARTS", [rates.Part("Coins", "Fair.", lambda: [rates.Line("coin", flip, 50)])]
-    )
+    part = rates.Part("Coins", "Fair.", [rates.Line("coin", flip, 50)])
+    monkeypatch.setattr(rates, "PARTS", [part])
     texts = []
     for _ in range(2):
         assert rates.main([]) == 1

@@ -22,7 +22,7 @@ PAGES = [page for page in PAGES if page.exists() or not ABSENT]
 # network, account, a module of the reader's own
 ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
-    r"| --on |tools/bench_| own:"
+    r"| --on |tools.bench_| own:"
 )
 # they need larger crops, more photographs, every fold, a private report, predictions, another port
 HELP = r"resolution.yaml|recalibrat|evaluate .*--folds|missed.csv|evaluate predictions| --port "
@@ -74,7 +74,7 @@ def shorten(command: str, clone: Path) -> str:
 def test_git_ignores_what_the_commands_read_and_write():
     """Photographs, labels with patients' names, and all results."""
     commands = [command for page in PAGES for command in read_commands(page)]
-    text = "\n".join(command for command in commands if "tools/bench_" not in command)
+    text = "\n".join(command for command in commands if "tools.bench_" not in command)
     paths = {
         path.strip("/")
         for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)

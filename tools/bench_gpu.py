@@ -1,4 +1,4 @@
-"""What a GPU is asked, in order of value: python tools/bench_gpu.py [STEP ...] [--out CSV] [--dry].
+"""What a GPU is asked, in order of value: python -m tools.bench_gpu [STEP ...] [--out CSV] [--dry].
 
 Each step is a process that is ended after eight minutes. Each figure is appended to the CSV when it
 is measured; started again, a step measures what the CSV lacks. `--dry` asks a CPU the same in
@@ -12,28 +12,24 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "jax")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 import numpy as np
 import pandas as pd
 import yaml
 
 from dr_lib import hardware
-from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
 from dr_lib.statistics.cells import RATIO, Design
 from dr_lib.statistics.intervals import Interval, mean_interval
+from tools.bench import ROOT, find_origin
 from tools.measured import name_warmth
 
 STEP_S = 480  # a lent machine may be taken away soon
@@ -246,17 +242,9 @@ def compare_resumed(mode: str, setting: Setting) -> Figures:
     from tests.training import simulation
 
     folder = setting.out.with_name(f"resumed-{mode}")
-    asked = {
-        "config": {
-            "backend": "jax",
-            "mode": mode,
-            "accelerator": setting.accelerator,
-            "augmentation": "colour",
-            "epochs": 12,
-        },
-        "number": 57,
-        "dropout": 0.3,
-    }
+    config = {"backend": "jax", "mode": mode, "accelerator": setting.accelerator}
+    config |= {"augmentation": "colour", "epochs": 12}
+    asked = {"config": config, "number": 57, "dropout": 0.3}
     simulation.run("train", folder / "straight", **asked)
     simulation.run("kill", folder / "killed", arguments=asked, kills=2, window_s=0.5, seed=1)
     kills = json.loads((folder / "killed" / "kills.json").read_text())["kills"]
@@ -288,7 +276,6 @@ STEPS: dict[str, Callable[[Setting], Measures]] = {
 
 def measure_step(name: str, setting: Setting) -> bool:
     """Measure what the CSV lacks of a step; say which run failed, and go on with the others."""
-    facts = hardware.probe()
     out = setting.out
     done = set()
     is_whole = True
@@ -313,9 +300,7 @@ def measure_step(name: str, setting: Setting) -> bool:
                 "low": interval.low,
                 "high": interval.high,
                 "n": interval.n,
-                "hardware": facts.cpu if setting.is_dry else ", ".join(facts.gpus),
-                "commit": shorten_commit(read_commit(ROOT)),
-                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                **find_origin(has_gpu=not setting.is_dry),
             }
             for quantity, interval in figures.items()
         )
@@ -328,23 +313,21 @@ def measure_step(name: str, setting: Setting) -> bool:
 
 def run_step(name: str, setting: Setting) -> bool:
     """Measure a step in a process of its own, ended with its children after eight minutes."""
-    command = [sys.executable, __file__, name, "--inside", "--out", str(setting.out)]
+    command = [sys.executable, "-m", "tools.bench_gpu", name, "--inside"]
+    command += ["--out", str(setting.out)]
     command += ["--mnist", setting.mnist, *["--dry"] * setting.is_dry]
     kept = dict(zip(KEPT, [str(setting.out.with_name("xla")), "0"], strict=True))
-    process = subprocess.Popen(command, env=os.environ | kept, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, env=os.environ | kept, start_new_session=True)
     try:
-        status = process.wait(STEP_S)
+        if process.wait(STEP_S):
+            print(f"{name}: failed; start again to go on", flush=True)
     except subprocess.TimeoutExpired:
-        status = None
+        print(f"{name}: ended after {STEP_S / 60:.0f} min; start again to go on", flush=True)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if status is None:
-        print(f"{name}: ended after {STEP_S / 60:.0f} min; start again to go on", flush=True)
-    elif status:
-        print(f"{name}: failed; start again to go on", flush=True)
-    return status == 0
+    return process.returncode == 0
 
 
 def main() -> None:

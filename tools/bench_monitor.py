@@ -1,4 +1,4 @@
-"""What the monitor costs: python tools/bench_monitor.py.
+"""What the monitor costs: python -m tools.bench_monitor.
 
 The CPU seconds of a process that sleeps at ten samples a second, while 200 idle processes stand
 around that have to be read through in the search for its children. Where there is a GPU, the energy
@@ -9,13 +9,10 @@ of a training in CUDA C by its counter and by Zeus around the same time, if Zeus
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
@@ -25,12 +22,12 @@ from dr_lib.hardware import HardwareError
 from dr_lib.rooms.mnist import cuda as mnist
 from dr_lib.rooms.mnist.build import Library, build
 from dr_lib.runs.monitor import Monitor, summarise
+from tools.bench import describe
 
 PERIOD_S = 0.1
 SECONDS = 20
 REPEATS = 3
 NUM_OTHERS = 200
-GOAL_PERCENT = 1.0
 
 
 def measure_percent(folder: Path) -> float:
@@ -58,11 +55,7 @@ def measure_joules(library: Library, path: Path, zeus: Any) -> tuple[float, floa
         )
         theirs = zeus.end_window("training")
     ours = summarise(path)
-    return (
-        theirs.total_energy,
-        ours["gpu_energy_j"],
-        ours["monitored_s"],
-    )
+    return theirs.total_energy, ours["gpu_energy_j"], ours["monitored_s"]
 
 
 def compare_energy(folder: Path) -> None:
@@ -77,12 +70,9 @@ def compare_energy(folder: Path) -> None:
         measure_joules(library, folder / f"{repeat}.csv", zeus) for repeat in range(REPEATS + 1)
     ][1:]
     theirs, counted, seconds = np.transpose(measured)
-    print(
-        f"energy of {library.device}: Zeus {np.median(theirs):.0f} J in {np.median(seconds):.1f} s,"
-        f" n = {REPEATS}"
-    )
-    ratios = counted / theirs
-    print(f"  counter / Zeus: {np.median(ratios):.3f} [{min(ratios):.3f}, {max(ratios):.3f}]")
+    joules = f"{np.median(theirs):.0f} J in {np.median(seconds):.1f} s"
+    ratios = describe(counted / theirs, "{:.3f}", (0, 100))
+    print(f"energy of {library.device}: Zeus {joules}; counter / Zeus: {ratios}")
 
 
 def main() -> None:
@@ -100,9 +90,8 @@ def main() -> None:
         for pid in others:
             os.kill(int(pid), signal.SIGTERM)
     print(
-        f"monitor: one sample each {PERIOD_S} s, {NUM_OTHERS} other processes:"
-        f" {np.median(shares):.2f} % of a core [{min(shares):.2f}, {max(shares):.2f}], n ="
-        f" {REPEATS} x {SECONDS} s; goal: under {GOAL_PERCENT} %"
+        f"monitor: one sample each {PERIOD_S} s, {NUM_OTHERS} other processes, {SECONDS} s:"
+        f" {describe(shares, ends=(0, 100))} % of a core; goal: under 1 %"
     )
     compare_energy(Path(tempfile.mkdtemp()))
 

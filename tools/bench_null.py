@@ -1,4 +1,4 @@
-"""Null studies of the smallest training, in one process: python tools/bench_null.py [--out CSV].
+"""Null studies of the smallest training, in one process: python -m tools.bench_null [--out CSV].
 
 Each study trains small_cnn at 32 px in two equal arms, five times each, in random order within
 each repetition. Twenty studies are made as the machine is, and twenty beside a process that
@@ -13,9 +13,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What faults of Colab and Kaggle cost: python tools/bench_remote.py [NUMBER [SEED]].
+"""What faults of Colab and Kaggle cost: python -m tools.bench_remote [NUMBER [SEED]].
 
 Sessions by the services' own clients against stand-ins on this machine, each with one random fault,
 once or lasting; then the same command is repeated without faults until nothing is left to do. A
@@ -12,8 +12,6 @@ import tempfile
 import time
 from collections import defaultdict
 from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests.rooms.remote.conftest import open_services
 from tests.rooms.remote.faults import list_faults, try_fault

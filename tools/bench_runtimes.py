@@ -1,5 +1,5 @@
-"""Measured comparisons of runtimes, each against the SavedModel's signature: python
-tools/bench_runtimes.py.
+"""Measured comparisons of runtimes, each against the SavedModel's signature: python -m
+tools.bench_runtimes.
 
 MobileNet and VGG19 at 224 px with random weights, one photograph a call, one thread each, in turns,
 by the CPU time of this process.
@@ -7,14 +7,9 @@ by the CPU time of this process.
 """
 
 import argparse
-import os
-import sys
 import tempfile
 import time
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Measure what docs/scale.md calculates large numbers from: python tools/bench_scale.py [PART ...].
+"""Measure what docs/scale.md calculates large numbers from: python -m tools.bench_scale [PART ...].
 
 Rates of one machine, each a median with the least and the most of its turns, go to tools/scale.csv;
 what follows from them by the page's formulas, and by a simulated queue, goes to the page. Needs
@@ -8,7 +8,6 @@ written from the CSV.
 
 import heapq
 import os
-import re
 import resource
 import subprocess
 import sys
@@ -16,12 +15,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 import cv2
 import numpy as np
@@ -29,8 +24,6 @@ import pandas as pd
 import psutil
 import yaml
 
-from dr_lib import hardware
-from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.labels.near_duplicates import find_near_duplicates
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.sample import open_sample
@@ -39,9 +32,11 @@ from dr_lib.runs.row import read_rows
 from dr_lib.runs.run import measure_others
 from dr_lib.runs.runner import run_study
 from tests.rooms.serving.driver import run_process
+from tools.bench import ROOT, draw_photograph, find_origin
 from tools.bench_data import lay_out
-from tools.bench_server import draw_photograph, export_mobilenet, open_client
+from tools.bench_server import export_mobilenet, open_client
 from tools.bench_stream import open_crops
+from tools.measured import insert, write_table
 
 TURNS = 3
 NUM = 40  # photographs prepared
@@ -77,8 +72,6 @@ NAMES = {
     "overhead_cpu_s": "the same, CPU time [s]",
     "answers_per_s": "answers of a server in a second of a core's time",
 }
-PAGE = ROOT / "docs" / "scale.md"
-MARKS = "(?s)(?<=<!-- scale -->\n)(.*)(?=<!-- /scale -->)"
 
 
 def measure_prepare(folder: Path) -> dict[str, list[float]]:
@@ -171,19 +164,16 @@ def measure_answers(folder: Path) -> dict[str, list[float]]:
     rates = []
     with run_process(export_mobilenet(folder), folder / "log") as server:
         post = open_client(server.port)
-        for _ in range(TURNS + 1):
-            before = read_cpu_s(server.process.pid)
+        process = psutil.Process(server.process.pid)
+        family = [process, *process.children(recursive=True)]
+        before = 0.0
+        for turn in range(TURNS + 2):
+            cpu_s = sum(sum(member.cpu_times()[:2]) for member in family)
+            rates += [CALLS / (cpu_s - before)] * (turn > 1)  # after one warm-up
+            before = cpu_s
             for _ in range(CALLS):
                 post(body)
-            rates.append(CALLS / (read_cpu_s(server.process.pid) - before))
-    return {"answers_per_s": rates[1:]}
-
-
-def read_cpu_s(pid: int) -> float:
-    """CPU seconds of a process and of its children."""
-    process = psutil.Process(pid)
-    family = [process, *process.children(recursive=True)]
-    return sum(sum(member.cpu_times()[:2]) for member in family)
+    return {"answers_per_s": rates}
 
 
 def find_rates(number: float, work: Callable[[], object]) -> list[float]:
@@ -282,41 +272,35 @@ def render(rates: pd.DataFrame) -> str:
     }
     return "\n\n".join(
         [
-            _table(measured),
+            write(measured),
             f"{sources}; commits {commits}; {dates};\nn = {TURNS} turns, one of 1,000,000 and of"
             f" the evaluation; {others}.",
             "### By number of photographs",
-            _table(sizes),
+            write(sizes),
             "Preparing, its bytes and its price are multiplied, in every row. The search was"
             " measured in the rows of 10,000\nand 100,000 photographs; that of 1,000 is a"
             " hundredth of the first.",
             f"### {NUM_PHOTOGRAPHS:,} photographs",
-            _table(prepared),
+            write(prepared),
             f"### {NUM_RUNS:,} runs on one machine",
-            _table(runs),
+            write(runs),
             f"### {REQUESTS_PER_S:,} requests a second",
-            _table(served),
+            write(served),
         ]
     )
 
 
-def _table(columns: dict[str, Sequence]) -> str:
+def write(columns: dict[str, Sequence]) -> str:
     """A table in Markdown, numbers with three digits."""
-    lines = [list(columns), ["---"] * len(columns), *zip(*columns.values(), strict=True)]
-    rows = [
-        [_round(cell) if isinstance(cell, float) else str(cell) for cell in line]
-        for line in lines
-    ]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
+    def round_off(cell: object) -> object:
+        return f"{float(f'{cell:.3g}'):,.10g}" if isinstance(cell, float) else cell
 
-def _round(number: float) -> str:
-    return f"{float(f'{number:.3g}'):,.10g}"
+    return write_table(pd.DataFrame(columns, dtype=object).map(round_off))
 
 
 def main() -> None:
     """Measure all parts, or those that are named, write tools/scale.csv and the page."""
-    facts = hardware.probe()
     path = ROOT / "tools" / "scale.csv"
     rows = []
     for measure in (
@@ -339,9 +323,7 @@ def main() -> None:
                 "median": np.median(values),
                 "low": min(values),
                 "high": max(values),
-                "hardware": f"{facts.cpu}, {facts.num_cpus} cores",
-                "commit": shorten_commit(read_commit(ROOT)),
-                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                **find_origin(),
                 "others": others,
             }
             rows.append(row)
@@ -353,8 +335,7 @@ def main() -> None:
     table = table.reindex(list(NAMES))
     table.to_csv(path, float_format="%.4g")
     print(tables := render(table))
-    before, _, after = re.split(MARKS, PAGE.read_text(encoding="utf-8"))
-    PAGE.write_text(f"{before}{tables}\n{after}", encoding="utf-8")
+    insert(ROOT / "docs" / "scale.md", "scale", tables)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Measured costs of the server, paired and interleaved in one run: python tools/bench_server.py
+"""Measured costs of the server, paired and interleaved in one run: python -m tools.bench_server
 [--model DIR].
 """
 
@@ -15,22 +15,15 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import cv2
 import numpy as np
 
 from dr_lib.training.model_folder import read_folder
-from tests.rooms.serving.driver import (
-    ROOT,
-    Process,
-    find_port,
-    is_listening,
-    run_process,
-    wait_until,
-)
+from tests.processes import find_port, is_listening, wait_until
+from tests.rooms.serving.driver import Process, run_process
+from tools.bench import ROOT, describe, draw_photograph, time_in_turn
 
 REPEATS = 60
 CALLS = 500
@@ -39,39 +32,20 @@ STARTS = 7
 
 def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
     """MobileNet at 224 px with random weights, calibrated on crops of drawn photographs."""
-    from dr_lib.data.photograph.crop import crop_fundus
-    from dr_lib.data.photograph.pixels import shrink
     from dr_lib.rooms.serving.untrained import export_untrained
 
-    crops = [
-        shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, 224) for seed in range(16)
-    ]
-    return export_untrained(
-        folder / "served", "mobilenet", 224, format_name, examples=np.stack(crops)
-    ).path
+    crops = draw_crops(224, 16)
+    served = folder / "served"
+    return export_untrained(served, "mobilenet", 224, format_name, examples=crops).path
 
 
-def draw_photograph(width: int, height: int, seed: int = 0) -> bytes:
-    """A photograph of the synthetic sample, as JPEG of quality 90."""
-    from dr_lib.data.synthetic import draw_eye, draw_look
+def draw_crops(side: int, number: int) -> np.ndarray:
+    """The crops of drawn photographs, (number, side, side, 3)."""
+    from dr_lib.data.photograph.crop import crop_fundus
+    from dr_lib.data.photograph.pixels import shrink
 
-    rng = np.random.default_rng(seed)
-    look = draw_look(rng)._replace(width=width, height=height, coverage=0.95)
-    image = draw_eye(2, "right", look, rng)[0]
-    return cv2.imencode(".jpg", image[..., ::-1], [cv2.IMWRITE_JPEG_QUALITY, 90])[1].tobytes()
-
-
-def time_ms(work: Callable[[], object]) -> tuple[float, object]:
-    """How long the work takes, and what it gives."""
-    start = time.perf_counter()
-    result = work()
-    return 1000 * (time.perf_counter() - start), result
-
-
-def describe(values: list[float]) -> str:
-    """Median, quartiles and n."""
-    low, median, high = np.percentile(values, [25, 50, 75])
-    return f"{median:.2f} [{low:.2f}, {high:.2f}], n = {len(values)}"
+    photographs = [draw_photograph(1024, 768, seed) for seed in range(number)]
+    return np.stack([shrink(crop_fundus(each).image, side) for each in photographs])
 
 
 def open_client(port: int) -> Callable[[bytes], dict]:
@@ -107,13 +81,13 @@ def measure_beside(server: Process, plain: Process, body: bytes, what: str) -> N
     """Print p50 and p99 of calls, in turns with the same model behind plain granian."""
     posts = [open_client(served.port) for served in (server, plain)]
     assert posts[0](body)["probabilities"] == posts[1](body)["probabilities"]
-    turns = range(CALLS + 5)
-    times = np.array([[time_ms(partial(post, body))[0] for post in posts] for _ in turns])[5:]
-    (p50, plain_p50), (p99, plain_p99) = np.percentile(times, [50, 99], axis=0)
+    (times_s,) = time_in_turn(*(partial(post, body) for post in posts), repeats=CALLS)
+    times = 1000 * times_s
+    (p50, plain_p50), (p99, plain_p99) = np.percentile(times, [50, 99], axis=1)
     print(
         f"{what} of {len(body):,} bytes: p50 {p50:.2f} ms, plain granian {plain_p50:.2f};"
         f" p99 {p99:.2f} ms, plain granian {plain_p99:.2f}; one more than the other:"
-        f" {describe(times[:, 0] - times[:, 1])} ms"
+        f" {describe(times[0] - times[1])} ms"
     )
 
 
@@ -123,20 +97,17 @@ def measure_photograph(server: Process, body: bytes) -> None:
     """
     post = open_client(server.port)
     encoded = np.frombuffer(body, np.uint8)
-    ratios = []
-    round_trips_ms = []
-    decodes_ms = []
-    for repeat in range(REPEATS + 5):
-        round_trip_ms, answer = time_ms(lambda: post(body))
-        decode_ms = time_ms(lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)[0]
-        if repeat >= 5:
-            round_trips_ms.append(round_trip_ms)
-            decodes_ms.append(decode_ms)
-            ratios.append((round_trip_ms - answer["timings_ms"]["predict"] - 1) / decode_ms)
+    predict_ms = []
+    (times_s,) = time_in_turn(
+        lambda: predict_ms.append(post(body)["timings_ms"]["predict"]),
+        lambda: cv2.imdecode(encoded, cv2.IMREAD_COLOR),
+        repeats=REPEATS,
+    )
+    call_ms, decode_ms = 1000 * times_s
+    ratios = (call_ms - predict_ms[1:] - 1) / decode_ms
     size = "{1}x{0}".format(*cv2.imdecode(encoded, cv2.IMREAD_COLOR).shape)
     print(
-        f"call with a {size} JPEG: {describe(round_trips_ms)} ms; full decode"
-        f" {describe(decodes_ms)} ms"
+        f"call with a {size} JPEG: {describe(call_ms)} ms; full decode {describe(decode_ms)} ms"
     )
     print(f"(call - predict - 1 ms) / full decode, {size}: {describe(ratios)} (goal 0.45)")
 
@@ -166,11 +137,8 @@ def main() -> None:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = arguments.model or export_mobilenet(scratch)
         folder = read_folder(model)
-        large = (
-            arguments.photograph.read_bytes()
-            if arguments.photograph
-            else draw_photograph(3216, 2136)
-        )
+        given = arguments.photograph
+        large = given.read_bytes() if given else draw_photograph(3216, 2136)
         print(
             "{model}, {format}, {bytes:,} bytes".format(**folder.facts),
             f"on {os.cpu_count()} cores",

@@ -1,4 +1,4 @@
-"""Measured comparisons of streaming crops from disk: python tools/bench_stream.py [--records
+"""Measured comparisons of streaming crops from disk: python -m tools.bench_stream [--records
 FOLDER].
 
 Threads beside processes, one core beside one core of tf.data on the same shards, memory from 10,000
@@ -17,17 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
 import numpy as np
 import psutil
 
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.data.prepared.stream import StoredCrops
-from tools.in_turn import time_in_turn
+from tools.bench import describe, time_in_turn
 
 SIZE = 299
 BATCH = 16
@@ -57,21 +53,12 @@ def compare(
     def read_cpu_s() -> float:
         return time.process_time() + sum(sum(worker.cpu_times()[:2]) for worker in workers)
 
-    rates = np.empty((2, 2, REPEATS + 1))  # (wall or CPU, ours or the peer, repeat)
-    for repeat in range(REPEATS + 1):
-        for row, run in enumerate((ours, peer)):
-            start = time.perf_counter()
-            cpu = read_cpu_s()
-            run()
-            rates[:, row, repeat] = (
-                number / (time.perf_counter() - start),
-                number / (read_cpu_s() - cpu),
-            )
-    for name, (one, other) in zip(("wall", "CPU"), rates[:, :, 1:], strict=True):
-        low, median, high = np.percentile(one / other, [25, 50, 75])
+    clocks = (time.perf_counter, read_cpu_s)
+    rates = number / time_in_turn(ours, peer, repeats=REPEATS, clocks=clocks)
+    for name, (one, other) in zip(("wall", "CPU"), rates, strict=True):
         print(
             f"{what}, images per second of {name} time: {np.median(one):.0f} /"
-            f" {np.median(other):.0f} = {median:.2f} [{low:.2f}, {high:.2f}], n = {REPEATS}",
+            f" {np.median(other):.0f} = {describe(one / other)}",
             flush=True,
         )
 
@@ -146,12 +133,7 @@ def compare_tensorflow(data_dir: Path) -> None:
 
     for method in ("INTEGER_ACCURATE", ""):
         batches = open_batches(method)
-        same = np.mean(
-            [
-                np.mean(one == other)
-                for one, other in zip(np.concatenate(list(batches)), crops[:], strict=True)
-            ]
-        )
+        same = np.mean(np.concatenate(list(batches)) == crops[:])
         what = (
             f"crops of {SIZE} px on one core, ours / tf.data {method} ({same:.1%} of the values are"
             " equal)"
@@ -183,18 +165,18 @@ def measure_peak(data_dir: Path, number: int) -> None:
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10)
 
 
+def run_again(data_dir: Path, *options: object, **environment: str) -> str:
+    """Run this bench in a process of its own with hidden options; return what it prints."""
+    command = [sys.executable, "-m", "tools.bench_stream", "--records", data_dir, *options]
+    environment = os.environ | environment
+    return subprocess.check_output(list(map(str, command)), env=environment, text=True)
+
+
 def compare_memory(data_dir: Path) -> None:
     """The peak of a process that streams many records beside that of one that streams few."""
     peaks = []
     for number in (FEW, MANY):
-        command = [sys.executable, __file__, "--records", str(data_dir), "--peak", str(number)]
-        peaks.append(
-            float(
-                subprocess.run(
-                    command, stdout=subprocess.PIPE, text=True, check=True
-                ).stdout.split()[-1]
-            )
-        )
+        peaks.append(float(run_again(data_dir, "--peak", number).split()[-1]))
         print(
             f"peak memory, {number:,} records of {SIZE} px, an epoch of fit: {peaks[-1]:.0f} MiB,"
             " n = 1",
@@ -226,7 +208,7 @@ def time_steps(data_dir: Path, model: str, turns: int) -> np.ndarray:
     streamed, kept = (
         lambda feed=feed: network.fit(feed, shuffle=False, verbose=0) for feed in feeds
     )
-    return time_in_turn(streamed, kept, turns)
+    return time_in_turn(streamed, kept, repeats=turns)[0]
 
 
 def measure_steps(data_dir: Path) -> None:
@@ -234,12 +216,10 @@ def measure_steps(data_dir: Path) -> None:
     import keras
 
     times = time_steps(data_dir, "mobilenet", TURNS)
-    low, median, high = np.percentile(1 - times[1] / times[0], [25, 50, 75])
     step = 1000 * np.median(times[0]) / STEPS
     print(
         f"MobileNet, {SIZE} px, batch {STEP_BATCH}, {keras.config.backend()}: share of a step of"
-        f" {step:.0f} ms that streaming adds: {median:.1%} [{low:.1%}, {high:.1%}], n = {TURNS}",
-        flush=True,
+        f" {step:.0f} ms that streaming adds: {describe(1 - times[1] / times[0], '{:.1%}')}"
     )
 
 
@@ -261,8 +241,7 @@ def main() -> None:
         compare_processes(data_dir, 2)
         compare_tensorflow(data_dir)
         for backend in ("tensorflow", "jax"):
-            command = [sys.executable, __file__, "--records", str(data_dir), "--steps"]
-            subprocess.run(command, env=os.environ | {"KERAS_BACKEND": backend})
+            print(run_again(data_dir, "--steps", KERAS_BACKEND=backend), end="", flush=True)
         compare_memory(data_dir)
 
 

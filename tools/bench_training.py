@@ -1,4 +1,4 @@
-"""Measured comparisons of training: python tools/bench_training.py [--out CSV] [--paper-run]
+"""Measured comparisons of training: python -m tools.bench_training [--out CSV] [--paper-run]
 [--clock BACKEND].
 
 Images per second of notebook 10's modes, all in one process, in turns: MobileNet at 96 px on a CPU,
@@ -10,25 +10,18 @@ the sum of its epochs, and how much later fit returns.
 
 import argparse
 import os
-import re
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
 
 import numpy as np
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.code import read_commit, shorten_commit
 from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.statistics.cells import RATIO, Design
@@ -36,6 +29,8 @@ from dr_lib.statistics.intervals import mean_interval
 from dr_lib.training.config import BATCH_SCALE, TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
+from tools.bench import ROOT, describe, find_origin
+from tools.measured import insert, write_table
 
 CPU = {"model": "mobilenet", "image_size": 96, "repeats": 10, "number": 224, "batches": ()}
 GPU = {
@@ -135,11 +130,8 @@ def build(
 
     if frozen_input:
         made = setup.train_batches[0]
-        made = (
-            made
-            if plan.backend == "tensorflow"
-            else tuple(map(keras.ops.convert_to_tensor, made))
-        )
+        if plan.backend != "tensorflow":
+            made = tuple(map(keras.ops.convert_to_tensor, made))
         same_batch = type(
             "SameBatch", (type(setup.train_batches),), {"__getitem__": lambda self, index: made}
         )
@@ -214,22 +206,13 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     """A row per variant: images per second and how many times as fast as mode paper, with 95 %
     intervals.
     """
-    facts = hardware.probe()
-    known = hardware.Device(variants[0].plan, "", None).describe(facts)
+    plan = variants[0].plan
+    known = hardware.Device(plan, "", None).describe(hardware.probe())
     versions = ", ".join(
         f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name]
     )
-    where = (
-        ", ".join(facts.gpus)
-        if variants[0].plan.accelerator == "gpu"
-        else f"{facts.cpu}, {facts.num_cpus} cores"
-    )
-    about = {
-        "n": setting["repeats"],
-        "hardware": where,
-        "versions": versions,
-        "commit": shorten_commit(read_commit(ROOT)),
-    }
+    origin = find_origin(has_gpu=plan.accelerator == "gpu")
+    about = {"n": setting["repeats"], "hardware": origin.pop("hardware"), "versions": versions}
     lines = []
     for variant in variants:
         speed = mean_interval(variant.images_per_s)
@@ -239,51 +222,37 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
             "what": variant.name,
             "model": setting["model"],
             "image_size": setting["image_size"],
-        }
-        line |= {
             "batch_size": variant.batch_size,
             "backend": variant.plan.backend,
             "precision": variant.plan.precision,
+            **{name: f"{getattr(speed, field):.4g}" for name, field in SPEED.items()},
+            **{name: f"{getattr(ratio, field):.3g}" for name, field in TIMES.items()},
+            "compile_s": f"{variant.compile_s:.1f}",
         }
-        line |= {name: f"{getattr(speed, field):.4g}" for name, field in SPEED.items()}
-        line |= {name: f"{getattr(ratio, field):.3g}" for name, field in TIMES.items()}
-        lines.append(
-            line
-            | {"compile_s": f"{variant.compile_s:.1f}"}
-            | about
-            | {"date": f"{datetime.now(UTC):%Y-%m-%d}"}
-        )
+        lines.append(line | about | origin)
     return pd.DataFrame(lines)
 
 
 def render(measured: Path) -> str:
     """The table of the READMEs, from the CSV."""
     table = pd.read_csv(measured, dtype=str)
-    lines = [
-        "| | model | batch | precision | images/s [95 %] | times mode paper [95 %] | n |",
-        "| --- " * 7 + "|",
-    ]
-    for row in table.itertuples():
-        speed = f"{row.images_per_s} [{row.low}, {row.high}]"
-        ratio = (
-            f"{row.times_paper} [{row.times_low}, {row.times_high}]"
-            if row.what != "mode paper"
-            else "1"
-        )
-        cells = [
-            row.what,
-            f"{row.model}, {row.image_size} px",
-            row.batch_size,
-            row.precision,
-            speed,
-            ratio,
-            row.n,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    first = next(table.itertuples())
-    return "\n".join(
-        [*lines, "", f"{first.hardware}; {first.versions}; commit {first.commit}; {first.date}"]
-    )
+    ratio = table["times_paper"] + " [" + table["times_low"] + ", " + table["times_high"] + "]"
+    shown = {
+        "": table["what"],
+        "model": table["model"] + ", " + table["image_size"] + " px",
+        "batch": table["batch_size"],
+        "precision": table["precision"],
+        "images/s [95 %]": table["images_per_s"]
+        + " ["
+        + table["low"]
+        + ", "
+        + table["high"]
+        + "]",
+        "times mode paper [95 %]": ratio.mask(table["what"] == "mode paper", "1"),
+        "n": table["n"],
+    }
+    origin = "{hardware}; {versions}; commit {commit}; {date}".format(**table.iloc[0])
+    return f"{write_table(pd.DataFrame(shown))}\n\n{origin}"
 
 
 def main() -> None:
@@ -310,11 +279,8 @@ def main() -> None:
         ).to_string()
     )
     paper, frozen = (np.array(variants[k].images_per_s) for k in (0, 2))
-    low, median, high = np.percentile(1 - paper / frozen, [25, 50, 75])
-    print(
-        f"share of a step spent on input, mode paper: {median:.2%} [{low:.2%}, {high:.2%}], n ="
-        f" {len(paper)}"
-    )
+    share = describe(1 - paper / frozen, "{:.2%}")
+    print(f"share of a step spent on input, mode paper: {share}")
     if given.paper_run and setting is GPU:
         for variant in variants[:2]:
             print(
@@ -324,10 +290,7 @@ def main() -> None:
     if given.out:
         table.to_csv(given.out, index=False)
         for readme in (ROOT / "README.md", ROOT / "README.pt-BR.md"):
-            before, _, after = re.split(
-                "(?s)(?<=<!-- measured -->\n)(.*)(?=<!-- /measured -->)", readme.read_text()
-            )
-            readme.write_text(f"{before}{render(given.out)}\n{after}")
+            insert(readme, "measured", render(given.out))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,10 @@ import tempfile
 from datetime import date
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from packaging.requirements import Requirement
 
-from tools.runtimes import LISTS, ROOT, RUNTIMES
+from tools.bench import ROOT
+from tools.runtimes import LISTS, RUNTIMES
 
 CONSTRAINTS = ROOT / "constraints"
 REQUIREMENTS = ROOT / "requirements.txt"

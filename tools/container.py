@@ -24,15 +24,14 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.pixels import shrink
 from dr_lib.rooms.serving.export.convert import convert, load_network
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.rooms.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.processes import find_port, is_ready, wait_until
 from tests.rooms.serving.driver import ROOT, list_wheel_options, post, run_process
-from tools.bench_server import draw_photograph
+from tools.bench import draw_photograph
+from tools.bench_server import draw_crops
 
 DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
 BASE, PYTHON, SUITE = re.search(
@@ -50,14 +49,12 @@ CPU variant	: 0x3
 CPU part	: 0xd0c
 CPU revision	: 1
 """
-TEXTS = ("doc", "locale", "man")
+TEXTS = ("usr/share/doc", "usr/share/locale", "usr/share/man")
 TOLERANCE = 1e-3  # of a probability, in float32
 IMAGE = "fundus-grader"
 NUM_PHOTOGRAPHS = 12
 SIDE = 96
 READY_S = 600  # emulated, on a machine that does much else
-# this machine's, for a proxy may have one of its own
-CERTIFICATES = "/etc/ssl/certs:/etc/ssl/certs:ro"
 
 
 def run(*command: str | Path, check: bool = True) -> str:
@@ -75,14 +72,8 @@ def run(*command: str | Path, check: bool = True) -> str:
 
 def make_debian(root: Path, *options: str) -> None:
     """Make a small Debian with Python and pip."""
-    run(
-        "debootstrap",
-        "--variant=minbase",
-        "--include=python3-pip,python-is-python3",
-        *options,
-        SUITE,
-        root,
-    )
+    packages = "--include=python3-pip,python-is-python3"
+    run("debootstrap", "--variant=minbase", packages, *options, SUITE, root)
 
 
 @contextlib.contextmanager
@@ -90,57 +81,39 @@ def run_container(folder: Path, model: Path) -> Iterator[int]:
     """Build the Dockerfile, run the image as it asks to be, and see it end at SIGTERM; yields
     the port.
     """
-    buildah = ("buildah",)
     base = BASE
-    if not run(*buildah, "pull", BASE, check=False):
+    if not run("buildah", "pull", BASE, check=False):
         base = "localhost/base"
         root = folder / "debian"
         make_debian(root)
         # in an image pip may install beside Debian's
         next(root.glob("usr/lib/python3*/EXTERNALLY-MANAGED")).unlink()
         # nor do the images of Python hold them
-        for left in (
-            "var/cache/apt",
-            "var/lib/apt/lists",
-            *(f"usr/share/{of}" for of in TEXTS),
-        ):
+        for left in ("var/cache/apt", "var/lib/apt/lists", *TEXTS):
             shutil.rmtree(root / left)
         (folder / "base").write_text("FROM scratch\nCOPY . /\n")
-        run(*buildah, "build", "--tag", base, "--file", folder / "base", root)
-    build = (
-        *buildah,
-        "build",
-        "--isolation",
-        "chroot",
-        "--format",
-        "docker",
-        "--volume",
-        CERTIFICATES,
-    )
-    run(*build, "--from", base, "--tag", IMAGE, "--file", DOCKERFILE, ROOT)
+        run("buildah", "build", "--tag", base, "--file", folder / "base", root)
+    # this machine's certificates, for a proxy may have one of its own
+    build = "buildah build --isolation chroot --format docker"
+    build += " --volume /etc/ssl/certs:/etc/ssl/certs:ro"
+    run(*build.split(), "--from", base, "--tag", IMAGE, "--file", DOCKERFILE, ROOT)
+    size = run("buildah", "images", "--format", "{{.Size}}", IMAGE)
     print(
-        f"image {IMAGE} of {run(*buildah, 'images', '--format', '{{.Size}}', IMAGE)} on {base}; to"
+        f"image {IMAGE} of {size} on {base}; to"
         f" use it with Docker: buildah push {IMAGE} docker-archive:{IMAGE}.tar",
         flush=True,
     )
-    image = json.loads(run(*buildah, "inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
-    container = run(*buildah, "from", "--pull-never", IMAGE)
+    image = json.loads(run("buildah", "inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
+    container = run("buildah", "from", "--pull-never", IMAGE)
     port = find_port()
     log = folder / "log"
-    serve = [
-        *buildah,
-        "run",
-        "--isolation",
-        "chroot",
-        "--env",
-        f"PORT={port}",
-        "--volume",
-        f"{model}:/opt/ml/model:ro",
-    ]
-    serve += [container, "--", *image["Entrypoint"], *image["Cmd"]]
+    serve = f"unshare --mount buildah run --isolation chroot --env PORT={port}".split()
+    serve += ["--volume", f"{model}:/opt/ml/model:ro", container, "--"]
     start = time.monotonic()
     with log.open("wb") as out:
-        process = subprocess.Popen(["unshare", "--mount", *serve], stdout=out, stderr=out)
+        process = subprocess.Popen(
+            [*serve, *image["Entrypoint"], *image["Cmd"]], stdout=out, stderr=out
+        )
     try:
         wait_until(lambda: is_ready(port) or process.poll() is not None, READY_S)
         assert process.poll() is None, log.read_text()
@@ -152,7 +125,7 @@ def run_container(folder: Path, model: Path) -> Iterator[int]:
     finally:
         process.kill()  # and with it what it started
         process.wait()
-        run(*buildah, "rm", container)
+        run("buildah", "rm", container)
 
 
 @contextlib.contextmanager
@@ -163,14 +136,8 @@ def run_emulated(folder: Path, model: Path) -> Iterator[int]:
     make_debian(root, "--arch=arm64", "--foreign")  # unpacks what every Debian has
     for package in root.glob("var/cache/apt/archives/*.deb"):
         run("dpkg-deb", "--extract", package, root)
-    options = (
-        "--quiet",
-        "--no-compile",
-        "--target",
-        wheels,
-        *list_wheel_options(PYTHON, "aarch64"),
-    )
-    run(sys.executable, "-m", "pip", "install", *options)
+    pip = (sys.executable, "-m", "pip", "install", "--quiet", "--no-compile")
+    run(*pip, "--target", wheels, *list_wheel_options(PYTHON, "aarch64"))
     (root / "proc" / "cpuinfo").write_text(
         "".join(f"processor: {k}\n{NEOVERSE_N1}\n" for k in range(os.cpu_count()))
     )
@@ -186,11 +153,7 @@ def make_model(folder: Path) -> Path:
     grades.
     """
     network = load_network(export_untrained(folder / "keras", "small_cnn", SIDE).artifact)
-    crops = [
-        shrink(crop_fundus(draw_photograph(1024, 768, seed)).image, SIDE)
-        for seed in range(NUM_PHOTOGRAPHS)
-    ]
-    logits = np.log(network.predict(np.stack(crops), verbose=0))
+    logits = np.log(network.predict(draw_crops(SIDE, NUM_PHOTOGRAPHS), verbose=0))
     kernel, bias = network.layers[-1].get_weights()
     scale = 2 / logits.std(axis=0).mean()
     network.layers[-1].set_weights([scale * kernel, scale * (bias - logits.mean(axis=0))])

@@ -1,12 +1,11 @@
 """Run notebooks 00, 10 and 11 with the oldest and the newest versions that requirements.txt allows.
 
-    python tools/floors.py [oldest|newest ...]
+    python -m tools.floors [oldest|newest ...]
 
 Each set is resolved by uv and installed into a virtual environment of its own in `.runtimes/`.
 """
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -14,11 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
-from packaging.requirements import Requirement
-
-from tools.runtimes import HOMES, RECORDS, ROOT, Runtime, execute, read_packages
+from tools.bench import ROOT
+from tools.constraints import REQUIREMENTS, read_list
+from tools.runtimes import HOMES, RECORDS, Runtime, execute, read_packages
 
 JOBS = {
     "00_start_here": {},
@@ -33,19 +30,8 @@ def build(name: str) -> tuple[Path, dict[str, str]]:
     resolution = {"oldest": "lowest-direct", "newest": "highest"}[name]
     subprocess.run([sys.executable, "-m", "venv", "--clear", home], check=True)
     python = home / "bin" / "python"
-    command = [
-        sys.executable,
-        "-m",
-        "uv",
-        "pip",
-        "install",
-        "--quiet",
-        "--python",
-        python,
-        "--resolution",
-        resolution,
-    ]
-    subprocess.run([*command, "--requirement", ROOT / "requirements.txt"], check=True)
+    command = [sys.executable, *"-m uv pip install --quiet --resolution".split(), resolution]
+    subprocess.run([*command, "--python", python, "--requirement", REQUIREMENTS], check=True)
     return python, read_packages(python)
 
 
@@ -54,15 +40,8 @@ def main() -> int:
     failed = []
     for name in sys.argv[1:] or ["oldest", "newest"]:
         python, packages = build(name)
-        asked = [
-            Requirement(line).name
-            for line in re.sub(r"#.*", "", (ROOT / "requirements.txt").read_text()).split()
-        ]
-        print(
-            f"{name}:",
-            ", ".join(f"{package} {packages[package]}" for package in asked),
-            flush=True,
-        )
+        versions = [f"{package} {packages[package]}" for package in read_list(REQUIREMENTS)]
+        print(f"{name}:", ", ".join(versions), flush=True)
         with tempfile.TemporaryDirectory() as folder:
             clone = Path(folder)
             for part in ("dr_lib", "notebooks", RECORDS):

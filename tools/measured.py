@@ -18,20 +18,12 @@ from dr_lib.report.select import PLAN, WORK, measure, write_level
 from dr_lib.report.style import OURS
 from dr_lib.runs.row import ARMS, Row, read_row
 from dr_lib.statistics.intervals import MIN_RUNS, Interval, mean_interval
+from tools.bench import ROOT
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "measured"
+FOLDER = ROOT / "docs" / "measured"
 MARKS = "(?s)(?<=<!-- {0} -->\n)(.*)(?=<!-- /{0} -->)"
 STUDIES = ["modes", "batches"]  # steps of `make gpu` whose rows lie here
-TOLD_APART = [
-    "study",
-    "machine",
-    "model",
-    "image_size",
-    "mode",
-    "batch_size",
-    "backend",
-    "cold",
-]
+TOLD_APART = "study machine model image_size mode batch_size backend cold".split()
 KNOWN = ("cold", "warm")  # what `cold` may be in the figure
 
 
@@ -160,9 +152,13 @@ def tabulate_gpus(folder: Path) -> pd.DataFrame:
 def insert_table(page: Path, name: str, table: pd.DataFrame) -> None:
     """Write a table between a page's marks of that name."""
     table = table.loc[:, table.ne("").any()]
+    insert(page, name, "Not measured." if table.empty else write_table(table))
+
+
+def write_table(table: pd.DataFrame) -> str:
+    """A table in Markdown."""
     lines = [list(table), ["---"] * len(table.columns), *table.itertuples(index=False)]
-    text = "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
-    insert(page, name, "Not measured." if table.empty else text)
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
 
 
 def insert(page: Path, name: str, text: str) -> None:

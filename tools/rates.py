@@ -4,7 +4,7 @@ A line is one design: how rows or patients are simulated, and the rates of what 
 fails where the 99 % lower bound (Clopper and Pearson 1934, Biometrika 26) of an error is above
 what is required of it. PARTS lists the lines. Results go to docs/measured/rates.md.
 
-    python tools/rates.py [--full] [--only TEXT]
+    python -m tools.rates [--full] [--only TEXT]
 """
 
 import argparse
@@ -14,10 +14,9 @@ import multiprocessing
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import date
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -28,8 +27,6 @@ from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 from sklearn.metrics import cohen_kappa_score
 from threadpoolctl import threadpool_limits
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from dr_lib.code import read_commit, shorten_commit
 from dr_lib.report.select import AUC, AUC_MARGIN, STACK, judge_models
@@ -68,8 +65,9 @@ from dr_lib.statistics.precision import (
     repetitions_for_precision,
 )
 from dr_lib.statistics.precision import simulate_power as find_power
+from tools import measured
+from tools.bench import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "measured" / "rates.md"
 CONFIDENCE = 0.99  # of each bound of a rate
 SHORT = 200  # studies of a line
@@ -125,7 +123,34 @@ class Part(NamedTuple):
 
     title: str
     text: str
-    list_lines: Callable[[], list[Line]]
+    lines: list[Line]
+
+
+def make_lines(
+    name: str,
+    simulate: Callable[..., Rows],
+    names: str,
+    designs: Iterable[Sequence],
+    short: int | Callable[..., int] = SHORT,
+    full: int | Callable[..., int] = FULL,
+) -> list[Line]:
+    """A line for each design, which is named by its values; the numbers of studies may follow from
+    these.
+    """
+    lines = []
+    for values in designs:
+        design = dict(zip(names.split(), values, strict=True))
+        numbers = [each(*values) if callable(each) else each for each in (short, full)]
+        lines.append(Line(name.format(*values), partial(simulate, **design), *numbers))
+    return lines
+
+
+def vary(
+    rng: np.random.Generator, cv: float, size: int | None, *, has_mean: bool = False
+) -> np.ndarray:
+    """Log-normal numbers of a coefficient of variation, whose median is 1, or whose mean is."""
+    sigma = np.log1p(cv**2) ** 0.5
+    return rng.lognormal(-(sigma**2) / 2 if has_mean else 0, sigma, size)
 
 
 def count_true(marks: Sequence[bool], limit: float | None = None) -> Rate:
@@ -163,6 +188,9 @@ MANY = 10  # cells: fewer studies are simulated
 SLOWER = 1.3
 FALSE = 0.03  # of verdicts of a kind
 INSIDE = 0.1  # the same, where it is asked how often a true claim is confirmed
+
+
+CLAIM = {"id": "A1", "source": "A", "words": "simulated", "words_pt": "simulated"}
 
 
 class Situation(NamedTuple):
@@ -207,26 +235,20 @@ def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Genera
     sides = []
     effects = {}
     for side in range(situation.count_sides()):
-        is_first = side == 0
         labels = np.arange(n) % (situation.sessions or n)
         if situation.lengths:
             labels = np.repeat(np.arange(len(situation.lengths)), situation.lengths)
         place = 0 if situation.is_shared else side
         if place not in effects:
-            sigma = np.sqrt(np.log1p(situation.between**2))
-            effects[place] = rng.lognormal(-(sigma**2) / 2, sigma, n)
+            effects[place] = vary(rng, situation.between, n, has_mean=True)
             slow = np.where(np.arange(n) < situation.num_slow, SLOWER, 1.0)
             effects[place] *= slow / slow.mean()
         cells = []
-        for base, truth, variation in zip(
-            situation.list_bases(),
-            truths,
-            situation.list_variations(side),
-            strict=True,
-        ):
-            sigma = np.sqrt(np.log1p(variation**2))
-            mean = base * truth if is_first else base
-            times = mean * rng.lognormal(-(sigma**2) / 2, sigma, n) * effects[place][labels]
+        variations = situation.list_variations(side)
+        bases = situation.list_bases()
+        for base, truth, variation in zip(bases, truths, variations, strict=True):
+            mean = base if side else base * truth
+            times = mean * vary(rng, variation, n, has_mean=True) * effects[place][labels]
             times[rng.random(n) < situation.doubled] *= 2
             cells.append({"t": times, "session": labels + 1000 * place})
         sides.append(cells)
@@ -246,10 +268,7 @@ def make_claim(situation: Situation, relation: str, distance: float) -> Claim:
         truth *= first / second
     sign = 1 if relation == ">=" else -1
     return Claim(
-        id="A1",
-        source="A",
-        words=situation.name,
-        words_pt=situation.name,
+        **CLAIM,
         column="t",
         statistic=situation.statistic,
         numerator={"t": "*"},
@@ -406,18 +425,6 @@ SITUATIONS = {  # and the numbers of runs of a cell
 }
 
 
-def list_verdicts() -> list[Line]:
-    """A line for each situation and number of runs."""
-    lines = []
-    for situation, numbers in SITUATIONS.items():
-        is_large = situation.num_cells >= MANY
-        for n in numbers:
-            simulate = partial(simulate_verdicts, situation=situation, n=n)
-            studies = (SHORT // 4, FULL_OF_MANY) if is_large else (SHORT, FULL)
-            lines.append(Line(f"{situation.name}; {n}", simulate, *studies))
-    return lines
-
-
 def simulate_modes(rng: np.random.Generator, studies: int, deviation=0.01, n=10) -> Rows:
     """A training mode whose mean AUC is the margin below the paper's must not count."""
     draws = [
@@ -451,16 +458,6 @@ def simulate_models(
     return {name: rates}
 
 
-def list_models() -> list[Line]:
-    """Equal models, and such that differ by the margin, by seeds that matter little or much."""
-    lines = []
-    for n, difference, correlation in itertools.product((5, 10), (0.0, AUC_MARGIN), (0.0, 0.5)):
-        names = {"n": n, "difference": difference, "correlation": correlation}
-        simulate = partial(simulate_models, **names)
-        lines.append(Line(f"models, {n}, {difference:g}, {correlation:g}", simulate))
-    return lines
-
-
 def simulate_looks(rng: np.random.Generator, studies: int) -> Rows:
     """The truth is on the bound, and a session is added until the claim is decided."""
     situation = Situation("", variation=0.1)
@@ -489,9 +486,7 @@ def make_machine(
     rng: np.random.Generator, num_sessions: int, n: int, first: int = 0, between: float = 0.1
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Runs of a machine in sessions, and the mean of each session."""
-    effects = rng.lognormal(
-        -np.log1p(between**2) / 2, np.log1p(between**2) ** 0.5, num_sessions
-    )
+    effects = vary(rng, between, num_sessions, has_mean=True)
     sessions = np.repeat(np.arange(num_sessions), n)
     times = effects[sessions] * rng.lognormal(0, 0.02, len(sessions))
     return pd.DataFrame({"t": times, "session": sessions + first}), effects
@@ -524,17 +519,6 @@ def simulate_within(rng: np.random.Generator, studies: int, n: int) -> Rows:
     return {f"mean within one session of {n} runs": count_misses(intervals, truths, miss=0.05)}
 
 
-def list_machines() -> list[Line]:
-    """Two machines of one session and of three each; a mean of one session."""
-    lines = []
-    for sessions, n in ((1, 3), (1, 10), (3, 1), (3, 5), (5, 3), (10, 1)):
-        simulate = partial(simulate_machines, sessions=sessions, n=n)
-        lines.append(Line(f"two machines alike, {sessions} sessions of {n}", simulate))
-    for n in (3, 5, 10):
-        lines.append(Line(f"within one session, {n}", partial(simulate_within, n=n)))
-    return lines
-
-
 # --- equal arms
 
 
@@ -561,16 +545,13 @@ PLACEBOS = (
 )
 
 
-def draw_arms(rng: np.random.Generator, placebo: Placebo, ratio: float = 1.0) -> pd.DataFrame:
-    """Rows of both arms, cv 10 % between sessions; arm a takes so many times as long."""
+def draw_arms(rng: np.random.Generator, placebo: Placebo) -> pd.DataFrame:
+    """Rows of both arms, cv 10 % between sessions."""
     rows = []
     place = {"machine": "one", "environment": "one", "disturbed": False, "warmth": "warm"}
-    for session, effect in enumerate(
-        rng.lognormal(0, np.log1p(0.1**2) ** 0.5, placebo.sessions)
-    ):
-        for arm, mean, cv in zip("ab", (ratio, 1.0), placebo.variations, strict=True):
-            sigma = np.log1p(cv**2) ** 0.5
-            times = mean * effect * rng.lognormal(-(sigma**2) / 2, sigma, placebo.n)
+    for session, effect in enumerate(vary(rng, 0.1, placebo.sessions)):
+        for arm, cv in zip("ab", placebo.variations, strict=True):
+            times = effect * vary(rng, cv, placebo.n, has_mean=True)
             is_slowed = rng.random(placebo.n) < placebo.slowed
             times *= np.where(is_slowed, rng.uniform(1.2, 2, placebo.n), 1)
             rows += [
@@ -581,18 +562,8 @@ def draw_arms(rng: np.random.Generator, placebo: Placebo, ratio: float = 1.0) ->
 
 def simulate_placebos(rng: np.random.Generator, studies: int, placebo: Placebo) -> Rows:
     """Verdicts on "arm a takes longer", where the truth is that both are equal."""
-    claim = Claim(
-        id="A1",
-        source="A",
-        words="arm a takes longer",
-        words_pt="arm a takes longer",
-        column="train_s",
-        statistic="ratio",
-        numerator={"arm": "a"},
-        denominator={"arm": "b"},
-        relation=">=",
-        value=1,
-    )
+    arms = {"numerator": {"arm": "a"}, "denominator": {"arm": "b"}}
+    claim = Claim(**CLAIM, **arms, column="train_s", statistic="ratio", relation=">=", value=1)
     found = [judge_rows(claim, draw_arms(rng, placebo)) for _ in range(studies)]
     verdicts = np.array([each.verdict for each in found])
     is_unbounded = [np.isnan(each.ours.low) for each in found]
@@ -605,14 +576,6 @@ def simulate_placebos(rng: np.random.Generator, studies: int, placebo: Placebo) 
             "no interval": count_true(is_unbounded),
         }
     }
-
-
-def list_placebos() -> list[Line]:
-    """A thousand studies of each kind."""
-    return [
-        Line(placebo.name, partial(simulate_placebos, placebo=placebo), 5 * SHORT)
-        for placebo in PLACEBOS
-    ]
 
 
 # --- stack and hardware
@@ -640,11 +603,10 @@ def draw_trainings(rng: np.random.Generator, saving: float, tpu: dict) -> pd.Dat
     for name, count, mean, changes in (("Tesla T4", 2, 1.0, {}), ("TPU", 1, 1 - saving, tpu)):
         place = {"accelerator": name, "num_accelerators": count, "machine": name}
         place |= {"environment": name, "disturbed": False, "warmth": "warm"}
-        between, within = np.sqrt(np.log1p(np.square([0.05, 0.02])))
         for session in range(5):
-            effect = rng.lognormal(0, between)
+            effect = vary(rng, 0.05, None)
             for _ in range(2):
-                time_s = mean * effect * rng.lognormal(0, within)
+                time_s = mean * effect * vary(rng, 0.02, None)
                 times = {"train_s": time_s, "session": f"{name} {session}"}
                 scores = {"seed": len(rows) % 10, AUC: 0.93 + 1e-6 * len(rows)}
                 rows.append(like | changes | place | times | scores)
@@ -670,19 +632,6 @@ def simulate_hardware(
         rates = {"holds": count_true(holds, FALSE), "does not hold": count_true(denied)}
         rates['not "does not hold"'] = count_true(~denied, 0.2)
     return {f"{100 * saving:.0f} % less, {unlike}": rates}
-
-
-def list_hardware() -> list[Line]:
-    """Equal machines and those that save 36 %; each with stacks alike, unlike or unknown."""
-    return [
-        Line(
-            f"{100 * saving:.0f} % less, {unlike}",
-            partial(simulate_hardware, saving=saving, unlike=unlike),
-            SHORT if unlike == "alike" else SHORT // 10,
-            FULL if unlike == "alike" else SHORT,
-        )
-        for saving, unlike in itertools.product((0.0, 0.36), UNLIKE)
-    ]
 
 
 # --- effects of factors
@@ -720,8 +669,7 @@ def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Row
     for _ in range(studies):
         rows = []
         for cell in CELLS:
-            cv, n = DESIGNS[design](cell)
-            rows += [(*cell, t) for t in rng.lognormal(0, np.log1p(cv**2) ** 0.5, n)]
+            rows += [(*cell, t) for t in vary(rng, *DESIGNS[design](cell))]
         runs = pd.DataFrame(rows, columns=[*FACTORS, "t"])
         effects = estimate_effects(runs, FACTORS, "t")
         is_outside.append((effects["effect_low"] > 1) | (effects["effect_high"] < 1))
@@ -779,29 +727,15 @@ def find_pooled_p(logs: np.ndarray) -> dict[str, float]:
     return (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).to_dict()
 
 
-def list_effects() -> list[Line]:
-    """A line for each design."""
-    return [Line(name, partial(simulate_effects, design=name)) for name in DESIGNS]
-
-
-def list_powers() -> list[Line]:
-    """Three and five runs of a cell; two show only large effects."""
-    return [
-        Line(f"power, {n}, {size}", partial(simulate_power, n=n, size=size))
-        for n, size in ((3, 4), (5, 4), (2, 8), (2, 16))
-    ]
-
-
 # --- plans
 
 
 def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width: float) -> Rows:
     """Studies of as many sessions as the plan says, whose interval is that of reports."""
     n = repetitions_for_precision(cv, half_width)
-    sigma = np.log1p(cv**2) ** 0.5
     is_wider = []
     for _ in range(studies):
-        design = Design([rng.lognormal(0, sigma, n)], sessions=[[np.arange(n)]])
+        design = Design([vary(rng, cv, n)], sessions=[[np.arange(n)]])
         found = design.estimate(AVERAGE).interval()
         is_wider.append(found.high - found.low > 2 * half_width * found.value)
     name = f"cv {100 * cv:.0f} %, half width {100 * half_width:.0f} %, {n} runs"
@@ -809,6 +743,8 @@ def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width:
 
 
 ALL = 1000  # runs of a session
+# coefficients of variation and differences
+SPREADS = ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2))
 
 
 def simulate_difference(
@@ -818,14 +754,13 @@ def simulate_difference(
     sessions of each of two machines (0); their ratio is that of reports.
     """
     n, power = repetitions_for_difference(cv, difference, per_session or np.inf)
-    sigma = np.log1p(cv**2) ** 0.5
     is_shown = []
     for _ in range(studies):
         sides = []
         sessions = np.arange(n) // per_session if per_session else np.arange(n)
         effects = rng.lognormal(0, 0.1, n) if per_session else np.ones(n)
         for side, mean in enumerate((1 + difference, 1.0)):
-            times = mean * effects[sessions] * rng.lognormal(0, sigma, n)
+            times = mean * effects[sessions] * vary(rng, cv, n)
             first = 0 if per_session else 1000 * side
             sides.append(pd.DataFrame({"t": times, "session": sessions + first}))
         found = measure_runs("t", *sides)
@@ -843,7 +778,7 @@ def simulate_pilots(
     """Plans by the upper 80 % bound of n runs: the power that the study then truly has."""
     powers = []
     for _ in range(studies):
-        spread = measure_spread(rng.lognormal(0, np.log1p(cv**2) ** 0.5, n))
+        spread = measure_spread(vary(rng, cv, n))
         planned, _ = repetitions_for_difference(spread.upper, difference)
         powers.append(find_power(cv, difference, planned, 1))
     below = count_true(np.array(powers) < ASSURANCE - 0.01, 0.2)
@@ -851,32 +786,6 @@ def simulate_pilots(
     return {
         f"{name}: median power {100 * np.median(powers):.0f} %": {"power below 80 %": below}
     }
-
-
-def list_differences() -> list[Line]:
-    """Spreads and differences; all runs in one session, in several and on two machines."""
-    lines = []
-    for cv, difference in ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2)):
-        for per_session in (ALL, 2, 1, 0):
-            names = {"cv": cv, "difference": difference, "per_session": per_session}
-            simulate = partial(simulate_difference, **names)
-            lines.append(
-                Line(f"difference {cv} {difference} {per_session}", simulate, 5 * SHORT)
-            )
-        for n in (3, 8):
-            names = {"cv": cv, "difference": difference, "n": n}
-            lines.append(
-                Line(f"pilot {cv} {difference} {n}", partial(simulate_pilots, **names))
-            )
-    return lines
-
-
-def list_plans() -> list[Line]:
-    """Spreads and widths."""
-    return [
-        Line(f"plan {cv} {half}", partial(simulate_plan, cv=cv, half_width=half))
-        for cv, half in ((0.02, 0.02), (0.05, 0.05), (0.1, 0.05), (0.1, 0.1), (0.3, 0.1))
-    ]
 
 
 # --- intervals over patients
@@ -984,19 +893,6 @@ def simulate_auc(
     }
 
 
-def list_aucs() -> list[Line]:
-    """A line per shape, AUC, cohort and likeness of fellow eyes."""
-    lines = []
-    for shape, auc, cohort, alike in itertools.product(SHAPES, AUCS, COHORTS, (0.0, ALIKE)):
-        is_short = alike and cohort in COHORTS_OF_SHORT
-        simulate = partial(simulate_auc, shape=shape, auc=auc, cohort=cohort, alike=alike)
-        full = FULL if cohort[0] < 1000 else FULL_OF_MANY
-        lines.append(
-            Line(f"{shape} {auc} {cohort} {alike}", simulate, SHORT * bool(is_short), full)
-        )
-    return lines
-
-
 @functools.cache
 def find_other_truths(shape: str, auc: float) -> tuple[float, float, float]:
     """Distance, average precision and Brier score of 200,000 patients, three in ten ill."""
@@ -1039,20 +935,6 @@ def simulate_edge(
     return {f"{shape}, AUC {auc}, {num_patients} patients: {k}": v for k, v in rows.items()}
 
 
-def list_edges() -> list[Line]:
-    """A line per shape, AUC and number of patients."""
-    return [
-        Line(
-            f"edge {shape} {auc} {n}",
-            partial(simulate_edge, shape=shape, auc=auc, num_patients=n),
-            SHORT * (shape == "binormal"),
-        )
-        for shape in SHAPES
-        for auc in (0.98, 0.99, 0.998, 0.999)
-        for n in (20, 60, 120, 300)
-    ]
-
-
 def draw_counts(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
     """How many photographs each patient has."""
     if kind == "geometric":
@@ -1090,20 +972,6 @@ def simulate_uneven(
     of_patient = "one diagnosis a patient" if is_same else "a diagnosis a photograph"
     name = f"photographs a patient: {kind}; {of_patient}, AUC {auc}, {num_patients} patients"
     return {name: count_misses(found, truth, miss=MISS)}
-
-
-def list_uneven() -> list[Line]:
-    """A line per distribution of photographs, diagnosis, AUC and number of patients."""
-    kinds = ("one has a fifth", "geometric", "two have 18 % each", "log-normal")
-    return [
-        Line(
-            f"uneven {kind} {is_same} {auc} {n}",
-            partial(simulate_uneven, kind=kind, is_same=is_same, auc=auc, num_patients=n),
-        )
-        for kind, is_same, auc, n in itertools.product(
-            kinds, (True, False), (0.7, 0.9), (30, 60, 120)
-        )
-    ]
 
 
 def estimate_others(eyes: Eyes, other: np.ndarray, distance: float) -> dict[str, Interval]:
@@ -1175,18 +1043,6 @@ def simulate_others(
         )
         for name, intervals in found.items()
     }
-
-
-def list_others() -> list[Line]:
-    """A line per shape, AUCs and cohort; the second test has another AUC or not."""
-    lines = []
-    for shape in ("binormal", "wider ill"):
-        for aucs in ((0.85, 0.85), (0.9, 0.95), (0.97, 0.97), (0.97, 0.99)):
-            for cohort in ((30, 0.5), (60, 0.2), (200, 0.2), (600, 0.2)):
-                simulate = partial(simulate_others, shape=shape, aucs=aucs, cohort=cohort)
-                is_short = shape == "binormal" and cohort == (200, 0.2)
-                lines.append(Line(f"{shape} {aucs} {cohort}", simulate, SHORT * is_short))
-    return lines
 
 
 # --- few patients
@@ -1292,18 +1148,6 @@ def simulate_shares(
     }
 
 
-def list_few() -> list[Line]:
-    """A line per population, number of patients and threshold, one of which is the prevalence."""
-    kappas = [
-        Line(f"kappa {name} {n}", partial(simulate_kappas, population=name, num_patients=n))
-        for name, n in itertools.product(HEALTHY, (15, 20, 30, 60))
-    ]
-    return kappas + [
-        Line(f"shares {n} {at}", partial(simulate_shares, num_patients=n, threshold=at))
-        for n, at in itertools.product((20, 30, 60, 120, 300), (0.1, FEW_ILL, 0.5))
-    ]
-
-
 # --- counts that a report hides
 
 
@@ -1372,6 +1216,7 @@ def find_size(shift: float, damage: str, what: str) -> float:
 
 
 DAMAGES = ("patients called 0", "photographs called 0", "patients called 4", "noise")
+LOSSES = (*itertools.product(DAMAGES, ("kappa", "AUC")), ("none", ""), ("slight noise", ""))
 
 
 def simulate_gate(
@@ -1394,24 +1239,6 @@ def simulate_gate(
     loss = f"{damage}, loses {MARGIN} of {what}" if what else f"{damage}, loses nothing"
     passed = Rate(num_passed, studies, 0.025 if what else None)
     return {f"{loss}: {population}, {num_patients} patients": {"passes": passed}}
-
-
-def list_gates() -> list[Line]:
-    """A line per population, damage, score that lost the margin, and number of patients."""
-    losses = [*itertools.product(DAMAGES, ("kappa", "AUC")), ("none", ""), ("slight noise", "")]
-    return [
-        Line(
-            f"gate {population} {damage} {what} {n}",
-            partial(
-                simulate_gate, population=population, damage=damage, what=what, num_patients=n
-            ),
-            SHORT * (n == 1500 and shift < 0),
-            FULL_OF_MANY,
-        )
-        for population, shift in POPULATIONS.items()
-        for damage, what in losses
-        for n in (390, 520, 1500)
-    ]
 
 
 # --- several readers, and another hospital
@@ -1566,51 +1393,6 @@ def simulate_adjudication(
     return {f"{design} {wrong[1]:.0%}, {number} again: {' and '.join(means)}": rates}
 
 
-def list_adjudications() -> list[Line]:
-    """A line per design."""
-    lines = []
-    for design in (
-        (200, 0.3, (0.15, 0.05), 60),
-        (200, 0.3, (0.15, 0.05), 150),
-        (1000, 0.1, (0.2, 0.03), 60),
-        (1000, 0.1, (0.2, 0.03), 200),
-        (200, 0.3, (0.0, 0.0), 60),
-    ):
-        names = ("num_patients", "ill_share", "wrong", "number")
-        simulate = partial(simulate_adjudication, **dict(zip(names, design, strict=True)))
-        lines.append(Line(f"adjudication {design}", simulate))
-    return lines
-
-
-def list_readers() -> list[Line]:
-    """A line per population, truth and number of patients."""
-    lines = []
-    for population, excess, n in itertools.product(POPULATIONS, (0, -0.1), (60, 200)):
-        simulate = partial(
-            simulate_readers, population=population, excess=excess, num_patients=n
-        )
-        lines.append(Line(f"readers {population} {excess} {n}", simulate))
-    return lines
-
-
-def list_shifts() -> list[Line]:
-    """A line per shift and number of patients."""
-    lines = []
-    for shift, n in itertools.product(((0, 1), (1, 1), (1, 0.5)), (30, 100)):
-        simulate = partial(simulate_shift, num_patients=n, shift=shift)
-        lines.append(Line(f"shift {shift} {n}", simulate))
-    return lines
-
-
-def list_sizes() -> list[Line]:
-    """A line per AUC, prevalence and number of eyes."""
-    lines = []
-    for auc, prevalence, eyes in itertools.product((0.8, 0.9), (0.1, 0.3), (1, 2)):
-        simulate = partial(simulate_size, auc=auc, design=StudyDesign(0.1, prevalence, eyes))
-        lines.append(Line(f"size {auc} {prevalence} {eyes}", simulate))
-    return lines
-
-
 # --- all of them
 
 PARTS = [  # add a part here, or lines to a part's function
@@ -1620,128 +1402,266 @@ PARTS = [  # add a part here, or lines to a part's function
         " hold), the worst case, and 10 % inside in the last column; of at least and at most the"
         " larger rate. The name ends in the number of runs of a cell; each run has its own session"
         " unless the name has sessions.",
-        list_verdicts,
+        make_lines(
+            "{0.name}; {1}",
+            simulate_verdicts,
+            "situation n",
+            [(situation, n) for situation, numbers in SITUATIONS.items() for n in numbers],
+            lambda situation, n: SHORT // 4 if situation.num_cells >= MANY else SHORT,
+            lambda situation, n: FULL_OF_MANY if situation.num_cells >= MANY else FULL,
+        ),
     ),
     Part(
         "Training modes",
         "A mode's speed counts only if its AUC is equivalent: two one-sided tests at 5 %.",
-        lambda: [Line("modes", simulate_modes, 5 * SHORT, 20 * FULL)],
+        [Line("modes", simulate_modes, 5 * SHORT, 20 * FULL)],
     ),
     Part(
         "Equal models",
         "Times of two machines are compared where their test AUCs are equivalent, margin 0.02. One"
         " training a seed and machine, 0.01 between seeds.",
-        list_models,
+        make_lines(
+            "models, {}, {:g}, {:g}",
+            simulate_models,
+            "n difference correlation",
+            itertools.product((5, 10), (0.0, AUC_MARGIN), (0.0, 0.5)),
+        ),
     ),
     Part(
         "Looking again",
         "The truth is on the bound. A claim on a mean (cv 10 %, a run in each session) is judged"
         " after each session from the third on, until it is decided. The limits are the rates that"
         " reasons of verdicts name.",
-        lambda: [Line("looks", simulate_looks, 2 * SHORT, FULL)],
+        [Line("looks", simulate_looks, 2 * SHORT)],
     ),
     Part(
         "Machines and sessions",
         "10 % between sessions, 2 % within, as reports show them.",
-        list_machines,
+        make_lines(
+            "two machines alike, {} sessions of {}",
+            simulate_machines,
+            "sessions n",
+            ((1, 3), (1, 10), (3, 1), (3, 5), (5, 3), (10, 1)),
+        )
+        + make_lines("within one session, {}", simulate_within, "n", ((3,), (5,), (10,))),
     ),
     Part(
         "Equal arms",
         "Null controls: studies of two arms that are truly equal, 10 % between sessions, and 2 %"
         ' within unless it is said. The claim is "arm a takes longer"; a slowed run takes 1.2 to 2'
         " times as long.",
-        list_placebos,
+        make_lines("{0.name}", simulate_placebos, "placebo", zip(PLACEBOS), 5 * SHORT),
     ),
     Part(
         "Stack and hardware",
         'The claim A9, "a TPU needs 36 ± 5 % less time than two T4", by five warm sessions of two'
         " trainings a side, cv 5 % between sessions and 2 % within. Where stacks or work are unlike"
         " or unknown, there is no verdict about hardware, by rule.",
-        list_hardware,
+        [
+            Line(
+                f"{100 * saving:.0f} % less, {unlike}",
+                partial(simulate_hardware, saving=saving, unlike=unlike),
+                SHORT if unlike == "alike" else SHORT // 10,
+                FULL if unlike == "alike" else SHORT,
+            )
+            for saving, unlike in itertools.product((0.0, 0.36), UNLIKE)
+        ],
     ),
     Part(
         "Effects of factors",
         "3 x 2 x 2 cells without any effect. The p are Holm's of all seven terms.",
-        list_effects,
+        make_lines("{}", simulate_effects, "design", [[name] for name in DESIGNS]),
     ),
     Part(
         "Power of effects",
         "Equal spread, beside the classical test that pools it.",
-        list_powers,
+        make_lines(
+            "power, {}, {}", simulate_power, "n size", ((3, 4), (5, 4), (2, 8), (2, 16))
+        ),
     ),
     Part(
         "Plans",
         "Studies of as many runs as `plan` finds for a half width, with the interval of reports.",
-        list_plans,
+        make_lines(
+            "plan {} {}",
+            simulate_plan,
+            "cv half_width",
+            ((0.02, 0.02), (0.05, 0.05), (0.1, 0.05), (0.1, 0.1), (0.3, 0.1)),
+        ),
     ),
     Part(
         "Plans of differences",
         "Studies of as many runs of each arm as `plan` finds for a difference, by the ratio that"
         " reports show; a limit is the claimed error and two points. Below, the power of plans"
         " whose spread was measured by a few runs, by its upper 80 % bound.",
-        list_differences,
+        make_lines(
+            "difference {} {} {}",
+            simulate_difference,
+            "cv difference per_session",
+            [(*spread, per_session) for spread in SPREADS for per_session in (ALL, 2, 1, 0)],
+            5 * SHORT,
+        )
+        + make_lines(
+            "pilot {} {} {}",
+            simulate_pilots,
+            "cv difference n",
+            [(*spread, n) for spread in SPREADS for n in (3, 8)],
+        ),
     ),
     Part(
         "AUC near 1",
         "30 % ill, eyes alike. An interval that is a word misses nothing.",
-        list_edges,
+        make_lines(
+            "edge {} {} {}",
+            simulate_edge,
+            "shape auc num_patients",
+            itertools.product(SHAPES, (0.98, 0.99, 0.998, 0.999), (20, 60, 120, 300)),
+            lambda shape, *_: SHORT * (shape == "binormal"),
+        ),
     ),
     Part(
         "Uneven numbers of photographs",
         "Nobody has more than a fifth of the photographs; 40 % ill.",
-        list_uneven,
+        make_lines(
+            "uneven {} {} {} {}",
+            simulate_uneven,
+            "kind is_same auc num_patients",
+            itertools.product(
+                ("one has a fifth", "geometric", "two have 18 % each", "log-normal"),
+                (True, False),
+                (0.7, 0.9),
+                (30, 60, 120),
+            ),
+        ),
     ),
     Part(
         "AUC",
         "Two eyes of each patient. With fewer than ten patients of a kind, and for a perfect or"
         " constant score, the bounds are Hoeffding's.",
-        list_aucs,
+        make_lines(
+            "{} {} {} {}",
+            simulate_auc,
+            "shape auc cohort alike",
+            itertools.product(SHAPES, AUCS, COHORTS, (0.0, ALIKE)),
+            lambda shape, auc, cohort, alike: (
+                SHORT * (alike > 0 and cohort in COHORTS_OF_SHORT)
+            ),
+            lambda shape, auc, cohort, alike: FULL if cohort[0] < 1000 else FULL_OF_MANY,
+        ),
     ),
-    Part("Other scores", "At least ten patients of each kind; eyes alike.", list_others),
+    Part(
+        "Other scores",
+        "At least ten patients of each kind; eyes alike.",
+        make_lines(
+            "{} {} {}",
+            simulate_others,
+            "shape aucs cohort",
+            itertools.product(
+                ("binormal", "wider ill"),
+                ((0.85, 0.85), (0.9, 0.95), (0.97, 0.97), (0.97, 0.99)),
+                ((30, 0.5), (60, 0.2), (200, 0.2), (600, 0.2)),
+            ),
+            lambda shape, aucs, cohort: SHORT * (shape == "binormal" and cohort == (200, 0.2)),
+        ),
+    ),
     Part(
         "Few patients",
         "Of studies whose interval has bounds. Two graders, of whom the second errs less; two tests"
         " of AUC 0.85 and 0.9, 30 % ill, at their thresholds; gains of the first on referring all"
         " and none.",
-        list_few,
+        make_lines(
+            "kappa {} {}",
+            simulate_kappas,
+            "population num_patients",
+            itertools.product(HEALTHY, (15, 20, 30, 60)),
+        )
+        + make_lines(
+            "shares {} {}",
+            simulate_shares,
+            "num_patients threshold",
+            itertools.product((20, 30, 60, 120, 300), (0.1, FEW_ILL, 0.5)),
+        ),
     ),
     Part(
         "Several readers",
         "Three readers, one of whom has read two thirds, and a model; the excess is its kappa with"
         " them less theirs. Two eyes of each patient.",
-        list_readers,
+        make_lines(
+            "readers {} {} {}",
+            simulate_readers,
+            "population excess num_patients",
+            itertools.product(POPULATIONS, (0, -0.1), (60, 200)),
+        ),
     ),
     Part(
         "Wrong labels",
         "Sensitivity and specificity, corrected by photographs that are graded again, and as"
         " labelled. In brackets the mean of the corrected ones beside the truth. Two eyes of each"
         " patient.",
-        list_adjudications,
+        make_lines(
+            "adjudication ({}, {}, {}, {})",
+            simulate_adjudication,
+            "num_patients ill_share wrong number",
+            (
+                (200, 0.3, (0.15, 0.05), 60),
+                (200, 0.3, (0.15, 0.05), 150),
+                (1000, 0.1, (0.2, 0.03), 60),
+                (1000, 0.1, (0.2, 0.03), 200),
+                (200, 0.3, (0.0, 0.0), 60),
+            ),
+        ),
     ),
     Part(
         "Another hospital",
         "What `recalibrate` chooses by k patients where the log odds are moved. Of 3,000 others the"
         " mean probability less the share of ill eyes is given before and after.",
-        list_shifts,
+        make_lines(
+            "shift {} {}",
+            simulate_shift,
+            "shift num_patients",
+            itertools.product(((0, 1), (1, 1), (1, 0.5)), (30, 100)),
+        ),
     ),
     Part(
         "Study sizes",
         "Studies of the size that `patients` finds for an interval of 0.1; eyes are alike by half.",
-        list_sizes,
+        make_lines(
+            "size {0} {1.prevalence} {1.eyes}",
+            simulate_size,
+            "auc design",
+            [
+                (auc, StudyDesign(0.1, prevalence, eyes))
+                for auc, prevalence, eyes in itertools.product((0.8, 0.9), (0.1, 0.3), (1, 2))
+            ],
+        ),
     ),
     Part(
         "Hidden counts",
         "Subgroups of 40 to 800 patients, as a report shows them. The audit is that of"
         " tests/rooms/evaluation/test_evaluation.py: of groups, of two and three crossed, and of"
         " the rest.",
-        lambda: [Line("hidden counts", simulate_hidden, SHORT // 4, SHORT)],
+        [Line("hidden counts", simulate_hidden, SHORT // 4, SHORT)],
     ),
     Part(
         "The accuracy gate of exports",
         "A conversion that truly loses the margin, 0.02 of AUC or of quadratic kappa, must not"
         " pass. One that changes no probability by more than 0.01 passes without this test, so the"
         " lines that lose nothing show the power of the test alone.",
-        list_gates,
+        make_lines(
+            "gate {} {} {} {}",
+            simulate_gate,
+            "population damage what num_patients",
+            [
+                (population, *loss, n)
+                for population in POPULATIONS
+                for loss in LOSSES
+                for n in (390, 520, 1500)
+            ],
+            lambda population, damage, what, n: (
+                SHORT * (n == 1500 and POPULATIONS[population] < 0)
+            ),
+            FULL_OF_MANY,
+        ),
     ),
 ]
 
@@ -1766,7 +1686,7 @@ def list_tasks(*, full: bool, only: str = "") -> list[Task]:
     """The lines whose part or name holds a text, in order."""
     tasks = []
     for part in PARTS:
-        for line in part.list_lines():
+        for line in part.lines:
             studies = line.full if full else line.short
             if studies and only in f"{part.title}: {line.name}":
                 tasks.append(Task(part, line, studies))
@@ -1787,13 +1707,11 @@ def simulate_all(tasks: list[Task], num_processes: int = 2) -> Iterator[tuple[Ro
 
 def write_table(rows: Rows) -> str:
     """A table of Markdown: a row for each design, a column for each rate."""
-    columns = list(dict.fromkeys(name for rates in rows.values() for name in rates))
-    lines = [["design", "studies", *columns], ["---"] * (len(columns) + 2)]
+    lines = []
     for name, rates in rows.items():
-        studies = max(rate.studies for rate in rates.values())
-        cells = [str(rates[column]) if column in rates else "" for column in columns]
-        lines.append([name, str(studies), *cells])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        line = {"design": name, "studies": max(rate.studies for rate in rates.values())}
+        lines.append(line | {rate_name: str(rate) for rate_name, rate in rates.items()})
+    return measured.write_table(pd.DataFrame(lines).fillna(""))
 
 
 def list_failures(rows: Rows) -> list[str]:

@@ -1,4 +1,4 @@
-"""Run the notebooks in look-alikes of the cloud runtimes: python tools/runtimes.py [--reports]
+"""Run the notebooks in look-alikes of the cloud runtimes: python -m tools.runtimes [--reports]
 [NAME ...].
 
 With --reports only those run that show what is there already, on small studies of stored rows.
@@ -20,12 +20,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-
 from dr_lib.report.setup import ALWAYS, PACKAGES
 from tests.studies import PREDICTIONS, write_studies
+from tools.bench import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 LISTS = ROOT / "tools" / "runtimes"
 HOMES = ROOT / ".runtimes"
 SAMPLE = Path("papermill_runs", "sample")
@@ -42,9 +40,9 @@ SERVER = frozenset({"starlette", "granian"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
 BROUGHT = frozenset(
-    "annotated-types pydantic-core typing-inspection backports.strenum anyio".split()
+    "annotated-types pydantic-core typing-inspection backports.strenum anyio"
+    " patsy formulaic interface-meta narwhals wrapt".split()  # these of statsmodels
 )
-BROUGHT |= frozenset("patsy formulaic interface-meta narwhals wrapt".split())  # of statsmodels
 COLUMNS = "{:11} {:7} {:10} {:7} {:6} {:10} {:>7}  {:20} {}"
 
 
@@ -136,15 +134,13 @@ def list_trainings(runtime: Runtime) -> list[Job]:
 def find_python(version: str) -> str | None:
     """A Python of that version, on the PATH or pyenv's; a shim of pyenv may be there without it."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for candidate in (
-        f"python{version}",
-        *map(str, pyenv.glob(f"versions/{version}.*/bin/python")),
-    ):
+    for candidate in (f"python{version}", *pyenv.glob(f"versions/{version}.*/bin/python")):
+        command = [candidate, "--version"]
         if (
             shutil.which(candidate)
-            and not subprocess.run([candidate, "--version"], capture_output=True).returncode
+            and not subprocess.run(command, capture_output=True).returncode
         ):
-            return candidate
+            return str(candidate)
     return None
 
 
@@ -194,20 +190,15 @@ def execute(
     spec = {
         "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
         "language": "python",
+        "display_name": runtime.name,
+        "env": HINTS.get(runtime.name.split("-")[0], {}),
     }
-    spec |= {"display_name": runtime.name, "env": HINTS.get(runtime.name.split("-")[0], {})}
     kernel = clone / "jupyter" / "kernels" / runtime.name / "kernel.json"
     kernel.parent.mkdir(parents=True, exist_ok=True)
     kernel.write_text(json.dumps(spec), encoding="utf-8")
-    command = [
-        sys.executable,
-        "-m",
-        "papermill",
-        "--no-progress-bar",
-        "--execution-timeout",
-        "600",
-    ]
-    command += ["-k", runtime.name, f"notebooks/{notebook}.ipynb", "out.ipynb"]
+    command = f"-m papermill --no-progress-bar --execution-timeout 600 -k {runtime.name}"
+    command += f" notebooks/{notebook}.ipynb out.ipynb"
+    command = [sys.executable, *command.split()]
     command += [word for name, value in parameters.items() for word in ("-p", name, str(value))]
     # without the path to this repository the kernel has the clone's library alone
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
@@ -248,9 +239,8 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     left += json.loads(machines.read_text()) if machines.exists() else []
     reasons = [ran.stdout[-2000:] + ran.stderr] if ran.returncode else []
     if not reasons:
-        (row,) = (
-            json.loads(path.read_text()) for path in study.with_suffix("").glob("rows/*.json")
-        )
+        (path,) = study.with_suffix("").glob("rows/*.json")
+        row = json.loads(path.read_text())
         expected = runtime.row | {"status": "ok", "platform": service, "data_kind": "synthetic"}
         reasons = find_unlike(row, expected)
     return reasons + [f"{name} was left" for name in left]
@@ -271,16 +261,11 @@ def find_added(job: Job, shipped: dict[str, str], found: dict[str, str]) -> list
 
 def find_unlike(row: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     """The columns of a row that have another value than expected."""
-    unlike = [name for name in expected if row[name] != expected[name]]
     return [
-        f"{name} of the row is {row[name]!r}, expected {expected[name]!r}" for name in unlike
+        f"{name} of the row is {row[name]!r}, expected {value!r}"
+        for name, value in expected.items()
+        if row[name] != value
     ]
-
-
-def read_newest_row(clone: Path) -> dict[str, Any]:
-    """The row that the last run outside a study has left."""
-    rows = clone.glob("papermill_runs/adhoc/rows/*.json")
-    return json.loads(max(rows, key=os.path.getmtime).read_text())
 
 
 def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
@@ -294,7 +279,8 @@ def try_job(runtime: Runtime, job: Job, source: str, clone: Path) -> list[str]:
     if not wrong:
         wrong = find_added(job, shipped, added)
         if job.notebook == "10_train":
-            row = read_newest_row(clone)
+            rows = clone.glob("papermill_runs/adhoc/rows/*.json")
+            row = json.loads(max(rows, key=os.path.getmtime).read_text())
             used = f"{row['strategy']} x {row['num_replicas']}"
             expected = {
                 **runtime.row,
@@ -322,10 +308,8 @@ def print_line(
 ) -> None:
     """Print a line of the table."""
     versions = [shipped.get(name, "none") for name in ("tensorflow-cpu", "keras", "jax")]
-    line = COLUMNS.format(
-        runtime.name, runtime.python, *versions, title, f"{seconds:.0f}", used, outcome
-    )
-    print(line, flush=True)
+    cells = (*runtime[:2], *versions, title, f"{seconds:.0f}", used, outcome)
+    print(COLUMNS.format(*cells), flush=True)
 
 
 def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) -> list[str]:
@@ -334,9 +318,8 @@ def try_runtime(runtime: Runtime, source: str, clone: Path, only_reports: bool) 
         shutil.copytree(ROOT / name, clone / name, ignore=shutil.ignore_patterns("__pycache__"))
     write_studies(clone)
     python, shipped = build(runtime, source)
-    if (
-        "opencv-python-headless" in shipped
-    ):  # where it is missing, a notebook has to prepare the sample
+    # where it is missing, a notebook has to prepare the sample
+    if "opencv-python-headless" in shipped:
         shutil.copytree(ROOT / SAMPLE, clone / SAMPLE)
     jobs = list(REPORTS) if only_reports else [*list_trainings(runtime), *REPORTS]
     if "tensorflow-cpu" not in shipped:
@@ -370,11 +353,8 @@ def main() -> int:
     if unknown := set(asked.names) - set(known):
         parser.error(f"{', '.join(sorted(unknown))}: no such runtime")
     wrong = []
-    print(
-        COLUMNS.format(
-            *"runtime python tensorflow keras jax notebook seconds strategy".split(), "outcome"
-        )
-    )
+    header = "runtime python tensorflow keras jax notebook seconds strategy outcome"
+    print(COLUMNS.format(*header.split()))
     for runtime in RUNTIMES:
         if asked.names and runtime.name not in asked.names:
             continue
@@ -383,10 +363,8 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 wrong += try_runtime(runtime, source, Path(folder), asked.reports)
             continue
-        missing = (
-            f"{runtime.name}: not run, Python {runtime.python} is not on this machine:"
-            " install it"
-        )
+        fault = f"not run, Python {runtime.python} is not on this machine"
+        missing = f"{runtime.name}: {fault}: install it"
         print(missing)
         if asked.names:
             wrong.append(missing)

@@ -1,6 +1,6 @@
 """Write the stored rows of the tests again, as notebooks write them once a column came or went.
 
-    python tools/write_rows.py 10 30
+    python -m tools.write_rows 10 30
 
 runs notebooks 10 and 30, each in a minute or less, and puts their rows in the place of the old ones
 in tests/report/rows.jsonl; without numbers it runs all that make rows. Look at the difference
@@ -14,7 +14,8 @@ from pathlib import Path
 
 import papermill
 
-ROOT = Path(__file__).resolve().parents[1]
+from tools.bench import ROOT
+
 ROWS = ROOT / "tests" / "report" / "rows.jsonl"
 RUNS = [  # notebook and its parameters: the defaults, but for what is quick
     ("10_train", {"task": "referable", "epochs": 3, "image_size": 48}),

@@ -71,7 +71,7 @@ def copy_row(notebook: str, kind: str = "", /, **columns) -> dict:
     """
     row = ROWS[notebook, kind]
     missing = columns.keys() - row.keys()
-    advice = f"python tools/write_rows.py {notebook} writes its rows again"
+    advice = f"python -m tools.write_rows {notebook} writes its rows again"
     assert not missing, f"notebook {notebook} writes no {missing}; {advice}"
     return row | {name: False for name in ("disturbed", "cold") if name in row} | columns
 
