@@ -114,7 +114,6 @@ from dr_lib.rooms.evaluation.scores import (
     read_shares,
     seems_confidence,
     summarise,
-    take_interval,
     write_few,
 )
 from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
@@ -726,8 +725,6 @@ if private and len(own):
 
 from dr_lib.rooms.evaluation.answer import answer_evaluation, limit_ungradable
 
-scores = summary.iloc[0]
-auc = take_interval(scores, "auc", scores["rarer_patients"])
 aims = [
     say("{} % sensitivity").format(page.number(100 * sensitivity)),
     say("{} % specificity").format(page.number(100 * specificity)),
@@ -735,20 +732,18 @@ aims = [
 if frozen:
     aims = [f"{say('by you')}, {page.number(threshold)}" for threshold in frozen]
 others = follow_first(models, points)
-num_patients = scores["num_patients"]
-at_home = keep_usual(patients)
-answer = answer_evaluation(auc, num_patients, at_home, aims, others, say, lang)
+answer = answer_evaluation(summary.iloc[0], keep_usual(patients), aims, others, lang)
 if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     words = words.format(model.test["fold"].nunique(), model.name)
     answer = answer._replace(sentence=f"{words} {answer.sentence}")
 limits = list(answer.limits)
 more = list(answer.more)
-judged_kinds = agreement.dropna(subset="excess") if len(agreement) else agreement
-for _, row in judged_kinds.iterrows():
+for _, row in agreement.iterrows():
     words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
     excess = page.interval(row, "excess")
-    more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
+    if pd.notna(row["excess"]):
+        more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
 for m in filter(seems_confidence, models):
     words = say(
         "No probability of {} is below {}, although {} of {} photographs are not referable: is it "

@@ -10,7 +10,7 @@ import pandas as pd
 
 from dr_lib.numbers import ROUNDING, write_probability
 from dr_lib.report.answer import Answer, Number
-from dr_lib.report.style import OURS, WRONG
+from dr_lib.report.style import OURS, WRONG, choose_words
 from dr_lib.rooms.evaluation.flow import hides_test
 from dr_lib.rooms.evaluation.scores import take_interval
 from dr_lib.statistics import clustered
@@ -18,26 +18,24 @@ from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 
 
 def answer_evaluation(
-    auc: Interval,
-    num_patients: int,
+    summary: pd.Series,
     patients: pd.DataFrame,
     aims: Sequence[str],
     others: pd.DataFrame,
-    say: Callable[[str], str],
     lang: str,
 ) -> Answer:
     """Answer whom a model finds, and whom it refers needlessly.
 
     Args:
-        auc: over patients; its `n` is the number of patients of the rarer class.
-        num_patients: of both classes.
+        summary: the row of `summarise`.
         patients: a row per operating point, counted by patient: `tp`, `fn`, `fp`, `tn`,
             `sensitivity`, `specificity`, with bounds; empty without operating points.
         aims: what each point's threshold was chosen for, in the language.
         others: a row per other data set: `tested_on`, `auc`, `tp`, `fn`, with bounds.
-        say: translates.
         lang: en or pt.
     """
+    say = choose_words(lang)
+    auc = take_interval(summary, "auc", summary["rarer_patients"])
     limits = []
     numbers = []
     more = []
@@ -78,7 +76,7 @@ def answer_evaluation(
         )
     elif not is_shown:
         text = " ".join(write_parts(auc, lang)).strip()
-        sentence = say(UNLEARNED).format(text, num_patients)
+        sentence = say(UNLEARNED).format(text, summary["num_patients"])
         if counts:
             words = say(
                 "It finds {} of {} patients with the disease, and refers {} of {} without it."

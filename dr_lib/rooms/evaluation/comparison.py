@@ -140,12 +140,10 @@ def compare_models(
                 is_bare = is_same or difference.n < MIN_PATIENTS
                 differences.append(unbind(difference, is_bare))
             sensitivity, specificity = differences
-        graded = [m.graded.set_index("image_id") for m in (reference, other)]
-        both = graded[0].index.intersection(graded[1].index)
+        both = reference.graded.merge(other.graded, on="image_id", suffixes=("", "_other"))
         if len(both):
-            true = graded[0].loc[both]
-            predicted = [g.loc[both, "predicted_grade"] for g in graded]
-            kappa = kappa_interval(true["grade"], *predicted, patient_id=true["patient_id"])
+            predicted = (both["predicted_grade"], both["predicted_grade_other"])
+            kappa = kappa_interval(both["grade"], *predicted, patient_id=both["patient_id"])
         row = {
             "model": other.name,
             "reference": reference.name,

@@ -1,6 +1,5 @@
 """Recalibrate a model for another hospital from few labelled patients, and see it on the others."""
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -165,4 +164,4 @@ def write_recalibration(path: Path, there: Predictions, local: Local) -> None:
         "patients": sorted(drawn["patient_id"].unique()),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
     }
-    write_json(path, json.loads(json.dumps(facts)))
+    write_json(path, facts)

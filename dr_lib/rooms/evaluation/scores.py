@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import confusion_matrix
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.labels.readers import count_rules
@@ -115,9 +116,10 @@ def seems_confidence(predictions: Predictions) -> bool:
 
 def count_grades(predictions: Predictions) -> pd.DataFrame:
     """Count the confusion matrix of the test split: true grades in rows, predicted in columns."""
-    names = ["grade", "predicted_grade"]
-    grades = [pd.Categorical(predictions.graded[name], range(5)) for name in names]
-    return pd.crosstab(*grades, dropna=False, rownames=names[:1], colnames=names[1:])
+    graded = predictions.graded
+    grades = range(len(GRADES))
+    counts = confusion_matrix(graded["grade"], graded["predicted_grade"], labels=grades)
+    return pd.DataFrame(counts)
 
 
 def take_interval(row: Mapping | pd.Series, name: str, n: int = 0) -> Interval:

@@ -1,6 +1,7 @@
 """How many patients a study of accuracy needs, before anything is photographed."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -10,11 +11,11 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from dr_lib.errors import DrError
+from dr_lib.rooms.evaluation.scores import check_share
 from dr_lib.statistics.clustered import MIN_PATIENTS, Z
 from dr_lib.statistics.intervals import UPPER
 
 ASSURANCE = 0.8  # share of such studies whose interval is as narrow
-MOST = 10_000_000  # patients; beyond that no study can be meant
 
 
 class Design(NamedTuple):
@@ -65,8 +66,7 @@ def find_sizes(expected: Mapping[str, float], design: Design) -> dict[str, Size]
     width, prevalence, eyes, correlation = design
     measures = {name: value for name, value in expected.items() if value}
     for name, value in {**measures, "width": width, "prevalence": prevalence}.items():
-        if not 0 < value < 1:
-            raise DrError(f"{name} must be between 0 and 1, not {value:g}")
+        check_share(name, value)
     if not measures:
         raise DrError("give what you expect: --auc, --sensitivity or --specificity")
     if not 0 <= correlation <= 1:
@@ -119,20 +119,11 @@ def _reaches(
 
 def _find_least(is_enough: Callable[[int], bool]) -> int:
     """Find the least number of patients, which more of them keep enough."""
-    low = 2
-    high = 4
-    while not is_enough(high):
-        low = high
-        high *= 2
-        if high > MOST:
-            raise DrError("no study is large enough: allow a wider interval")
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    most = 10_000_000  # patients; beyond that no study can be meant
+    least = bisect_left(range(most), True, lo=3, key=is_enough)
+    if least == most:
+        raise DrError("no study is large enough: allow a wider interval")
+    return least
 
 
 def describe_study(

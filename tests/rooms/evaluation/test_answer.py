@@ -3,7 +3,6 @@
 import pandas as pd
 import pytest
 
-from dr_lib.report.style import choose_words
 from dr_lib.rooms.evaluation.answer import answer_evaluation
 from dr_lib.statistics.intervals import Interval
 
@@ -25,15 +24,9 @@ def count(tp, fn, fp, tn) -> dict:
 
 def answer(auc, points, num_patients=214, others=(), lang="en"):
     """The answer of an evaluation, and all that it says."""
-    told = answer_evaluation(
-        auc,
-        num_patients,
-        pd.DataFrame(points),
-        AIMS,
-        pd.DataFrame(others),
-        choose_words(lang),
-        lang,
-    )
+    summary = {**auc.columns("auc"), "rarer_patients": auc.n, "num_patients": num_patients}
+    tables = pd.DataFrame(points), AIMS, pd.DataFrame(others)
+    told = answer_evaluation(pd.Series(summary, dtype=object), *tables, lang)
     numbers = [" ".join(map(str, number[:4])) for number in told.numbers]
     return told, "\n".join([told.sentence, *numbers, *told.more, *told.limits])
 
