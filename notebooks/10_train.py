@@ -163,7 +163,6 @@ trained = train_once(
     monitor=monitor,
     fail=run.fail,
 )
-timing = trained.timing
 row = trained.row
 scores = trained.scores
 auc = trained.auc
@@ -171,12 +170,13 @@ dropped = row["num_images_dropped"]
 print(
     f"{trained.network.name}: {row['num_parameters']:,} parameters, {dropped} photographs dropped"
 )
-divided = ", ".join(f"{part[:-2]} {seconds:.2f}" for part, seconds in timing.parts.items())
-print(f"training: {timing.train_s:.2f} s ({divided})")
+parts = ("compile", "input", "steps", "validation", "checkpoint", "callbacks")
+divided = ", ".join(f"{part} {row[f'{part}_s']:.2f}" for part in parts)
+print(f"training: {row['train_s']:.2f} s ({divided})")
 print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
 print(
-    f"{timing.epochs_done} of {epochs} epochs, {timing.steady_epoch_s:.3f} s per epoch from the "
-    f"second on; times resumed: {timing.resumed}"
+    f"{row['epochs_done']} of {epochs} epochs, {row['steady_epoch_s']:.3f} s per epoch from the "
+    f"second on; times resumed: {row['resumed']}"
 )
 if target_auc:
     seconds = row.get("seconds_to_target", float("nan"))
@@ -284,7 +284,7 @@ if task == "grades":
 doubt = saved.facts["warning"]
 Markdown(
     f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
-    f" **{timing.train_s:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"
+    f" **{row['train_s']:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"
     f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
     + (f" **{doubt}**" if doubt else "")
 )

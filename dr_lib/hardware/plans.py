@@ -9,7 +9,6 @@ from dr_lib.hardware.facts import Facts, HardwareError
 
 # of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
 MEMORY_FRACTION = 0.5
-STRATEGIES = {"tensorflow": "MirroredStrategy", "jax": "DataParallel"}  # on several devices
 
 
 @dataclass(frozen=True)
@@ -121,20 +120,24 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     """
     num_machines = request.num_machines
     if request.batch_size % num_machines:
-        batch = f"a batch of {request.batch_size} cannot be divided over so many"
-        raise HardwareError(f"num_machines {num_machines}: {batch}")
+        raise HardwareError(
+            f"num_machines {num_machines}: a batch of {request.batch_size} cannot be divided over"
+            " so many"
+        )
     accelerator = request.accelerator
-    needs_gpu = accelerator == "gpu" or (accelerator == "auto" and not facts.num_tpu_chips)
-    if needs_gpu and facts.gpu_error:
+    if accelerator == "auto" and facts.num_tpu_chips:
+        accelerator = "tpu"
+    if accelerator in ("auto", "gpu") and facts.gpu_error:
         raise HardwareError(f"{facts.gpu_error}, or set accelerator='cpu'")
     if accelerator == "auto":
-        accelerator = "tpu" if facts.num_tpu_chips else "gpu" if facts.gpus else "cpu"
+        accelerator = "gpu" if facts.gpus else "cpu"
     num_devices = _count_devices(facts, accelerator, request.num_devices)
-    num_replicas = num_machines * _count_replicas(
-        accelerator, num_devices, request.batch_size // num_machines
-    )
+    batch_size = request.batch_size // num_machines
+    num_replicas = num_machines * _count_replicas(accelerator, num_devices, batch_size)
     backend = _choose_backend(facts, accelerator, request)
-    strategy = STRATEGIES[backend] if num_replicas > 1 else "none"
+    strategy = "none"
+    if num_replicas > 1:
+        strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
     is_fast = request.mode in ("fast", "scaled")
     precision = _choose_precision(facts, accelerator, is_fast)
     possible = _list_arithmetic(facts, accelerator, precision)
@@ -144,29 +147,17 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
             f" {request.mode} {backend} multiplies in {' or '.join(possible)} on this"
             f" {accelerator}; set matmul_precision='default'"
         )
-
-    half_memory = MEMORY_FRACTION * facts.memory_gib
-    source = request.input
-    if request.mode == "plain":
-        source = "stream"
-        if "tensorflow" not in facts.backends:
-            install = write_install("tensorflow-cpu")
-            raise HardwareError(
-                "mode plain reads its shards by tf.data, and tensorflow is not installed: "
-                f"{install}, or use mode paper"
-            )
-    if source == "auto":
-        source = "memory" if request.data_gib <= half_memory else "stream"
+    source = _choose_input(facts, request)
 
     # several steps per call, XLA and photographs on the device fail under MirroredStrategy
     can_speed_up = is_fast and strategy != "MirroredStrategy"
     # the host holds copies on the way to the device
-    device_memory = {
+    device_gib = {
         "cpu": facts.memory_gib,
         "gpu": facts.gpu_memory_gib,
         "tpu": 16.0,  # of a v5e chip, what Colab and Kaggle lend
     }
-    fits = request.data_gib < min(device_memory[accelerator] / 2, facts.memory_gib / 4)
+    fits = request.data_gib < min(device_gib[accelerator] / 2, facts.memory_gib / 4)
     may_keep = request.may_keep and num_machines == 1 and source == "memory"
     on_device = can_speed_up and fits and may_keep
     steps = (16 if accelerator == "gpu" else 8) if can_speed_up else 1
@@ -188,6 +179,21 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         input=source,
         on_device=on_device,
     )
+
+
+def _choose_input(facts: Facts, request: Request) -> str:
+    if request.mode == "plain" and "tensorflow" not in facts.backends:
+        install = write_install("tensorflow-cpu")
+        raise HardwareError(
+            "mode plain reads its shards by tf.data, and tensorflow is not installed: "
+            f"{install}, or use mode paper"
+        )
+    if request.mode == "plain":
+        return "stream"
+    if request.input != "auto":
+        return request.input
+    fits = request.data_gib <= MEMORY_FRACTION * facts.memory_gib
+    return "memory" if fits else "stream"
 
 
 def _count_devices(facts: Facts, accelerator: str, wanted: int) -> int:

@@ -17,9 +17,9 @@ BATCH_SCALE = 4  # of mode scaled: times the batch
 class Recipe(NamedTuple):
     """Which part of a network is trained, and how its head is initialised."""
 
-    # of the base's parameters: those of its first blocks are frozen, and their outputs cached
-    share: float = 0.0
-    is_cut: bool = False  # the network ends there
+    cut: float = 1.0  # share of the base's parameters at which the network ends
+    # share of those left: these first blocks are frozen, and their outputs cached
+    frozen: float = 0.0
     probe_grades: bool = False  # start the head from a regression of the grade
     dropout: float = 0.0  # share of the pooled features dropped in training
     # average the final predictions with those of the mirror images
@@ -28,8 +28,8 @@ class Recipe(NamedTuple):
 
 RECIPES = {  # of mobilenet, few ends at conv_pw_7_relu and upper freezes to conv_pw_11_relu
     "full": Recipe(),
-    "few": Recipe(0.1684, is_cut=True, probe_grades=True, test_time_augmentation=True),
-    "upper": Recipe(0.504, dropout=0.3, test_time_augmentation=True),
+    "few": Recipe(cut=0.1684, frozen=1.0, probe_grades=True, test_time_augmentation=True),
+    "upper": Recipe(frozen=0.504, dropout=0.3, test_time_augmentation=True),
 }
 
 

@@ -35,14 +35,11 @@ class Timing(NamedTuple):
     parts: dict[str, float]  # of train_s: the columns compile_s to callbacks_s of a row
     epochs_done: int  # of the whole training, which may have stopped early
     resumed: int  # how often the training went on from a checkpoint
-    done_by: dict[str, str]  # what the sessions of the whole training said: "Tesla T4 + cpu"
 
     def describe(self) -> dict[str, Any]:
         """Describe the times in columns of a run's row."""
-        times = {**self._asdict(), **self.parts, "steady_epoch_s": self.steady_epoch_s}
-        return {
-            name: value for name, value in times.items() if name not in ("done_by", "parts")
-        }
+        columns = self._asdict()
+        return {**columns.pop("parts"), **columns, "steady_epoch_s": self.steady_epoch_s}
 
     def find_target(
         self, history: Sequence[Mapping[str, float]], target_auc: float
@@ -190,7 +187,6 @@ def train(
         parts=recorder.divide(),
         epochs_done=len(recorder.history),
         resumed=len(recorder.sessions) - 1,
-        done_by=recorder.join_sessions(),
     )
 
 

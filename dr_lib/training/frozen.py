@@ -3,7 +3,6 @@ once and cached.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -27,15 +26,6 @@ from dr_lib.training.metrics import NUM_FOLDS
 from dr_lib.training.models import CubicMean, find_normalisations, split_network
 
 
-class Frozen(NamedTuple):
-    """The part left to train, and the data to train it on."""
-
-    upper: keras.Model
-    # per split, (2 n, ...) float16: cached outputs of n photographs, then mirrored
-    inputs: dict[str, np.ndarray]
-    targets: dict[str, np.ndarray]  # per split, (2 n,) referable, float32, or grades
-
-
 def freeze(
     network: keras.Model,
     last_frozen: str,
@@ -43,7 +33,7 @@ def freeze(
     batch_size: int = 32,
     *,
     probe_grades: bool = False,
-) -> Frozen:
+) -> tuple[keras.Model, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Run photographs and their mirror images through the frozen part once; initialise the head by
     a linear probe.
 
@@ -58,6 +48,10 @@ def freeze(
         batch_size: of the passes, over all replicas.
         probe_grades: start the head from the grades, see `fit_grades`, and not from logistic
             regression.
+
+    Returns:
+        The upper part, left to train; of each split, (2 n, ...) float16, the cached outputs of n
+        photographs, then mirrored; and its targets, (2 n,), referable (float32) or grades.
 
     Raises:
         DrError: part of the base bypasses the layer, or its outputs do not fit into memory.
@@ -105,7 +99,7 @@ def freeze(
         kernel, bias = read_line(logistic)
         weights = kernel[:, None], np.array([bias])
     head.set_weights(weights)
-    return Frozen(upper, inputs, targets)
+    return upper, inputs, targets
 
 
 def fit_grades(

@@ -4,7 +4,6 @@ import pickle
 from collections import OrderedDict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, NamedTuple
 
 import keras
 import numpy as np
@@ -24,7 +23,6 @@ BLOCKS = [
     (4, 192, 5, 2, 6),
     (1, 320, 3, 1, 6),
 ]
-TYPES = {"FloatStorage": np.dtype("<f4"), "LongStorage": np.dtype("<i8")}
 
 
 def build_lite0(image_size: int, weights: str | None) -> keras.Model:
@@ -95,39 +93,26 @@ def _set_weights(network: keras.Model, state: dict[str, np.ndarray]) -> None:
         layer.set_weights(taken)
 
 
-class _Tensor(NamedTuple):
-    """A tensor of a file, before its storage is read."""
-
-    storage: str
-    start: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-def _rebuild(storage, start, shape, strides, *_) -> _Tensor:
-    return _Tensor(storage, start, shape, strides)
-
-
 class _Unpickler(pickle.Unpickler):
-    """Reads tables of tensors, and refuses every other object."""
+    """Reads tables of tensors, and refuses every other object.
 
-    def __init__(self, file: IO[bytes]):
-        super().__init__(file)
-        self.types: dict[str, np.dtype] = {}
+    A tensor becomes its storage (key and type), first value, shape and strides.
+    """
 
     def find_class(self, module: str, name: str):
-        if (module, name) == ("collections", "OrderedDict"):
-            return OrderedDict
-        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
-            return _rebuild
-        if module == "torch" and name in TYPES:
-            return TYPES[name]
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of a table of tensors")
+        known = {
+            "collections.OrderedDict": OrderedDict,
+            "torch._utils._rebuild_tensor_v2": lambda *tensor: tensor[:4],
+            "torch.FloatStorage": "<f4",
+            "torch.LongStorage": "<i8",
+        }
+        if f"{module}.{name}" not in known:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a table of tensors")
+        return known[f"{module}.{name}"]
 
     def persistent_load(self, pid):
         _, kind, key, *_ = pid
-        self.types[key] = kind
-        return key
+        return key, np.dtype(kind)
 
 
 def read_state(path: Path) -> dict[str, np.ndarray]:
@@ -141,24 +126,17 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     """
     try:
         with path.open("rb") as file:
-            for _ in range(3):
-                _Unpickler(file).load()
-            unpickler = _Unpickler(file)
-            table = unpickler.load()
-            storages = {}
-            for key in _Unpickler(file).load():
+            _, _, _, table, keys = (_Unpickler(file).load() for _ in range(5))
+            kinds = dict(storage for storage, *_ in table.values())
+            values = {}
+            for key in keys:
                 number = int.from_bytes(file.read(8), "little")
-                storages[key] = np.fromfile(file, unpickler.types[key], number)
-        return {name: _view(storages[tensor.storage], tensor) for name, tensor in table.items()}
+                values[key] = np.fromfile(file, kinds[key], number)
+        arrays = {}
+        for name, ((key, kind), start, shape, strides) in table.items():
+            steps = [stride * kind.itemsize for stride in strides]
+            # NumPy refuses one that reaches beyond the values
+            arrays[name] = np.ndarray(shape, kind, values[key], start * kind.itemsize, steps)
+        return arrays
     except Exception as error:  # a damaged or hostile pickle raises anything
         raise DrError(f"{path} is not a table of weights: {error}") from error
-
-
-def _view(values: np.ndarray, tensor: _Tensor) -> np.ndarray:
-    steps = [
-        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.strides, strict=True)
-    ]
-    if min([tensor.start, *steps]) < 0 or tensor.start + sum(steps) >= len(values):
-        raise ValueError("a tensor reaches beyond its values")
-    strides = [stride * values.itemsize for stride in tensor.strides]
-    return np.lib.stride_tricks.as_strided(values[tensor.start :], tensor.shape, strides)

@@ -26,21 +26,24 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 
     """
     validation = splits.get("validation")
     if patience and (validation is None or not len(validation.referable)):
-        fault = f"patience {patience} needs a validation split, and this split has none"
-        raise DrError(f"{fault}: use scheme random, or patience 0")
+        raise DrError(
+            f"patience {patience} needs a validation split, and this split has none: use scheme"
+            " random, or patience 0"
+        )
     # patients to train on: of each class, and in all
     needed = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue
         each, all_ = needed[recipe if name == "train" else "full"]
-        referable = set(side.patient_id[side.referable == 1])
-        others = set(side.patient_id[side.referable == 0])
-        counts = [len(patients) for patients in (referable, others, referable | others)]
-        if min(counts[:2]) < each or counts[2] < all_:
-            found = "{} patients with referable eyes, {} with others, {} in all".format(*counts)
-            needed = f"recipe {recipe} needs {each} of each, and {all_} in all"
-            raise DrError(f"the {name} split has {found}: {needed}")
+        referable = len(set(side.patient_id[side.referable == 1]))
+        others = len(set(side.patient_id[side.referable == 0]))
+        in_all = len(set(side.patient_id))
+        if min(referable, others) < each or in_all < all_:
+            raise DrError(
+                f"the {name} split has {referable} patients with referable eyes, {others} with"
+                f" others, {in_all} in all: recipe {recipe} needs {each} of each, and {all_} in all"
+            )
 
 
 def score_sides(
@@ -49,9 +52,19 @@ def score_sides(
     *,
     task: str,
 ) -> tuple[dict[str, float], Interval]:
-    """Score the test split at a threshold from the validation split, and give its AUC with an
-    interval.
+    """Score the test split, and give its AUC with an interval.
+
+    The threshold is the highest at which 90 % of the referable eyes of the validation split are
+    found (a high-sensitivity point, as in Voets et al. 2019); 0.5 without that split.
+
+    Raises:
+        DrError: a probability is not finite.
     """
+    if not all(np.isfinite(values).all() for values in probabilities.values()):
+        raise DrError(
+            "a predicted probability is not finite: the training diverged, lower the learning "
+            "rate"
+        )
     is_grades = task == "grades"
     test = splits["test"]
     referable = {
@@ -60,37 +73,25 @@ def score_sides(
     }
     threshold = 0.5
     if "validation" in splits:
-        validation = splits["validation"].referable
-        threshold = choose_threshold(validation, referable["validation"])
+        threshold = clustered.choose_threshold(
+            splits["validation"].referable, referable["validation"], sensitivity=0.9
+        )
     scores = score(test.referable, referable["test"], threshold)
     if is_grades:
         scores.update(score_grades(test.grade, probabilities["test"]))
     return scores, clustered.auc_interval(test.referable, referable["test"], test.patient_id)
 
 
-def choose_threshold(referable: np.ndarray, probability: np.ndarray) -> float:
-    """Choose the highest threshold at which 90 % of referable eyes are found; use the validation
-    split only.
+def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
+    """Compute the AUC, and sensitivity, specificity and accuracy at a threshold.
 
     Args:
         referable: (n,) 0 or 1, both present.
         probability: (n,) of referable disease; an eye is called referable where it is at least the
             threshold.
-
-    Raises:
-        DrError: a probability is not finite.
+        threshold: see `score_sides`.
     """
-    _check(probability)
-    # a high-sensitivity point, as in Voets et al. 2019
-    return clustered.choose_threshold(referable, probability, sensitivity=0.9)
-
-
-def score(referable: np.ndarray, probability: np.ndarray, threshold: float) -> dict[str, float]:
-    """Compute the AUC, and sensitivity, specificity and accuracy at a threshold; arguments and
-    errors are those of `choose_threshold`.
-    """
-    _check(probability)
-    called = np.asarray(probability) >= threshold
+    called = probability >= threshold
     return {
         "auc": float(roc_auc_score(referable, probability)),
         "sensitivity": float(recall_score(referable, called)),
@@ -116,11 +117,3 @@ def score_grades(grade: np.ndarray, probabilities: np.ndarray) -> dict[str, floa
     graded = probabilities.argmax(axis=1)
     kappa = cohen_kappa_score(grade, graded, weights="quadratic", labels=range(len(GRADES)))
     return {"kappa": float(kappa), "grade_accuracy": float((graded == grade).mean())}
-
-
-def _check(probability: np.ndarray) -> None:
-    if not np.isfinite(probability).all():
-        raise DrError(
-            "a predicted probability is not finite: the training diverged, lower the learning "
-            "rate"
-        )

@@ -9,15 +9,11 @@ import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dr_lib import files
 from dr_lib.command import find_interpreter, write_command
-from dr_lib.data.labels.grades import GRADES
 from dr_lib.errors import DrError
-
-if TYPE_CHECKING:
-    from dr_lib.training.train_once import Trained
 
 MANIFEST = "manifest.json"
 # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
@@ -94,42 +90,6 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
     _check(manifest, folder)
     files.write_json(folder / MANIFEST, manifest)
     return ModelFolder(folder, manifest)
-
-
-def write_trained(network: Path, trained: "Trained", commit: str) -> ModelFolder:
-    """Move the .keras file that `train_once` wrote into a model folder beside it, `model`."""
-    from dr_lib.training.metrics import find_doubt
-
-    config = trained.config
-    folder = network.parent / "model"
-    folder.mkdir(exist_ok=True)
-    network.replace(folder / "model.keras")
-    is_chosen = "validation" in trained.splits
-    facts = {
-        **{name: trained.row[name] for name in FACTS if name in trained.row},
-        "format": "keras",
-        "model": config.model,
-        "image_size": config.image_size,
-        "grades": list(GRADES) if config.task == "grades" else [],
-        "threshold": trained.scores["threshold"],
-        "threshold_from": (
-            "for a sensitivity of 0.9 on the validation split"
-            if is_chosen
-            else "not chosen: there is no validation split"
-        ),
-        "test_time_augmentation": config.parts.test_time_augmentation,
-        "weights": Path(config.weights).name,
-        "metrics": trained.scores,
-        "warning": find_doubt(trained.auc),
-        "trained_with": {
-            **config.describe(),
-            "last_layer": trained.row["last_layer"],
-            "last_frozen": trained.row["last_frozen"],
-        },
-        "commit": commit,
-        "versions": {name: trained.row[name] for name in ("keras", "numpy")},
-    }
-    return write_folder(folder, "model.keras", facts)
 
 
 def read_folder(path: Path) -> ModelFolder:
@@ -251,5 +211,4 @@ def _digest(artifact: Path) -> str:
             for path in list_files(artifact)
         )
         return hashlib.sha256(listed.encode()).hexdigest()
-    with artifact.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return files.hash_file(artifact)

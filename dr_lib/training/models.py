@@ -7,11 +7,8 @@ To add one, give it an entry in NETWORKS; `package.module:function` needs none.
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -290,13 +287,8 @@ def find_network(model: str) -> Network:
     Raises:
         DrError: there is no such network; the names, or why it cannot be imported.
     """
-    module, _, function = model.partition(":")
-    if function:
-        try:
-            build = getattr(import_module(module), function)
-            return Network(partial(_build_own, build))
-        except (ImportError, AttributeError) as error:
-            raise DrError(f"model {model!r} cannot be imported: {error}") from error
+    if ":" in model:
+        return _import_network(model)
     key = model.lower().replace("_", "")
     own = {name.replace("_", ""): network for name, network in NETWORKS.items()}
     if key in own:
@@ -332,9 +324,7 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     except DrError:
         raise
     except Exception as error:  # whatever Keras's download, file reader or shape check meets
-        paths = [Path(weights)] if is_file else _list_downloads()
-        broken = _find_broken(paths) if isinstance(error, OSError) else None
-        if broken:
+        if isinstance(error, OSError) and (broken := _find_broken(weights)):
             raise DrError(
                 f"{broken} is not a whole weights file: the download was cut off, or a proxy "
                 "answered with a page of its own: delete the file, and download it again"
@@ -349,15 +339,11 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     return keras.Model(base.input, base.output, name="base")
 
 
-def _list_downloads() -> list[Path]:
-    """List the weights that Keras has downloaded."""
+def _find_broken(weights: str) -> Path | None:
+    """Find the HDF5 file that is none, or is not whole: that of the weights, or a download."""
     home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
-    return sorted(Path(home, "models").glob("*.h5"))
-
-
-def _find_broken(paths: Iterable[Path]) -> Path | None:
-    """Find the first HDF5 file that is none, or is not whole."""
-    for path in paths:
+    downloads = Path(home, "models").glob("*.h5")
+    for path in sorted(downloads) if weights == "imagenet" else [Path(weights)]:
         try:
             if path.suffix == ".h5":
                 h5py.File(path).close()
@@ -372,15 +358,16 @@ def find_last_layer(base: keras.Model, share: float) -> str:
     All data pass it, and an activation that follows comes before it; padding is of the next block.
     """
     below = np.cumsum([layer.count_params() for layer in base.layers])
-    passed = (
-        (number, layer.name)
-        for number, layer in zip(below, base.layers, strict=True)
-        if number >= share * below[-1]
-        and not isinstance(layer, layers.ZeroPadding2D)
-        and _find_rest(base, layer)
-    )
-    _, block = next(groupby(passed, key=itemgetter(0)))
-    return list(block)[-1][1]
+    least = share * below[-1]
+    last = ""
+    for number, layer in zip(below, base.layers, strict=True):
+        if last and number > least:
+            break
+        is_end = number >= least and not isinstance(layer, layers.ZeroPadding2D)
+        if is_end and _find_rest(base, layer):
+            least = number
+            last = layer.name
+    return last
 
 
 def _find_rest(base: keras.Model, layer: layers.Layer) -> layers.Layer | None:
@@ -510,19 +497,27 @@ def _find_application(name: str) -> Network:
     is_bgr = bool(steps[0, 0] == 0)
     offset = black[::-1] if is_bgr else black
     return Network(
-        build=partial(_build_application, build),
+        build=lambda image_size, weights: build(
+            include_top=False, weights=weights, input_shape=(image_size, image_size, 3)
+        ),
         preprocessing=(steps.sum(axis=1).tolist(), offset.tolist(), is_bgr),
     )
 
 
-def _build_application(build: Callable, image_size: int, weights: str | None) -> keras.Model:
-    return build(include_top=False, weights=weights, input_shape=(image_size, image_size, 3))
+def _import_network(model: str) -> Network:
+    """Import a network of one's own, `package.module:function`."""
+    module, _, function = model.partition(":")
+    try:
+        own = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise DrError(f"model {model!r} cannot be imported: {error}") from error
 
+    def build(image_size: int, weights: str | None) -> keras.Model:
+        base = own(image_size, weights)
+        # so that a layer is the last, where an operation or a model is
+        return keras.Model(base.input, layers.Identity(name="features")(base.output))
 
-def _build_own(build: Callable, image_size: int, weights: str | None) -> keras.Model:
-    base = build(image_size, weights)
-    # so that a layer is the last, where an operation or a model is
-    return keras.Model(base.input, layers.Identity(name="features")(base.output))
+    return Network(build)
 
 
 NETWORKS = {

@@ -98,13 +98,8 @@ class Recorder(keras.callbacks.Callback):
         self.calls = Calls()  # in training
         self.ready_s: Sequence[float] = ()  # of the training's `Batches`
         self.validation = Calls()
-        self.validation_start = 0.0
         self.checkpoint_s = 0.0  # of all checkpoints
         self.save_s = 0.0  # of the last one
-        self.start = 0.0
-        self.saved = 0.0  # when the last checkpoint was written
-        self.ended = 0.0  # when the last epoch was
-        self.cpu_start = 0.0
         self.cpu_s = 0.0
 
     def resume(self, model: keras.Model) -> None:
@@ -151,6 +146,7 @@ class Recorder(keras.callbacks.Callback):
     def begin(self) -> None:
         """Start the clock right before the call of fit."""
         self.cpu_start = time.process_time()
+        # of the training, and the ends of the last epoch and the last checkpoint
         self.start = self.ended = self.saved = time.monotonic()
 
     def on_train_begin(self, logs=None):
@@ -194,9 +190,8 @@ class Recorder(keras.callbacks.Callback):
             return
         is_last = self.is_done(self.params["epochs"])
         reached = self.history[-1].get(self.monitor, float("nan"))
-        is_better = is_last or losses[-1] <= find_limit(
-            losses
-        )  # the last one, but not of a fault
+        # the last one, but not of a fault
+        is_better = is_last or losses[-1] <= find_limit(losses)
         if self.monitor:
             is_better = np.isnan(self.best) or reached > self.best
         if is_better:

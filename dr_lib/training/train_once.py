@@ -23,7 +23,7 @@ from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.arithmetic import detect_arithmetic
 from dr_lib.training.config import TrainingConfig
-from dr_lib.training.model_folder import ModelFolder, write_trained
+from dr_lib.training.model_folder import FACTS, ModelFolder, write_folder
 
 if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported after that
     import keras
@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
 
     from dr_lib.data.prepared.batches import Batches
     from dr_lib.training.fit import Timing
+    from dr_lib.training.recorder import Recorder
 
 BEST = "best.keras"
 PREDICTIONS = "predictions.csv"
@@ -39,7 +40,6 @@ PREDICTIONS = "predictions.csv"
 class Setup(NamedTuple):
     """Everything that a training run needs."""
 
-    device: Device
     splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
     # what is trained: the network, its upper part, or the network fed by row numbers
@@ -50,6 +50,20 @@ class Setup(NamedTuple):
     train_batches: Batches
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
 
+    def describe(self) -> dict[str, Any]:
+        """Describe the data and the network in columns of a run's row."""
+        columns = {f"num_images_{name}": 0 for name in SIDES}
+        for name, side in self.splits.items():
+            columns[f"num_images_{name}"] = len(side.grade)
+            columns[f"num_patients_{name}"] = len(set(side.patient_id))
+        return {
+            **columns,
+            "num_images_dropped": self.train_batches.num_dropped,
+            "num_parameters": self.network.count_params(),
+            "batch_norm": self.batch_norm,
+            "last_frozen": self.last_frozen,
+        }
+
 
 class Trained(NamedTuple):
     """The results of a training run, and its files."""
@@ -59,7 +73,6 @@ class Trained(NamedTuple):
     device: Device
     splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # with its best weights, which BEST holds too
-    timing: Timing
     history: list[dict[str, float]]  # of each epoch
     # of test and, where there is one, validation: (n, 1) or (n, 5)
     probabilities: dict[str, np.ndarray]
@@ -75,7 +88,35 @@ class Trained(NamedTuple):
 
     def write_model(self, commit: str = "") -> ModelFolder:
         """Move the best network into `model`, a folder with all that serving needs."""
-        return write_trained(self.folder / BEST, self, commit)
+        config = self.config
+        row = self.row
+        folder = self.folder / "model"
+        folder.mkdir(exist_ok=True)
+        (self.folder / BEST).replace(folder / "model.keras")
+        threshold_from = "not chosen: there is no validation split"
+        if "validation" in self.splits:
+            threshold_from = "for a sensitivity of 0.9 on the validation split"
+        facts = {
+            **{name: row[name] for name in FACTS if name in row},
+            "format": "keras",
+            "model": config.model,
+            "image_size": config.image_size,
+            "grades": list(GRADES) if config.task == "grades" else [],
+            "threshold": self.scores["threshold"],
+            "threshold_from": threshold_from,
+            "test_time_augmentation": config.parts.test_time_augmentation,
+            "weights": Path(config.weights).name,
+            "metrics": self.scores,
+            "warning": metrics.find_doubt(self.auc),
+            "trained_with": {
+                **config.describe(),
+                "last_layer": row["last_layer"],
+                "last_frozen": row["last_frozen"],
+            },
+            "commit": commit,
+            "versions": {name: row[name] for name in ("keras", "numpy")},
+        }
+        return write_folder(folder, "model.keras", facts)
 
     def delete_checkpoint(self) -> None:
         """Delete the file from which a killed training goes on, once its row is written."""
@@ -96,8 +137,7 @@ class Trained(NamedTuple):
         }
         table = pd.DataFrame(counts, index=GRADES)
         if self.config.weigh_grades:
-            weights = weigh_grades(self.splits["train"].grade)
-            table["weight in the loss"] = weights.round(2)
+            table["weight in the loss"] = weigh_grades(self.splits["train"].grade).round(2)
         return table
 
 
@@ -147,16 +187,17 @@ def train_once(
         >>> config = TrainingConfig("data/prepared", epochs=3)
         >>> plan = config.plan(probe(), num_images=400)
         >>> trained = train_once(config, plan, Path("out"))  # doctest: +SKIP
-        >>> trained.scores["auc"], trained.timing.train_s  # doctest: +SKIP
+        >>> trained.scores["auc"], trained.row["train_s"]  # doctest: +SKIP
         (0.8312, 41.7)
     """
-    asked = config.describe()
     if not splits:
         prepared = prepared or Prepared(config.data_dir, config.split)
     data = prepared.describe() if prepared else {}
-    work = {**asked, **data}
+    work = {**config.describe(), **data}
+
     device = activate(plan)
-    device.machine.check_alike({**work, "code_sha256": code_sha256})
+    machine = device.machine
+    machine.check_alike({**work, "code_sha256": code_sha256})
     if not splits:
         is_streamed = plan.input == "stream"
         splits = {
@@ -166,9 +207,7 @@ def train_once(
     arithmetic = find_arithmetic(device)
     setup = set_up(config, device, splits)
 
-    import keras
-
-    from dr_lib.training import calls, fit, models, resident
+    from dr_lib.training import fit
     from dr_lib.training.recorder import Recorder
 
     identity = {**work, "backend": plan.backend}
@@ -188,12 +227,12 @@ def train_once(
         session=session,
         report=report,
         seconds_left=seconds_left,
-        writes=device.machine.place.rank == 0,
-        broadcast=device.machine.broadcast,
+        writes=machine.place.rank == 0,
+        broadcast=machine.broadcast,
     )
     with device.scope():
         setup_s = elapsed_s()
-        with monitor, device.machine.losing_one():
+        with monitor, machine.losing_one():
             timing = fit.train(
                 setup.model,
                 setup.train_batches,
@@ -206,23 +245,8 @@ def train_once(
                 patience=config.patience,
                 min_delta=config.min_delta,
             )
-        device_peak_mib = measure_device_peak(plan.backend)
-        batches = setup.train_batches
-        batch = batches[0]
-        if not plan.steps_per_execution:  # of what XLA calls in a loop it counts one call
-            batch = resident.Epoch(batches)[0]
-        step_flop = calls.count_flop(plan.backend, setup.model, batch)
-        flop_per_image = step_flop / len(batches[0][1])
-        network = setup.network
-        if recorder.best_variables:
-            models.save_model(network, out_dir / BEST)
-        if fault := recorder.fault:
-            if recorder.best_variables:
-                fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
-            fail(fault, **device.describe(probe()))
-            raise DrError(fault)
-        if device.machine.leave():
-            network = keras.models.load_model(out_dir / BEST)
+        speed = measure_speed(device, setup, timing, arithmetic["conv_precision"])
+        network = keep_best(setup.network, recorder, device, fail)
         probabilities = {
             name: fit.predict(
                 network,
@@ -233,6 +257,7 @@ def train_once(
             for name, side in setup.splits.items()
             if name != "train"
         }
+
     if prepared:  # its tables know the photographs
         sides = [
             (setup.splits[name].image_id, values) for name, values in probabilities.items()
@@ -240,34 +265,19 @@ def train_once(
         version = hash_file(out_dir / BEST)[:12]
         prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
     scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
-    images_per_epoch = len(batches) * batches.batch_size
-    flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
-    peak = sum_peaks(device, arithmetic["conv_precision"])
     row = {
         **device.describe(probe()),
         **data,
-        **{f"num_images_{side}": 0 for side in SIDES},
-        **{f"num_images_{name}": len(side.grade) for name, side in setup.splits.items()},
-        **{
-            f"num_patients_{name}": len(set(side.patient_id))
-            for name, side in setup.splits.items()
-        },
-        "num_images_dropped": batches.num_dropped,
-        "num_parameters": network.count_params(),
-        "batch_norm": setup.batch_norm,
-        "last_layer": setup.last_frozen if config.parts.is_cut else "",
-        "last_frozen": setup.last_frozen,
+        **setup.describe(),
+        "last_layer": setup.last_frozen if config.parts.cut < 1 else "",
         **config.schedule._asdict(),
         **timing.describe(),
         **timing.find_target(recorder.history, config.target_auc),
         "setup_s": setup_s,
-        "device_peak_mib": device_peak_mib,
-        "images_per_s": images_per_epoch / timing.steady_training_s,
-        "flop_per_image": flop_per_image,
-        "peak_fraction": flop / (timing.parts["steps_s"] or float("nan")) / peak,
+        **speed,
         **{f"metric_{name}_test": value for name, value in scores.items()},
         **auc.columns("metric_auc_test"),
-        **timing.done_by,
+        **recorder.join_sessions(),
     }
     return Trained(
         config=config,
@@ -275,13 +285,57 @@ def train_once(
         device=device,
         splits=setup.splits,
         network=network,
-        timing=timing,
         history=recorder.history,
         probabilities=probabilities,
         scores=scores,
         auc=auc,
         row=row,
     )
+
+
+def keep_best(
+    network: keras.Model, recorder: Recorder, device: Device, fail: Callable[..., Any]
+) -> keras.Model:
+    """Save the network with its best weights as BEST; raise the fault of one that diverged."""
+    import keras
+
+    from dr_lib.training.models import save_model
+
+    path = recorder.out_dir / BEST
+    fault = recorder.fault
+    if recorder.best_variables:
+        save_model(network, path)
+        if fault:
+            fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
+    if fault:
+        fail(fault, **device.describe(probe()))
+        raise DrError(fault)
+    return keras.models.load_model(path) if device.machine.leave() else network
+
+
+def measure_speed(
+    device: Device, setup: Setup, timing: Timing, conv_precision: str
+) -> dict[str, float | None]:
+    """Measure how fast a training was and how much memory it took, in columns of its row."""
+    from dr_lib.training import calls, resident
+
+    plan = device.plan
+    batches = setup.train_batches
+    batch = batches[0]
+    images_per_batch = len(batch[1])  # of this machine
+    if not plan.steps_per_execution:  # of what XLA calls in a loop it counts one call
+        batch = resident.Epoch(batches)[0]
+    images_per_epoch = len(batches) * batches.batch_size
+    device_peak_mib = measure_device_peak(plan.backend)
+    flop_per_image = calls.count_flop(plan.backend, setup.model, batch) / images_per_batch
+    flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
+    peak = sum_peaks(device, conv_precision)
+    return {
+        "device_peak_mib": device_peak_mib,
+        "images_per_s": images_per_epoch / timing.steady_training_s,
+        "flop_per_image": flop_per_image,
+        "peak_fraction": flop / (timing.parts["steps_s"] or float("nan")) / peak,
+    }
 
 
 def list_trained(root: Path) -> list[Path]:
@@ -335,47 +389,24 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     from dr_lib.training import fit, frozen, models, plain, resident
 
     plan = device.plan
-    part = (device.machine.place.rank, plan.num_machines)
-    is_plain = config.mode == "plain"
+    parts = config.parts
+    seed = config.run_seed
     batch_size = config.schedule.batch_size
-    is_grades = config.task == "grades"
+    machine_part = (device.machine.place.rank, plan.num_machines)
+    truth = "grade" if config.task == "grades" else "referable"
     splits = {name: side for name, side in splits.items() if len(side.grade)}
     inputs = {name: side.images for name, side in splits.items()}
-    targets = {
-        name: side.grade if is_grades else side.referable for name, side in splits.items()
-    }
+    targets = {name: getattr(side, truth) for name, side in splits.items()}
 
-    keras.utils.set_random_seed(config.run_seed)
+    keras.utils.set_random_seed(seed)
     with device.scope():
-        network = models.build_model(
-            config.model,
-            config.image_size,
-            task=config.task,
-            weights=config.weights,
-            augmentation=config.augmentation,
-            dropout=config.parts.dropout,
-            share=config.parts.share if config.parts.is_cut else 1.0,
-            is_linear=config.recipe != "full",
-            seed=config.run_seed,
-            synchronised=device.synchronised and not is_plain,
-        )
-        loss = "binary_crossentropy"
-        if is_grades:
-            weights = np.ones(5)
-            if config.weigh_grades:
-                weights = models.weigh_grades(targets["train"])
-            loss = models.weighted_loss(weights)
+        network = build_network(config, device)
         model = network
         last_frozen = ""
-        if config.parts.share:
-            share = 1.0 if config.parts.is_cut else config.parts.share
-            last_frozen = models.find_last_layer(network.get_layer("base"), share)
+        if parts.frozen:
+            last_frozen = models.find_last_layer(network.get_layer("base"), parts.frozen)
             model, inputs, targets = frozen.freeze(
-                network,
-                last_frozen,
-                splits,
-                batch_size,
-                probe_grades=config.parts.probe_grades,
+                network, last_frozen, splits, batch_size, probe_grades=parts.probe_grades
             )
         if plan.on_device:
             inputs = {name: images for name, images in inputs.items() if name != "test"}
@@ -388,41 +419,67 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
             learning_rate=config.schedule.learning_rate,
             rho=config.rho,
             epsilon=config.epsilon,
-            loss=loss,
+            loss=choose_loss(config, targets["train"]),
             capacity=batch_size + max(map(len, targets.values())),
             jit=plan.jit,
             steps_per_execution=plan.steps_per_execution or 16,  # of validation
         )
-    batches = {
-        name: Batches(
-            inputs[name],
-            targets[name],
-            batch_size,
-            shuffle_seed=config.run_seed if name == "train" else None,
-            part=part,
+
+    validation_batches = None
+    if "validation" in splits:
+        validation_batches = Batches(
+            inputs["validation"], targets["validation"], batch_size, part=machine_part
         )
-        for name in ("train", "validation")
-        if name in inputs
-    }
-    if is_plain:
-        batches["train"] = plain.PlainBatches(
-            splits["train"], targets["train"], batch_size, seed=config.run_seed
+    if config.mode == "plain":
+        train_batches = plain.PlainBatches(
+            splits["train"], targets["train"], batch_size, seed=seed
+        )
+    else:
+        train_batches = Batches(
+            inputs["train"], targets["train"], batch_size, shuffle_seed=seed, part=machine_part
         )
     with device.scope():
         batch_norm = models.find_batch_norm(
             network,
             batch_size,
             num_replicas=plan.num_replicas,
-            part=part,
+            part=machine_part,
             jit=plan.jit,
         )
     return Setup(
-        device=device,
         splits=splits,
         network=network,
         model=model,
         last_frozen=last_frozen,
         batch_norm=batch_norm,
-        train_batches=batches["train"],
-        validation_batches=batches.get("validation"),
+        train_batches=train_batches,
+        validation_batches=validation_batches,
     )
+
+
+def build_network(config: TrainingConfig, device: Device) -> keras.Model:
+    """Build the network of a configuration, with the weights that its recipe starts from."""
+    from dr_lib.training.models import build_model
+
+    return build_model(
+        config.model,
+        config.image_size,
+        task=config.task,
+        weights=config.weights,
+        augmentation=config.augmentation,
+        dropout=config.parts.dropout,
+        share=config.parts.cut,
+        is_linear=config.recipe != "full",
+        seed=config.run_seed,
+        synchronised=device.synchronised and config.mode != "plain",
+    )
+
+
+def choose_loss(config: TrainingConfig, targets: np.ndarray) -> str | Callable:
+    """Choose the loss of a task; on request grades are weighed by those of the training split."""
+    from dr_lib.training.models import weigh_grades, weighted_loss
+
+    if config.task == "referable":
+        return "binary_crossentropy"
+    weights = weigh_grades(targets) if config.weigh_grades else np.ones(len(GRADES))
+    return weighted_loss(weights)

@@ -13,19 +13,15 @@ import pytest
 from dr_lib.hardware import cloud
 from dr_lib.hardware.cloud import find_instance_type, find_tpu_worker
 
+GOOGLE = ("Metadata-Flavor", "Google")
+ATTRIBUTES = "/computeMetadata/v1/instance/attributes"
 ANSWERS = {  # path: the header that a service wants, its answer
     "/latest/meta-data/instance-type": (("X-aws-ec2-metadata-token", "a-token"), "m5.xlarge"),
-    "/computeMetadata/v1/instance/machine-type": (
-        ("Metadata-Flavor", "Google"),
-        "projects/1/machineTypes/n1-small",
-    ),
-    "/computeMetadata/v1/instance/attributes/agent-worker-number": (
-        ("Metadata-Flavor", "Google"),
-        "2",
-    ),
-    "/computeMetadata/v1/instance/attributes/worker-network-endpoints": (
-        ("Metadata-Flavor", "Google"),
-        "unknown:unknown:10.0.0.2,unknown:unknown:10.0.0.3,unknown:unknown:10.0.0.4",
+    "/computeMetadata/v1/instance/machine-type": (GOOGLE, "projects/1/machineTypes/n1-small"),
+    f"{ATTRIBUTES}/agent-worker-number": (GOOGLE, "2"),
+    f"{ATTRIBUTES}/worker-network-endpoints": (
+        GOOGLE,
+        "a:b:10.0.0.2,a:b:10.0.0.3,a:b:10.0.0.4",
     ),
     "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text": (
         ("Metadata", "true"),
@@ -48,10 +44,8 @@ def service():
 
         def do_PUT(self):
             asked.append(self.path)
-            self.answer(
-                200 if "X-aws-ec2-metadata-token-ttl-seconds" in self.headers else 400,
-                "a-token",
-            )
+            is_asked_well = "X-aws-ec2-metadata-token-ttl-seconds" in self.headers
+            self.answer(200 if is_asked_well else 400, "a-token")
 
         def do_GET(self):
             asked.append(self.path)
@@ -77,23 +71,22 @@ def write_system(folder: Path, files: dict[str, str]) -> Path:
 
 
 DMI = "class/dmi/id"
+EC2 = {f"{DMI}/sys_vendor": "Amazon EC2"}
+COMPUTE_ENGINE = {f"{DMI}/product_name": "Google Compute Engine"}
+AZURE = {
+    f"{DMI}/sys_vendor": "Microsoft Corporation",
+    f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
+}
 
 
 @pytest.mark.parametrize(
     ("files", "instance_type", "num_asked"),
     [
-        ({f"{DMI}/sys_vendor": "Amazon EC2"}, "m5.xlarge", 2),
+        (EC2, "m5.xlarge", 2),
         ({f"{DMI}/sys_vendor": "Xen", f"{DMI}/bios_version": "4.11.amazon"}, "m5.xlarge", 2),
         ({"firmware/devicetree/base/compatible": "amazon,ec2"}, "m5.xlarge", 2),
-        ({f"{DMI}/product_name": "Google Compute Engine"}, "n1-small", 1),
-        (
-            {
-                f"{DMI}/sys_vendor": "Microsoft Corporation",
-                f"{DMI}/chassis_asset_tag": "7783-7084-3265-9085-8269-3286-77",
-            },
-            "F4s_v2",
-            1,
-        ),
+        (COMPUTE_ENGINE, "n1-small", 1),
+        (AZURE, "F4s_v2", 1),
         ({f"{DMI}/sys_vendor": "Microsoft Corporation"}, "", 0),  # anybody's Hyper-V
         ({f"{DMI}/sys_vendor": "LENOVO", f"{DMI}/product_name": "Google Pixelbook"}, "", 0),
         ({}, "", 0),
@@ -113,18 +106,13 @@ def test_a_slice_of_cloud_tpu_tells_its_machines(tmp_path, service):
     and nobody is asked.
     """
     address, asked = service
-    assert (
-        find_tpu_worker(write_system(tmp_path / "other", {}), address) == (0, 1) and not asked
-    )
-    system = write_system(tmp_path / "google", {f"{DMI}/product_name": "Google Compute Engine"})
-    assert find_tpu_worker(system, address) == (2, 3)
+    assert find_tpu_worker(tmp_path / "other", address) == (0, 1) and not asked
+    assert find_tpu_worker(write_system(tmp_path, COMPUTE_ENGINE), address) == (2, 3)
 
 
 def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
     """Its answers come late, and the machine keeps its name."""
     address, asked = service
-    azure = "7783-7084-3265-9085-8269-3286-77"
-    system = write_system(tmp_path, {f"{DMI}/chassis_asset_tag": azure})
     service_s = cloud.TIMEOUTS_S[0] + 0.3
     answer = ThreadingHTTPServer.process_request
     monkeypatch.setattr(
@@ -132,14 +120,14 @@ def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
         "process_request",
         lambda *request: time.sleep(service_s) or answer(*request),
     )
-    assert find_instance_type(system, address) == "F4s_v2"
+    assert find_instance_type(write_system(tmp_path, AZURE), address) == "F4s_v2"
 
 
 def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path):
     """It listens and says nothing, as in a container one hop too far away; or nobody listens at
     all.
     """
-    system = write_system(tmp_path, {f"{DMI}/sys_vendor": "Amazon EC2"})
+    system = write_system(tmp_path, EC2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert find_instance_type(system, address) == ""

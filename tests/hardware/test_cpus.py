@@ -5,39 +5,22 @@ import os
 import pytest
 
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
-from tests.hardware.test_cgroups import write
+from tests.hardware.test_cgroups import write, write_groups
 
-V1 = "4:cpu,cpuacct:/pods/a\n1:memory:/other\n"
-V2 = "0::/pods/a\n"
+ARM = "CPU implementer\t: 0x41\nCPU part\t: {}\n"
 
 
 @pytest.mark.parametrize(
     ("text", "model"),
     [
-        (
-            "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: AMD EPYC 7B13\n",
-            "AMD EPYC 7B13",
-        ),
-        ("processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n" * 2, "ARM Neoverse-N1"),
-        ("CPU implementer\t: 0x41\nCPU part\t: 0xd40\n", "ARM Neoverse-V1"),
-        (
-            (
-                "CPU implementer\t: 0x41\nCPU part\t: 0xd03\nCPU implementer\t: 0x41\nCPU part\t:"
-                " 0xd08\n"
-            ),
-            "ARM Cortex-A53 + Cortex-A72",
-        ),
+        ("processor\t: 0\nmodel name\t: AMD EPYC 7B13\n" * 2, "AMD EPYC 7B13"),
+        (ARM.format("0xd0c") * 2, "ARM Neoverse-N1"),
+        (ARM.format("0xd03") + ARM.format("0xd08"), "ARM Cortex-A53 + Cortex-A72"),
         ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
         # a Raspberry Pi with a 32-bit system
-        (
-            "model name\t: ARMv7 Processor rev 3 (v7l)\nCPU implementer\t: 0x41\nCPU part: 0xd08\n",
-            "ARM Cortex-A72",
-        ),
+        ("model name\t: ARMv7 rev 3 (v7l)\n" + ARM.format("0xd08"), "ARM Cortex-A72"),
         # a sandbox such as gVisor's
-        (
-            "vendor_id: GenuineIntel\ncpu family: 6\nmodel: 85\nmodel name: unknown\n",
-            "GenuineIntel 6 85",
-        ),
+        ("vendor_id: Intel\ncpu family: 6\nmodel: 85\nmodel name: unknown\n", "Intel 6 85"),
         ("hart: 0\nisa: rv64imafdc\nuarch: sifive,u74-mc\n", "sifive,u74-mc"),
         ("mvendorid: 0x5b7\nmarchid: 0x0\nmimpid: 0x1\n" * 2, "0x5b7 0x0 0x1"),
         ("processor: 0\ncpu: POWER9, altivec supported\n", "POWER9, altivec supported"),
@@ -68,30 +51,15 @@ def test_a_macs_processor_has_its_own_name(tmp_path, monkeypatch):
     len(os.sched_getaffinity(0)) < 2, reason="one CPU has no share to take away"
 )
 @pytest.mark.parametrize(
-    ("cgroup", "files", "is_limited"),
+    ("inner", "outer", "is_limited"),
     [
-        (V2, {"pods/a/cpu.max": "100000 100000\n"}, True),
-        # whoever holds it counts
-        (V2, {"pods/a/cpu.max": "max 100000\n", "pods/cpu.max": "50000 100000\n"}, True),
-        (V2, {"cpu.max": "100000 100000\n"}, True),  # a container's own, seen as the outermost
-        (V2, {"pods/a/cpu.max": "max 100000\n"}, False),
-        (
-            V1,
-            {
-                "cpu/pods/a/cpu.cfs_quota_us": "60000\n",
-                "cpu/pods/a/cpu.cfs_period_us": "100000\n",
-            },
-            True,
-        ),
-        (V1, {"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, False),
-        ("", {}, False),
+        ("100000 100000", "max 100000", True),
+        ("max 100000", "50000 100000", True),  # whoever holds it counts
+        ("max 100000", "max 100000", False),
     ],
 )
-def test_a_quota_limits_the_cpus(tmp_path, cgroup, files, is_limited):
-    """Containers see all CPUs and are given the time of some; cgroups of both versions say so."""
-    write(
-        tmp_path,
-        {"proc/self/cgroup": cgroup}
-        | {f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-    )
+def test_a_quota_limits_the_cpus(tmp_path, inner, outer, is_limited):
+    """Containers see all CPUs and are given the time of some; `test_cgroups` has the layouts."""
+    files = {"pods/a/cpu.max": inner, "pods/cpu.max": outer}
+    write_groups(tmp_path, "0::/pods/a\n", files)
     assert count_cpus(tmp_path) == (1 if is_limited else len(os.sched_getaffinity(0)))

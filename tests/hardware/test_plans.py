@@ -30,19 +30,15 @@ H200 = LAPTOP._replace(
 MACHINES = (LAPTOP, COLAB_T4, COLAB_TPU, KAGGLE_T4, KAGGLE_P100, KAGGLE_TPU, H200)
 
 
-def columns(plan) -> tuple:
-    """What the tables below list."""
+def columns(facts: Facts, **asked) -> tuple:
+    """What the tables below list of a plan."""
+    plan = choose(facts, Request(**asked))
     precision = plan.precision.removeprefix("mixed_")
-    return (
-        plan.backend,
-        plan.strategy,
-        plan.num_replicas,
-        precision,
-        plan.jit,
-        plan.steps_per_execution,
-    )
+    how = (precision, plan.jit, plan.steps_per_execution)
+    return plan.backend, plan.strategy, plan.num_replicas, *how
 
 
+@pytest.mark.parametrize("asked", [{"mode": "fast"}, {"mode": "scaled", "batch_size": 64}])
 @pytest.mark.parametrize(
     ("facts", "plan"),
     [
@@ -56,43 +52,39 @@ def columns(plan) -> tuple:
         (H200, ("jax", "none", 1, "bfloat16", True, 0)),
     ],
 )
-def test_fast_mode_by_environment(facts, plan):
+def test_fast_mode_by_environment(facts, plan, asked):
     """The table of environments: backend, strategy, replicas, precision, XLA, steps per call."""
-    assert (
-        columns(choose(facts, Request(mode="fast")))
-        == columns(choose(facts, Request(mode="scaled", batch_size=64)))
-        == plan
-    )
+    assert columns(facts, **asked) == plan
+
+
+MIRRORED = ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)
+ONE = ("tensorflow", "none", 1, "float32", False, 1)
 
 
 @pytest.mark.parametrize(
     ("facts", "asked", "plan"),
     [
-        (LAPTOP, {}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (LAPTOP, {}, ONE),
         (COLAB_TPU, {}, ("jax", "none", 1, "float32", True, 1)),
-        (KAGGLE_T4, {}, ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)),
+        (KAGGLE_T4, {}, MIRRORED),
         (KAGGLE_T4, {"backend": "jax"}, ("jax", "DataParallel", 2, "float32", True, 1)),
-        (KAGGLE_T4, {"num_devices": 1}, ("tensorflow", "none", 1, "float32", False, 1)),
+        (KAGGLE_T4, {"num_devices": 1}, ONE),
         (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
-        (KAGGLE_TPU, {"accelerator": "cpu"}, ("tensorflow", "none", 1, "float32", False, 1)),
-        (
-            LAPTOP,
-            {"num_devices": 2},
-            ("tensorflow", "MirroredStrategy", 2, "float32", False, 1),
-        ),
+        (KAGGLE_TPU, {"accelerator": "cpu"}, ONE),
+        (LAPTOP, {"num_devices": 2}, MIRRORED),
         (LAPTOP, {"mode": "fast", "backend": "jax"}, ("jax", "none", 1, "float32", True, 8)),
     ],
 )
 def test_paper_mode_and_what_is_asked_for(facts, asked, plan):
     """As published: float32, one step per call, XLA only where the backend knows nothing else."""
-    assert columns(choose(facts, Request(**asked))) == plan
+    assert columns(facts, **asked) == plan
 
 
 @pytest.mark.parametrize("facts", [LAPTOP, COLAB_T4, KAGGLE_T4, KAGGLE_TPU])
 def test_mode_plain_plans_as_mode_paper(facts):
     """But the photographs are decoded in each epoch, however few they are; a TPU takes JAX."""
     plain = choose(facts, Request(mode="plain"))
-    assert columns(plain) == columns(choose(facts, Request()))
+    assert columns(facts, mode="plain") == columns(facts)
     assert plain.input == "stream" and not plain.on_device
     assert any("tf.data decodes them" in reason for reason in plain.reasons)
 
@@ -101,18 +93,17 @@ def test_no_plan_combines_what_fails():
     """Over all machines and wishes: XLA, several steps or resident data never meet a
     tf.distribute strategy.
     """
-    names = ("accelerator", "backend", "num_devices", "num_machines", "mode", "batch_size")
-    wishes = (
-        PARAMETERS["accelerator"].choices,
-        PARAMETERS["backend"].choices,
-        (0, 2, 4),
-        (1, 2),
-        PARAMETERS["mode"].choices,
-        (7, 8),
-    )
+    wishes = {
+        "accelerator": PARAMETERS["accelerator"].choices,
+        "backend": PARAMETERS["backend"].choices,
+        "num_devices": (0, 2, 4),
+        "num_machines": (1, 2),
+        "mode": PARAMETERS["mode"].choices,
+        "batch_size": (7, 8),
+    }
     plans = 0
-    for facts, *values in itertools.product(MACHINES, *wishes):
-        request = Request(**dict(zip(names, values, strict=True)))
+    for facts, *values in itertools.product(MACHINES, *wishes.values()):
+        request = Request(**dict(zip(wishes, values, strict=True)))
         try:
             plan = choose(facts, request)
         except HardwareError:
@@ -146,10 +137,8 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     """The batch stays as asked; devices that cannot share it idle, and the plan says so."""
     plan = choose(facts, Request(batch_size=batch_size))
     assert plan.num_replicas == num_replicas
-    there = max(len(facts.gpus), facts.num_tpu_chips)
-    assert any("cannot be divided over more" in reason for reason in plan.reasons) == (
-        num_replicas < there
-    )
+    idle = num_replicas < max(len(facts.gpus), facts.num_tpu_chips)
+    assert any("cannot be divided over more" in reason for reason in plan.reasons) == idle
 
 
 @pytest.mark.parametrize(
@@ -165,24 +154,10 @@ def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
     """Each machine has as many replicas; photographs stay on the host, for each machine reads
     its part of a batch.
     """
-    chosen = choose(facts, Request(mode="fast", num_machines=num_machines))
-    assert (
-        columns(chosen) == plan and chosen.num_machines == num_machines and not chosen.on_device
-    )
+    asked = {"mode": "fast", "num_machines": num_machines}
+    chosen = choose(facts, Request(**asked))
+    assert columns(facts, **asked) == plan and not chosen.on_device
     assert any(f"{num_machines} machines" in reason for reason in chosen.reasons)
-
-
-@pytest.mark.parametrize(
-    ("asked", "reason"),
-    [
-        ({"num_machines": 3}, "num_machines 3: a batch of 8 cannot be divided over so many"),
-        ({"num_machines": 2, "backend": "tensorflow"}, "set backend='jax'"),
-    ],
-)
-def test_what_several_machines_cannot_do_is_said(asked, reason):
-    """Before anything starts, in one sentence."""
-    with pytest.raises(HardwareError, match=reason):
-        choose(LAPTOP, Request(**asked))
 
 
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
@@ -201,13 +176,10 @@ def test_photographs_stay_on_the_host_where_they_do_not_fit():
 
 @pytest.mark.parametrize(
     ("memory_gib", "num_images", "asked", "chosen"),
-    # at 299 px 0.25 GiB for 1,000: by hand, half of Colab's memory holds 25,421, half of Kaggle's
-    # 58,049
+    # at 299 px 0.25 GiB for 1,000: by hand, half of Colab's memory holds 25,421
     [
         (12.7, 25_000, "auto", "memory"),
         (12.7, 35_000, "auto", "stream"),
-        (29.0, 35_000, "auto", "memory"),
-        (29.0, 88_000, "auto", "stream"),
         (12.7, 35_000, "memory", "memory"),
         (29.0, 400, "stream", "stream"),
     ],
@@ -230,6 +202,8 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
         (KAGGLE_T4, {"num_devices": 3}, "this machine has 2"),
         (COLAB_TPU, {"mode": "plain"}, "mode plain reads its shards by tf.data, and tensorfl"),
+        (LAPTOP, {"num_machines": 3}, "num_machines 3: a batch of 8 cannot be divided over so"),
+        (LAPTOP, {"num_machines": 2, "backend": "tensorflow"}, "set backend='jax'"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):
@@ -247,18 +221,13 @@ A100 = H200._replace(
     ("facts", "asked", "possible"),
     [
         (LAPTOP, {}, "float32"),
-        (LAPTOP, {"backend": "jax", "mode": "fast"}, "float32"),
         (KAGGLE_T4, {}, "float32"),
-        (KAGGLE_T4, {"backend": "jax"}, "float32"),
         (KAGGLE_T4, {"mode": "fast"}, ""),  # float16, by the policy
-        (KAGGLE_P100, {}, "float32"),
         (A100, {}, "float32 tf32"),
         (A100, {"backend": "jax"}, "float32 tf32"),
-        (A100, {"accelerator": "cpu"}, "float32"),
         (A100, {"mode": "scaled"}, "bfloat16"),
         (H200, {"num_machines": 2}, "float32 tf32"),
         (COLAB_TPU, {}, "float32 bfloat16 bfloat16_3x"),
-        (KAGGLE_TPU, {"mode": "fast"}, "bfloat16"),
         (KAGGLE_TPU, {"accelerator": "cpu"}, "float32"),
     ],
 )

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,9 +19,13 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from dr_lib import hardware
+from dr_lib.training.config import RECIPES, Recipe, TrainingConfig
+from dr_lib.training.train_once import BEST, Trained, train_once
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 32  # side of the pictures [px]
+HERE = {"accelerator": "cpu", "backend": "tensorflow", "image_size": SIZE, "epochs": 1}
+NORMALISED = "tests.training.simulation:build_normalised"
 
 
 def draw(number: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
@@ -48,18 +52,39 @@ def draw_splits(number: int, size: int = SIZE) -> dict[str, Any]:
     return {name: SimpleNamespace(**rows) for name, rows in parts.items()}
 
 
+def assert_same(arrays: Sequence[np.ndarray], others: Sequence[np.ndarray]) -> None:
+    """Two lists of arrays are the same to the bit."""
+    for one, other in zip(arrays, others, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def build_normalised(image_size: int, weights: None):
-    """Two convolutions with batch normalisation, as keras.applications has them: no bias before
-    it.
+    """Two convolutions with batch normalisation, one of them in a model of its own; no bias before
+    it, as in keras.applications.
     """
     import keras
     from keras import layers
 
+    def build_block(filters: int) -> list:
+        convolution = layers.Conv2D(filters, 3, strides=2, padding="same", use_bias=False)
+        return [convolution, layers.BatchNormalization(), layers.ReLU()]
+
     x = inputs = keras.Input((image_size, image_size, 3))
-    for filters in (8, 16):
-        x = layers.Conv2D(filters, 3, strides=2, padding="same", use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization()(x))
-    return keras.Model(inputs, x)
+    for layer in build_block(8):
+        x = layer(x)
+    return keras.Model(inputs, keras.Sequential(build_block(16))(x))
+
+
+def train_here(
+    folder: Path,
+    splits: dict | None = None,
+    hooks: dict = {},  # noqa: B006
+    **asked: Any,
+) -> Trained:
+    """Train in this process, on one CPU by TensorFlow, 5 s after the run began."""
+    config = TrainingConfig(**{"data_dir": "", **HERE, **asked})
+    plan = config.plan(hardware.probe(), 48)
+    return train_once(config, plan, folder, splits=splits, elapsed_s=lambda: 5.0, **hooks)
 
 
 def train(
@@ -67,11 +92,9 @@ def train(
     config: Mapping[str, Any],
     *,
     number: int,
-    normalised: bool = False,
     impatient: bool = False,
     dropout: float = 0.0,
-    precision: str = "",
-    steps: int | None = None,
+    changes: Mapping[str, Any] = {},  # noqa: B006
     of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and
@@ -80,34 +103,20 @@ def train(
     One that is impatient calls no epoch better than another: its learning rate is halved again and
     again.
     """
-    from dr_lib.training import config as config_module
-    from dr_lib.training.train_once import BEST, train_once
-
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
-    asked = config_module.TrainingConfig(
-        **how | config | of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {})
-    )
-    config_module.RECIPES["full"] = config_module.Recipe(dropout=dropout)
-    plan = asked.plan(hardware.probe(), number)
-    if precision:
-        plan = replace(plan, precision=precision)
-    if steps is not None:
-        plan = replace(plan, steps_per_execution=steps)
-    splits = None if asked.data_dir else draw_splits(number)
-    if normalised or impatient:
-        hardware.activate(plan)  # before Keras is imported
-    if normalised:
-        from dr_lib.training import models
-
-        small_cnn = models.NETWORKS["small_cnn"]
-        models.NETWORKS["small_cnn"] = small_cnn._replace(build=build_normalised)
+    machine = of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {})
+    asked = TrainingConfig(**how | config | machine)
+    RECIPES["full"] = Recipe(dropout=dropout)
+    plan = replace(asked.plan(hardware.probe(), number), **changes)
     if impatient:
+        hardware.activate(plan)  # before Keras is imported
         from keras import callbacks
 
         plateau = callbacks.ReduceLROnPlateau
         callbacks.ReduceLROnPlateau = lambda **how: plateau(
             **how | {"patience": 3, "min_delta": 100.0}
         )
+    splits = None if asked.data_dir else draw_splits(number)
     trained = train_once(asked, plan, folder, splits=splits)
     import keras
 
@@ -117,16 +126,15 @@ def train(
         loaded = keras.models.load_model(folder / BEST)
         validation = trained.splits["validation"]
         probability = predict(loaded, validation.images, 8)[:, 0]
-    result = trained.row | {"kept_auc": roc_auc_score(validation.referable, probability)}
     if trained.device.machine.place.rank:
         return
-    with np.load(folder / "checkpoint.npz") as file:
-        scalars = [
-            file[name]
-            for name in file.files
-            if name.startswith("optimizer/") and not file[name].shape
-        ]
-        result["iterations"] = max(int(array) for array in scalars if array.dtype.kind in "iu")
+    counters = [
+        int(array)
+        for name, array in read_arrays(folder / "checkpoint.npz").items()
+        if name.startswith("optimizer/") and not array.shape and array.dtype.kind in "iu"
+    ]
+    kept_auc = roc_auc_score(validation.referable, probability)
+    result = {**trained.row, "kept_auc": kept_auc, "iterations": max(counters)}
     (folder / "result.json").write_text(json.dumps(result))
 
 
@@ -142,18 +150,44 @@ def read_arrays(checkpoint: Path) -> dict[str, np.ndarray]:
         return {name: file[name] for name in file.files if name != "meta"}
 
 
+def start(
+    what: str,
+    folder: Path,
+    environment: Mapping[str, str] = {},
+    **arguments: Any,  # noqa: B006
+) -> subprocess.Popen:
+    """Start this script in a process of its own."""
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "tests.training.simulation",
+            what,
+            folder,
+            json.dumps(arguments),
+        ],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run_code(code: str, backend: str, *arguments: str) -> str:
+    """What code prints in a process of its own, in Keras on a backend."""
+    environment = {**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
 def run(what: str, folder: Path, **arguments: Any) -> None:
     """Run this script in a process of its own."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.training.simulation",
-        what,
-        folder,
-        json.dumps(arguments),
-    ]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-3000:]
+    process = start(what, folder, **arguments)
+    out, _ = process.communicate()
+    assert process.returncode == 0, out[-3000:]
 
 
 def start_machines(
@@ -162,24 +196,16 @@ def start_machines(
     """Start this script once for each of several machines, all of them here, each in a folder of
     its own.
     """
-    processes = []
-    for rank in range(count):
-        place = {"DR_LIB_COORDINATOR": f"127.0.0.1:{port}", "DR_LIB_NUM_MACHINES": str(count)}
-        where = folder / f"machine-{rank}"
-        command = [
-            sys.executable,
-            "-m",
-            "tests.training.simulation",
+    place = {"DR_LIB_COORDINATOR": f"127.0.0.1:{port}", "DR_LIB_NUM_MACHINES": str(count)}
+    return [
+        start(
             what,
-            where,
-            json.dumps(arguments),
-        ]
-        place |= {"DR_LIB_MACHINE": str(rank)}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        processes.append(
-            subprocess.Popen(command, cwd=ROOT, env={**os.environ, **place}, **pipes)
+            folder / f"machine-{rank}",
+            {**place, "DR_LIB_MACHINE": str(rank)},
+            **arguments,
         )
-    return processes
+        for rank in range(count)
+    ]
 
 
 def fork(folder: Path, arguments: dict) -> int:
@@ -246,12 +272,8 @@ def kill_at_random(
 
 
 if __name__ == "__main__":
-    what = sys.argv[1]
-    where = Path(sys.argv[2])
-    given = json.loads(sys.argv[3])
-    where.mkdir(parents=True, exist_ok=True)
-    {
-        "train": train,
-        "train_all": train_all,
-        "kill": kill_at_random,
-    }[what](where, **given)
+    _, what, where, given = sys.argv
+    folder = Path(where)
+    folder.mkdir(parents=True, exist_ok=True)
+    commands = {"train": train, "train_all": train_all, "kill": kill_at_random}
+    commands[what](folder, **json.loads(given))

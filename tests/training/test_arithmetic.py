@@ -1,23 +1,29 @@
 """Which arithmetic a layer has, found by layers that round their inputs as each would."""
 
+import gc
 import itertools
-import json
+import os
+import random
 import subprocess
 import sys
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
+import keras
 import ml_dtypes
 import numpy as np
 import pytest
+from keras import layers, ops
 
 from dr_lib import hardware
-from dr_lib.hardware import Plan, Request
-from dr_lib.hardware.plans import STRATEGIES
+from dr_lib.hardware import Device, Request
 from dr_lib.training.arithmetic import name_arithmetic
-from dr_lib.training.train_once import find_arithmetic
-from tests.training import rounded
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.train_once import find_arithmetic, set_up
+from tests.training.simulation import draw_splits
 
-ROOT = Path(__file__).resolve().parents[2]
+# backend and number of virtual devices of the tests whose names end on a device
+PLACE = os.environ.get("TESTED_PLACE", "tensorflow 1").split()
 
 
 def keep_bits(number: int, away: bool = False):
@@ -112,65 +118,140 @@ def test_passes_of_bfloat16_are_told_apart():
         assert name_arithmetic(multiply) == name
 
 
-@pytest.mark.parametrize("name", rounded.FORMATS)
-def test_keras_layers_are_named_by_what_they_round_to(name, monkeypatch):
-    """Here layers on TensorFlow; below on JAX too, and on several devices."""
-    assert rounded.detect(name, hardware.activate(plan_here()), monkeypatch) == pair(name)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 1), ("jax", 2)])
-def test_every_device_of_a_strategy_is_asked(backend, number):
-    """MirroredStrategy and DataParallel on virtual CPUs: layers and policies are named as on one;
-    weights are the same to the bit, and nothing compiled is kept.
-    """
-    pytest.importorskip(backend)
-    command = [sys.executable, "-m", "tests.training.rounded", backend, str(number)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["strategy"] == (STRATEGIES[backend] if number > 1 else "none")
-    assert found["formats"] == {name: pair(name) for name in rounded.FORMATS}
-    assert found["policies"] == {
-        "float32": pair("float32"),
-        "mixed_bfloat16": pair("bfloat16"),
-        "mixed_float16": pair("float16"),
-    }
-    assert found["is_undisturbed"] and not found["kept"]
-    passes = {  # as a TPU reads them: one, three or six
-        "default": ["DEFAULT"],
-        "float32": ["HIGHEST"],
-        "tf32": ["HIGH"],
-        "bfloat16": ["DEFAULT"],
-        "bfloat16_3x": ["HIGH"],
-    }
-    switches = {"default": [True], "float32": [False], "tf32": [True]}
-    assert found["settings"] == (passes if backend == "jax" else switches)
-
-
-def test_a_request_that_is_not_met_is_said(monkeypatch):
-    """The training goes on, and its row has both."""
-    device = hardware.activate(plan_here(matmul_precision="float32"))
-    assert find_arithmetic(device) == pair("float32")  # without a warning
-    said = "requested was matmul_precision float32, detected is matmul_precision tf32, conv_"
-    with pytest.warns(UserWarning, match=said):
-        rounded.detect("tf32", device, monkeypatch)
-
-
-def test_detection_disturbs_nothing():
-    """The weights that follow, names, seeds and policy are those without it, and no layer of it is
-    left.
-    """
-    assert rounded.compare_weights(plan_here()) and not rounded.count_kept()
-
-
-def plan_here(**asked) -> Plan:
-    """A plan of one CPU on TensorFlow."""
-    return hardware.choose(
-        hardware.probe(), Request(accelerator="cpu", backend="tensorflow", **asked)
-    )
+def activate(matmul_precision: str = "default", **changes: Any) -> Device:
+    """Activate the plan of the place, with changes."""
+    backend, number = PLACE
+    plan = hardware.choose(hardware.probe(), Request("cpu", backend, int(number)))
+    request = replace(plan.request, matmul_precision=matmul_precision)
+    return hardware.activate(replace(plan, request=request, **changes))
 
 
 def pair(name: str) -> dict[str, str]:
     """Both columns."""
     return {"matmul_precision": name, "conv_precision": name}
+
+
+def cut_to(values: Any, number: int) -> Any:
+    """Round to so many bits of the fraction (Veltkamp 1968): compilers drop pairs of casts."""
+    large = values * (2.0 ** (23 - number) + 1)
+    return large - (large - values)
+
+
+LAYERS = {  # what a layer of each format makes of its inputs and its kernel
+    "float32": lambda values: values,
+    "tf32": lambda values: cut_to(values, 10),
+    "bfloat16": lambda values: cut_to(values, 7),
+    "bfloat16_3x": lambda values: cut_to(values, 7) + cut_to(values - cut_to(values, 7), 7),
+    "float16": lambda values: ops.where(ops.abs(values) > 65504, np.inf, cut_to(values, 10)),
+    "other": lambda values: cut_to(values, 12),
+}
+
+
+def round_layers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Keras's layers round as in a format."""
+    rounding = LAYERS[name]
+
+    class Dense(layers.Dense):
+        def call(self, inputs):
+            return ops.matmul(rounding(inputs), rounding(self.kernel))
+
+    class Conv2D(layers.Conv2D):
+        def call(self, inputs):
+            kernel = rounding(self.kernel)
+            return ops.conv(rounding(inputs), kernel, self.strides, self.padding)
+
+    monkeypatch.setattr(layers, "Dense", Dense)
+    monkeypatch.setattr(layers, "Conv2D", Conv2D)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_are_named_by_what_they_round_to_on_a_device(name, monkeypatch):
+    """Those of Keras, on every device of a strategy."""
+    device = activate()
+    round_layers(name, monkeypatch)
+    assert find_arithmetic(device) == pair(name)
+
+
+def test_policies_are_named_on_a_device():
+    """Mixed precision multiplies in its own format."""
+    for policy in ("mixed_float16", "mixed_bfloat16", "float32"):
+        device = activate(precision=policy)
+        assert find_arithmetic(device) == pair(policy.removeprefix("mixed_"))
+
+
+def test_a_request_sets_the_arithmetic_of_a_device():
+    """TensorFlow's TF32, or the passes of a product that JAX compiles, as a TPU reads them: one,
+    three or six.
+    """
+    switches = {"float32": False, "tf32": True, "default": True}
+    passes = {
+        "float32": "HIGHEST",
+        "tf32": "HIGH",
+        "bfloat16": "DEFAULT",
+        "bfloat16_3x": "HIGH",
+    }
+    if PLACE[0] == "tensorflow":
+        import tensorflow as tf
+
+        for name, is_on in switches.items():
+            activate(name)
+            assert tf.config.experimental.tensor_float_32_execution_enabled() == is_on
+        return
+    import jax
+
+    for name, expected in {**passes, "default": "DEFAULT"}.items():
+        activate(name)
+        text = jax.jit(ops.matmul).lower(np.ones((8, 8)), np.ones((8, 8))).as_text()
+        found = [word for word in ("HIGHEST", "HIGH") if f"[{word}, " in text]
+        assert (found or ["DEFAULT"]) == [expected]
+
+
+def test_a_request_that_is_not_met_is_said(monkeypatch):
+    """The training goes on, and its row has both."""
+    device = activate("float32")
+    assert find_arithmetic(device) == pair("float32")  # without a warning
+    round_layers("tf32", monkeypatch)
+    said = "requested was matmul_precision float32, detected is matmul_precision tf32, conv_"
+    with pytest.warns(UserWarning, match=said):
+        find_arithmetic(device)
+
+
+def read_state() -> list:
+    """The dtype policy, and the random states of Python and NumPy."""
+    return [keras.config.dtype_policy().name, random.getstate(), str(np.random.get_state())]
+
+
+def test_detection_disturbs_nothing_on_a_device():
+    """The weights that follow, names, seeds and policy are those without it, and no layer of it is
+    left.
+    """
+    made = []
+    for is_detected in (False, True):
+        keras.utils.clear_session()
+        device = activate()
+        before = read_state()
+        if is_detected:
+            find_arithmetic(device)
+        assert read_state() == before
+        config = TrainingConfig("", task="grades", image_size=32)
+        setup = set_up(config, device, draw_splits(17))
+        weights = [array.tobytes() for array in setup.network.get_weights()]
+        paths = [variable.path for variable in setup.model.optimizer.variables]
+        made.append([weights, paths, setup.network.to_json()])
+    assert made[0] == made[1]
+    kept = {one.name for one in gc.get_objects() if isinstance(one, keras.Layer)}
+    assert not kept & {"arithmetic", "matmul_precision", "conv_precision"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 1), ("jax", 2)])
+def test_every_device_of_a_strategy_is_asked(backend, number):
+    """The tests above, in a process of its own: MirroredStrategy and DataParallel on virtual
+    CPUs.
+    """
+    pytest.importorskip(backend)
+    place = {"TESTED_PLACE": f"{backend} {number}", "KERAS_BACKEND": backend}
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-k", "_a_device", __file__]
+    done = subprocess.run(command, env=os.environ | place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "9 passed" in done.stdout

@@ -1,16 +1,12 @@
 """Where the seconds of a training go, and the arithmetic of a step, by hand."""
 
-import os
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from dr_lib.training.calls import Calls, sum_flop
-from tests.training.simulation import ROOT
+from tests.training.simulation import run_code
 
 # multiplications and additions of small_cnn at 96 px, each of four convolutions and the output
 FORWARD = [
@@ -87,19 +83,6 @@ def test_without_a_second_call_it_is_not_known_what_compiled():
     assert np.isnan(calls.compile_s)
 
 
-def count(backend: str, *parameters: object) -> float:
-    """FLOP of a training step, by image."""
-    environment = os.environ | {"KERAS_BACKEND": backend, "PYTHONPATH": str(ROOT)}
-    found = subprocess.run(
-        [sys.executable, "-c", COUNT, *map(str, parameters)],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return float(found.stdout.split()[-1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "steps"), [("tensorflow", 1), ("tensorflow", 2), ("jax", 1)]
@@ -107,7 +90,8 @@ def count(backend: str, *parameters: object) -> float:
 def test_the_arithmetic_of_a_step_is_that_by_hand(backend, steps):
     """To 5 %: TensorFlow adds what is no convolution, XLA leaves out products with a border."""
     pytest.importorskip(backend)
-    assert count(backend, "small_cnn", 96, steps) == pytest.approx(SMALL_CNN, rel=0.05)
+    found = run_code(COUNT, backend, "small_cnn", "96", str(steps)).split()[-1]
+    assert float(found) == pytest.approx(SMALL_CNN, rel=0.05)
 
 
 @pytest.mark.slow

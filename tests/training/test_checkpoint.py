@@ -1,6 +1,5 @@
 """Checkpoints: whole or not at all, and never of something else."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -15,13 +14,7 @@ from dr_lib.training.checkpoint import (
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
 from dr_lib.training.recorder import Recorder
-
-
-def build() -> keras.Model:
-    """The small network, compiled."""
-    model = build_model("small_cnn", 32, seed=3)
-    compile_model(model, optimizer="adam")
-    return model
+from tests.training.test_fit import build
 
 
 @pytest.mark.parametrize("keep", [0, 100, -1])
@@ -47,18 +40,8 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     images = np.zeros((8, 32, 32, 3), np.uint8)
     labels = np.arange(8, dtype=np.float32) % 2
     batches = Batches(images, labels, 8, shuffle_seed=0)
-    train(
-        build(),
-        batches,
-        None,
-        Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1}),
-        epochs=1,
-    )
+    first = Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1})
+    train(build(), batches, None, first, epochs=1)
+    second = Recorder(tmp_path, identity={"dropout": 0.5, "seed": 1})
     with pytest.raises(DrError, match="written with other dropout: delete it"):
-        train(
-            build(),
-            batches,
-            None,
-            Recorder(tmp_path, identity={"dropout": 0.5, "seed": 1}),
-            epochs=2,
-        )
+        train(build(), batches, None, second, epochs=2)

@@ -1,36 +1,38 @@
 """Metrics of referable disease, against numbers worked out by hand."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.statistics.intervals import Interval
-from dr_lib.training.metrics import choose_threshold, find_doubt, score, score_grades
+from dr_lib.training.metrics import find_doubt, score_grades, score_sides
 
 TRUTH = np.array([0, 0, 0, 0, 1, 1, 1, 1, 1])
 PROBABILITY = np.array([0.1, 0.2, 0.3, 0.6, 0.4, 0.5, 0.7, 0.8, 0.9])
 
 
 def test_scores_by_hand():
-    """Of 20 pairs the referable eye is ahead in 18: AUC 0.9; at 0.5, 4 of 5 are found and 3 of 4
-    others passed.
+    """Of 20 pairs the referable eye is ahead in 18: AUC 0.9. For 90 % all five referable eyes of
+    the validation split have to be found: the threshold is the lowest of theirs, at which 3 of 4
+    others pass. Without that split it is 0.5, where 4 of 5 are found.
     """
-    assert score(TRUTH, PROBABILITY, 0.5) == pytest.approx(
-        {
-            "auc": 0.9,
-            "sensitivity": 0.8,
-            "specificity": 0.75,
-            "accuracy": 7 / 9,
-            "threshold": 0.5,
-        }
-    )
-
-
-def test_threshold_is_the_highest_that_finds_enough():
-    """Five referable eyes: for 90 % all five have to be found, so the threshold is the lowest of
-    theirs.
-    """
-    assert choose_threshold(TRUTH, PROBABILITY) == 0.4
+    side = SimpleNamespace(referable=TRUTH, patient_id=np.arange(9))
+    probabilities = {"test": PROBABILITY[:, None], "validation": PROBABILITY[:, None]}
+    sides = {"test": side, "validation": side}
+    columns = ("auc", "sensitivity", "specificity", "accuracy", "threshold")
+    for split, expected in (
+        (sides, (0.9, 1.0, 0.75, 8 / 9, 0.4)),
+        ({"test": side}, (0.9, 0.8, 0.75, 7 / 9, 0.5)),
+    ):
+        scores, auc = score_sides(split, probabilities, task="referable")
+        assert scores == pytest.approx(dict(zip(columns, expected, strict=True)))
+        assert auc.value == pytest.approx(0.9)
+    with pytest.raises(DrError, match="diverged"):
+        score_sides(
+            sides, probabilities | {"validation": np.full((9, 1), np.nan)}, task="referable"
+        )
 
 
 @pytest.mark.parametrize(
@@ -47,12 +49,6 @@ def test_a_training_that_found_nothing_is_named(low, is_doubted):
         )
 
 
-def test_a_diverged_training_is_an_error():
-    """Probabilities that are not finite are not scored."""
-    with pytest.raises(DrError, match="diverged"):
-        score(TRUTH, np.full(9, np.nan), 0.5)
-
-
 def test_grades_by_hand():
     """One of five a grade too low, one two too high: kappa is 1 - observed / expected squared
     distances.
@@ -63,7 +59,4 @@ def test_grades_by_hand():
     observed = 1 + 4
     expected = sum((a - b) ** 2 for a in grade for b in graded) / 5
     scores = score_grades(grade, probabilities)
-    assert (
-        scores["kappa"] == pytest.approx(1 - observed / expected)
-        and scores["grade_accuracy"] == 0.6
-    )
+    assert scores == pytest.approx({"kappa": 1 - observed / expected, "grade_accuracy": 0.6})

@@ -3,33 +3,16 @@
 import json
 import shutil
 
-import keras
 import numpy as np
 import pytest
 
-from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.errors import DrError
-from dr_lib.training import models
-from dr_lib.training.config import TrainingConfig
 from dr_lib.training.plain import PlainBatches
-from dr_lib.training.train_once import BEST, train_once
 from tests.training import simulation
-
-
-def start(data_dir, out, mode, *, splits=None, report=None, **how):
-    """One epoch on one CPU by TensorFlow."""
-    config = TrainingConfig(
-        data_dir,
-        mode=mode,
-        accelerator="cpu",
-        backend="tensorflow",
-        **{"image_size": 32, "epochs": 1, **how},
-    )
-    plan = config.plan(hardware.probe(), 48)
-    return train_once(config, plan, out, splits=splits, report=report)
+from tests.training.simulation import train_here
 
 
 def list_rows(batches: PlainBatches, images: np.ndarray, tolerance: int) -> list[int]:
@@ -45,17 +28,16 @@ def list_rows(batches: PlainBatches, images: np.ndarray, tolerance: int) -> list
 
 def test_its_weights_are_those_of_mode_paper(small_sample, tmp_path, monkeypatch):
     """From the same batches, in four steps, with batch normalisation: to 1e-6."""
-    small_cnn = models.NETWORKS["small_cnn"]
-    normalised = small_cnn._replace(build=simulation.build_normalised)
-    monkeypatch.setitem(models.NETWORKS, "small_cnn", normalised)
     how = {
+        "data_dir": small_sample,
+        "model": simulation.NORMALISED,
         "task": "grades",
         "batch_size": 4,
         "image_size": 299,
         "augmentation": "none",
         "weigh_grades": True,
     }
-    plain = start(small_sample, tmp_path / "plain", "plain", **how)
+    plain = train_here(tmp_path / "plain", mode="plain", **how)
 
     side = Prepared(small_sample).load("train", 299, stream=True)
     again = PlainBatches(side, side.grade, 4, seed=20).feed()
@@ -67,14 +49,11 @@ def test_its_weights_are_those_of_mode_paper(small_sample, tmp_path, monkeypatch
             self, "_order", rows if self.shuffle_seed else np.arange(len(self.inputs))
         ),
     )
-    paper = start(small_sample, tmp_path / "paper", "paper", **how)
+    paper = train_here(tmp_path / "paper", mode="paper", **how)
 
     assert sorted(rows) == list(range(16)) and rows != sorted(rows)
-    first, second = (
-        keras.models.load_model(tmp_path / mode / BEST).get_weights()
-        for mode in ("plain", "paper")
-    )
-    for one, other in zip(first, second, strict=True):
+    weights = [trained.network.get_weights() for trained in (plain, paper)]
+    for one, other in zip(*weights, strict=True):
         assert one == pytest.approx(other, abs=1e-6)
     assert plain.history[0]["loss"] == pytest.approx(paper.history[0]["loss"], abs=1e-6)
     for trained, source in ((plain, "stream"), (paper, "memory")):
@@ -99,16 +78,11 @@ def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path):
     """A shard that disappears is named; photographs in memory have no shards."""
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
+    unlink = {"report": lambda *done: [shard.unlink(missing_ok=True) for shard in shards]}
     with pytest.raises(ShardError, match=r"^crops-0+\.tfrecord: can no longer be read"):
-        start(
-            folder,
-            tmp_path / "out",
-            "plain",
-            epochs=3,
-            report=lambda *done: [shard.unlink(missing_ok=True) for shard in shards],
-        )
+        train_here(tmp_path / "out", hooks=unlink, data_dir=folder, mode="plain", epochs=3)
     with pytest.raises(DrError, match="^mode plain reads the shards of a prepared folder"):
-        start("", tmp_path, "plain", splits=simulation.draw_splits(17))
+        train_here(tmp_path, simulation.draw_splits(17), mode="plain")
 
 
 @pytest.mark.slow
@@ -122,11 +96,14 @@ def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path):
 def test_the_row_says_how_several_devices_normalise(small_sample, tmp_path, backend, expected):
     """Keras's own batch normalisation is local under MirroredStrategy; on JAX a batch is one."""
     pytest.importorskip(backend)
-    common = {"data_dir": str(small_sample), "backend": backend, "epochs": 2, "num_devices": 2}
-    runs = {
-        mode: {"config": {**common, "mode": mode}, "number": 48, "normalised": True}
-        for mode in expected
+    common = {
+        "data_dir": str(small_sample),
+        "backend": backend,
+        "model": simulation.NORMALISED,
+        "epochs": 2,
+        "num_devices": 2,
     }
+    runs = {mode: {"config": {**common, "mode": mode}, "number": 48} for mode in expected}
     simulation.run("train_all", tmp_path, runs=runs)
     for mode, kind in expected.items():
         row = json.loads((tmp_path / mode / "result.json").read_text())

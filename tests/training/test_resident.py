@@ -13,7 +13,7 @@ from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
 from dr_lib.training.recorder import Recorder
 from dr_lib.training.resident import Epoch, keep_on_device
-from tests.training.simulation import draw, read_arrays, run
+from tests.training.simulation import NORMALISED, draw, read_arrays, run
 
 
 @pytest.mark.slow
@@ -22,10 +22,17 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
     normalisation, whose learning rate is halved on the way.
     """
     pytest.importorskip("jax")
-    config = {"backend": "jax", "mode": "fast", "augmentation": "colour", "epochs": 5}
-    asked = {"config": config, "number": 57, "normalised": True, "dropout": 0.3}
+    config = {
+        "backend": "jax",
+        "mode": "fast",
+        "model": NORMALISED,
+        "augmentation": "colour",
+        "epochs": 5,
+    }
+    asked = {"config": config, "number": 57, "dropout": 0.3}
     for name, steps in {"step": 8, "epoch": 0}.items():
-        run("train", tmp_path / name, **asked, impatient=True, steps=steps)
+        changes = {"steps_per_execution": steps}
+        run("train", tmp_path / name, **asked, impatient=True, changes=changes)
     step, epoch = (
         read_arrays(tmp_path / name / "checkpoint.npz") for name in ("step", "epoch")
     )

@@ -38,13 +38,17 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
     """
     pytest.importorskip(backend)
     # replicas draw for themselves
-    common = {"backend": backend, "epochs": EPOCHS, "augmentation": "none"}
+    common = {
+        "backend": backend,
+        "model": simulation.NORMALISED,
+        "epochs": EPOCHS,
+        "augmentation": "none",
+    }
     runs = {
         name: {
             "config": common | config,
             "number": NUMBER,
-            "normalised": True,
-            "precision": HALF[backend] if name == "several-half" else "",
+            "changes": {"precision": HALF[backend]} if name == "several-half" else {},
         }
         for name, config in RUNS[backend].items()
     }

@@ -76,7 +76,7 @@ def test_four_machines_train_what_one_does(tmp_path):
     one = tmp_path / "1"
     four = tmp_path / "4"
     expected, found = (
-        finish(folder, start(folder, int(folder.name), {}, normalised=True))
+        finish(folder, start(folder, int(folder.name), {"model": simulation.NORMALISED}))
         for folder in (one, four)
     )
     assert [file.parent.name for file in four.rglob("checkpoint.npz")] == ["machine-0"]
