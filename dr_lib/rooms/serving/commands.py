@@ -342,7 +342,7 @@ def price(
         endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
     except UnlikeRunsError as error:
         again = write_command("report", *folders, "--out", "FOLDER")
-        raise click.ClickException(f"{error}; they are options of {again}") from error
+        raise click.ClickException(f"{error}; -p is an option of {again}") from error
     priced = price_endpoints(
         endpoints,
         requests_per_day=requests_per_day,
