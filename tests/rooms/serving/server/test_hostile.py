@@ -26,7 +26,7 @@ from tests.rooms.serving.driver import (
 )
 
 CLIENTS = 6
-NUM_REQUESTS = 300
+NUM_REQUESTS = 200
 EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503, "closed"}
 
 
