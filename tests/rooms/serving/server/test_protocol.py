@@ -70,23 +70,6 @@ def test_a_slow_body_is_408_and_its_connection_closed(port):
         assert 0.9 < time.monotonic() - start < 5
 
 
-def test_requests_in_a_row_get_their_answers(port, jpeg):
-    """Two over one connection, the second sent before the first is answered."""
-    requests = head(len(jpeg)) + jpeg + head(len(jpeg), CLOSE) + jpeg
-    assert send_raw(port, requests).count(b"HTTP/1.1 200") == 2
-
-
-def test_requests_are_read_as_rfc_9112_has_them(port, jpeg):
-    """An empty line before a request is passed over (2.2); its target may be a whole address
-    (3.2.2).
-    """
-    request = head(len(jpeg), CLOSE) + jpeg
-    proxied = request.replace(b"/invocations", b"http://x/invocations", 1)
-    assert b"HTTP/1.1 200" in send_raw(port, b"\r\n" + request)
-    assert b"HTTP/1.1 200" in send_raw(port, proxied)
-    assert b"HTTP/1.1 404" in send_raw(port, request.replace(b"/invocations", b"http://x", 1))
-
-
 def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
     """A body that was refused unread does not run into the next request."""
     requests = head(len(jpeg), media_type="text/plain") + jpeg + head(len(jpeg), CLOSE) + jpeg

@@ -215,20 +215,18 @@ def test_a_port_in_use_is_a_sentence(served_folder):
     sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
 )
 @pytest.mark.parametrize("is_up", [True, False])
-def test_it_ends_with_the_process_that_started_it(served_folder, is_up):
-    """A kill -9, which nobody can catch, leaves no server behind; neither does one while the
-    server is starting.
+def test_it_ends_with_the_process_that_started_it(served_folder, tmp_path, is_up):
+    """A kill -9 of a notebook's kernel, which nobody can catch, leaves no server behind; neither
+    does one while the server is starting.
     """
-    port = find_port()
-    code = (
-        "import os, subprocess, sys; subprocess.run([*sys.argv[1:], '--end-with',"
-        " str(os.getpid())])"
-    )
-    command = [sys.executable, "-c", code, *SERVE, str(served_folder), "--port", str(port)]
-    parent = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
+    code = "import sys, pathlib, dr_lib.rooms.serving.server.process as p"
+    code += "; p.ServerProcess(*map(pathlib.Path, sys.argv[1:])).wait()"
+    log = tmp_path / "log"
+    parent = subprocess.Popen([sys.executable, "-c", code, served_folder, log], cwd=ROOT)
     try:
-        wait_until(lambda: is_ready(port) if is_up else psutil.Process(parent.pid).children())
+        wait_until(lambda: psutil.Process(parent.pid).children())
         (server,) = psutil.Process(parent.pid).children()
+        wait_until(lambda: not is_up or " ready: " in log.read_text())
     finally:
         parent.kill()
         parent.wait()
