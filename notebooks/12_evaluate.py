@@ -247,7 +247,7 @@ for evaluated in models:
         )
 if "grade" in model.test and model.test["grade"].min() > 0:
     page.note("No photograph has grade 0: grades begin with 0 here, not with 1.")
-below = pd.Series([count_below(table) for table in (model.table, model.test)])
+below = [count_below(table) for table in (model.table, model.test)]
 if below[0]:
     page.note(
         "{} photographs, {} of the test split, are referable with a grade below 2, as by macular "
@@ -363,8 +363,7 @@ if len(own) and not private and hides_test(flow):
     measured = keep_usual(measured)
     patients = keep_usual(patients)
 same = [name for name in ["ungradable"] if name in measured and measured[name].nunique() == 1]
-counted = ["point", "tp", "fn", "fp", "tn", "sensitivity", "specificity"]
-counted += [name for name in ["ungradable"] if name not in same]
+counted = ["point", "tp", "fn", "fp", "tn", "sensitivity", "specificity", "ungradable"]
 words = "Performance of the operating points for patients of the test split [95 % interval]."
 page.table(patients.drop(columns=same), "patients", words, columns=counted)
 words = (
@@ -683,9 +682,9 @@ items = checklist.fill_checklist(facts)
 filled = items[items["status"] == checklist.FILLED]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
 filled = filled.replace({"text": {facts["methods"]: "see the methods in the appendix"}})
-alike = filled.groupby("text", sort=False).agg({"item": "; ".join, "topic": "first"})
+by_text = filled.groupby("text", sort=False, as_index=False)
 page.table(
-    alike.reset_index()[["item", "topic", "text"]],
+    by_text.agg({"item": "; ".join, "topic": "first"})[["item", "topic", "text"]],
     "checklist_filled",
     "Guideline items that this run fills in.",
     columns=["item", "topic", "text"] if lang == "en" else ["item", "topic"],
@@ -737,13 +736,11 @@ if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     words = words.format(model.test["fold"].nunique(), model.name)
     answer = answer._replace(sentence=f"{words} {answer.sentence}")
-limits = list(answer.limits)
-more = list(answer.more)
 for _, row in agreement.iterrows():
     words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
     excess = page.interval(row, "excess")
     if pd.notna(row["excess"]):
-        more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
+        answer.more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
 for m in filter(seems_confidence, models):
     words = say(
         "No probability of {} is below {}, although {} of {} photographs are not referable: is it "
@@ -751,13 +748,13 @@ for m in filter(seems_confidence, models):
     )
     is_healthy = m.test["referable"] == 0
     lowest = page.number(m.test["probability_referable"].min())
-    limits.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
+    answer.limits.append(words.format(m.name, lowest, is_healthy.sum(), len(is_healthy)))
 if model.is_synthetic:
-    limits.append(say("The photographs are synthetic."))
-limits += limit_ungradable(flow, say, is_private=bool(private))
+    answer.limits.append(say("The photographs are synthetic."))
+answer.limits.extend(limit_ungradable(flow, say, is_private=bool(private)))
 rests = say("Rests on {} of the test split; intervals of 95 %, by patient; model {}.")
 rests = rests.format(counts, model.name)
-page.answer(answer._replace(more=more, limits=limits, rests=rests))
+page.answer(answer._replace(rests=rests))
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from functools import partial
 from html import escape
 
 import numpy as np
@@ -70,16 +71,15 @@ def write_committee(page: Page, evaluated: Evaluated, groups: pd.DataFrame) -> s
     points = keep_usual(evaluated.patients)
     is_shown = has_learned(evaluated.summary["auc_low"].iloc[0])
     is_ill = find_worse_eyes(predictions.test)["referable"] == 1
-    limits = {
-        say("No patient was tested: a computer made the pictures."): predictions.is_synthetic,
-        say(
-            "The program is not shown to be better than guessing: do not use it."
-        ): not is_shown,
-        say("So few patients with the disease, or without it, cannot show how good it is."): (
-            min(is_ill.sum(), (~is_ill).sum()) < COUNTED
-        ),
-    }
-    warnings = [words for words, holds in limits.items() if holds]
+    warnings = []
+    if predictions.is_synthetic:
+        warnings.append(say("No patient was tested: a computer made the pictures."))
+    if not is_shown:
+        words = "The program is not shown to be better than guessing: do not use it."
+        warnings.append(say(words))
+    if min(is_ill.sum(), (~is_ill).sum()) < COUNTED:
+        words = "So few patients with the disease, or without it, cannot show how good it is."
+        warnings.append(say(words))
     counts = say("{} patients, {} of them with the disease; {} photographs.").format(
         len(is_ill), is_ill.sum(), len(predictions.test)
     )
@@ -199,6 +199,7 @@ def _write_people(say: Callable[[str], str], people: People) -> str:
 def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str:
     """Write in which groups the first setting is shown to fail, and what it does for each."""
     say = page.say
+    name_word = partial(translate, lang=page.lang)
     unknown = say("The data name no groups of patients that are large enough: not known.")
     if points.empty or groups.empty:
         return f"<p>{unknown}</p>"
@@ -208,7 +209,7 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
     failing = []
     for _, row in groups[~is_hidden].query("factor != 'eye'").iterrows():
         level = write_decimals(row["level"].replace(">=", "≥"), page.lang)
-        name = f"{translate(row['factor'], page.lang)}: {translate(level, page.lang)}"
+        name = f"{name_word(row['factor'])}: {name_word(level)}"
         line = {say("Group"): name, say("Patients"): str(row["num_patients"])}
         for column, header, right, wrong in (
             ("sensitivity", say("With the disease: found"), "tp", "fn"),
@@ -221,9 +222,8 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
                     line[header] = f"{share}: {line[header]}"
                     continue
                 line[header] = share
-                number = row["num_diseased"]
-                if right == "tn":
-                    number = row["num_patients"] - number
+                num_ill = row["num_diseased"]
+                number = num_ill if right == "tp" else row["num_patients"] - num_ill
                 others = np.arange(first[right] + first[wrong] - number)
                 num_right = first[right] - round(number * row[column])
                 if row[f"{column}_high"] < score_share(others < num_right, others).low:
@@ -234,10 +234,8 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
         words = "; ".join(failing)
         words = [say("Worse than in the other patients, beyond chance: {}.").format(words)]
     if is_hidden.any():
-        hidden = [
-            translate(name, page.lang) for name in groups.loc[is_hidden, "factor"].unique()
-        ]
-        words.append(say("Too few patients to be shown by: {}.").format(", ".join(hidden)))
+        hidden = ", ".join(map(name_word, groups.loc[is_hidden, "factor"].unique()))
+        words.append(say("Too few patients to be shown by: {}.").format(hidden))
     if len(lines) > MAX_GROUPS:
         words.append(say("{} more groups are in report.html.").format(len(lines) - MAX_GROUPS))
     table = write_table(pd.DataFrame(lines[:MAX_GROUPS]))

@@ -363,13 +363,13 @@ def plot_photographs(
     figure, axes = open_panels(max(1, len(shown)), columns=4, heights=2.2)
     for ax in axes:
         ax.axis("off")
-    for ax, row in zip(axes, shown.itertuples(), strict=False):
-        grade = getattr(row, "grade", np.nan)
+    for ax, row in zip(axes, shown.to_dict("records"), strict=False):
+        grade = row.get("grade", np.nan)
         grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
-        number = write_probability(row.probability_referable, lang)
-        name = getattr(row, "file", "") or f"{say('line in the file')} {row.line}"
-        title = f"{name[-28:]}\n{say(getattr(row, 'error', ERRORS[0]))}{grade}, {number}"
-        ax.imshow(crops[row.image_id])
+        number = write_probability(row["probability_referable"], lang)
+        name = row.get("file") or f"{say('line in the file')} {row['line']}"
+        title = f"{name[-28:]}\n{say(row.get('error', ERRORS[0]))}{grade}, {number}"
+        ax.imshow(crops[row["image_id"]])
         ax.set_title(title, fontsize=9)
     return figure
 

@@ -135,22 +135,20 @@ def read_predictions(
             f"reference {reference}: no file has the grades of several readers, in columns such as"
             " grade_1 and grade_2; leave reference out"
         )
+    if len({predictions.is_synthetic for predictions in found}) > 1:
+        names = " and ".join(predictions.name for predictions in found)
+        raise DrError(f"{names}: synthetic and real photographs cannot be pooled")
     if folds:
         return [_pool_folds(paths, found)]
     if len(set(map(str, paths))) < len(paths):
         raise DrError("a file is named twice: a model cannot be compared with itself")
     found = _name_models(found)
-    first = found[0]
-    for other in found[1:]:
-        if other.is_synthetic != first.is_synthetic:
-            names = f"{other.name} and {first.name}"
-            raise DrError(f"{names}: synthetic and real photographs cannot be pooled")
     found = _name_data_sets(found)
     sets = group_by_photographs(found)
     versions = Counter(predictions.version for predictions in found if predictions.version)
     for other in itertools.chain(*sets[1:]):
         if versions[other.version] < 2:
-            raise DrError(_explain_unlike(other, first))
+            raise DrError(_explain_unlike(other, found[0]))
     for version in versions:
         _check_external([p for p in found if p.version == version])
     for same in sets:
@@ -193,8 +191,6 @@ def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predicti
     """Pool the test photographs of all folds, numbered from 1."""
     tables = [fold.table for fold in folds]
     check_folds(paths, tables)
-    if len({fold.is_synthetic for fold in folds}) > 1:
-        raise DrError("synthetic and real photographs cannot be pooled")
     table = _number([table[table["split"] == "test"] for table in tables])
     return folds[0]._replace(
         table=pd.concat([table, tables[0][~tables[0]["split"].isin(SIDES)]]),
