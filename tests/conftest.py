@@ -37,6 +37,15 @@ def find_studies() -> Path:
     return folder / "papermill_runs"
 
 
+def commit(folder: Path, *more: list[str]) -> str:
+    """Put a folder under git, or what changed in it, then run further commands; its commit."""
+    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
+    git += ["-c", "commit.gpgsign=false"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"], *more):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    return subprocess.check_output([*git, "rev-parse", "HEAD"], text=True).strip()
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """JAX compiles a program once for all processes of a test run, in half the time: the
     programs run briefly.
@@ -48,11 +57,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ |= {
         "JAX_COMPILATION_CACHE_DIR": folder.name,
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        "XLA_FLAGS": "--xla_backend_optimization_level=1",  # 0 gives NaN on several devices
     }
-    os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-    os.environ["XLA_FLAGS"] = (
-        "--xla_backend_optimization_level=1"  # 0 gives NaN on several devices
-    )
 
 
 @pytest.fixture(scope="session")

@@ -36,20 +36,10 @@ def execute(
 
 def papermill_command(name: str, **parameters) -> list[str]:
     """The same at the command line, in the clone."""
-    options = [
-        text
-        for parameter, value in parameters.items()
-        for text in ("-p", parameter, str(value))
-    ]
-    return [
-        sys.executable,
-        "-m",
-        "papermill",
-        "--no-progress-bar",
-        f"notebooks/{name}.ipynb",
-        "out.ipynb",
-        *options,
-    ]
+    command = f"-m papermill --no-progress-bar notebooks/{name}.ipynb out.ipynb".split()
+    for parameter, value in parameters.items():
+        command += ["-p", parameter, str(value)]
+    return [sys.executable, *command]
 
 
 def read_rows(clone: Path) -> list[dict]:
@@ -59,23 +49,25 @@ def read_rows(clone: Path) -> list[dict]:
     ]
 
 
+def list_outputs(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The outputs of all cells."""
+    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
+
+
 def texts(notebook: nbformat.NotebookNode) -> str:
     """All that the cells printed or displayed as text."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    data = [
-        str(output.get("text", ""))
-        + json.dumps(output.get("data", {}).get("text/markdown", ""))
-        for output in outputs
-    ]
-    tables = [json.dumps(output.get("data", {}).get("text/plain", "")) for output in outputs]
-    pages = ["".join(output.get("data", {}).get("text/html", "")) for output in outputs]
-    return "\n".join(data + tables + pages)
+    found = []
+    for output in list_outputs(notebook):
+        data = output.get("data", {})
+        found.append(str(output.get("text", "")))
+        found += [json.dumps(data.get(f"text/{kind}", "")) for kind in ("markdown", "plain")]
+        found.append("".join(data.get("text/html", "")))
+    return "\n".join(found)
 
 
 def displayed(notebook: nbformat.NotebookNode) -> str:
     """All that the cells displayed, as a report shows it; nothing of what they printed."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    data = [output["data"] for output in outputs if "data" in output]
+    data = [output["data"] for output in list_outputs(notebook) if "data" in output]
     return json.dumps(data, ensure_ascii=False)
 
 
@@ -83,16 +75,14 @@ def report(clone: Path, study: str, **parameters) -> str:
     """What the report of a study shows, which needs no other file and has no code in it."""
     folder = clone / "papermill_runs" / study
     text = write_report([folder], folder, clone, **parameters).read_text(encoding="utf-8")
-    assert not re.findall(r'(?:src|href)="(?!data:|#)', text) and "import " not in re.sub(
-        'data:[^"]*', "", text
-    )
+    assert not re.findall(r'(?:src|href)="(?!data:|#)', text)
+    assert "import " not in re.sub('data:[^"]*', "", text)
     return text
 
 
 def num_pictures(notebook: nbformat.NotebookNode) -> int:
     """How many pictures the cells display."""
-    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    shown = [output.get("data", {}) for output in outputs]
+    shown = [output.get("data", {}) for output in list_outputs(notebook)]
     pages = "".join("".join(data.get("text/html", "")) for data in shown)
     return sum("image/png" in data for data in shown) + pages.count("<figure")
 

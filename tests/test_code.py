@@ -8,16 +8,10 @@ import nbformat
 import pytest
 
 from dr_lib.code import explain_commit, hash_code, hash_notebook, read_commit
+from tests.conftest import commit
 
 FACTOR = "epochs: int = 3  # passes\nrepetition: int = 0  # index\n"
 BODY = "import dr_lib.a\n\nprint(dr_lib.a.TWO)"
-GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
-
-
-def commit(root: Path) -> None:
-    """Commit everything."""
-    for words in (["add", "-A"], ["commit", "-q", "-m", "x"]):
-        subprocess.run([*GIT, *words], cwd=root, check=True)
 
 
 @pytest.fixture
@@ -43,7 +37,6 @@ def root(tmp_path) -> Path:
     (root / "notebooks").mkdir()
     for name in ("n", "other"):
         nbformat.write(nbformat.v4.new_notebook(cells=cells), root / f"notebooks/{name}.ipynb")
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
     commit(root)
     return root
 
@@ -59,10 +52,8 @@ def execute(root: Path) -> None:
     """Do what Jupyter and papermill do to a notebook that is run in place."""
     path = root / "notebooks/n.ipynb"
     notebook = nbformat.read(path, 4)
-    injected = nbformat.v4.new_code_cell(
-        "epochs = 9", metadata={"tags": ["injected-parameters"]}
-    )
-    notebook.cells.insert(2, injected)
+    tags = {"tags": ["injected-parameters"]}
+    notebook.cells.insert(2, nbformat.v4.new_code_cell("epochs = 9", metadata=tags))
     for number, cell in enumerate(notebook.cells):
         cell.id = f"new{number}"
         if cell.cell_type == "code":
@@ -84,12 +75,8 @@ def write_crlf(root: Path) -> None:
 
 def add_junk(root: Path) -> None:
     """Leave what caches, editors, macOS and Windows leave."""
-    for name in (
-        "._a.py",
-        ".ipynb_checkpoints/a-checkpoint.py",
-        "desktop.ini",
-        "__pycache__/a.pyc",
-    ):
+    names = "._a.py .ipynb_checkpoints/a-checkpoint.py desktop.ini __pycache__/a.pyc"
+    for name in names.split():
         path = root / "dr_lib" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"\0")
@@ -143,12 +130,12 @@ def test_the_library_alone_has_its_figures(root):
     assert read_commit(root).endswith("-dirty")
 
 
-def test_an_archive_has_the_same_code_and_no_commit(root, tmp_path):
+def test_an_archive_has_the_same_code_and_no_commit(root):
     """Code that was downloaded as an archive is the same code, also inside another repository."""
     code = hash_code(root, "n")
     inside = root / "inside"
-    shutil.copytree(root / "dr_lib", inside / "dr_lib")
-    shutil.copytree(root / "notebooks", inside / "notebooks")
+    for name in ("dr_lib", "notebooks"):
+        shutil.copytree(root / name, inside / name)
     assert hash_code(inside, "n") == code
     assert (read_commit(inside, "n"), explain_commit(inside)) == ("", "")
 

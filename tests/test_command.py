@@ -25,33 +25,20 @@ SOURCES = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
 PRINT = "from dr_lib.command import write_command; print(write_command('report', 'my runs'))"
 
 
-def test_a_command_names_an_environment_that_is_not_activated(tmp_path):
-    """The path of its interpreter, from the working directory; the link in the environment, not
-    what it points to.
+@pytest.mark.parametrize(
+    ("is_activated", "python"), [(False, ".venv/bin/python"), (True, "python")]
+)
+def test_a_command_is_of_the_environment_that_runs(tmp_path, is_activated, python):
+    """The path of its interpreter from the working directory, by the link in the environment;
+    python alone, where that is what the reader's shell calls so.
     """
     venv.create(tmp_path / ".venv", symlinks=True)
-    call = [tmp_path / ".venv" / "bin" / "python", "-c", PRINT]
-    environment = {"PATH": "/usr/bin", "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(
-        call, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
-    ).stdout
-    assert shown == ".venv/bin/python -m dr_lib report 'my runs'\n"
-
-
-def test_a_command_of_an_activated_environment_is_short(tmp_path):
-    """What the reader's own shell calls python is this interpreter."""
-    venv.create(tmp_path / ".venv", symlinks=True)
     folder = tmp_path / ".venv" / "bin"
-    environment = {"PATH": f"{folder}:/usr/bin", "PYTHONPATH": str(ROOT)}
-    shown = subprocess.run(
-        ["python", "-c", PRINT],
-        cwd="/",
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert shown == "python -m dr_lib report 'my runs'\n"
+    path = f"{folder}:/usr/bin" if is_activated else "/usr/bin"
+    command = [folder / "python", "-c", PRINT]
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT)}
+    shown = subprocess.check_output(command, cwd=tmp_path, env=environment, text=True)
+    assert shown == f"{python} -m dr_lib report 'my runs'\n"
 
 
 def test_a_command_of_an_interpreter_elsewhere_has_its_whole_path(tmp_path, monkeypatch):
@@ -65,10 +52,8 @@ def test_a_command_that_is_kept_names_no_folder_of_this_machine(tmp_path, monkey
     """It is for the repository's root: the .venv there, else whatever python is."""
     monkeypatch.setattr(command, "ROOT", tmp_path)
     monkeypatch.setattr(command.sys, "executable", str(tmp_path / ".venv" / "bin" / "python"))
-    assert (
-        write_lasting_command("report", "my runs")
-        == ".venv/bin/python -m dr_lib report 'my runs'"
-    )
+    kept = write_lasting_command("report", "my runs")
+    assert kept == ".venv/bin/python -m dr_lib report 'my runs'"
     monkeypatch.setattr(command.sys, "executable", "/opt/lab/bin/python3")
     assert write_lasting_command("plan") == "python -m dr_lib plan"
 
@@ -94,9 +79,7 @@ def test_no_text_calls_python_by_a_name_that_may_be_another_one(path):
 
     The sentences of one module are for another Python than its own.
     """
-    printed = [
-        text for text in list_texts(path) if re.search("python -m dr_lib |pip install", text)
-    ]
+    printed = re.search("python -m dr_lib |pip install", "\n".join(list_texts(path)))
     assert not printed or path.name == "factory.py"
 
 
@@ -143,18 +126,10 @@ def test_help_lists_the_commands_in_groups_by_room():
     """Every command of the spine and of the rooms, each with its first sentence."""
     shown = CliRunner().invoke(main, ["--help"]).output
     groups = dict(re.findall(r"(?m)^(\S[^\n]*):\n((?:  .*\n?)+)", shown))
-    assert re.findall(r"(?m)^  (\w+) ", groups["Prepare, train, report"]) == [
-        "sample",
-        "prepare",
-        "split",
-        "verify",
-        "run",
-        "plan",
-        "report",
-    ]
-    for room in find_rooms().values():
-        listed = re.findall(r"(?m)^  (\w+) ", groups.get(room.about, ""))
-        assert listed == list(room.commands)
+    spine = "sample prepare split verify run plan report".split()
+    expected = {room.about: [*room.commands] for room in find_rooms().values()}
+    for heading, names in {"Prepare, train, report": spine, **expected}.items():
+        assert re.findall(r"(?m)^  (\w+) ", groups.get(heading, "")) == names
     assert "...\n" not in shown.partition("Prepare")[2]
 
 
@@ -164,7 +139,5 @@ def test_a_command_is_imported_when_it_is_used():
         "import sys; from dr_lib.__main__ import main; main(['--help'], standalone_mode=False)"
     )
     listed += "; print(sorted({'numpy', 'pandas', 'cv2', 'tqdm', 'yaml'} & set(sys.modules)))"
-    shown = subprocess.run(
-        [sys.executable, "-c", listed], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout
+    shown = subprocess.check_output([sys.executable, "-c", listed], cwd=ROOT, text=True)
     assert shown.endswith("\n[]\n")

@@ -48,14 +48,19 @@ def test_a_figure_of_a_gpu_is_of_a_commit():
         assert all(re.fullmatch("[0-9a-f]{12}", commit) for commit in commits), path
 
 
+def write_rows(folder: Path, machine: str, *rows: dict) -> None:
+    """Rows of a machine, by what each has otherwise than one that lies there."""
+    place = folder / machine / "demo"
+    place.mkdir(parents=True, exist_ok=True)
+    for columns in rows:
+        path = place / f"{len(list(place.iterdir()))}.json"
+        path.write_text(json.dumps(read_row(ROWS[0]) | columns), encoding="utf-8")
+
+
 def test_cold_and_warm_runs_are_apart(tmp_path):
     """Three runs of 39.1, 14.7 and 12.6 s have no mean of 22 s."""
-    row = read_row(ROWS[0])
-    folder = tmp_path / "machine" / "demo"
-    folder.mkdir(parents=True)
-    for k, (train_s, cold) in enumerate([(39.1, True), (14.7, False), (12.6, False)]):
-        times = json.dumps(row | {"train_s": train_s, "cold": cold})
-        (folder / f"{k}.json").write_text(times, encoding="utf-8")
+    times = [(39.1, True), (14.7, False), (12.6, False)]
+    write_rows(tmp_path, "m", *({"train_s": train_s, "cold": cold} for train_s, cold in times))
     table = tabulate(read_measured(tmp_path))
     assert table[["cold", "n"]].to_numpy().tolist() == [["cold", 1], ["warm", 2]]
     assert table["training [s]"].str.split(" ").str[0].tolist() == ["39.1", "14"]
@@ -63,12 +68,9 @@ def test_cold_and_warm_runs_are_apart(tmp_path):
 
 def draw_rows(folder: Path, machine: str, count: int = 3, arm: str = "", **columns) -> None:
     """Warm rows of a machine, as many of them in an arm or in none."""
-    row = read_row(ROWS[0]) | {"cold": False, "commit": "c" * 40, "boot": machine}
-    place = folder / machine / "demo"
-    place.mkdir(parents=True, exist_ok=True)
-    for k in range(count):
-        own = {"train_s": 10.0 + k / 10, "arm": arm or None} | columns
-        (place / f"{arm}{k}.json").write_text(json.dumps(row | own), encoding="utf-8")
+    own = {"cold": False, "commit": "c" * 40, "boot": machine, "arm": arm or None}
+    times = [{"train_s": 10.0 + k / 10} for k in range(count)]
+    write_rows(folder, machine, *(own | time | columns for time in times))
 
 
 def draw_machine(folder: Path, machine: str, **columns) -> None:
@@ -125,13 +127,10 @@ def test_a_mean_is_of_equal_work_and_of_whole_runs(tmp_path):
     """Three runs of 10.1 s beside one of more epochs and one by two GPUs; the last part of a
     resumed one is in no mean. Another notebook's row, without a mode, has its own.
     """
-    row = read_row(ROWS[0]) | {"cold": False, "train_s": 10.1}
     own = [{}, {}, {}, {"epochs": 99, "train_s": 50.0}, {"num_replicas": 2, "train_s": 6.0}]
     own += [{"resumed": 1, "train_s": 1.0}, {"mode": None, "train_s": 3.0}]
-    (tmp_path / "m" / "demo").mkdir(parents=True)
-    for k, columns in enumerate(own):
-        path = tmp_path / "m" / "demo" / f"{k}.json"
-        path.write_text(json.dumps(row | columns), encoding="utf-8")
+    like = {"cold": False, "train_s": 10.1}
+    write_rows(tmp_path, "m", *(like | columns for columns in own))
     table = tabulate(read_measured(tmp_path))
     found = zip(table["n"], table["training [s]"].str.split(" ").str[0], strict=True)
     assert sorted(found) == [(1, "3"), (1, "50"), (1, "6"), (3, "10.1")]
@@ -139,13 +138,11 @@ def test_a_mean_is_of_equal_work_and_of_whole_runs(tmp_path):
 
 def test_a_column_that_the_first_machine_lacks_is_read(tmp_path):
     """A processor's rows have no energy, those of a GPU have it: 100 J for each image."""
-    for machine, columns in {"cpu": {}, "gpu": {"gpu_energy_j": 100.0}}.items():
-        row = read_row(ROWS[0])
-        row.pop("gpu_energy_j")
-        work = {"num_images_train": 1, "epoch_s": [1.0]}
-        path = tmp_path / machine / "demo" / "0.json"
-        path.parent.mkdir(parents=True)
-        path.write_text(json.dumps(row | work | columns), encoding="utf-8")
+    for machine, energy_j in {"cpu": None, "gpu": 100.0}.items():
+        work = {"num_images_train": 1, "epoch_s": [1.0], "gpu_energy_j": energy_j}
+        write_rows(tmp_path, machine, work)
+    path = tmp_path / "cpu" / "demo" / "0.json"
+    path.write_text(path.read_text().replace('"gpu_energy_j": null, ', ""))
     energy = tabulate(read_measured(tmp_path))["GPU energy an image [J]"]
     assert energy.str.split(" ").str[0].tolist() == ["not", "100"]
 

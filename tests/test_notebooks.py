@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
 
 import pandas as pd
 import papermill
@@ -20,6 +19,7 @@ from dr_lib.training.model_folder import read_folder
 from tests.notebooks import (
     displayed,
     execute,
+    list_outputs,
     num_pictures,
     papermill_command,
     read_rows,
@@ -27,6 +27,7 @@ from tests.notebooks import (
     show_without_paper,
     texts,
 )
+from tests.processes import wait_until
 from tests.report.real_rows import copy_row
 from tests.studies import write_studies
 
@@ -36,7 +37,6 @@ from tests.studies import write_studies
     [
         ("10_train", {"repetiton": 3}, "repetiton: not a parameter of this"),
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
-        ("10_train", {"epochs": 2.5}, "epochs is 2.5: give a whole number"),
         ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
     ],
 )
@@ -78,53 +78,31 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     assert num_pictures(notebook) == 1
     names = [path.stem for path in (photographs / "images").iterdir()]
     assert len(names) == 33 and not any(name in json.dumps(notebook) for name in names)
-    banners = [
-        o
-        for c in notebook.cells
-        for o in c.get("outputs", [])
-        if o.get("metadata", {}).get("shows_photographs")
-    ]
-    assert len(banners) == 1
+    metadata = [output.get("metadata", {}) for output in list_outputs(notebook)]
+    assert sum(each.get("shows_photographs", False) for each in metadata) == 1
 
 
 def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     """Run by papermill it trains and writes a valid row; notebook 11 draws figure 1 from it, in
     Portuguese.
     """
-    wishes = {
-        "data_dir": str(small_sample),
-        "epochs": 2,
-        "image_size": 48,
-    }
-    execute(clone, "10_train", kernel, **wishes, repetition=3)
-    (path,) = (clone / "papermill_runs" / "adhoc" / "rows").glob("*.json")
-    row = json.loads(path.read_text())
-    assert (row["study"], row["repetition"], row["seed"], row["status"]) == (
-        "adhoc",
-        3,
-        23,
-        "ok",
-    )
+    wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "repetition": 3}
+    execute(clone, "10_train", kernel, **wishes)
+    (row,) = read_rows(clone)
+    known = {"study": "adhoc", "repetition": 3, "seed": 23, "status": "ok"}
+    assert known.items() <= row.items() and row["data_kind"] == "synthetic"
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert sum(row[part] for part in PARTS) == pytest.approx(row["train_s"], rel=0.02)
     assert 1e6 < row["flop_per_image"] and 0 < row["peak_fraction"]
-    assert (
-        row["data_kind"] == "synthetic"
-        and row["accelerator"]
-        and row["keras"]
-        and 0 <= row["metric_auc_test"] <= 1
-    )
+    assert row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
     assert read_folder(left / "model").version == row["model_version"]
     written = pd.read_csv(left / "predictions.csv")
     assert (written["split"] == "test").sum() == row["num_images_test"]
-    assert (
-        str(small_sample.parent) not in path.read_text()
-    )  # a row names no folder of this machine
+    assert str(small_sample.parent) not in json.dumps(row)  # no folder of this machine
     text = report(clone, "adhoc", lang="pt")
-    assert (
-        "não comparável" in text and '<html lang="pt">' in text and text.count("<figure") == 2
-    )
+    assert "não comparável" in text and '<html lang="pt">' in text
+    assert text.count("<figure") == 2
 
 
 BLOCK = """from importlib.machinery import PathFinder
@@ -144,26 +122,12 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
     (clone / "blocked").mkdir()
     (clone / "blocked" / "sitecustomize.py").write_text(BLOCK)
     monkeypatch.setenv("PYTHONPATH", str(clone / "blocked"))
-    request = {
-        "data_dir": str(small_sample),
-        "epochs": 2,
-        "image_size": 48,
-        "backend": "auto",
-        "mode": "fast",
-    }
-    notebook = execute(clone, "10_train", num_devices=8, **request)
+    request = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "mode": "fast"}
+    notebook = execute(clone, "10_train", num_devices=8, backend="auto", **request)
     (row,) = read_rows(clone)
-    assert (row["backend"], row["mode"], row["status"], row["on_device"]) == (
-        "jax",
-        "fast",
-        "ok",
-        True,
-    )
-    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == (
-        "DataParallel",
-        8,
-        1,
-    )
+    known = {"backend": "jax", "mode": "fast", "status": "ok", "on_device": True}
+    known |= {"strategy": "DataParallel", "num_replicas": 8, "num_accelerators": 1}
+    assert known.items() <= row.items()
     assert "jax: installed here are jax" in texts(notebook) and num_pictures(notebook) == 2
     assert num_pictures(execute(clone, "11_gpu_vs_tpu", runs="papermill_runs/adhoc")) == 2
 
@@ -178,27 +142,16 @@ def test_10_goes_on_after_a_kill(clone, small_sample):
         command, cwd=clone, stderr=subprocess.DEVNULL, start_new_session=True
     )
     runs = clone / "papermill_runs" / "adhoc" / "runs"
-    while not (list(runs.glob("*/checkpoint.npz")) or process.poll() is not None):
-        time.sleep(0.05)
-    for victim in [
-        psutil.Process(process.pid),
-        *psutil.Process(process.pid).children(recursive=True),
-    ]:
+    wait_until(lambda: [*runs.glob("*/checkpoint.npz")] or process.poll() is not None, 120)
+    for victim in [*psutil.Process(process.pid).children(recursive=True), process]:
         victim.kill()
     process.wait()
     assert not read_rows(clone)
     subprocess.run(command, cwd=clone, check=True, capture_output=True)
     (row,) = read_rows(clone)
-    assert (
-        row["resumed"] == 1
-        and 0 < len(row["epoch_s"]) < 9
-        and row["run_id"] == next(runs.iterdir()).name
-    )
-    assert (row["strategy"], row["num_replicas"], row["num_accelerators"]) == (
-        "MirroredStrategy",
-        2,
-        1,
-    )
+    known = {"resumed": 1, "run_id": next(runs.iterdir()).name, "num_accelerators": 1}
+    known |= {"strategy": "MirroredStrategy", "num_replicas": 2}
+    assert known.items() <= row.items() and 0 < len(row["epoch_s"]) < 9
     assert row["num_images_dropped"] == row["num_images_train"] % 8
     history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(9)]
@@ -248,24 +201,15 @@ def test_20_leaves_a_model_folder(clone, kernel, small_sample):
     notebook = execute(clone, "10_train", kernel, **wishes)
     (row,) = read_rows(clone)
     folder = read_folder(clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"] / "model")
-    assert (
-        folder.facts["format"] == "keras"
-        and folder.facts["image_size"] == 48
-        and len(folder.facts["grades"]) == 5
-    )
-    assert (
-        folder.facts["metrics"]["kappa"] == row["metric_kappa_test"]
-        and -1 <= row["metric_kappa_test"] <= 1
-    )
-    assert (
-        folder.facts["split_sha256"] == row["split_sha256"]
-        and folder.version == row["model_version"]
-    )
-    command = re.search(
-        r"python -m dr_lib export (\S+/model) --data .+ --out exported", texts(notebook)
-    )
-    assert (clone / command[1]) == folder.path  # as it is pasted into a shell in the root
-    assert num_pictures(notebook) == 3 and folder.facts["data_kind"] == "synthetic"
+    known = {"format": "keras", "image_size": 48, "data_kind": "synthetic"}
+    known["split_sha256"] = row["split_sha256"]
+    assert known.items() <= folder.facts.items() and len(folder.facts["grades"]) == 5
+    assert folder.facts["metrics"]["kappa"] == row["metric_kappa_test"]
+    assert -1 <= row["metric_kappa_test"] <= 1 and folder.version == row["model_version"]
+    command = r"python -m dr_lib export (\S+/model) --data .+ --out exported"
+    shown = re.search(command, texts(notebook))[1]
+    assert clone / shown == folder.path  # as it is pasted into a shell in the root
+    assert num_pictures(notebook) == 3
     written = pd.read_csv(folder.path.parent / "predictions.csv")
     assert set(written["split"]) == {"train", "validation", "test"}
     test = written[written["split"] == "test"]
@@ -301,8 +245,5 @@ def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
     text = displayed(execute(clone, "11_gpu_vs_tpu", kernel, **choice))
     auc = write_interval(*(row[f"metric_auc_test{end}"] for end in ("", "_low", "_high")), "pt")
     assert f">{auc.replace(' [', ' <i>[')}</i><" in text and "," in auc
-    assert time in text
-    assert (
-        "Nenhum treinamento foi medido" not in text
-        and "Em colab, CPU um treinamento leva" not in text
-    )
+    assert time in text and "Nenhum treinamento foi medido" not in text
+    assert "Em colab, CPU um treinamento leva" not in text

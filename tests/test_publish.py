@@ -14,7 +14,9 @@ import nbformat
 import papermill
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.conftest import ROOT, commit
+from tools.rooms import copy_tree
+
 STEMS = [path.stem for path in sorted(ROOT.glob("notebooks/*.py"))]
 GPU = {"10_train", "30_train_scenario", "40_mnist_cuda"}
 LINE = r"local, .+, Keras on \w+, commit (unknown|[0-9a-f]{7,}(-dirty)?)"
@@ -45,35 +47,18 @@ def run_setup(
 ) -> tuple[str, str, str]:
     """Run the set-up cell in a folder; its line, the root that it found, and its errors."""
     cwd.mkdir(parents=True, exist_ok=True)
-    code = re.sub(
-        r"(?m)^address, ref = .*",
-        f'address, ref = "{address}", "{ref}"',
-        read_setup("11_gpu_vs_tpu"),
-    )
+    line = f'address, ref = "{address}", "{ref}"'
+    code = re.sub(r"(?m)^address, ref = .*", line, read_setup("11_gpu_vs_tpu"))
     for place in ("/kaggle/input", "/content"):
         assert f'"{place}"' in code
         code = code.replace(f'"{place}"', f'"{tmp_path}{place}"')
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("PYTHONPATH", "DR_LIB_REPO")
-    }
+    environment = {**os.environ, "PYTHONPATH": ""}
+    environment.pop("DR_LIB_REPO", None)
+    environment.update(variables)
     command = [sys.executable, "-c", f"{code}\nprint(root)"]
-    ran = subprocess.run(
-        command, cwd=cwd, env=environment | variables, capture_output=True, text=True
-    )
+    ran = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     line, root = ran.stdout.splitlines() or ("", "")
     return line, root, ran.stderr
-
-
-def commit(folder: Path, *more: str) -> str:
-    """Put a folder under git, or what changed in it; its commit."""
-    git = ["git", "-C", folder, "-c", "user.name=a", "-c", "user.email=a@b"]
-    for command in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"], *more):
-        subprocess.run([*git, *command], check=True, capture_output=True)
-    return subprocess.run(
-        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -84,11 +69,8 @@ def test_the_set_up_cell_is_short_and_needs_nothing(stem):
     code = read_setup(stem).splitlines()
     template = read_setup("00_start_here").splitlines()
     assert len(code) <= 30 and code[:-1] == template[:-1]
-    nodes = [node for node in ast.walk(ast.parse("\n".join(code), feature_version=(3, 9)))]
-    names = {
-        alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names
-    }
-    names |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+    ast.parse("\n".join(code), feature_version=(3, 9))
+    names = set(re.findall(r"(?m)^ *(?:from|import) (\S+)", "\n".join(code)))
     assert names <= {*sys.stdlib_module_names, "dr_lib.report"}
 
 
@@ -97,9 +79,7 @@ def test_what_has_choices_is_a_field_of_colabs_form(stem):
     """By Colab's documented rule, `name = value  # @param [choices]` or `{type:"boolean"}`: the
     default is one of the choices, the same words of help stand behind it, six fields at most.
     """
-    rule = re.compile(
-        r'(\w+)(?:: \w+)? = (\S+) +# ?@param (\[.*?\]|\{type:"boolean"\})  # (.+)'
-    )
+    rule = r'(\w+)(?:: \w+)? = (\S+) +# ?@param (\[.*?\]|\{type:"boolean"\})  # (.+)'
     known = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{stem}.ipynb"))
     path = ROOT / "notebooks" / f"{stem}.py"
     cells = nbformat.read(path.with_suffix(".ipynb"), as_version=4).cells
@@ -107,7 +87,7 @@ def test_what_has_choices_is_a_field_of_colabs_form(stem):
     fields = [line for line in cell.source.splitlines() if "@param" in line]
     assert len(fields) <= 6
     for line in fields:
-        name, value, field, words = rule.fullmatch(line).groups()
+        name, value, field, words = re.fullmatch(rule, line).groups()
         choices = ast.literal_eval(field) if field.startswith("[") else [True, False]
         assert ast.literal_eval(value) in choices
         assert known[name]["help"].endswith(words)
@@ -126,11 +106,8 @@ def test_the_library_is_found_upwards_and_in_a_clone_beside(tmp_path, library, l
     """
     shutil.copytree(library, tmp_path / library_at)
     line, root, _ = run_setup(tmp_path, tmp_path / cwd)
-    assert (
-        Path(root) == tmp_path / library_at
-        and re.fullmatch(LINE, line)
-        and "commit unknown" in line
-    )
+    assert Path(root) == tmp_path / library_at
+    assert re.fullmatch(LINE, line) and "commit unknown" in line
 
 
 @pytest.mark.parametrize("place", ["slug", "datasets/someone/slug/a folder"])
@@ -162,12 +139,8 @@ def test_an_archive_of_the_repository_is_unpacked_and_no_other(
     for name in ("a", "z"):  # before and behind it
         shutil.make_archive(tmp_path / place / name, kind, tmp_path / "eyes")
     (tmp_path / place / "broken.zip").write_bytes(b"PK")
-    shutil.make_archive(
-        tmp_path / place / "suite-v1",
-        kind,
-        library.parent if folder else library,
-        folder or None,
-    )
+    around = library.parent if folder else library
+    shutil.make_archive(tmp_path / place / "suite-v1", kind, around, folder or None)
     line, root, errors = run_setup(tmp_path, tmp_path / "working")
     assert Path(root) == tmp_path / "working/dr_repo" and re.fullmatch(LINE, line), errors
     assert [path.name for path in (tmp_path / "working").iterdir()] == ["dr_repo"]
@@ -180,57 +153,39 @@ def test_dr_lib_repo_names_a_folder_or_a_git_address(tmp_path, library):
     """
     shutil.copytree(library, tmp_path / "home/older")
     assert run_setup(tmp_path, tmp_path / "home", DR_LIB_REPO=str(library))[1] == str(library)
-    commit(library)
-    subprocess.run(
-        ["git", "clone", "-q", "--bare", library, tmp_path / "suite.git"], check=True
-    )
+    suite = str(tmp_path / "suite.git")
+    commit(library, ["clone", "-q", "--bare", library, suite])
     for _ in range(2):
-        line, root, errors = run_setup(
-            tmp_path, tmp_path / "new", DR_LIB_REPO=str(tmp_path / "suite.git"), ref="v9"
-        )
+        line, root, errors = run_setup(tmp_path, tmp_path / "new", DR_LIB_REPO=suite, ref="v9")
         assert root == str(tmp_path / "new/dr_repo") and "commit unknown" not in line, errors
 
 
-@pytest.mark.parametrize("ref", ["v1", "the commit"])
-def test_a_published_notebook_clones_its_tag_or_commit(tmp_path, library, ref):
-    """The library of the same version comes, not the newest; the line names its commit."""
+def test_a_published_notebook_clones_its_tag_or_commit_and_no_other(tmp_path, library):
+    """The library of the same version comes, not the newest; the line names its commit. A version
+    that is not there stops the notebook, and again when it is run again.
+    """
     first = commit(library, ["tag", "v1"])
     (library / "dr_lib" / "later.py").write_text("")
     commit(library)
-    line, root, errors = run_setup(
-        tmp_path,
-        tmp_path / "new",
-        address=str(library / ".git"),
-        ref=ref.replace("the commit", first),
-    )
-    assert re.search(r"commit (\w+)$", line)[1] == first[: len(line.split()[-1])], errors
-    assert not (Path(root) / "dr_lib" / "later.py").exists()
-
-
-def test_a_version_that_is_not_there_is_never_another(tmp_path, library):
-    """The notebook stops, and stops again when it is run again."""
-    commit(library)
+    address = str(library / ".git")
+    for ref in ("v1", first):
+        line, root, errors = run_setup(tmp_path, tmp_path / ref, address=address, ref=ref)
+        assert re.search(r"commit (\w+)$", line)[1] == first[: len(line.split()[-1])], errors
+        assert not (Path(root) / "dr_lib" / "later.py").exists()
     for _ in range(2):
-        _, root, errors = run_setup(
-            tmp_path, tmp_path / "new", address=str(library / ".git"), ref="v9"
-        )
+        _, root, errors = run_setup(tmp_path, tmp_path / "new", address=address, ref="v9")
         assert root == "" and errors.splitlines()[-1].startswith("no dr_lib here")
 
 
 @pytest.mark.parametrize("address", ["", "nowhere.git"])
 def test_without_library_and_address_one_sentence_says_what_to_do(tmp_path, address):
     """No traceback, nothing left behind."""
-    line, root, errors = run_setup(
-        tmp_path, tmp_path / "new", address=address and str(tmp_path / address), ref="v1"
-    )
-    assert (
-        (line, root) == ("", "")
-        and "Traceback" not in errors
-        and not list((tmp_path / "new").iterdir())
-    )
-    assert errors.splitlines()[-1].startswith(
-        "no dr_lib here: open or upload its repository, or set DR_LIB_REPO"
-    )
+    address = address and str(tmp_path / address)
+    line, root, errors = run_setup(tmp_path, tmp_path / "new", address=address, ref="v1")
+    assert (line, root) == ("", "") and "Traceback" not in errors
+    assert not list((tmp_path / "new").iterdir())
+    advice = "no dr_lib here: open or upload its repository, or set DR_LIB_REPO"
+    assert errors.splitlines()[-1].startswith(advice)
 
 
 @pytest.mark.parametrize("stem", STEMS)
@@ -238,43 +193,25 @@ def test_metadata_suit_colab_and_kaggle(stem):
     """A GPU where it is the aim, no saved outputs where photographs appear, and no image that
     would pin a machine.
     """
-    metadata = json.loads((ROOT / "notebooks" / f"{stem}.ipynb").read_text(encoding="utf-8"))[
-        "metadata"
-    ]
+    path = ROOT / "notebooks" / f"{stem}.ipynb"
+    metadata = json.loads(path.read_text(encoding="utf-8"))["metadata"]
     colab = {"name": f"{stem}.ipynb", "provenance": [], "toc_visible": True}
     colab |= {"gpuType": "T4"} if stem in GPU else {}
     colab |= {"private_outputs": True} if stem[:2] in ("01", "12", "13", "22") else {}
-    kaggle = {"accelerator": "none", "isGpuEnabled": False} if stem not in GPU else {}
-    kaggle = {"accelerator": "nvidiaTeslaT4", "isGpuEnabled": True} | kaggle
-    kaggle |= {"isInternetEnabled": True, "language": "python", "sourceType": "notebook"}
+    kaggle = {"isInternetEnabled": True, "language": "python", "sourceType": "notebook"}
+    kaggle["accelerator"] = "nvidiaTeslaT4" if stem in GPU else "none"
+    kaggle["isGpuEnabled"] = stem in GPU
     assert metadata["colab"] == colab and metadata["kaggle"] == kaggle
     assert metadata.get("accelerator") == ("GPU" if stem in GPU else None)
-    assert metadata["language_info"]["name"] == "python" and "docker" not in json.dumps(
-        metadata
-    )
+    assert metadata["language_info"]["name"] == "python"
+    assert "docker" not in json.dumps(metadata)
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory) -> Path:
     """A copy of the repository."""
-    command = [
-        "git",
-        "-C",
-        ROOT,
-        "ls-files",
-        "-z",
-        "--cached",
-        "--others",
-        "--exclude-standard",
-    ]
-    names = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split(
-        "\0"
-    )
     folder = tmp_path_factory.mktemp("tree")
-    for name in names:
-        if name and (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, folder / name)
+    copy_tree(folder)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 
@@ -306,47 +243,33 @@ def test_publish_writes_the_address_everywhere_and_takes_it_back(tree):
     """Badges whose notebooks are there, set-up cells, READMEs, citation; other values later;
     then none of it.
     """
-    names = [
-        name
-        for name in read_tree(tree)
-        if name.startswith(("notebooks", "README", "CITATION", "pyproject"))
-    ]
+    kinds = ("notebooks", "README", "CITATION", "pyproject")
+    names = [name for name in read_tree(tree) if name.startswith(kinds)]
     make(tree, "publish", "URL=https://github.com/first/name", "REF=v0")
-    assert (
-        make(tree, "publish", "URL=https://github.com/some-lab/eyes.git", "REF=v1.2").returncode
-        == 0
-    )
+    ran = make(tree, "publish", "URL=https://github.com/some-lab/eyes.git", "REF=v1.2")
+    assert ran.returncode == 0
     published = read_tree(tree)
     assert not any(b"first/name" in published[name] for name in names)
     for stem in STEMS:
         blob = f"some-lab/eyes/blob/v1.2/notebooks/{stem}.ipynb"
         assert blob.partition("v1.2/")[2] in published
         kaggle = f"{KAGGLE}{blob}" + "&accelerator=nvidiaTeslaT4" * (stem in GPU)
-        for name in (
-            f"notebooks/{stem}.ipynb",
-            f"notebooks/{stem}.py",
-            "README.md",
-            "README.pt-BR.md",
-        ):
+        files = [f"notebooks/{stem}.ipynb", f"notebooks/{stem}.py"]
+        for name in [*files, "README.md", "README.pt-BR.md"]:
             text = published[name].decode()
             assert text.count(f"({COLAB}{blob})") == text.count(f"({kaggle})") == 1, name
         found = json.dumps('address, ref = "https://github.com/some-lab/eyes", "v1.2"\n')[1:-1]
         assert found in published[f"notebooks/{stem}.ipynb"].decode()
-    assert (
-        b"git clone https://github.com/some-lab/eyes && cd eyes\nmake demo"
-        in published["README.pt-BR.md"]
-    )
+    clone = b"git clone https://github.com/some-lab/eyes && cd eyes\nmake demo"
+    assert clone in published["README.pt-BR.md"]
     assert b"\nrepository-code: https://github.com/some-lab/eyes\n" in published["CITATION.cff"]
     project = tomllib.loads(published["pyproject.toml"].decode())
     assert project["project"]["urls"] == {"Repository": "https://github.com/some-lab/eyes"}
     make(tree, "publish", "URL=")
     bare = read_tree(tree)
     placeholder = "/".join(("OWNER", "REPO")).encode()
-    assert not any(
-        trace in bare[name]
-        for name in names
-        for trace in (b"some-lab", b"badge.svg", b"Repository =")
-    )
+    text = b"".join(bare[name] for name in names)
+    assert not re.search(b"some-lab|badge.svg|Repository =", text)
     assert not any(placeholder in content for content in (*bare.values(), *published.values()))
 
 
@@ -363,10 +286,7 @@ def test_a_bad_address_is_one_sentence(tree, arguments):
     """Nothing is written; without URL nothing is taken back either."""
     before = read_tree(tree)
     ran = make(tree, "publish", *arguments)
-    assert (
-        ran.returncode
-        and "URL=https://github.com/" in ran.stderr
-        and "Traceback" not in ran.stderr
-    )
+    assert ran.returncode and "URL=https://github.com/" in ran.stderr
+    assert "Traceback" not in ran.stderr
     # the second is make's own
     assert len(ran.stderr.splitlines()) <= 2 and read_tree(tree) == before

@@ -1,7 +1,6 @@
 """The repository itself: pairs in step, no outputs, parameters explained, import rules kept."""
 
 import ast
-import csv
 import re
 import subprocess
 import sys
@@ -13,12 +12,11 @@ import nbformat
 import pandas as pd
 import papermill
 import pytest
-from packaging.requirements import Requirement
 
 from dr_lib.rooms import find_rooms
-from tests.conftest import ABSENT, find_studies
+from tests.conftest import ABSENT, ROOT, find_studies
+from tools.constraints import REQUIREMENTS, read_list
 
-ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = sorted(ROOT.glob("notebooks/*.py"))
 MODULES = sorted(ROOT.glob("dr_lib/**/*.py"))
 STUDIES = sorted(find_studies().glob("*.yaml"))
@@ -36,58 +34,44 @@ SPINE = (
 ROOMS = "evaluation serving scenarios mnist claims remote cluster explain".split()
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = (
-    "models",
-    "resident",
-    "checkpoint",
-    "keras_backend",
-    "recorder",
-    "fit",
-    "frozen",
-)
-MAY_IMPORT = {"data/prepared/batches.py": {"keras"}} | {
-    f"training/{name}.py": {"keras"} for name in TRAINING
-}
-MAY_IMPORT["training/lite0.py"] = {"keras"}
-MAY_IMPORT["rooms/explain/grad_cam.py"] = {"keras"}
+TRAINING = "models resident checkpoint keras_backend recorder fit frozen lite0".split()
+MAY_IMPORT = {f"training/{name}.py": {"keras"} for name in TRAINING}
+MAY_IMPORT |= {"data/prepared/batches.py": {"keras"}, "rooms/explain/grad_cam.py": {"keras"}}
 MAY_IMPORT |= {
     f"rooms/scenarios/frameworks/{name}_network.py": {name}
     for name in ("keras", "torch", "mxnet")
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = ["code.py", "errors.py", "files.py", "command.py", "parameters.py", "processes.py"]
-FOREIGN += ["report/__init__.py", "report/setup.py"]
-FOREIGN += [f"runs/{name}.py" for name in ("__init__", "row", "run", "prices", "monitor")]
-FOREIGN += ["runs/warmth.py"]
-FOREIGN += ["rooms/__init__.py", "rooms/scenarios/__init__.py"]
-FOREIGN += [
-    "rooms/remote/__init__.py",
-    "rooms/remote/remote_script.py",
-]  # before all else is there
-FOREIGN += [f"hardware/{path.name}" for path in ROOT.glob("dr_lib/hardware/*.py")]
-FOREIGN += [f"data/labels/{name}.py" for name in ("__init__", "reader", "schema")]
-FOREIGN += [
-    f"training/{name}.py" for name in ("__init__", "divergence", "keras_backend", "versions")
-]
-FOREIGN += ["training/arithmetic.py"]
-FOREIGN += ["data/__init__.py", "data/small_images.py"]
-FOREIGN += [
-    f"rooms/scenarios/frameworks/{path.name}"
-    for path in ROOT.glob("dr_lib/rooms/scenarios/frameworks/*.py")
-]
+FOREIGN = """
+    code errors files command parameters processes report/__init__ report/setup
+    runs/__init__ runs/row runs/run runs/prices runs/monitor runs/warmth
+    rooms/__init__ rooms/scenarios/__init__ rooms/remote/__init__ rooms/remote/remote_script
+    data/__init__ data/small_images data/labels/__init__ data/labels/reader data/labels/schema
+    training/__init__ training/divergence training/keras_backend training/versions
+    training/arithmetic
+"""
+FOREIGN = [f"{name}.py" for name in FOREIGN.split()]
+for folder in ("hardware", "rooms/scenarios/frameworks"):
+    FOREIGN += [f"{folder}/{path.name}" for path in (ROOT / "dr_lib" / folder).glob("*.py")]
 FOREIGN = [name for name in FOREIGN if (ROOT / "dr_lib" / name).is_file() or not ABSENT]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
 
 
-def imports(tree: ast.AST) -> set[str]:
-    """Full names of what a tree imports."""
+def imports(tree: ast.Module, *, at_top: bool = False) -> set[str]:
+    """Full names of what a module imports."""
     names = set()
-    for node in ast.walk(tree):
+    for node in tree.body if at_top else ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
+
+
+def name_module(path: Path) -> str:
+    """The name by which a file is imported."""
+    name = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+    return name.removesuffix(".__init__")
 
 
 def find_place(module: str) -> tuple[str, int]:
@@ -102,12 +86,10 @@ def find_place(module: str) -> tuple[str, int]:
 
 def test_a_module_imports_downwards_and_no_room():
     """The spine knows no room, and a room no other: what two rooms need is of the spine."""
-    modules = {path.relative_to(ROOT).with_suffix("").as_posix() for path in MODULES}
-    modules = {module.removesuffix("/__init__").replace("/", ".") for module in modules}
+    modules = set(map(name_module, MODULES))
     wrong = set()
     for path in MODULES:
-        importer = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
-        importer = importer.removesuffix(".__init__")
+        importer = name_module(path)
         for name in imports(ast.parse(path.read_text())):
             imported = name if name in modules else name.rpartition(".")[0]
             if imported not in modules - {"dr_lib"} or importer == "dr_lib":
@@ -123,11 +105,10 @@ def test_a_module_imports_downwards_and_no_room():
 def test_every_module_can_be_imported():
     """Whatever rooms are here; other frameworks may be absent."""
     for path in MODULES:
-        module = path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
         try:
-            import_module(module.removesuffix(".__init__"))
+            import_module(name_module(path))
         except ModuleNotFoundError as error:
-            assert not error.name.startswith("dr_lib"), f"{module} needs {error.name}"
+            assert not error.name.startswith("dr_lib"), f"{path} needs {error.name}"
 
 
 def test_a_room_owns_what_cannot_work_without_it():
@@ -241,41 +222,27 @@ def test_exceptions_are_a_tree(trees):
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_no_module_imports_a_framework_at_its_top(path):
     """Only what is of no use without a framework imports it; nothing imports a backend."""
-    tree = ast.parse(path.read_text())
-    top = ast.Module(
-        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
-    )
+    names = imports(ast.parse(path.read_text()), at_top=True)
     allowed = MAY_IMPORT.get(path.relative_to(ROOT / "dr_lib").as_posix(), set())
-    assert {name.split(".")[0] for name in imports(top)} & HEAVY <= allowed
+    assert {name.split(".")[0] for name in names} & HEAVY <= allowed
 
 
 @pytest.mark.parametrize("name", FOREIGN)
 def test_what_runs_in_foreign_kernels_needs_little(name):
     """It is Python 3.9, and at its top imports nothing that MXNet's kernel does not have."""
     tree = ast.parse((ROOT / "dr_lib" / name).read_text(), feature_version=(3, 9))
-    top = ast.Module(
-        [node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], []
-    )
-    assert {module.split(".")[0] for module in imports(top)} <= LIGHT | MAY_IMPORT.get(
-        name, set()
-    )
-    annotated = [
-        node
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AnnAssign)
-    ]
-    assert not annotated or "from __future__ import annotations" in ast.unparse(tree)
+    names = {module.split(".")[0] for module in imports(tree, at_top=True)}
+    assert names <= LIGHT | MAY_IMPORT.get(name, set())
+    kinds = ast.FunctionDef | ast.ClassDef | ast.AnnAssign
+    has_annotations = any(isinstance(node, kinds) for node in tree.body)
+    assert not has_annotations or "from __future__ import annotations" in ast.unparse(tree)
 
 
 def test_importing_the_library_costs_nothing():
     """`import dr_lib` imports no other package."""
-    code = (
-        "import sys; before = set(sys.modules); import dr_lib; print(*(set(sys.modules) -"
-        " before))"
-    )
-    out = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout
+    code = "import sys; before = set(sys.modules); import dr_lib; "
+    code += "print(*(set(sys.modules) - before))"
+    out = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
     assert out.split() == ["dr_lib"]
 
 
@@ -292,9 +259,8 @@ def test_a_notebook_has_no_outputs_and_names_its_kernel(source):
 
 def test_no_notebook_without_a_source():
     """Every .ipynb has its .py."""
-    assert [p.stem for p in sorted(ROOT.glob("notebooks/*.ipynb"))] == [
-        p.stem for p in NOTEBOOKS
-    ]
+    notebooks = {path.stem for path in ROOT.glob("notebooks/*.ipynb")}
+    assert notebooks == {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
@@ -305,13 +271,9 @@ def test_every_parameter_is_typed_and_explained(source):
     notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
     (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
-    assert len(known) == sum(
-        not line.startswith("#") for line in cell.source.splitlines() if line
-    )
-    assert all(
-        p["inferred_type_name"] in ("str", "int", "float", "bool") and p["help"]
-        for p in known.values()
-    )
+    assert len(known) == len(re.findall(r"(?m)^[^#\n]", cell.source))
+    kinds = ("str", "int", "float", "bool")
+    assert all(each["inferred_type_name"] in kinds and each["help"] for each in known.values())
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
@@ -324,45 +286,12 @@ def test_study_files_fit_their_notebooks(path):
 
 @pytest.mark.parametrize("readme", ["README.md", "README.pt-BR.md"])
 def test_the_readme_shows_what_was_measured(readme):
-    """The table of speeds has the rows of measured.csv in their order, and its numbers; none is
-    typed.
-    """
-    with (ROOT / "tools" / "measured.csv").open(encoding="utf-8") as file:
-        measured = list(csv.DictReader(file))
-    table = re.search(
-        "(?s)<!-- measured -->(.*)<!-- /measured -->",
-        (ROOT / readme).read_text(encoding="utf-8"),
-    )[1]
-    lines = [
-        [cell.strip() for cell in line.split("|")[1:-1]]
-        for line in table.splitlines()
-        if line.startswith("| ")
-    ]
-    columns = (
-        "batch_size",
-        "images_per_s",
-        "low",
-        "high",
-        "times_paper",
-        "times_low",
-        "times_high",
-        "n",
-    )
-    for cells, row in zip(lines[2:], measured, strict=True):
-        assert (
-            cells[:2] == [row["what"], f"{row['model']}, {row['image_size']} px"]
-            and cells[3] == row["precision"]
-        )
-        numbers = [
-            float(number)
-            for cell in (cells[2], *cells[4:])
-            for number in re.findall(r"[\d.]+", cell)
-        ]
-        expected = [float(row[name]) for name in columns]
-        assert numbers == (
-            expected[:4] + [1, expected[-1]] if row["what"] == "mode paper" else expected
-        )
-        assert all(row[name] in table for name in ("hardware", "versions", "commit", "date"))
+    """The table of speeds is that of measured.csv: none of its numbers is typed."""
+    from tools.bench_training import render
+
+    text = (ROOT / readme).read_text(encoding="utf-8")
+    table = render(ROOT / "tools" / "measured.csv")
+    assert f"<!-- measured -->\n{table}\n<!-- /measured -->" in text
 
 
 def test_the_page_on_scale_calculates_from_what_was_measured():
@@ -381,15 +310,10 @@ def test_the_page_on_scale_calculates_from_what_was_measured():
         assert numbers == pytest.approx(expected, rel=0.006)
     for cores, *numbers in read_numbers(prepared):
         prepared_h = 1e6 / rates["prepared_per_s"] / cores / 3600
-        assert numbers == pytest.approx(
-            [
-                prepared_h,
-                1e6 * rates["photograph_mb"] / prepared_h / 3600,
-                1e6 * rates["crop_mib"] / 1024,
-                1e6 / rates["crops_per_s"] / cores / 60,
-            ],
-            rel=0.006,
-        )
+        read_mb_per_s = 1e6 * rates["photograph_mb"] / prepared_h / 3600
+        epoch_min = 1e6 / rates["crops_per_s"] / cores / 60
+        expected = [prepared_h, read_mb_per_s, 1e6 * rates["crop_mib"] / 1024, epoch_min]
+        assert numbers == pytest.approx(expected, rel=0.006)
     for train_s, *numbers in read_numbers(runs):
         hours = 1000 * (train_s + overhead_s) / 3600
         share = 100 * overhead_s / (train_s + overhead_s)
@@ -414,29 +338,23 @@ def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     from dr_lib.rooms.claims.claims import count_claims
 
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
-    lines = (
-        re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip().splitlines()[2:]
-    )
+    table = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip()
+    lines = table.splitlines()[2:]
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    expected = [[str(value) for value in row] for row in count_claims().itertuples(index=False)]
-    assert found == expected
+    assert found == count_claims().astype(str).to_numpy().tolist()
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():
     """No file over 1 MiB, no absolute path of somebody's machine."""
-    listed = subprocess.run(
-        ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True
-    ).stdout
+    listed = subprocess.check_output(["git", "-C", ROOT, "ls-files", "-z"], text=True)
     files = [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
     folder = ROOT / "papermill_runs"
     files = [find_studies() / path.name if path.parent == folder else path for path in files]
     assert all(path.stat().st_size < 2**20 for path in files)
     machine_path = re.compile(r"(?<![\w.])/(?:home|root|work|tmp)/\w")
-    assert [
-        path.name
-        for path in files
-        if machine_path.search(path.read_text(encoding="utf-8", errors="ignore"))
-    ] == []
+    for path in files:
+        text = path.read_text(encoding="utf-8", errors="ignore")
+        assert not machine_path.search(text), path.name
 
 
 @pytest.mark.skipif("serving" in ABSENT, reason="the room serving has the container")
@@ -444,13 +362,9 @@ def test_the_container_installs_what_the_notebooks_do():
     """Each package of the server is pinned to a version that requirements.txt allows, and what
     these bring along.
     """
-    pinned, known = (
-        {
-            Requirement(line).name: Requirement(line).specifier
-            for line in path.read_text().splitlines()
-            if line[0] != "#"
-        }
-        for path in (ROOT / "dr_lib/rooms/serving/requirements.txt", ROOT / "requirements.txt")
-    )
-    assert all(pin.version in known[name] for name, (pin,) in pinned.items() if name in known)
-    assert set(pinned) - set(known) == {"anyio"}
+    known = read_list(REQUIREMENTS)
+    pinned = read_list(ROOT / "dr_lib/rooms/serving/requirements.txt")
+    for name in pinned.keys() & known.keys():
+        (pin,) = pinned[name].specifier
+        assert pin.version in known[name].specifier
+    assert pinned.keys() - known.keys() == {"anyio"}

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -22,16 +23,20 @@ NOTICING = "test_pages or test_repository or test_command"
 FRONT_DOOR = "import dr_lib; [getattr(dr_lib, name) for name in dr_lib.__all__]"
 
 
-def copy_without(room: str, folder: Path) -> None:
-    """Copy what git tracks, or would, but for a room; the copy is a repository of its own."""
-    patterns = [f"dr_lib/rooms/{room}/*", f"tests/rooms/{room}/*", *find_rooms()[room].own]
+def copy_tree(folder: Path, without: Sequence[str] = ()) -> None:
+    """Copy what git tracks, or would, but for patterns of paths."""
     listed = _git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
     for name in filter(None, listed.split("\0")):
-        is_own = any(fnmatch(name, pattern) for pattern in patterns)
-        if is_own or not (ROOT / name).is_file():
-            continue
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(ROOT / name, folder / name)
+        is_left_out = any(fnmatch(name, pattern) for pattern in without)
+        if not is_left_out and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+
+def copy_without(room: str, folder: Path) -> None:
+    """Copy all but a room; the copy is a repository of its own."""
+    own = find_rooms()[room].own
+    copy_tree(folder, [f"dr_lib/rooms/{room}/*", f"tests/rooms/{room}/*", *own])
     _git(folder, "init", "-q")
     _git(folder, "add", "-A")
     identity = ("-c", "user.name=rooms", "-c", "user.email=rooms@example.org")

@@ -17,26 +17,26 @@ STUDY = Study(
 RUNS = plan_runs(STUDY, "here")
 
 
-def describe(rows: dict[str, dict]) -> str:
+def open_backlog(rows: dict[str, dict], study: Study = STUDY, runs=RUNS, **how) -> Backlog:
+    """The backlog of a study with these rows."""
+    return Backlog(study, Path("study"), runs, how.pop("planned", runs), rows, **how)
+
+
+def describe(rows: dict[str, dict], *about) -> str:
     """What is said of the rest of the study."""
-    return Backlog(STUDY, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"))
+    return open_backlog(rows, *about).describe(Path("study.yaml"))
 
 
-def make_rows(
-    seconds: dict[tuple[str, int], list[float]], status: str = "ok"
-) -> dict[str, dict]:
-    """Rows of the first runs of the cells (a, b), with these times of the whole process."""
+def make_rows(status: str = "ok", **seconds: list[float]) -> dict[str, dict]:
+    """Rows of the first runs of the cells x1, y1, x2 and y2, with these times of the whole
+    process.
+    """
     rows = {}
-    for (a, b), times in seconds.items():
-        cell = [run for run in RUNS if (run.parameters["a"], run.parameters["b"]) == (a, b)]
-        for run, process_s in zip(cell, times, strict=False):
-            rows[run.run_id] = {
-                "status": status,
-                "wall_s": 1.0,
-                "process_s": process_s,
-                "steady_epoch_s": process_s,
-                "seed": len(rows),
-            }
+    for cell, times in seconds.items():
+        runs = [run for run in RUNS if "{a}{b}".format(**run.parameters) == cell]
+        for run, process_s in zip(runs, times, strict=False):
+            times_s = {"wall_s": 1.0, "process_s": process_s, "steady_epoch_s": process_s}
+            rows[run.run_id] = {"status": status, "seed": len(rows), **times_s}
     return rows
 
 
@@ -44,7 +44,7 @@ def test_a_scenario_that_has_not_run_takes_the_median_of_all():
     """x1 = 10 min, y1 = 20 min, x2 = 30 min: y2 takes 20 min, and the rest twice 20 + 10 + 20 +
     30 min.
     """
-    rows = make_rows({("x", 1): [600.0], ("y", 1): [1200.0], ("x", 2): [1800.0]})
+    rows = make_rows(x1=[600.0], y1=[1200.0], x2=[1800.0])
     assert describe(rows).splitlines() == [
         "8 runs: 3 completed, 5 to do",
         # at 0.169 USD an hour
@@ -61,20 +61,15 @@ def test_a_scenario_that_has_run_takes_its_own_median():
     """Once y2 has run in 100 min, its second repetition is expected to take 100 min, whatever
     the factors say.
     """
-    times = {
-        ("x", 1): [600.0] * 2,
-        ("y", 1): [1200.0] * 2,
-        ("x", 2): [1800.0] * 2,
-        ("y", 2): [6000.0],
-    }
-    assert "about 100 min" in describe(make_rows(times))
+    rows = make_rows(x1=[600.0] * 2, y1=[1200.0] * 2, x2=[1800.0] * 2, y2=[6000.0])
+    assert "about 100 min" in describe(rows)
 
 
 def test_a_resumed_run_counts_all_its_epochs():
     """Its last process took 10 min for a fifth of the epochs: 50 min, and as long for the other
     seven.
     """
-    rows = make_rows({("x", 1): [600.0]})
+    rows = make_rows(x1=[600.0])
     (row,) = rows.values()
     row.update(resumed=1, epochs_done=10, epoch_s=[1.0, 1.0])
     assert "about 350 min" in describe(rows)
@@ -84,10 +79,8 @@ def test_what_the_machine_cannot_make_takes_no_time():
     """A skipped scenario is counted as such, both its repetitions, and not estimated: 10 + 2 x
     10 min are left.
     """
-    rows = make_rows({("x", 1): [600.0] * 2, ("y", 1): [600.0]}) | make_rows(
-        {("y", 2): [0.0]}, "skipped"
-    )
-    words = describe(rows)
+    rows = make_rows(x1=[600.0] * 2, y1=[600.0])
+    words = describe(rows | make_rows("skipped", y2=[0.0]))
     assert "2 not possible on this machine" in words and "about 30 min" in words
 
 
@@ -97,8 +90,7 @@ def test_nothing_is_promised_before_anything_has_run():
     assert "min" not in words and "USD" not in words
     assert words.splitlines()[-2].endswith(f"run study.yaml --only {RUNS[0].scenario}-r00")
     assert words.endswith("-m dr_lib run study.yaml --null")
-    rows = make_rows({(RUNS[0].parameters["a"], RUNS[0].parameters["b"]): [600.0]})
-    assert "about 70 min" in describe(rows)
+    assert "about 70 min" in describe(make_rows(x1=[600.0]))
 
 
 def test_each_scenario_is_planned_by_its_own_spread():
@@ -123,12 +115,10 @@ def test_each_scenario_is_planned_by_its_own_spread():
     }.items():
         run = next(run for run in runs if run.name == name)
         rows[run.run_id] = {"status": "ok", "wall_s": 1.0, "process_s": 1.0, **row}
-    lines = Backlog(study, Path("study"), runs, runs, rows).describe(Path("s.yaml"))
+    lines = describe(rows, study, runs)
     assert "C1-r03 is a copy of C1-r00, and one run counts once" in lines
-    assert (
-        "C1: runs vary by 1.0% (n = 3): a mean within 5% needs 3 of them, 5 if they vary by 2.1%"
-        in lines
-    )
+    words = "C1: runs vary by 1.0% (n = 3): a mean within 5% needs 3 of them, 5 if they vary by"
+    assert f"{words} 2.1%" in lines
     assert "C2: too few to plan" in lines
 
 
@@ -145,24 +135,21 @@ def test_a_null_control_says_what_differences_can_be_shown():
             train_s = (1.2 if run.arm == "b" else 1.0) * math.exp((run.repetition - 1) / 100)
             row = {"status": "ok", "wall_s": 1.0, "train_s": train_s, "boot": run.arm}
             rows[run.run_id] = row | {"seed": run.repetition}
-    backlog = Backlog(STUDY, Path("study"), RUNS, RUNS + arms, rows)
+    backlog = open_backlog(rows, planned=RUNS + arms)
     lines = backlog.describe(Path("s.yaml")).splitlines()
     assert lines[-1].endswith("two machines: known after three")
-    assert lines[-2].startswith(
-        "C1: to show a difference of 5%, 10%, 20% takes 4, 3, 3 runs of each in the same sessions"
-        ", with a power of 86%"
-    )
+    words = "C1: to show a difference of 5%, 10%, 20% takes 4, 3, 3 runs of each in the same"
+    assert lines[-2].startswith(f"{words} sessions, with a power of 86%")
     assert "8 runs: 0 completed, 8 to do" in lines and "if they vary by 1.6%" in lines[-2]
     assert not any(words in "".join(lines) for words in ("each on two machines", "within 5%"))
 
 
 def test_the_rest_is_priced_by_the_instance():
     """An hour on F4s_v2 costs 0.169 USD; a study without an instance says no price."""
-    rows = make_rows({("x", 1): [3600.0] * 2, ("y", 1): [3600.0] * 2, ("x", 2): [3600.0] * 2})
+    rows = make_rows(x1=[3600.0] * 2, y1=[3600.0] * 2, x2=[3600.0] * 2)
     assert "about 120 min, 0.34 USD" in describe(rows)
     free = STUDY.model_copy(update={"instance": ""})
-    words = Backlog(free, Path("study"), RUNS, RUNS, rows).describe(Path("study.yaml"))
-    assert "about 120 min for the rest" in words
+    assert "about 120 min for the rest" in describe(rows, free)
 
 
 def test_a_session_has_so_many_repetitions():
@@ -170,27 +157,21 @@ def test_a_session_has_so_many_repetitions():
     another; a cold one does not count.
     """
     study = STUDY.model_copy(update={"session_repetitions": 1})
-    rows = make_rows({("x", 1): [600.0], ("y", 1): [600.0], ("x", 2): [600.0]})
+    rows = make_rows(x1=[600.0], y1=[600.0], x2=[600.0])
     for run in RUNS:
         if run.run_id in rows:
             rows[run.run_id].update(boot="first", scenario=run.scenario)
-    offers = {}
-    for boot in ("first", "second"):
-        backlog = Backlog(study, Path("study"), RUNS, RUNS, rows, boot=boot)
-        offers[boot] = backlog.find_next()
-    assert offers["first"].run.parameters["a"] == "y" and not offers["first"].refusal
-    assert offers["second"].run == backlog.list_left()[0] and not offers["second"].refusal
-    rows[offers["first"].run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
-    rows[offers["first"].run.run_id].update(scenario=offers["first"].run.scenario)
-    waiting = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first").find_next()
-    assert waiting.refusal.startswith(
-        "this session has completed its 1 warm repetitions: restart the machine"
-    )
-    rows[offers["first"].run.run_id]["cold"] = True
-    backlog = Backlog(study, Path("study"), RUNS, RUNS, rows, boot="first")
-    assert backlog.find_next().run.scenario == offers["first"].run.scenario
-    plan = backlog.describe(Path("s.yaml"))
-    assert (
-        "warm runs of a scenario in a session: 1, after its first training, which is cold"
-        in plan
-    )
+    elsewhere = open_backlog(rows, study, boot="second")
+    assert elsewhere.find_next().run == elsewhere.list_left()[0]
+    backlog = open_backlog(rows, study, boot="first")
+    run = backlog.find_next().run
+    assert run.parameters["a"] == "y"
+    rows[run.run_id] = {"status": "ok", "boot": "first", "wall_s": 1.0}
+    rows[run.run_id]["scenario"] = run.scenario
+    refusal = "this session has completed its 1 warm repetitions: restart the machine"
+    assert backlog.find_next().refusal.startswith(refusal)
+    rows[run.run_id]["cold"] = True
+    offer = backlog.find_next()
+    assert offer.run.scenario == run.scenario and not offer.refusal
+    words = "warm runs of a scenario in a session: 1, after its first training, which is cold"
+    assert words in backlog.describe(Path("s.yaml"))

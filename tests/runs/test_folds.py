@@ -22,15 +22,11 @@ def write_run(study, name, tested, **columns):
     """
     own = {"split_sha256": name, "repetition": 0, "seed": 20, "run_id": name, "study": "grades"}
     write_row(study, copy_row("10", **RECIPE | own) | columns)
-    p = pd.Series([0.9, 0.1, 0.8, 0.2, 0.15, 0.3])
-    table = pd.DataFrame(
-        {"image_id": range(6), "patient_id": range(6), "referable": [1, 0] * 3}
-    )
+    columns = {"image_id": range(6), "patient_id": range(6), "referable": [1, 0] * 3}
+    table = pd.DataFrame(columns | {f"probability_{grade}": 0.0 for grade in range(5)})
+    table["probability_3"] = [0.9, 0.1, 0.8, 0.2, 0.15, 0.3]
+    table["probability_0"] = 1 - table["probability_3"]
     table["split"] = ["test" if k in tested else "train" for k in range(6)]
-    for grade in range(5):
-        table[f"probability_{grade}"] = (p if grade == 3 else (1 - p) * (grade == 0)).where(
-            table["split"] == "test"
-        )
     run = study / "runs" / name
     run.mkdir(parents=True, exist_ok=True)
     table.to_csv(run / "predictions.csv", index=False)
@@ -52,10 +48,8 @@ def test_the_folds_of_a_model_are_pooled(tmp_path):
     words = "3 models of the same recipe (small_cnn, recipe few, 64 px), each tested on other"
     assert found["sentence"].startswith(f"{words} patients: AUC 0.778 [")
     write_run(tmp_path, "C4", [4, 5], code_sha256="later")
-    assert (
-        "patients, trained by several versions of the code: AUC"
-        in find_folds(model)["sentence"]
-    )
+    words = "patients, trained by several versions of the code: AUC"
+    assert words in find_folds(model)["sentence"]
 
 
 @pytest.mark.parametrize(

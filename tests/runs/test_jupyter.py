@@ -21,14 +21,8 @@ def execute(folder: Path, code: str = "", kernel_name: str = "python3") -> str:
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     nbformat.write(notebook, folder / "in.ipynb")
-    done = execute_notebook(
-        folder / "in.ipynb",
-        None,
-        {},
-        folder / "log",
-        kernel_name=kernel_name,
-        progress_bar=False,
-    )
+    how = {"kernel_name": kernel_name, "progress_bar": False}
+    done = execute_notebook(folder / "in.ipynb", None, {}, folder / "log", **how)
     return "".join(output.text for output in done.cells[0].outputs)
 
 

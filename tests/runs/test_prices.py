@@ -17,13 +17,8 @@ def make_price(usd_per_hour: float, date: str = "", instance: str = "box") -> Pr
     return Price("somebody", instance, "", "USD", usd_per_hour, date, "a bill")
 
 
-RUN = {
-    "priced_as": "box",
-    "train_s": 1800.0,
-    "setup_s": 600.0,
-    "steady_epoch_s": 36.0,
-    "images_per_s": 50.0,
-}
+RUN = {"priced_as": "box", "train_s": 1800.0, "setup_s": 600.0}
+RUN |= {"steady_epoch_s": 36.0, "images_per_s": 50.0}
 
 
 def test_the_table_holds_the_papers_prices():
@@ -40,12 +35,8 @@ def test_the_price_of_the_day_is_found():
     """The youngest one that is not of a later day; one of an unknown day comes before all
     others.
     """
-    prices = [
-        make_price(2, "2025-01-01"),
-        make_price(1),
-        make_price(3, "2026-06-01"),
-        make_price(4, "2999-01-01"),
-    ]
+    days = {2: "2025-01-01", 1: "", 3: "2026-06-01", 4: "2999-01-01"}
+    prices = [make_price(usd, day) for usd, day in days.items()]
     assert find_price("box", prices=prices).usd_per_hour == 3
     assert find_price("box", prices=prices[:2]).usd_per_hour == 2
 
@@ -61,14 +52,9 @@ def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
     saved = "\ufeff" + own.read_text().replace(",", ";").replace("0.", "0,")
     for text in (own.read_text(), saved, saved.replace("\n", ";;\n")):
         own.write_text(text, encoding="utf-8")
-        assert (find_price("F4s_v2").usd_per_hour, find_price("F4s_v2").date) == (
-            0.2,
-            "2026-01-02",
-        )
-        assert (
-            find_price("local").usd_per_hour == 0.05
-            and find_price("ml.m5.xlarge").usd_per_hour == 0.23
-        )
+        names = ("F4s_v2", "local", "ml.m5.xlarge")
+        assert [find_price(name).usd_per_hour for name in names] == [0.2, 0.05, 0.23]
+        assert find_price("F4s_v2").date == "2026-01-02"
     monkeypatch.setenv("DR_LIB_PRICES", str(tmp_path / "none.csv"))
     with pytest.raises(PriceError, match="no such file: .*none.csv"):
         find_price("local")
@@ -109,12 +95,9 @@ def test_an_unknown_instance_is_an_error_that_names_the_known(instance):
             HEADER + "a,box,,USD,1,,s\na,box,,USD,cheap,,s\n",
             "line 3: .* a number, 0 or more, not cheap",
         ),
-        (
-            HEADER + 'a,box,,USD,"1,234",,s\n',
-            "line 2: .*, not 1,234",
-        ),  # a thousand, or 1.234?
+        # a thousand, or 1.234?
+        (HEADER + 'a,box,,USD,"1,234",,s\n', "line 2: .*, not 1,234"),
         (HEADER + "a,box,,USD,-1,,s\n", "line 2: the price must be a number, 0 or more"),
-        (HEADER + "a,box,,USD,nan,,s\n", "line 2: the price"),
         (HEADER + "a,box,,USD,1,21/11/2026,s\n", "line 2: .*21/11/2026"),
         (HEADER + "a,box,,BRL,1,,s\n", "line 2: .* in USD"),
         (HEADER + "a,,,USD,1,,s\n", "line 2: .* and the price in USD"),
@@ -158,40 +141,24 @@ def test_a_run_without_a_price_costs_nan(instance):
 
 def test_a_run_keeps_the_price_that_its_row_was_written_with():
     """Unless a table is given: then all runs are priced anew, by it alone."""
-    row = RUN | {
-        "priced_as": "F4s_v2",
-        "usd_per_hour": 0.36,
-        "price_as_of": str(TODAY),
-        "cost_usd": 0.24,
-    }
-    runs = pd.DataFrame(
-        [row, row | {"usd_per_hour": math.nan, "price_as_of": None, "cost_usd": math.nan}]
-    )
+    row = RUN | {"priced_as": "F4s_v2"}
+    priced = {"usd_per_hour": 0.36, "price_as_of": str(TODAY), "cost_usd": 0.24}
+    runs = pd.DataFrame([row | priced, row])
     kept = price_runs(runs)
     assert kept["usd_per_hour"].tolist() == [0.36, 0.169]
     assert kept["cost_usd"].tolist() == pytest.approx([0.24, 0.169 * 2400 / 3600])
     anew = price_runs(runs, read_prices())
-    assert anew["usd_per_hour"].tolist() == [0.169, 0.169] and anew["price_as_of"].tolist() == [
-        "",
-        "",
-    ]
+    assert anew["usd_per_hour"].tolist() == [0.169] * 2
+    assert anew["price_as_of"].tolist() == [""] * 2
 
 
 def test_a_run_that_did_not_finish_costs_nan():
     """A failed or skipped run's row has no training time; one without set-up is paid for its
     training.
     """
-    runs = pd.DataFrame(
-        [
-            RUN | {"train_s": None, "steady_epoch_s": None, "images_per_s": 0},
-            RUN | {"setup_s": None},
-        ]
-    )
-    priced = price_runs(runs, [make_price(0.36)])
-    assert (
-        priced.loc[0, ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]]
-        .isna()
-        .all()
-    )
+    failed = RUN | {"train_s": None, "steady_epoch_s": None, "images_per_s": 0}
+    priced = price_runs(pd.DataFrame([failed, RUN | {"setup_s": None}]), [make_price(0.36)])
+    names = ["cost_usd", "cost_per_epoch_usd", "cost_per_1000_images_usd"]
+    assert priced.loc[0, names].isna().all()
     assert priced["cost_usd"][1] == pytest.approx(0.18)
     assert price_runs(pd.DataFrame(), [make_price(0.36)]).empty

@@ -1,15 +1,13 @@
 """Which runs are cold: the first of a kind since the machine's boot, by marks in a folder."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from dr_lib.runs import run as run_module
 from dr_lib.runs import warmth
 from dr_lib.runs.run import Run
-from tests.runs.conftest import ROOT
+from tests.processes import run_python
 
 ASKED = {"model": "small_cnn", "image_size": 96, "batch_size": 8, "mode": "paper", "seed": 20}
 FOUND = {"train_s": 9.0, "backend": "jax", "jax": "0.7.2", "tensorflow": "2.19.0"}
@@ -103,20 +101,13 @@ def test_a_row_without_a_training_is_neither(tmp_path):
     assert "cold" not in row
 
 
-def test_processes_of_a_machine_share_their_marks(tmp_path, marks):
+def test_processes_of_a_machine_share_their_marks(tmp_path, marks, monkeypatch):
     """The second of two that each made a run was warm."""
-    code = "import json, sys, pathlib, tempfile; from dr_lib.runs.run import Run;"
+    monkeypatch.setenv("TMPDIR", str(marks))
+    code = "import json, sys, pathlib; from dr_lib.runs.run import Run;"
     code += " asked = {'seed': 0, 'repetition': int(sys.argv[2])};"
     code += " path = Run(pathlib.Path(sys.argv[1]), 'n', asked).finish(train_s=1.0);"
     code += " print(json.loads(path.read_text())['cold'])"
-    made = [
-        subprocess.run(
-            [sys.executable, "-c", code, tmp_path, str(repetition)],
-            cwd=ROOT,
-            env={"TMPDIR": str(marks)},
-            capture_output=True,
-            text=True,
-        ).stdout
-        for repetition in range(2)
-    ]
-    assert made == ["True\n", "False\n"]
+    for repetition, cold in enumerate(("True\n", "False\n")):
+        with run_python(code, tmp_path, repetition) as process:
+            assert process.communicate()[0] == cold
