@@ -238,56 +238,15 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
     used = sides.rows[0][:0]
     if cells.rows:
         used = pd.concat([rows for cell in cells.rows.values() for rows in cell])
-
-    unmet = list(sides.unmet)
-    if claim.priced and any(map(_is_mispriced, sides.rows)):
-        unmet.append("priced_as=instance_type")
     is_mixed = "environment" not in cells.keys and any(
         side["environment"].nunique() > 1 for side in sides.rows
     )
-    levels = [name for name in factors if name in cells.keys and name not in FACTORS]
-    is_mean_of_unlike = len(sides.rows) == 1 and len(cells.rows) > 1
-    is_mean_of_unlike &= bool(unmet) or (bool(levels) and not claim.every_cell)
-    found = Verdict(claim.id, NOTHING, "undecided", 0, "")
-    if levels and is_mean_of_unlike:
-        reason = f"a mean over several levels of {', '.join(levels)}: choose one with only"
-        found = found._replace(reason=reason)
-    if cells.rows and not is_mixed and not is_mean_of_unlike and not used.index.has_duplicates:
-        try:
-            num_missing = _count_missing(claim, cells, sides.rows)
-            parts = measure(claim, cells)
-            found = decide(claim, parts, num_missing=num_missing)
-            if num_left_out := max(part.num_left_out for part in parts):
-                over_all = measure(claim, cells, keep_all=True)
-                over_all = decide(claim, over_all, num_missing=num_missing)
-                found = _weigh_outliers(found, over_all, num_left_out)
-        except BadSampleError as error:
-            found = found._replace(reason=str(error))
-
-    unlike = ""
-    if claim.compares_machines:
-        unlike = _list_unlike_work(claim, cells)
-    if claim.is_of_hardware:
-        unlike = unlike or write_unlike(cells.rows.values() or [sides.rows])
-    if not cells.rows:
-        levels = [
-            {key: set(side[key].astype(str)) for key in cells.keys} for side in sides.rows
-        ]
-        keys = [key for key in cells.keys if not levels[0][key] & levels[-1][key]]
-        differing = unlike or ", ".join(keys or cells.keys)
-        reason = f"no cell was run on both sides: they differ in {differing}"
-        verdict = "not comparable" if claim.compares_machines else "not measured"
+    is_countable = len(used) > 0 and not is_mixed and not used.index.has_duplicates
+    found = _estimate(claim, sides, cells, factors, is_countable)
+    if reason := _find_obstacle(claim, sides, cells, used, is_mixed):
+        is_compared = len(used) > 0 or claim.compares_machines
+        verdict = "not comparable" if is_compared else "not measured"
         found = found._replace(verdict=verdict, reason=reason)
-    elif claim.is_of_design and len(cells.rows) > claim.cells:
-        reason = f"{len(cells.rows)} cells for {claim.cells} of the design: several machines or"
-        found = found._replace(verdict="not comparable", reason=f"{reason} kinds of work")
-    elif unmet or is_mixed:
-        places = "; ".join(sorted(set(used["environment"])))
-        reason = f"{places} vs {', '.join(unmet) or claim.hardware}"
-        found = found._replace(verdict="not comparable", reason=reason)
-    elif unlike:
-        reason = f"the machines' software or work differs, or is unknown, in {unlike}"
-        found = found._replace(verdict="not comparable", reason=reason)
     # the time to an accuracy compares equal models as it is
     is_between = claim.compares_machines and not claim.columns[0].startswith("to_")
     if is_between and found.verdict not in VERDICTS[4:]:
@@ -306,6 +265,57 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         num_disturbed = int(used.loc[~used.index.duplicated(), "disturbed"].sum())
     versions = _describe_versions(claim.paper, used)
     return found._replace(num_disturbed=num_disturbed, versions=versions)
+
+
+def _estimate(
+    claim: Claim, sides: Sides, cells: Cells, factors: Sequence[str], is_countable: bool
+) -> Verdict:
+    """Measure a claim and decide; undecided where its rows have no one value."""
+    nothing = Verdict(claim.id, NOTHING, "undecided", 0, "")
+    if len(sides.rows) == 1 and len(cells.rows) > 1:
+        levels = [name for name in factors if name in cells.keys and name not in FACTORS]
+        if levels and (sides.unmet or not claim.every_cell):
+            reason = f"a mean over several levels of {', '.join(levels)}: choose one with only"
+            return nothing._replace(reason=reason)
+        is_countable = is_countable and not sides.unmet
+    if not is_countable:
+        return nothing
+    num_missing = _count_missing(claim, cells, sides.rows)
+    try:
+        parts = measure(claim, cells)
+        found = decide(claim, parts, num_missing=num_missing)
+        if num_left_out := max(part.num_left_out for part in parts):
+            over_all = measure(claim, cells, keep_all=True)
+            over_all = decide(claim, over_all, num_missing=num_missing)
+            found = _weigh_outliers(found, over_all, num_left_out)
+    except BadSampleError as error:
+        return nothing._replace(reason=str(error))
+    return found
+
+
+def _find_obstacle(
+    claim: Claim, sides: Sides, cells: Cells, used: pd.DataFrame, is_mixed: bool
+) -> str:
+    """Find what keeps the rows from judging a claim; empty if nothing does."""
+    unlike = ""
+    if claim.compares_machines:
+        unlike = _list_unlike_work(claim, cells)
+    if claim.is_of_hardware:
+        unlike = unlike or write_unlike(cells.rows.values() or [sides.rows])
+    if not cells.rows:
+        first, last = (side[cells.keys].astype(str) for side in (sides.rows[0], sides.rows[-1]))
+        keys = [key for key in cells.keys if not set(first[key]) & set(last[key])]
+        differing = unlike or ", ".join(keys or cells.keys)
+        return f"no cell was run on both sides: they differ in {differing}"
+    if claim.is_of_design and len(cells.rows) > claim.cells:
+        number = f"{len(cells.rows)} cells for {claim.cells} of the design"
+        return f"{number}: several machines or kinds of work"
+    if sides.unmet or is_mixed:
+        places = "; ".join(sorted(set(used["environment"])))
+        return f"{places} vs {', '.join(sides.unmet) or claim.hardware}"
+    if unlike:
+        return f"the machines' software or work differs, or is unknown, in {unlike}"
+    return ""
 
 
 def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
@@ -340,16 +350,16 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
             else:
                 rows = nearer
         sides.append(rows)
-    if not all(map(len, sides)):
-        unmet = set()
-    return Sides(sides, sorted(unmet), len(unknown) if is_detected else 0)
+    given_up = sorted(unmet)
+    if claim.priced and any(map(_is_mispriced, sides)):
+        given_up.append("priced_as=instance_type")
+    return Sides(sides, given_up, len(unknown) if is_detected else 0)
 
 
 def _narrow(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame:
-    is_met = np.full(len(rows), True)
     for condition in conditions:
-        is_met &= condition.test(rows)
-    return rows[is_met]
+        rows = rows[condition.test(rows)]
+    return rows
 
 
 def match_cells(

@@ -74,8 +74,8 @@ def test_a_row_for_each_request_with_its_runs_columns(write):
 @pytest.fixture
 def judged():
     """Judges the published time of VGG19, where the room claims is present."""
-    claims = pytest.importorskip("tests.rooms.claims.test_claims")
-    return lambda requests: claims.judge(claims.claim("B6"), requests)
+    verdicts = pytest.importorskip("tests.rooms.claims.test_verdicts")
+    return lambda requests: verdicts.judge("B6", requests)[0]
 
 
 def test_requests_repeat_nothing_and_deployments_do(write, judged):
