@@ -23,16 +23,19 @@ def make_paper(**columns):
     """Three runs each of what the paper most likely ran, with its times, and of ours; 40 epochs,
     three sessions of each machine.
     """
-    rows = []
-    for s in SPREAD:
-        rows += [
-            make_run("paper", 1, 219 / 40 * s, (FORTY,), boot=f"T4 {s}", **T4),
-            make_run("fused", 1, 0.2 * s, (FORTY,) * 2, boot=f"T4 {s}", **T4),
-        ]
-        rows += [
-            make_run("keras_tensorflow", batch, epoch_s * s, (FORTY,), boot=f"CPU {s}")
-            for batch, epoch_s in ((1, 60), (32, 621 / 40))
-        ]
+    kinds = [
+        ("paper", 1, 219 / 40, 1, T4),
+        ("fused", 1, 0.2, 2, T4),
+        ("keras_tensorflow", 1, 60, 1, {}),
+        ("keras_tensorflow", 32, 621 / 40, 1, {}),
+    ]
+    rows = [
+        make_run(
+            name, batch, epoch_s * s, (FORTY,) * replicas, boot=f"{hardware} {s}", **hardware
+        )
+        for s in SPREAD
+        for name, batch, epoch_s, replicas, hardware in kinds
+    ]
     return pd.DataFrame(rows).assign(epochs=40, **columns)
 
 
@@ -57,28 +60,19 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
         "CUDA C, Tesla T4, De Felice Lima and Zola: 219 s",
         "Keras, CPU, De Felice Lima and Zola: 621 s",
     ]
-    ours = lines["CUDA C small kernels, batch 1, Tesla T4"]
-    assert list(ours.get_xdata()) == list(range(1, 41)) and ours.get_ydata()[
-        -1
-    ] == pytest.approx(219)
-    points = [lines[name] for name in list(lines)[-2:]]
-    assert [(p.get_xdata()[0], p.get_ydata()[0]) for p in points] == [
-        (40, value("D1")),
-        (40, value("D2")),
-    ]
-    one, many = (lines[f"Keras / TensorFlow, batch {batch}, CPU"] for batch in (1, 32))
-    assert (one.get_linestyle(), many.get_linestyle()) == (
-        "-",
-        "--",
-    ) and one.get_color() == many.get_color()
+    one, many, ours, _, *points = lines.values()
+    assert list(ours.get_xdata()) == list(range(1, 41))
+    assert ours.get_ydata()[-1] == pytest.approx(219)
+    for point, claim in zip(points, ("D1", "D2"), strict=True):
+        assert point.get_xydata().tolist() == [[40, value(claim)]]
+    assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--")
+    assert one.get_color() == many.get_color()
     # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04
     # times a run's
     rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
-    edges = band.get_paths()[0].vertices
-    assert edges[:, 1].min() == pytest.approx(0.98) and edges[:, 1].max() == pytest.approx(
-        3 * 2.04
-    )
+    edges = band.get_paths()[0].vertices[:, 1]
+    assert [edges.min(), edges.max()] == pytest.approx([0.98, 3 * 2.04])
 
 
 def test_before_any_run_the_paper_stands_alone():
@@ -125,12 +119,9 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
 def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas; all text lies inside the picture."""
     timed = timed_runs(make_paper(platform="some cloud"))
-    figures = [
-        plot(timed, "pt")
-        for plot in (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
-    ]
+    plots = (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
+    figures = [plot(timed, "pt") for plot in plots]
     found = "\n".join(map(words, figures))
-    assert "tempo de treinamento acumulado [s]" in found
-    assert (
-        "CUDA C fundido, lote 1" in found and "2,84 x" in found and all(map(is_whole, figures))
-    )
+    for text in ("tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84 x"):
+        assert text in found
+    assert all(map(is_whole, figures))
