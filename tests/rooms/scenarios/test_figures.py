@@ -1,7 +1,5 @@
 """The figures of paper C, effects and the front, read back from what was drawn."""
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -34,18 +32,13 @@ def make_scenarios(
     """Three runs of 9, 10 and 11 s of each scenario; the frameworks not in the order in which
     they are drawn.
     """
-    rows = []
-    cells = itertools.product(sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2])
-    for number, (framework, dataset, size, network) in enumerate(cells, start=first):
-        row = {
-            "framework": framework,
-            "dataset": dataset,
-            "image_size": size,
-            "network": network,
-        }
-        row |= {"scenario": f"C{number}"} | MARKS | hardware
-        rows += [row | {"repetition": r, "train_s": 9.0 + r} | columns for r in range(3)]
-    return timed_runs(pd.DataFrame(rows).sample(frac=1, random_state=1))
+    levels = [sorted(frameworks), ["mnist", "cifar10"], [32, 64], [1, 2], range(3)]
+    names = ["framework", "dataset", "image_size", "network", "repetition"]
+    runs = pd.MultiIndex.from_product(levels, names=names).to_frame(index=False)
+    numbers = first + np.arange(len(runs)) // 3
+    runs = runs.assign(train_s=9.0 + runs["repetition"], scenario=[f"C{n}" for n in numbers])
+    runs = runs.assign(**MARKS | hardware | columns)
+    return timed_runs(runs.sample(frac=1, random_state=1))
 
 
 def list_points(ax):
@@ -58,10 +51,9 @@ def test_scenarios_stand_in_the_papers_order():
     """CPUs before GPUs, MNIST before CIFAR-10, 32 before 64, 1 before 2."""
     named = name_scenarios(pd.concat([make_scenarios(T4, first=25), make_scenarios()]))
     assert named["accelerator"].tolist() == ["cpu"] * 72 + ["Tesla T4"] * 72
-    labels = list(dict.fromkeys(named["label"]))
-    assert len(labels) == 8 and labels[:4] == [
-        f"MNIST, {size} px, Rede {network}" for size in (32, 64) for network in (1, 2)
-    ]
+    labels = named["label"].unique().tolist()
+    assert len(labels) == 8
+    assert labels[:4] == [f"MNIST, {size} px, Rede {k}" for size in (32, 64) for k in (1, 2)]
 
 
 def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
@@ -70,7 +62,8 @@ def test_each_run_is_a_point_of_its_frameworks_colour_with_the_sum_of_prices():
     """
     (ax,) = plot_time_and_cost(make_scenarios()).axes
     points = list_points(ax)
-    assert len(points) == 24 and list(points[5].get_xdata()) == [9, 10, 11]
+    assert len(points) == 24
+    assert list(points[5].get_xdata()) == [9, 10, 11]
     names = ("mxnet", "pytorch", "tensorflow")
     colours = [FRAMEWORK_COLOURS[name] for name in names]
     assert [to_hex(line.get_markeredgecolor()) for line in points[:3]] == colours
@@ -125,8 +118,8 @@ ALLOCATION = pd.DataFrame(
         ("network", 1, 0.1540, 0.002),
         ("image_size", 1, 0.7888, 1e-9),
         ("image_size x network", 2, 0.0427, 0.01),
-    ]
-    + [("residual", 0, 0.0145, np.nan)],
+        ("residual", 0, 0.0145, np.nan),
+    ],
     columns=["term", "num_factors", "share", "p"],
 )
 
@@ -139,16 +132,13 @@ def test_effects_are_points_with_their_intervals():
     framework, network = figure.axes
     points = [line for line in framework.lines if line.get_marker() == "o"]
     assert [line.get_xdata()[0] for line in points] == [0.5, 2]
-    assert [to_hex(line.get_color()) for line in points] == [
-        FRAMEWORK_COLOURS[name] for name in ("mxnet", "pytorch")
-    ]
+    colours = [FRAMEWORK_COLOURS[name] for name in ("mxnet", "pytorch")]
+    assert [to_hex(line.get_color()) for line in points] == colours
     assert [line.get_markerfacecolor() == "white" for line in points] == [False, True]
     bars = [list(line.get_xdata()) for line in framework.lines if line.get_marker() == "|"]
     assert bars == [[0.45, 0.55], [1.8, 2.2]]
-    assert [text.get_text() for text in framework.texts] == [
-        "0.500 [0.450, 0.550]",
-        "2.00 [1.80, 2.20]",
-    ]
+    texts = [text.get_text() for text in framework.texts]
+    assert texts == ["0.500 [0.450, 0.550]", "2.00 [1.80, 2.20]"]
     assert framework.get_xlim() == network.get_xlim() and framework.get_xlim()[0] < 0.45
     # without repetitions the points alone
     ax = plot_effects(EFFECTS.assign(effect_low=np.nan, effect_high=np.nan)).axes[0]
@@ -172,9 +162,8 @@ def test_small_interactions_are_one_bar():
         ("network x dataset", 2, 0.003, 0.5),
         ("dataset", 1, 0.001, 0.5),
     ]
-    (ax,) = plot_variation(
-        pd.concat([ALLOCATION, pd.DataFrame(small, columns=ALLOCATION.columns)])
-    ).axes
+    small = pd.DataFrame(small, columns=ALLOCATION.columns)
+    (ax,) = plot_variation(pd.concat([ALLOCATION, small])).axes
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels[3:] == ["data set", "2 others, each below 0.5 %", "repetitions"]
     assert [bar.get_width() for bar in ax.patches][3:] == pytest.approx([0.1, 0.5, 1.45])

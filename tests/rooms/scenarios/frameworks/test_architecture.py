@@ -19,9 +19,8 @@ def test_layers_are_the_documented_ones():
     assert kinds[1] == "conv conv pool conv conv pool flatten dense dense"
     assert kinds[2] == "conv conv pool conv conv pool conv conv pool flatten dense dense"
     assert build_layers(1, 32, 1)[6] == Layer("flatten", (8, 8, 64), (4096,))
-    assert [layer.relu for layer in build_layers(1, 32, 1) if layer.kernel_shape] == [
-        True
-    ] * 5 + [False]
+    relu = [layer.relu for layer in build_layers(1, 32, 1) if layer.kernel_shape]
+    assert relu == [True] * 5 + [False]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +83,5 @@ def test_channels_first_computes_the_same():
     image = np.random.default_rng(0).random((4, 4, 128), np.float32)
     wanted = image.ravel() @ weights[12]
     assert converted[12] @ image.transpose(2, 0, 1).ravel() == pytest.approx(wanted, abs=1e-4)
-    assert (
-        converted[0].shape == (32, 3, 3, 3)
-        and converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]
-    )
+    assert converted[0].shape == (32, 3, 3, 3)
+    assert converted[0][5, 2, 0, 1] == weights[0][0, 1, 2, 5]

@@ -62,28 +62,21 @@ def test_frameworks_do_the_same(framework):
     """As TensorFlow, which is held against NumPy: weights and orders to the bit, logits to 1e-4 of
     the largest before two epochs of five steps, whose losses are alike to 1e-3 and fall."""
     for case in CASES:
-        wanted, found = (
+        expected, found = (
             {name: train_in(f)[f"{case}-{name}"] for name in LEFT}
             for f in ("tensorflow", framework)
         )
         for name in ("first", "order"):  # every kernel's NumPy draws them
-            assert (found[name] == wanted[name]).all(), case
-        assert (
-            np.abs(found["before"] - wanted["before"]).max()
-            <= 1e-4 * np.abs(wanted["before"]).max()
-        ), case
+            assert (found[name] == expected[name]).all(), case
+        before = expected["before"]
+        assert np.abs(found["before"] - before).max() <= 1e-4 * np.abs(before).max(), case
         losses = found["losses"][:, 1]
-        assert (
-            losses == pytest.approx(wanted["losses"][:, 1], rel=1e-3) and losses[1] < losses[0]
-        ), case
+        assert losses == pytest.approx(expected["losses"][:, 1], rel=1e-3), case
+        assert losses[1] < losses[0], case
         # an evaluation at the end of an epoch sees that epoch's weights, and leaves them alone
         first, last = found["evaluated"]
-        assert (
-            np.abs(first - found["before"]).max() > 1e-3
-            and np.abs(last - found["after"]).max() <= 1e-5
-        ), case
+        assert np.abs(first - found["before"]).max() > 1e-3, case
+        assert np.abs(last - found["after"]).max() <= 1e-5, case
     versions = json.loads(str(train_in(framework)[f"{CASES[0]}-versions"]))
-    assert (
-        versions["backend"] == BACKENDS.get(framework, "tensorflow")
-        and versions[versions["backend"]]
-    )
+    assert versions["backend"] == BACKENDS.get(framework, "tensorflow")
+    assert versions[versions["backend"]]
