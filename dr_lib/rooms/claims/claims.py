@@ -90,7 +90,6 @@ class Claim(BaseModel):
     unit: str = ""
     # repetitions that decide it four times in five if it is true, where the paper's do not
     needs: PositiveInt | None = None
-    note: str = ""
 
     # of a number that the analyses show, and that no row can judge
     never: Literal["", "input, not tested", "not testable", "withdrawn"] = ""
