@@ -67,17 +67,17 @@ def read_commit(root: str | os.PathLike, notebook: str = "") -> str:
     archived = Path(root, COMMIT)
     if archived.is_file():
         return archived.read_text(encoding="utf-8").strip()
-    commit = _ask_git(root, "rev-parse", "HEAD")[0].decode().strip()
+    commit = ask_git(root, "rev-parse", "HEAD")[0].decode().strip()
     if not commit:
         return ""
     options = ("--porcelain", "-z", "-uall", "--no-renames", "--", "dr_lib", "notebooks")
-    changed, refusal = _ask_git(root, "status", *options)
+    changed, refusal = ask_git(root, "status", *options)
     is_same = not refusal
     for name in [os.fsdecode(entry[3:]) for entry in changed.split(b"\0")]:
         if _is_code(name, notebook):  # changed in bytes, perhaps not in code
             path = Path(root, name)
             now = path.read_bytes() if path.is_file() else b""
-            before = _ask_git(root, "show", f"HEAD:{name}")[0]
+            before = ask_git(root, "show", f"HEAD:{name}")[0]
             is_same = is_same and _read_code(name, now) == _read_code(name, before)
     return commit if is_same else f"{commit}-dirty"
 
@@ -86,7 +86,7 @@ def explain_commit(root: str | os.PathLike) -> str:
     """Explain in git's words why it does not know the commit; empty if it does, and outside a
     repository.
     """
-    return "" if Path(root, COMMIT).is_file() else _ask_git(root, "rev-parse", "HEAD")[1]
+    return "" if Path(root, COMMIT).is_file() else ask_git(root, "rev-parse", "HEAD")[1]
 
 
 def shorten_commit(commit: str) -> str:
@@ -95,7 +95,7 @@ def shorten_commit(commit: str) -> str:
     return "-".join(filter(None, [digits[:12], dirty])) or "unknown"
 
 
-def _ask_git(root: str | os.PathLike, *words: str) -> tuple[bytes, str]:
+def ask_git(root: str | os.PathLike, *words: str) -> tuple[bytes, str]:
     """Ask git about this repository, whatever repository the environment names.
 
     Returns:

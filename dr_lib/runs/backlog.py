@@ -9,7 +9,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, median
@@ -19,8 +19,9 @@ from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import Row, identify, read_left
-from dr_lib.runs.study import PlannedRun, Study
+from dr_lib.runs.study import PlannedRun, Study, name_run
 
+ANY = "any"  # in place of a machine's name in the plan of runs for several
 # the last of a study's errors where it was stopped
 ALIKE_STATUS = 3  # exit status of `run` then
 ALIKE = "every other run would fail alike: correct this, and repeat the command"
@@ -66,6 +67,13 @@ class Backlog:
         rows = read_left(self.folder)
         ids = [run.run_id for run in self.planned]
         self.rows = {run_id: rows[run_id] for run_id in ids if run_id in rows}
+
+    def take_in(self, rows: Iterable[Row]) -> None:
+        """Add rows of several machines to a plan for ANY; a completed one takes precedence."""
+        for row in rows:
+            run_id = f"{name_run(row['scenario'], row['repetition'])}-{ANY}"
+            if row["status"] == "ok" or self.rows.get(run_id, row)["status"] != "ok":
+                self.rows[run_id] = row
 
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""

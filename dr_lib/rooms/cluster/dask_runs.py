@@ -2,9 +2,11 @@
 
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 from tqdm import tqdm
@@ -12,7 +14,7 @@ from tqdm import tqdm
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
 from dr_lib.rooms.cluster import dask_client
-from dr_lib.runs.backlog import ALIKE, Backlog
+from dr_lib.runs.backlog import ALIKE, ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
@@ -25,8 +27,6 @@ from dr_lib.runs.study import (
     name_run,
     plan_runs,
 )
-
-ANY = "any"  # in place of a machine's name
 
 
 def run_on_cluster(
@@ -68,18 +68,29 @@ def run_on_cluster(
     stop_at = time.monotonic() + 3600 * hours
     planned = plan_runs(study, ANY, null=null)
     runs = find_runs(planned, only, path)
-    check_notebook(study, root, read_rows(folder), allow)
+    rows = read_rows(folder)
+    check_notebook(study, root, rows, allow)
     backlog = Backlog(study, folder, runs, planned, stop_at=stop_at)
-    _take_in(backlog, read_rows(folder))
+    backlog.take_in(rows)
     check_data(folder, planned, backlog.rows, root)
-    client = dask_client.connect(address)
+    make = partial(
+        make_run, path.stem, study, root=worker_root, allow=tuple(allow), on_cpu=on_cpu
+    )
+    with dask_client.connect(address) as client:
+        return _hand_out(backlog, make, client, address)
+
+
+def _hand_out(backlog: Backlog, make: Callable, client: Any, address: str) -> list[str]:
+    """Hand out runs while workers are free and time is left; return the errors of those that
+    failed, and ALIKE behind one that ended the hand-out.
+    """
     failures = []
     under_way: dict[Future, PlannedRun] = {}
     is_over = False
     is_alike = False
     # not as a context, which would wait for runs that nobody makes
     executor = client.get_executor(pure=False)
-    with client, tqdm(total=len(backlog.list_left()), desc="runs") as bar:
+    with tqdm(total=len(backlog.list_left()), desc="runs") as bar:
         while True:
             while not is_over and (offer := backlog.find_next()):
                 if len(under_way) >= max(1, dask_client.count_workers(client)):
@@ -89,21 +100,11 @@ def run_on_cluster(
                     is_over = True
                     break
                 backlog.closed.add(offer.run.run_id)
-                left_hours = (stop_at - time.monotonic()) / 3600
-                future = executor.submit(
-                    make_run,
-                    path.stem,
-                    study,
-                    offer.run.name,
-                    worker_root,
-                    left_hours,
-                    tuple(allow),
-                    on_cpu,
-                )
+                left_hours = (backlog.stop_at - time.monotonic()) / 3600
+                future = executor.submit(make, only=offer.run.name, max_hours=left_hours)
                 under_way[future] = offer.run
             if not under_way:
-                rows = backlog.rows.values()
-                for reason in {row["error"] for row in rows if row["status"] == "skipped"}:
+                for reason in set(backlog.find_skipped().values()):
                     bar.write(f"skipped: {reason}")
                 return failures + [ALIKE] * is_alike
             finished = wait(under_way, dask_client.PATIENCE_S, FIRST_COMPLETED).done
@@ -120,18 +121,19 @@ def run_on_cluster(
                 is_over = is_over or is_alike
                 failures += [error for error in errors if error != ALIKE]
                 for row in made:
-                    write_row(folder, row)
-                _take_in(backlog, made)
+                    write_row(backlog.folder, row)
+                backlog.take_in(made)
 
 
 def make_run(
     name: str,
     study: Study,
+    *,
     only: str,
-    root: Path | None = None,
-    max_hours: float = math.inf,
-    allow: Collection[str] = (),
-    on_cpu: bool = False,
+    root: Path | None,
+    max_hours: float,
+    allow: Collection[str],
+    on_cpu: bool,
 ) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return its error lines and rows."""
     root = root or Path(__file__).resolve().parents[3]
@@ -158,15 +160,3 @@ def make_run(
     )
     rows = read_rows(path.with_suffix(""))
     return errors, [row for row in rows if name_run(row["scenario"], row["repetition"]) == only]
-
-
-def _take_in(backlog: Backlog, rows: Iterable[Row]) -> None:
-    """Add rows of any machine; a completed row takes precedence over others of its run."""
-    for row in rows:
-        if backlog.rows.get(_name(row), row)["status"] != "ok" or row["status"] == "ok":
-            backlog.rows[_name(row)] = row
-
-
-def _name(row: Row) -> str:
-    """Name a row's run as in a plan for any machine."""
-    return f"{name_run(row['scenario'], row['repetition'])}-{ANY}"

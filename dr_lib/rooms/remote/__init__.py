@@ -5,7 +5,6 @@ session        upload, start, watch, fetch and delete, the same for both service
 colab          Colab's machine: each row is downloaded after its run
 kaggle         Kaggle's unattended script: rows are downloaded at its end
 client         a call of a service's client, its error in one sentence, and patience
-pack           the upload: code, study file, prepared data
-share          the part of a prepared folder that an upload needs
+pack           the upload: code, study file, and the part of a prepared folder that it needs
 remote_script  what the remote machine executes
 """

@@ -1,6 +1,5 @@
 """The client of a service: its output, or its failure in one sentence, and patience with it."""
 
-import math
 import os
 import re
 import shutil
@@ -10,60 +9,41 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from dr_lib.command import shorten_program, write_install
 from dr_lib.errors import DrError
 from dr_lib.processes import bind_to_parent, read_last_words
 
-
-@dataclass
-class Waits:
-    """How long to wait, in seconds."""
-
-    call: float = 1800  # for a call that nothing else limits, such as an upload
-    pause: float = 15  # between two tries
-    patience: float = 900  # with a service that does not answer: a laptop may be offline
-    hurry: float = 20  # the same after Ctrl-C
-    watch: float = 120  # Colab: one call; a client that falls silent is called again
-    poll: float = 20  # Kaggle: between two questions
-    listen: float = 10  # Kaggle: for the log of a running session
-    ready: float = 3600  # Kaggle: for an upload to be ready
-
-
-WAITS = Waits()
+WAITS = SimpleNamespace(  # how long to wait, in seconds
+    call=1800,  # for a call that nothing else limits, such as an upload
+    pause=15,  # between two tries
+    patience=900,  # with a service that does not answer: a laptop may be offline
+    hurry=20,  # the same after Ctrl-C
+    watch=120,  # Colab: one call; a client that falls silent is called again
+    poll=20,  # Kaggle: for the log of a running session, and before the next question
+    ready=3600,  # Kaggle: for an upload to be ready
+)
 
 
 class RemoteError(DrError):
-    """A service or its client failed; `output` is what the client printed.
-
-    `is_final` says that a retry changes nothing.
-    """
-
-    def __init__(self, sentence: str, output: str = "", *, is_final: bool = False):
-        """Take the sentence and the output that it was taken from."""
-        super().__init__(sentence)
-        # Kaggle sometimes says so of a running session, or when a token has expired
-        self.is_missing = bool(re.search(r"\b40[34] Client Error|not found|was denied", output))
-        self.is_final = is_final
+    """A service or its client failed, and may not fail again."""
 
 
 class Client:
-    """A program such as kaggle; the class of each service says how it is called."""
+    """A program such as kaggle. The class of each service says how it is called:
 
-    platform = ""  # its name, too
-    version = ""  # prints its version
-    oldest = (0, 0, 0)  # as in pyproject.toml
-    login = ""
-    no_credentials = ""  # it says so when nobody is logged in
+    platform        the program's name
+    version         what prints its version
+    oldest          version that is needed, as in pyproject.toml
+    login           what logs in
+    no_credentials  what it prints when nobody is logged in
+    """
+
     always: tuple[str, ...] = ()  # options of every call
     needs = ""
     hint = "\0"  # what separates a failure from advice behind it
-
-    def __init__(self, say: Callable[[str], object]):
-        """Take a function that prints progress."""
-        self.say = say
 
     def find(self) -> str:
         """Find the client next to this Python, or else on the PATH."""
@@ -71,7 +51,7 @@ class Client:
         path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
         if path:
             return path
-        raise RemoteError(
+        raise DrError(
             f"{name} is not installed{self.needs}: {write_install('-e', '.[remote]')}"
         )
 
@@ -80,22 +60,21 @@ class Client:
         version = re.findall(r"\d+", self.call(self.version))[:3]
         if tuple(map(int, version)) < self.oldest:
             fault = f"{shorten_program(self.find())} is {'.'.join(version)}, which is too old"
-            raise RemoteError(f"{fault}: {write_install('-e', '.[remote]')}")
+            raise DrError(f"{fault}: {write_install('-e', '.[remote]')}")
 
-    def call(self, *words: str, limit_s: float = 0, is_endless: bool = False) -> str:
+    def call(self, *words: str, limit_s: float = 0) -> str:
         """Call the client without input and return its output; it ends with this process.
 
         Ctrl-C does not reach it. Access tokens in its output are masked.
 
         Args:
             words: of its command line.
-            limit_s: seconds until it is ended, `WAITS.call` by default.
-            is_endless: it runs until it is ended, which is no failure then.
+            limit_s: seconds until it is ended, which is no failure; by default it is one, after
+                `WAITS.call`.
 
         Raises:
             RemoteError: it has no credentials, failed, or took too long.
         """
-        limit_s = limit_s or WAITS.call
         path = self.find()
         try:
             ran = subprocess.run(
@@ -105,13 +84,13 @@ class Client:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 env={**os.environ, "COLUMNS": "10000"},  # so that a sentence stays one line
-                timeout=limit_s,
+                timeout=limit_s or WAITS.call,
             )
             output = ran.stdout
             fault = "failed: " if ran.returncode else ""
         except subprocess.TimeoutExpired as error:
             output = error.stdout or b""
-            fault = "" if is_endless else f"did not end within {limit_s:.0f} s"
+            fault = "" if limit_s else f"did not end within {WAITS.call:.0f} s"
         text = re.sub(r"\x1b\[[\d;]*m", "", output.decode(errors="replace"))
         text = re.sub(r"(?i)((?:token|signature)=)[^\s&'\"]+", r"\1***", text)
         if self.no_credentials in text:
@@ -125,25 +104,20 @@ class Client:
         elif fault == "failed: ":
             fault += find_sentence(text.strip().partition(self.hint)[0])
         command = " ".join([self.platform, *filter(str.isalpha, words)][:3])
-        raise RemoteError(f"{command} {fault}", text)
+        raise RemoteError(f"{command} {fault}")
 
     def retry(self, ask: Callable, *arguments: Any, patience_s: float | None = None) -> Any:
-        """Repeat what fails, for a quarter of an hour or the given time.
-
-        Raises:
-            RemoteError: its last failure; one that is final at once.
-        """
-        end = math.inf
+        """Repeat what fails with a RemoteError, for a quarter of an hour or the given time."""
+        end = 0.0
         while True:
             try:
                 return ask(*arguments)
             except RemoteError as error:
-                if error.is_final or time.monotonic() >= end:
-                    raise
-                if end == math.inf:
+                if not end:
                     self.say(f"{error}: trying again")
-                    end = time.monotonic()
-                    end += WAITS.patience if patience_s is None else patience_s
+                    end = time.monotonic() + (patience_s or WAITS.patience)
+                elif time.monotonic() >= end:
+                    raise
             time.sleep(WAITS.pause)
 
 

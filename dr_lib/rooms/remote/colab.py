@@ -11,14 +11,14 @@ What google-colab-cli 0.7.5 does:
 - Nothing keeps a machine alive but its kernel: each part of an upload is checked there.
 """
 
-import hashlib
 import re
 import shutil
 from pathlib import Path
 
-from dr_lib.rooms.remote import remote_script
+from dr_lib.files import hash_file
 from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence
-from dr_lib.rooms.remote.session import RUNNING, Device, Session
+from dr_lib.rooms.remote.remote_script import STATUS
+from dr_lib.rooms.remote.session import Device, Session
 
 PAGE = "https://colab.research.google.com (Runtime, Manage sessions)"
 
@@ -34,14 +34,14 @@ class Colab(Session):
     no_credentials = "authorize colab-cli"
     needs = " (it needs Python 3.12 or newer)"
     devices = {
-        "T4": Device(("--gpu", "T4"), r"\bt4\b"),
-        "L4": Device(("--gpu", "L4"), r"\bl4\b"),
-        "G4": Device(("--gpu", "G4"), r"rtx.pro.6000"),
-        "A100": Device(("--gpu", "A100"), r"\ba100\b"),
-        "H100": Device(("--gpu", "H100"), r"\bh100\b"),
-        "v5e1": Device(("--tpu", "v5e1"), r"v5 ?(lite|e)|\dx-tpu\b"),
-        "v6e1": Device(("--tpu", "v6e1"), r"v6 ?(lite|e)|\dx-tpu\b"),
-        "cpu": Device((), r"^(?!.*-\dx-).*-cpus-"),
+        "T4": Device("--gpu T4", r"\bt4\b"),
+        "L4": Device("--gpu L4", r"\bl4\b"),
+        "G4": Device("--gpu G4", r"rtx.pro.6000"),
+        "A100": Device("--gpu A100", r"\ba100\b"),
+        "H100": Device("--gpu H100", r"\bh100\b"),
+        "v5e1": Device("--tpu v5e1", r"v5 ?(lite|e)|\dx-tpu\b"),
+        "v6e1": Device("--tpu v6e1", r"v6 ?(lite|e)|\dx-tpu\b"),
+        "cpu": Device("", r"^(?!.*-\dx-).*-cpus-"),
     }
     results = "/content"  # where the upload is, too
     home = "/content/dr-lib"
@@ -55,7 +55,7 @@ class Colab(Session):
     def prepare(self) -> str:
         """List the account's other machines."""
         self._notes.parent.mkdir(parents=True, exist_ok=True)
-        self.record.others = [machine for _, machine, _ in self._list_machines()]
+        self.record.others = [machine for _, machine in self._list_machines()]
         return (
             "only you can see it, on a machine that is deleted with all its data at the end, on"
             " errors and on Ctrl-C; if this command is killed, the machine runs until you repeat"
@@ -66,7 +66,7 @@ class Colab(Session):
     def send(self, folder: Path) -> None:
         """Allocate a machine, and upload."""
         with defer_ctrl_c():
-            self._call("new", *self.options)
+            self._call("new", *self.options.split())
         for path in sorted(folder.iterdir()):
             self.retry(self._upload, path)
         self.reach("running")
@@ -79,9 +79,8 @@ class Colab(Session):
             self._call("upload", str(path), target[1:])
         except RemoteError as error:  # it may have arrived nevertheless
             fault = str(error)
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         code = f"print(hashlib.sha256(open({target!r}, 'rb').read()).hexdigest())\n"
-        if digest not in self._execute(f"import hashlib\n{code}"):
+        if hash_file(path) not in self._execute(f"import hashlib\n{code}"):
             raise RemoteError(fault)
 
     def look(self, shown: int) -> tuple[str, list[str]]:
@@ -91,13 +90,13 @@ class Colab(Session):
             f"remote_script.look({self.results!r}, {shown}, {WAITS.watch})\n"
         )
         *lines, last = output.splitlines() or [""]
-        if not last.startswith(remote_script.STATUS):
+        if not last.startswith(STATUS):
             raise RemoteError(f"the remote script does not report its state ({last})")
-        return last.removeprefix(remote_script.STATUS), lines
+        return last.removeprefix(STATUS), lines
 
     def is_gone(self) -> bool:
         """Whether the account's list lacks the machine."""
-        return self.record.session not in [name for name, _, _ in self._list_machines()]
+        return self.record.session not in dict(self._list_machines())
 
     def fetch(self, runs: list[str], folder: Path) -> None:
         """Download the results of these runs."""
@@ -108,12 +107,12 @@ class Colab(Session):
     def delete(self) -> str:
         """Download finished rows, stop the machine, and check that the account's list lacks it."""
         if self.record.state == "running":
-            self.fetch_ended(RUNNING, [])
+            self.fetch_ended("running")
         try:
             output = self._call("stop")
         except RemoteError as error:  # a machine that is gone is no error
             output = str(error)
-        for name, machine, _ in self._list_machines():
+        for name, machine in self._list_machines():
             is_unnoted = name == "?" and machine not in self.record.others
             if name == self.record.session or (is_unnoted and "not found" in output):
                 fault = f"{machine} is still running on Colab ({find_sentence(output)})"
@@ -139,9 +138,9 @@ class Colab(Session):
         options = ("--config", str(notes), command, "-s", self.record.session)
         return self.call(*options, *words, limit_s=limit_s)
 
-    def _list_machines(self) -> list[tuple[str, str, str]]:
-        """List name, machine and device of each machine of the account; a name that the client has
-        not noted is ?.
+    def _list_machines(self) -> list[tuple[str, str]]:
+        """List name and id of each machine of the account; a name that the client has not noted
+        is ?.
         """
         output = self.call("--config", str(self._notes), "sessions")
-        return re.findall(r"^\[(.+?)\] (\S+) \| Hardware: (\w+)", output, re.MULTILINE)
+        return re.findall(r"^\[(.+?)\] (\S+) \| Hardware: ", output, re.MULTILINE)

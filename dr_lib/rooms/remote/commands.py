@@ -18,11 +18,16 @@ from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
 from dr_lib.rooms.remote.pack import pack_up
 from dr_lib.rooms.remote.session import Record, Session, read_records
+from dr_lib.runs.backlog import ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.row import read_rows
 from dr_lib.runs.study import Study, find_results, find_runs, load_study, plan_runs
 
-SERVICES: dict[str, type[Session]] = {"colab": Colab, "kaggle": Kaggle}
+SERVICES: dict[str, type[Session]] = {
+    f"{service.platform}:{device}": service
+    for service in (Colab, Kaggle)
+    for device in service.devices
+}
 
 
 def run_on_service(
@@ -53,11 +58,14 @@ def run_on_service(
         RemoteError: the service did not do what was requested; what came until then is saved, and
             what goes on there has been printed.
     """
-    service = find_service(on)
+    if on not in SERVICES:
+        raise DrError(f"unknown device {on!r}: choose from {', '.join(SERVICES)}")
     folder = find_results(path)
     with lock_study(folder), tempfile.TemporaryDirectory() as scratch:
         _close_open_sessions(folder)
         study = load_study(path, root, instance=instance)
+        if on_cpu:
+            study.needs = []
         keep_for(folder, study)
         check_notebook(study, root, read_rows(folder), allow)
         now = datetime.now(UTC)
@@ -67,9 +75,9 @@ def run_on_service(
             on=on,
             host=platform.node(),
             started=now.isoformat(timespec="seconds"),
-            hours=max_hours or study.max_hours or 0.0,
+            hours=max_hours or study.max_hours or 24.0,  # no session lasts longer
         )
-        session = service(record, folder, click.echo)
+        session = SERVICES[on](record, folder, click.echo)
         record.runs = _list_left(session, study, path, root, only, null)
         if not record.runs:
             return []
@@ -92,9 +100,7 @@ def run_on_service(
             "study": f"papermill_runs/{Path(path).name}",
             "session": name,
             "runs": record.runs,
-            "hours": record.hours,  # for them; 0 for no limit
-            "instance": study.instance,
-            "on_cpu": on_cpu,
+            "hours": record.hours,
         }
         (upload / remote_script.SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
         shutil.copy(remote_script.__file__, upload)
@@ -103,32 +109,22 @@ def run_on_service(
         return session.make(upload)
 
 
-def find_service(on: str) -> type[Session]:
-    """Find the service by a name such as colab:T4."""
-    known = [f"{name}:{device}" for name in SERVICES for device in SERVICES[name].devices]
-    if on not in known:
-        raise DrError(f"unknown device {on!r}: choose from {', '.join(known)}")
-    return SERVICES[on.partition(":")[0]]
-
-
 def _list_left(
     session: Session, study: Study, path: Path, root: Path, only: str, null: bool
 ) -> list[str]:
     """List the runs that this device has not completed and can make."""
+    planned = plan_runs(study, ANY, null=null)
+    backlog = Backlog(study, session.folder, find_runs(planned, only, path), planned)
     rows = read_rows(session.folder)
-    rows = [row for row in rows if remote_script.is_on(row, session.platform, session.pattern)]
-    completed = {
-        (row["scenario"], row["repetition"]): row for row in rows if row["status"] == "ok"
-    }
-    # one row for all runs of a scenario
-    skipped = {row["scenario"]: row["error"] for row in rows if row["status"] == "skipped"}
-    planned = find_runs(plan_runs(study, "any", null=null), only, path)
-    known = {run.run_id: completed.get((run.scenario, run.repetition), {}) for run in planned}
-    check_data(session.folder, planned, known, root)
-    left = [run for run in planned if not known[run.run_id]]
+    is_on = remote_script.is_on
+    backlog.take_in(row for row in rows if is_on(row, session.platform, session.pattern))
+    check_data(session.folder, backlog.runs, backlog.rows, root)
+    left = backlog.list_left()
+    skipped = backlog.find_skipped()
     possible = [run.name for run in left if run.scenario not in skipped]
     if not possible:
-        click.echo(f"all {len(planned)} runs are already completed on {session.record.on}")
+        number = len(backlog.runs)
+        click.echo(f"all {number} runs are already completed on {session.record.on}")
         for error in sorted({skipped[run.scenario] for run in left}):
             click.echo(f"scenarios skipped there: {error}")
     return possible
@@ -148,5 +144,5 @@ def _close_open_sessions(folder: Path) -> None:
             click.echo(f"{record.session} {where}: repeat the command there to close it")
             continue
         click.echo(f"{record.session} is still {record.state}; an earlier client was stopped")
-        for failure in find_service(record.on)(record, folder, click.echo).make():
+        for failure in SERVICES[record.on](record, folder, click.echo).make():
             click.echo(failure)

@@ -18,9 +18,10 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
-from dr_lib.rooms.remote import remote_script
+from dr_lib.errors import DrError
 from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence
-from dr_lib.rooms.remote.session import RUNNING, Device, Session
+from dr_lib.rooms.remote.remote_script import LEAST_HOURS
+from dr_lib.rooms.remote.session import Device, Session
 
 SET_UP_HOURS = 1 / 3  # of a session, beside the hours of its runs
 
@@ -37,9 +38,9 @@ class Kaggle(Session):
     always = ("-W",)  # else a warning of an old version precedes an answer
     hint = "\n\n"
     devices = {
-        "t4x2": Device(("--accelerator", "NvidiaTeslaT4"), r"\b2x.*\bt4\b"),
-        "v5e8": Device(("--accelerator", "TpuV5E8"), r"v5 ?(lite|e)|\dx-tpu\b"),
-        "cpu": Device((), r"^(?!.*-\dx-).*-cpus-"),
+        "t4x2": Device("--accelerator NvidiaTeslaT4", r"\b2x.*\bt4\b"),
+        "v5e8": Device("--accelerator TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
+        "cpu": Device("", r"^(?!.*-\dx-).*-cpus-"),
     }
     is_unattended = True
     home = "/kaggle/dr-lib"
@@ -50,12 +51,11 @@ class Kaggle(Session):
         """The script's full name, with that of the account."""
         named = re.search(r"- username: (.+)", self.call("config", "view"))
         if not named or named[1] == "None":
-            raise RemoteError(f"kaggle does not know your user name: kaggle {self.login}")
+            raise DrError(f"kaggle does not know your user name: kaggle {self.login}")
         return f"{named[1].strip()}/{self.record.session}"
 
-    @property
-    def _data(self) -> str:
-        return f"{self._script}-data"
+    def _name(self, kind: str) -> str:
+        return self._script + "-data" * (kind == "datasets")
 
     @property
     def _ends(self) -> str:
@@ -65,26 +65,28 @@ class Kaggle(Session):
 
     def prepare(self) -> str:
         """Limit the session to 8.5 of the 9 hours of each, and to what is left of the quota."""
-        hours = min(self.record.hours or 8.5, 8.5)
+        hours = min(self.record.hours, 8.5)
         kind = {"t4x2": "GPU", "v5e8": "TPU"}.get(self.device)
         for line in csv.DictReader(self.call("quota", "--csv").splitlines()):
             if line["resource"] == kind:
                 hours = min(hours, float(line["remaining"].removesuffix("h")) - SET_UP_HOURS)
-        if hours < remote_script.LEAST_HOURS:
-            raise RemoteError(f"too little {kind} quota is left on Kaggle: see kaggle quota")
+        if hours < LEAST_HOURS:
+            raise DrError(f"too little {kind} quota is left on Kaggle: see kaggle quota")
         self.record.hours = hours
+        data = self._name("datasets")
         return (
-            f"only you can see the data set {self._data} and the script; both are deleted once the"
-            " rows are here, and stay if this command is not repeated: kaggle datasets delete"
-            f" {self._data} deletes the data\n{self._ends}, of the weekly quota unless on cpu\n"
+            f"only you can see the data set {data} and the script; both are deleted once the rows"
+            " are here, and stay if this command is not repeated: kaggle datasets delete"
+            f" {data} deletes the data\n{self._ends}, of the weekly quota unless on cpu\n"
             "Kaggle gives internet, which the set-up may need, and GPUs only to accounts with a"
             " verified phone:\nhttps://www.kaggle.com/settings"
         )
 
     def send(self, folder: Path) -> None:
         """Upload a private data set, wait until it is ready, and push the script."""
-        title = f"{self.record.session}-data"
-        data = {"title": title, "id": self._data, "licenses": [{"name": "other"}]}
+        name = self._name("datasets")
+        title = name.partition("/")[2]
+        data = {"title": title, "id": name, "licenses": [{"name": "other"}]}
         script = {
             "id": self._script,
             "title": self.record.session,  # whose slug is the id's
@@ -95,83 +97,80 @@ class Kaggle(Session):
             "enable_gpu": self.device == "t4x2",
             "enable_tpu": self.device == "v5e8",
             "enable_internet": True,
-            "dataset_sources": [self._data],
+            "dataset_sources": [name],
         }
         for kind, content in (("dataset", data), ("kernel", script)):
             path = folder / f"{kind}-metadata.json"
             path.write_text(json.dumps(content), encoding="utf-8")
         # after an interruption the client sends only the rest
-        words = ("create", "-p", str(folder))
         created = "private Dataset is being created"
-        self.retry(self._create, created, "datasets", self._data, *words)
+        self.retry(self._create, created, "datasets", "create", "-p", str(folder))
         self.retry(self._check_data, patience_s=WAITS.ready)
         self.reach("running")
         seconds = 3600 * (self.record.hours + SET_UP_HOURS)
-        words = ("push", "-p", str(folder), "-t", f"{seconds:.0f}", *self.options)
-        self.retry(self._create, "successfully pushed", "kernels", self._script, *words)
+        words = ("push", "-p", str(folder), "-t", f"{seconds:.0f}", *self.options.split())
+        self.retry(self._create, "successfully pushed", "kernels", *words)
         page = f"https://www.kaggle.com/code/{self._script}"
         self.say(f"{page}: its rows are downloaded at its end; {self._ends}")
 
-    def _create(self, created: str, kind: str, name: str, *words: str) -> None:
+    def _create(self, created: str, kind: str, *words: str) -> None:
         """Create a data set or a script, unless a failed try has: a second script would run too."""
-        if self._read_status(kind, name):
+        if self._read_status(kind):
             return
         # a client killed meanwhile may have created what a deletion then does not find
         with defer_ctrl_c():
             output = self.call(kind, *words)
         if created not in output or "not valid dataset sources" in output:
-            fault = f"Kaggle refused the session: {find_sentence(output)}"
-            raise RemoteError(fault, is_final=True)
+            self.give_up(f"Kaggle refused the session: {find_sentence(output)}")
 
     def _check_data(self) -> None:
-        status = self._read_status("datasets", self._data)
+        status = self._read_status("datasets")
+        if status == "failed":
+            self.give_up("Kaggle cannot read the data set")
         if status != "ready":
-            raise RemoteError(
-                f"the data set is not ready: {status}", is_final=status == "failed"
-            )
+            raise RemoteError(f"the data set is not ready: {status}")
 
-    def _read_status(self, kind: str, name: str) -> str:
+    def _read_status(self, kind: str) -> str:
         """Read the status of a data set or a script; empty if the account does not have it.
 
         If it is denied, which has other reasons too, the account's own list decides.
         """
+        name = self._name(kind)
         try:
-            output = self.call(kind, "status", name)
+            output = self.call(kind, "status", name).strip()
         except RemoteError as error:
-            if not error.is_missing:
+            # it sometimes says so of a running session, or when a token has expired
+            if not re.search(r"(?i)\b40[34]\b|not found|was denied", str(error)):
                 raise
             slug = name.partition("/")[2]
             output = self.call(kind, "list", "--mine", "--csv", "--search", slug)
             return "unknown" if slug in output else ""
-        return output.strip() if output.strip() != "deleted" else ""
+        return output if output != "deleted" else ""
 
     def _read_state(self) -> tuple[str, list[str]]:
-        """RUNNING, or how the session ended in Kaggle's word, and the message of a failure."""
+        """Read running, or how the session ended in Kaggle's word, and the message of a failure."""
         output = self.call("kernels", "status", self._script)
         named = re.search(r'has status "(?:\w+\.)?(\w+)"', output)
         if not named:
             raise RemoteError(f"kaggle does not report the state of {self._script}")
         status = named[1].lower()
         if status not in ("complete", "error", "cancel_acknowledged"):
-            status = RUNNING
+            status = "running"
         return status, re.findall(r'Failure message: "(.*)"', output)
 
     def look(self, shown: int) -> tuple[str, list[str]]:
         """Read the state and, for a while, the log."""
         status, message = self._read_state()
-        is_running = status == RUNNING
+        wait_s = WAITS.poll if status == "running" else 0.0
         log = ""
         with suppress(RemoteError):
-            words = ("kernels", "logs", "-f", self._script)
-            limit_s = WAITS.listen if is_running else 0
-            log = self.call(*words, limit_s=limit_s, is_endless=is_running)
-        if is_running:
-            time.sleep(WAITS.poll)
+            log = self.call("kernels", "logs", "-f", self._script, limit_s=wait_s)
+        time.sleep(wait_s)
         return status, [*log.splitlines()[shown:], *message]
 
     def is_gone(self) -> bool:
         """Whether the account does not have the script."""
-        return not self._read_status("kernels", self._script)
+        return not self._read_status("kernels")
 
     def fetch(self, runs: list[str], folder: Path) -> None:
         """Download all results of a session that has ended."""
@@ -182,15 +181,16 @@ class Kaggle(Session):
         """Delete script and data set, and say what runs on; never finished rows."""
         runs_on = ""
         if self.record.state == "running" and not self.is_gone():
-            if self._read_state()[0] != RUNNING:
-                raise RemoteError("it has ended, and its rows are on Kaggle", is_final=True)
+            if self._read_state()[0] != "running":
+                raise DrError("it has ended, and its rows are on Kaggle")
             runs_on = f": {self._ends}"
         left = []
-        for kind, name in (("kernels", self._script), ("datasets", self._data)):
+        for kind in ("kernels", "datasets"):
+            name = self._name(kind)
             with suppress(RemoteError):  # no answer confirms it
                 self.call(kind, "delete", name, "--yes")
             try:
-                status = self._read_status(kind, name)
+                status = self._read_status(kind)
             except RemoteError as error:
                 status = str(error)
             if status:

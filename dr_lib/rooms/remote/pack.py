@@ -1,23 +1,28 @@
 """Pack the upload: the code, the study file and its inputs, as an archive in parts."""
 
+import hashlib
 import io
 import json
 import re
-import subprocess
 import tarfile
-from contextlib import suppress
+from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
-from dr_lib.code import COMMIT, read_commit, shorten_commit
+from dr_lib.code import COMMIT, ask_git, read_commit, shorten_commit
+from dr_lib.data.labels.readers import list_readings
+from dr_lib.data.labels.schema import REFERENCE
+from dr_lib.data.prepared.folder import format_table, parse_table, verify
 from dr_lib.errors import DrError
 from dr_lib.rooms.remote.remote_script import PART
-from dr_lib.rooms.remote.share import share_folder
 from dr_lib.runs.prices import find_price
-from dr_lib.runs.study import Study, check_paths
+from dr_lib.runs.study import Study, check_paths, list_cells
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
+LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
+SPLIT = ["image_id", "group", "split", "reason"]
 
 
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
@@ -37,7 +42,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         DrError: an input lies outside the repository, or the study's instance has no price.
     """
     files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
-    files[f"papermill_runs/{path.name}"] = path
+    keys = study.model_dump(exclude_defaults=True)
+    files[f"papermill_runs/{path.name}"] = yaml.safe_dump(keys, sort_keys=False).encode()
     for notebook in filter(None, (study.notebook, study.report)):
         name = f"notebooks/{notebook}.ipynb"
         content = json.loads((root / name).read_bytes())
@@ -52,13 +58,11 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     contents = [f"the code of commit {shorten_commit(commit)}"]
     if study.instance:  # of your prices only this one
         price = pd.DataFrame([find_price(study.instance)])
-        files["prices.csv"] = price.to_csv(index=False).encode()
+        files["dr_lib/runs/prices.csv"] = price.to_csv(index=False).encode()
         contents.append(f"the price of {study.instance}")
 
-    # split tables are parameters or levels of a factor
-    values = [*study.parameters.values(), *sum(study.factors.values(), [])]
-    tables = [name for name in values if isinstance(name, str) and name.endswith(".csv")]
-    inputs = dict.fromkeys(check_paths(study, path, root))
+    inputs = check_paths(study, path, root)
+    tables = {values.get("split", "") for values in list_cells(study)} - {""}
     for name, value in [*inputs, *(("split", table) for table in tables)]:
         if Path(value).is_absolute() or ".." in Path(value).parts:
             fault = f"{path}: {name} {value!r} is outside the repository"
@@ -78,13 +82,42 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     return f"{sum(sizes) / 2**20:.1f} MiB: {'; '.join(contents)}"
 
 
+def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
+    """List the files that training elsewhere needs: paths, or contents of reduced tables.
+
+    Of labels.csv the pseudonyms, grades and row numbers stay, of a split table what divides. What
+    the data set knows beside that (age, sex, camera), the private folder, what names the
+    label tables and files that the manifest does not name are left behind.
+
+    Args:
+        data_dir: a folder that `prepare` wrote.
+        splits: names of split tables of one's own that lie in it.
+
+    Returns:
+        Files by their name. They make a prepared folder again, whose rows name the labels as this
+        one's do.
+
+    Raises:
+        ShardError: the folder is not prepared, or was altered.
+    """
+    manifest = verify(data_dir)
+    written = manifest["files"]
+    files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
+    kept = {name: SPLIT for name in splits if name not in written}
+    for name, columns in {"labels.csv": LABELS, **kept}.items():
+        table = parse_table(data_dir / name)
+        table = table.filter([*columns, REFERENCE, *list_readings(table)])
+        files[name] = format_table(table).encode()
+    manifest["notices"] = []  # they name label tables
+    written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
+    return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+
+
 def _list_code(root: Path) -> list[str]:
     """List the library's files that git does not ignore; without git, those that are not hidden."""
-    command = ["git", "-C", str(root), "ls-files", "-co", "--exclude-standard", "dr_lib"]
-    names = ""
-    with suppress(OSError):
-        names = subprocess.run(command, capture_output=True, text=True).stdout
-    names = names.splitlines() or [str(p.relative_to(root)) for p in root.glob("dr_lib/**/*")]
+    listed, _ = ask_git(root, "ls-files", "-co", "--exclude-standard", "dr_lib")
+    names = listed.decode().splitlines()
+    names = names or [str(path.relative_to(root)) for path in root.glob("dr_lib/**/*")]
     hidden = re.compile(r"/\.|__pycache__")
     return sorted(name for name in names if (root / name).is_file() and not hidden.search(name))
 

@@ -19,7 +19,6 @@ from typing import Any
 
 SETTINGS = "dr-lib.json"
 PART = "dr-lib.part"  # Kaggle would unpack what is called tar or zip
-BROUGHT_BACK = ("rows", "notebooks", "logs", "runs")  # folders of a study
 MAX_MIB = 64  # of one file that is brought back
 HAS_ENDED = " ended with "  # printed between a run and its exit status
 STATUS = "remote script: "  # printed before its state
@@ -72,7 +71,7 @@ def make_all(settings: dict[str, Any]) -> None:
     folder = Path(settings["home"], settings["study"]).with_suffix("")
     for run in settings["runs"]:
         hours = settings["hours"] - (time.monotonic() - begun) / 3600
-        if settings["hours"] and hours < LEAST_HOURS:
+        if hours < LEAST_HOURS:
             break
         print(f"{run} begins", flush=True)
         status = _make(settings, run, hours, folder)
@@ -88,22 +87,16 @@ def make_all(settings: dict[str, Any]) -> None:
 
 def _make(settings: dict[str, Any], run: str, hours: float, folder: Path) -> int:
     """Execute a run, print its epochs, and return the exit status of its runner."""
-    home = settings["home"]
     environment = {**os.environ, "DR_LIB_SESSION": settings["session"]}
     # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
     if " " in environment.get("TPU_WORKER_HOSTNAMES", ""):
         del environment["TPU_WORKER_HOSTNAMES"]
     command = [sys.executable, "-m", "dr_lib", "run", settings["study"], "--only", run]
-    if settings["instance"]:
-        command += ["--instance", settings["instance"]]
-        environment["DR_LIB_PRICES"] = f"{home}/prices.csv"
-    if settings["on_cpu"]:
-        command += ["--on-cpu"]
-    if settings["hours"]:
-        command += ["--max-hours", f"{hours:.4f}"]
+    command += ["--max-hours", f"{hours:.4f}"]
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     shown = 0
     with (folder / "logs" / f"{run}.log").open("wb") as log:
+        home = settings["home"]
         runner = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
     while runner.poll() is None:
         for path in folder.glob(f"progress/{run}-*.json"):
@@ -121,9 +114,8 @@ def _collect(folder: Path, run: str, results: Path) -> None:
     with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
-            kind, _, rest = name.partition("/")
-            is_of_run = rest.startswith((f"{run}-", f"{run}."))
-            if kind not in BROUGHT_BACK or not is_of_run or not path.is_file():
+            is_of_run = re.match(f"(rows|notebooks|logs|runs)/{run}[-.]", name)
+            if not is_of_run or not path.is_file():
                 continue
             if path.stat().st_size > MAX_MIB * 2**20:
                 print(f"{name} is left out: it has more than {MAX_MIB} MiB", flush=True)

@@ -42,7 +42,7 @@ with socket.socket(socket.AF_UNIX) as line:
     status = line.recv(1)
 sys.exit(status[0] if status else 1)
 """
-SHORT = {"pause": 0.3, "patience": 1.5, "hurry": 1.5, "watch": 5, "poll": 0.1, "listen": 0.5}
+SHORT = {"pause": 0.3, "patience": 1.5, "hurry": 1.5, "watch": 5, "poll": 0.5}
 SHORT |= {"ready": 3, "call": 8}
 
 

@@ -46,12 +46,11 @@ class Script:
 
     def read_log(self) -> str:
         """What it printed, as Kaggle keeps it: an array, an object a line."""
-        entries = []
-        for name in ("stdout", "stderr"):
-            for line in (self.folder / name).read_text().splitlines():
-                entries.append(
-                    json.dumps({"stream_name": name, "time": 1.5, "data": f"{line}\n"})
-                )
+        entries = [
+            json.dumps({"stream_name": name, "time": 1.5, "data": f"{line}\n"})
+            for name in ("stdout", "stderr")
+            for line in (self.folder / name).read_text().splitlines()
+        ]
         return "[" + "\n,".join(entries) + "\n]"
 
     def end(self) -> None:
@@ -98,48 +97,30 @@ class KaggleService(ThreadingHTTPServer):
         self.quota_s = 3600  # that are used
         self.script = ""  # in place of what is pushed
 
-    def answer(self, name: str, request: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """The status and the content of an answer."""
-        content = self._answer(name, request)
-        return (
-            (200, content)
-            if content is not None
-            else (404, {"code": 404, "message": "Not Found"})
-        )
-
-    def _answer(self, name: str, request: dict[str, Any]) -> dict[str, Any] | None:
+    def answer(self, name: str, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The content of an answer; None for what is not there."""
         script = self.scripts.get(request.get("kernelSlug", ""))
         match name:
             case "GetAcceleratorQuotaStatistics":
                 quota = {"timeUsed": f"{self.quota_s}s", "totalTimeAllowed": "108000s"}
-                return {
-                    "quotaRefreshTime": "2026-11-28T00:00:00Z",
-                    "gpuQuota": quota,
-                    "tpuQuota": quota,
-                }
+                day = "2026-11-28T00:00:00Z"
+                return {"quotaRefreshTime": day, "gpuQuota": quota, "tpuQuota": quota}
             case "StartBlobUpload":
                 token = str(len(self.blobs))
                 self.blobs[token] = {"name": request["name"]}
                 return {"token": token, "createUrl": f"{self.address}/{token}"}
             case "CreateDataset":
-                self.data_sets[request["slug"]] = request
+                slug = request["slug"]
+                self.data_sets[slug] = request
                 self.uploaded.append(request)
-                return {
-                    "status": "ok",
-                    "ref": request["slug"],
-                    "url": f"{self.address}/{request['slug']}",
-                }
+                return {"status": "ok", "ref": slug, "url": f"{self.address}/{slug}"}
             case "GetDatasetStatus":
                 return {"status": "READY"} if request["datasetSlug"] in self.data_sets else None
             case "SaveKernel":
                 return self._start_script(request)
             case "GetKernelSessionStatus" if script:
-                failed = (
-                    {"failureMessage": "Your notebook was stopped"}
-                    if script.state == "ERROR"
-                    else {}
-                )
-                return {"status": script.state, **failed}
+                failed = {"failureMessage": "Your notebook was stopped"}
+                return {"status": script.state, **(failed if script.state == "ERROR" else {})}
             case "ListKernelSessionOutput" if script:
                 names = [path.name for path in (script.folder / "working").iterdir()]
                 base = f"{self.address}/{script.folder.name}"
@@ -163,7 +144,7 @@ class KaggleService(ThreadingHTTPServer):
         slug = request["slug"].rpartition("/")[2]
         folder = self.home / slug
         (data_set,) = (name.rpartition("/")[2] for name in request["datasetDataSources"])
-        inputs = folder / "input" / data_set
+        inputs = folder / "input" / "datasets" / "somebody" / data_set
         inputs.mkdir(parents=True)
         for file in self.data_sets[data_set]["files"]:
             blob = self.blobs[file["token"]]
@@ -172,11 +153,8 @@ class KaggleService(ThreadingHTTPServer):
                 content = content.replace(b"/kaggle/", f"{folder}/".encode())
             (inputs / blob["name"]).write_bytes(content)
         self.scripts[slug] = Script(folder, self.script or request["text"], self.python)
-        return {
-            "ref": f"/code/somebody/{slug}",
-            "url": f"{self.address}/{slug}",
-            "versionNumber": 1,
-        }
+        url = f"{self.address}/{slug}"
+        return {"ref": f"/code/somebody/{slug}", "url": url, "versionNumber": 1}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -193,8 +171,10 @@ class Handler(BaseHTTPRequestHandler):
         # whether its name is free
         is_asked_before = name == "GetDatasetStatus" and not self.server.data_sets
         if is_asked_before or not self._fail(name):
-            status, content = self.server.answer(name, request)
-            self._send(status, json.dumps(content).encode())
+            content = self.server.answer(name, request)
+            missing = {"code": 404, "message": "Not Found"}
+            status = 404 if content is None else 200
+            self._send(status, json.dumps(missing if content is None else content).encode())
 
     def do_PUT(self) -> None:  # noqa: D102
         content = self._read()

@@ -11,7 +11,8 @@ import tomllib
 import psutil
 import pytest
 
-from dr_lib.rooms.remote.client import WAITS, RemoteError
+from dr_lib.errors import DrError
+from dr_lib.rooms.remote.client import WAITS
 from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
 from dr_lib.rooms.remote.session import Record
@@ -34,7 +35,9 @@ def kaggle(tmp_path, monkeypatch):
     def put(lines: str) -> Kaggle:
         (programs / "kaggle").write_text(f"#!/bin/sh\n{lines}\n")
         (programs / "kaggle").chmod(0o755)
-        return Kaggle(Record("dr-x", "kaggle:cpu", "here", ""), tmp_path, print)
+        return Kaggle(
+            Record(session="dr-x", on="kaggle:cpu", host="here", started=""), tmp_path, print
+        )
 
     return put
 
@@ -66,8 +69,10 @@ def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, mo
     assert client.find() == str(tmp_path / ".venv" / "bin" / "kaggle")
     os.remove(client.find())
     assert client.find() == str(other)
-    colab = Colab(Record("dr-x", "colab:cpu", "here", ""), tmp_path, print)
-    with pytest.raises(RemoteError) as raised:
+    colab = Colab(
+        Record(session="dr-x", on="colab:cpu", host="here", started=""), tmp_path, print
+    )
+    with pytest.raises(DrError) as raised:
         colab.find()
     needs = "colab is not installed (it needs Python 3.12 or newer)"
     assert str(raised.value) == f"{needs}: {INSTALL}"
@@ -98,7 +103,7 @@ def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, mo
 def test_a_client_that_cannot_be_used_is_one_sentence(kaggle, monkeypatch, lines, fault):
     """It names what mends it, and no token."""
     monkeypatch.setattr(WAITS, "call", 1)
-    with pytest.raises(RemoteError) as raised:
+    with pytest.raises(DrError) as raised:
         kaggle(lines).check()
     assert str(raised.value) == fault
 

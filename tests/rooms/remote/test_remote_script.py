@@ -1,9 +1,7 @@
 """What the remote machine executes, here, with a library whose runs take no time."""
 
-import json
 import os
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -12,23 +10,6 @@ from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
 from dr_lib.runs.backlog import ALIKE_STATUS
 from tests.rooms.remote.faults import build_house
-
-
-def write_settings(home: Path, results: Path, **changes) -> dict:
-    """The settings of a session of two runs on Colab's CPU."""
-    return {
-        "home": str(home),
-        "results": str(results),
-        "study": "papermill_runs/trial.yaml",
-        "session": "dr-x",
-        "runs": ["C1-r00", "C1-r01"],
-        "hours": 0.0,
-        "platform": "colab",
-        "device": Colab.devices["cpu"].pattern,
-        "on_cpu": False,
-        "instance": "",
-        **changes,
-    }
 
 
 @pytest.mark.parametrize(
@@ -48,13 +29,21 @@ def test_the_files_of_each_run_are_zipped(tmp_path, monkeypatch, capsys, changes
     build_house(tmp_path / "house", "colab")
     study = tmp_path / "house" / "papermill_runs" / "trial"
     run = "C1-r00-colab-2-cpus-4-gib"
-    (study / "runs" / run).mkdir(parents=True)
+    for folder in (study / "runs" / run, study / "runs" / "C1-r01-else", tmp_path / "results"):
+        folder.mkdir(parents=True)
     (study / "runs" / run / "best.keras").write_bytes(b"model")
     (study / "runs" / run / "large.keras").write_bytes(bytes(2**20 + 1))
-    (study / "runs" / "C1-r01-else").mkdir()
-    (tmp_path / "results").mkdir()
-    settings = write_settings(tmp_path / "house", tmp_path / "results", **changes)
-    remote_script.make_all(settings)
+    settings = {
+        "home": str(tmp_path / "house"),
+        "results": str(tmp_path / "results"),
+        "study": "papermill_runs/trial.yaml",
+        "session": "dr-x",
+        "runs": ["C1-r00", "C1-r01"],
+        "hours": 24.0,
+        "platform": "colab",
+        "device": Colab.devices["cpu"].pattern,
+    }
+    remote_script.make_all(settings | changes)
     printed = capsys.readouterr().out
     assert sorted(os.listdir("results")) == [f"{name}.zip" for name in made]
     assert printed.count(" ended with 0") == len(made)
@@ -63,21 +52,6 @@ def test_the_files_of_each_run_are_zipped(tmp_path, monkeypatch, capsys, changes
             names = {f"rows/{run}.json", "logs/C1-r00.log", f"runs/{run}/best.keras"}
             assert set(archive.namelist()) == names
         assert f"runs/{run}/large.keras is left out: it has more than 1 MiB" in printed
-
-
-def test_look_says_how_far_it_is(tmp_path, capsys):
-    """New lines at once, or the state after a while; what failed has an error."""
-    (tmp_path / "log").write_text("one\ntwo\n")
-    remote_script.look(str(tmp_path), 1, 60)
-    remote_script.look(str(tmp_path), 2, 0)
-    (tmp_path / "status").write_text("0\n")
-    remote_script.look(str(tmp_path), 2, 60)
-    (tmp_path / "status").write_text("1\n")
-    remote_script.look(str(tmp_path), 2, 60)
-    states = [
-        f"remote script: {state}" for state in ("running", "running", "complete", "error")
-    ]
-    assert capsys.readouterr().out.splitlines() == ["two", *states]
 
 
 T4 = "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"
@@ -117,22 +91,3 @@ def test_a_row_is_known_by_its_device(device, run_id, accelerator, status, is_on
 def test_both_sides_know_the_same_exit_status():
     """The script runs before the library is there, and cannot import it."""
     assert remote_script.ALIKE == ALIKE_STATUS
-
-
-def test_kaggle_s_settings_are_found_among_its_data_sets(tmp_path, monkeypatch):
-    """The script is sent alone; what it needs lies below /kaggle/input, at whatever depth."""
-    found = []
-    folder = tmp_path / "input" / "datasets" / "somebody" / "dr-x-data"
-    folder.mkdir(parents=True)
-    (folder / remote_script.SETTINGS).write_text(json.dumps({"home": "there"}))
-    monkeypatch.chdir(tmp_path)
-    search = remote_script.glob.glob
-
-    def search_here(pattern, **options):
-        return search(pattern.replace("/kaggle", str(tmp_path)), **options)
-
-    monkeypatch.setattr(remote_script.glob, "glob", search_here)
-    monkeypatch.setattr(remote_script, "set_up", lambda *words: found.append(words))
-    monkeypatch.setattr(remote_script, "make_all", found.append)
-    remote_script.main()
-    assert found == [(str(folder), "there"), {"home": "there"}]

@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.rooms.remote.client import WAITS, RemoteError
 from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.session import Record, Session, read_records
@@ -55,7 +56,14 @@ def shelf(tmp_path, monkeypatch):
     row = tmp_path / "house" / "dr_lib" / "row.json"
     with zipfile.ZipFile(tmp_path / "C1-r00.zip", "w") as archive:
         archive.write(row, f"rows/{RUN}.json")
-    record = Record("dr-x", "colab:cpu", "here", "", runs=["C1-r00"], state="running")
+    record = Record(
+        session="dr-x",
+        on="colab:cpu",
+        host="here",
+        started="",
+        runs=["C1-r00"],
+        state="running",
+    )
     said = []
     session = Shelf(record, path.with_suffix(""), said.append)
     session.results = (tmp_path / "C1-r00.zip").read_bytes()
@@ -99,7 +107,7 @@ def test_a_session_ends_closed_or_is_resumed(
     if rows:
         assert shelf.make() == []
     else:
-        with pytest.raises((RemoteError, KeyboardInterrupt, OSError)) as raised:
+        with pytest.raises((DrError, KeyboardInterrupt, OSError)) as raised:
             shelf.make()
         if "MemoryError" in str(looks):
             assert str(raised.value).endswith("left no row: MemoryError: no room")
@@ -139,11 +147,13 @@ def test_only_rows_of_the_study_are_copied(shelf, tmp_path):
     }
     results = tmp_path / "again" / "C1-r00.zip"
     results.parent.mkdir()
-    assert shelf.copy_results(tmp_path / "C1-r00.zip") == []
+    shelf.copy_results(tmp_path / "C1-r00.zip")
+    assert not shelf.failures
     with zipfile.ZipFile(results, "w") as archive:
         for name, changes in rows.items():
             archive.writestr(name, json.dumps(shelf.row | changes))
-    assert shelf.copy_results(results) == [f"{RUN}: it fails"]
+    shelf.copy_results(results)
+    assert shelf.failures == [f"{RUN}: it fails"]
     (kept,) = shelf.folder.glob("rows/*")
     assert json.loads(kept.read_bytes())["status"] == "ok"
     assert not list(tmp_path.rglob("*out.json"))
