@@ -236,14 +236,18 @@ if published:
 from dr_lib.numbers import write_days
 from dr_lib.report.answer import Answer, list_limits
 from dr_lib.rooms.serving.answer import answer_price
+from dr_lib.rooms.serving.figures import plot_prices
 
 answer = Answer(say("No request has been timed yet."))
+figure = None
 if len(timed):
     rests = say("Rests on {} requests, {}.").format(
         len(timed), write_days(timed["started_at"], lang)
     )
     answer = answer_price(endpoints, list_limits(timed, say), rests, lang)
-page.answer(answer)
+    if endpoints["usd_per_month"].notna().any():
+        figure = plot_prices(endpoints, lang)
+page.answer(answer, figure, "prices", "Cost of a month on each endpoint [95 % interval].")
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

@@ -138,9 +138,13 @@ import pandas as pd
 
 from dr_lib.numbers import write_span
 from dr_lib.report.answer import Answer, Number, list_limits, say_rests
+from dr_lib.report.means import Mean, plot_means
+from dr_lib.report.style import OURS
+from dr_lib.statistics.intervals import Interval
 
 sentences = []
 numbers = []
+means = []
 for _, row in compared.iterrows():
     ours = mnist.name_line(row["line"], say)
     words = say("{} is {} times as fast as {}, per epoch, with the same batch size.")
@@ -153,6 +157,8 @@ for _, row in compared.iterrows():
     keras = mnist.name_line(row["reference"], say)
     sentences.append(words.format(ours, times, keras))
     numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
+    interval = Interval(row["times_as_fast"], low, high, row["n"])
+    means.append(Mean(f"{ours}\nn = {row['n']}", interval, float("nan"), OURS))
 answer = Answer(
     (sentences or [say("No training has been timed yet.")])[0],
     numbers[:2],
@@ -160,7 +166,12 @@ answer = Answer(
     list_limits(timed, say),
     say_rests(timed, say, lang) if len(timed) else "",
 )
-page.answer(answer)
+figure = plot_means({say("times as fast as Keras"): means}, lang, unit="x") if means else None
+words = (
+    "How many times as fast as Keras an epoch is, on the same host with the same batch size "
+    "[95 % interval]."
+)
+page.answer(answer, figure, "speed", words)
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites

@@ -139,9 +139,9 @@ def plot_division(divided: pd.DataFrame, timed: pd.DataFrame, lang: str = "en") 
         ax.invert_yaxis()
         ax.set_title(f"{words} [{unit}]", loc="left", fontsize=10, color=MUTED)
         use_commas(ax, lang, "x")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
-    )
+    # above: below, it would lie on the page's notice
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False)
     return figure
 
 

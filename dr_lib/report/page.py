@@ -467,9 +467,9 @@ def write_table(shown: pd.DataFrame, caption: str = "") -> str:
     rows = []
     bounds = re.compile(r"^([-–<>&;lgt\d.,∞ ]+) (\[[-\d.,;: ∞–]+\])(.*)$")
     for values in shown.to_numpy():
-        cells = [bounds.sub(r"\1 <i>\2\3</i>", escape_html(value)) for value in values]
+        cells = [bounds.sub(r"\1 <i>\2</i><i>\3</i>", escape_html(value)) for value in values]
         cells = [f"<td{kind}>{cell}</td>" for cell, kind in zip(cells, kinds, strict=True)]
-        rows.append(f"<tr>{''.join(cells)}</tr>")
+        rows.append(f"<tr>{''.join(cells)}</tr>".replace("<i></i>", ""))
     caption = caption and f"<caption>{caption}</caption>"
     return (
         f'<div class="scroll"><table>{caption}<thead><tr>{"".join(heads)}</tr></thead>'

@@ -62,6 +62,7 @@ p, li { overflow-wrap: anywhere } summary { cursor: pointer }
   figure.half { width: 100% }
   .scroll { background: linear-gradient(90deg, #fff 80%, #e4e8ec) }
   .scroll td, .scroll th { min-width: 5.5em }
+  caption { position: sticky; left: 0; max-width: calc(100vw - 36px) }
 }
 @media print {
   @page { size: A4; margin: 20mm 18mm 18mm }

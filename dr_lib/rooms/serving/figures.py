@@ -67,6 +67,20 @@ def plot_predict_time(
     return plot_means(panels, lang, unit="ms")
 
 
+def plot_prices(priced: pd.DataFrame, lang: str = "en") -> Figure:
+    """Draw what a month costs on each endpoint of `price_endpoints`, a panel for each network."""
+    say = choose_words(lang)
+    panels = {}
+    for row in priced.dropna(subset=["usd_per_month"]).itertuples():
+        interval = Interval(
+            row.usd_per_month, row.usd_per_month_low, row.usd_per_month_high, row.n
+        )
+        label = f"{row.instance}\n{row.format}, n = {row.n}"
+        work = f"{name(row.model)}, {row.image_size:g} px, {say('a month')}"
+        panels.setdefault(work, []).append(Mean(label, interval, np.nan, OURS))
+    return plot_means(panels, lang, unit="USD")
+
+
 def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
     """Draw percentiles of the response time against the offered rate, and the bound.
 
