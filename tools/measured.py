@@ -61,10 +61,14 @@ def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame, pd.DataFr
     return groups
 
 
+def estimate(column: str, *sides: pd.DataFrame) -> Interval:
+    """The mean of runs, or the ratio of two sides' means, by the verdicts' rules."""
+    return Interval(*measure(column, *(side.assign(session=side["boot"]) for side in sides))[:4])
+
+
 def compare_arms(null: pd.DataFrame) -> Interval:
-    """The ratio of the arms of a null control, by the verdicts' rules."""
-    arms = [null[null["arm"] == arm].assign(session=null["boot"]) for arm in ARMS]
-    return Interval(*measure("train_s", *arms)[:4])
+    """The ratio of the arms of a null control."""
+    return estimate("train_s", *(null[null["arm"] == arm] for arm in ARMS))
 
 
 def name_work(rows: pd.DataFrame, columns: Sequence[str] = WORK) -> pd.Series:
@@ -110,10 +114,10 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
             **dict(zip(TOLD_APART, names, strict=True)),
             "n": len(runs),
             "disturbed": int(runs["disturbed"].sum()),
-            "training [s]": write_interval(*mean_interval(runs["train_s"])[:3]),
+            "training [s]": write_interval(*estimate("train_s", runs)[:3]),
             "equal arms": write_interval(*ratio[:3]) if ratio.n else "not measured",
             "not in the figure": find_fault(runs, null),
-            "images per second": write_interval(*mean_interval(runs["images_per_s"])[:3]),
+            "images per second": write_interval(*estimate("images_per_s", runs)[:3]),
             "GPU energy an image [J]": write_energy(runs),
             "date": runs["started_at"].max()[:10],
             "commit": ", ".join(sorted(set(runs["commit"].map(shorten_commit)))),
@@ -205,7 +209,7 @@ def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
         arms = write_number(max(ratio.high, 1 / ratio.low))
         mean = Mean(
             f"{device}, {first['mode']}, {first['cold']}\nequal arms differ by {arms} times",
-            mean_interval(runs["train_s"]),
+            estimate("train_s", runs),
             runs["train_s"].std(),
             OURS,
             tuple(runs["train_s"]),
