@@ -63,7 +63,9 @@ def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame, pd.DataFr
 
 def estimate(column: str, *sides: pd.DataFrame) -> Interval:
     """The mean of runs, or the ratio of two sides' means, by the verdicts' rules."""
-    return Interval(*measure(column, *(side.assign(session=side["boot"]) for side in sides))[:4])
+    return Interval(
+        *measure(column, *(side.assign(session=side["boot"]) for side in sides))[:4]
+    )
 
 
 def compare_arms(null: pd.DataFrame) -> Interval:

@@ -72,6 +72,8 @@ p, li { overflow-wrap: anywhere } summary { cursor: pointer }
   nav { display: none } .say { font-size: 14pt } h1 { font-size: 19pt } h2 { font-size: 13pt }
   h2, summary { break-after: avoid } figure, tr, .limit, .two > div { break-inside: avoid }
   table { font-size: 8.5pt } td i { font-size: 8pt } .scroll { overflow: visible }
+  /* a table wider than the page would shrink all of it */
+  details td:last-child { overflow-wrap: anywhere } td.n { white-space: nowrap }
   th, td { padding-left: 8px } details::details-content { content-visibility: visible }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
 }"""
