@@ -5,6 +5,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ import pandas as pd
 
 from dr_lib.data.labels import reader
 from dr_lib.data.labels.datasets import Part, read_names, read_parts
-from dr_lib.data.labels.patients import FILES, name_patients
+from dr_lib.data.labels.patients import FILES, PATIENTS, name_patients
 from dr_lib.data.labels.reader import (
     TEXTS,
     WORKBOOKS,
@@ -25,13 +26,13 @@ from dr_lib.data.labels.reader import (
     take_columns,
 )
 from dr_lib.data.labels.readers import combine_readers, list_readings
-from dr_lib.data.labels.schema import COLUMNS, FACTS, REFERENCE, SCALE, SIDES, read_words
+from dr_lib.data.labels.schema import FACTS, REFERENCE, SCALE, SIDES, read_words
 from dr_lib.errors import DrError
+from dr_lib.files import is_foreign
 
 PICTURES = set(".jpg .jpeg .jpe .jfif .png .tif .tiff .bmp .pgm .ppm .webp".split())
 # opening one shows whether it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
-PATIENTS = COLUMNS["patient_id"].split()
 # of a table of the user's own
 OWN = {"image", "grade", "gradable", "eye", "split", *FACTS, *PATIENTS}
 # how a file of a picture begins, whatever its name: JPEG, PNG, TIFF, BMP, WebP, GIF, PPM, HEIC,
@@ -67,8 +68,8 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
     photographs = []
     label_files = []
     for parent, folders, names in os.walk(folder, followlinks=True):
-        folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
-        for path in [Path(parent, name) for name in names if not name.startswith(".")]:
+        folders[:] = filterfalse(is_foreign, folders)
+        for path in [Path(parent, name) for name in filterfalse(is_foreign, names)]:
             if path.suffix.lower() in PICTURES | RARE_PICTURES:
                 photographs.append(path)
             elif path.suffix.lower() in TEXTS + WORKBOOKS:
@@ -302,7 +303,7 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     refuse_cells(file, cells, is_bad, SCALE)
     names = read_names(rows["name"])
     titles = dict(zip(source.sheet.names, source.sheet.header, strict=True))
-    patients, doubts = name_patients(take_patients(table, titles), names["patient"])
+    patients, doubts = name_patients(table, names["patient"], titles)
     notices = [
         f"{reader.name_rows(file, places.tolist())}: {doubt}."
         for doubt, places in doubts.items()
@@ -310,11 +311,6 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     ]
     rows["eye"] = rows["eye"].mask(patients["by"] == FILES, names["eye"])
     return rows.join(patients).reset_index(drop=True), notices
-
-
-def take_patients(table: pd.DataFrame, titles: Mapping[str, str]) -> pd.DataFrame:
-    """Take the columns that name patients, the best first, by their titles."""
-    return table[sorted({*table} & {*PATIENTS}, key=PATIENTS.index)].rename(columns=titles)
 
 
 def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:

@@ -1,11 +1,14 @@
 """Find who is one person: by which column or file name, in how many spellings, on which visit."""
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 import pandas as pd
 
-from dr_lib.data.labels.schema import fold_id, fold_name, fold_text, read_words
+from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, fold_text, read_words
 
+PATIENTS = COLUMNS["patient_id"].split()  # columns that name one, the best first
 FILES = "file names"  # by which patients are found
 # 20240501, 2024-05-01, 01-05-2024, and a time of day behind it
 DATE = (
@@ -25,7 +28,7 @@ def read_ids(cells: pd.Series) -> pd.Series:
 
 
 def name_patients(
-    columns: pd.DataFrame, names: pd.Series
+    table: pd.DataFrame, names: pd.Series, titles: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[pd.DataFrame, dict[str, pd.Index]]:
     """Find the patient of each photograph in the columns of a table, or else in its file's name.
 
@@ -34,14 +37,16 @@ def name_patients(
     the name; and then the file's name alike.
 
     Args:
-        columns: the cells of columns that name a patient, the best first; there may be none.
+        table: of which columns may name a patient.
         names: the patients that file names give, empty where they give none.
+        titles: of columns, as the table has them.
 
     Returns:
         patient (empty where it is unknown), person (equal for all spellings of a patient), by (the
         column that decides, or FILES), is_date (of a file's name without a patient) and cell (of
         the column, as it is); and sentences on rows where columns disagree.
     """
+    columns = table[[name for name in PATIENTS if name in table]].rename(columns=titles)
     ids = columns.apply(read_ids)
     dateless = drop_dates(names)
     by = ""

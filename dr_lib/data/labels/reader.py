@@ -148,21 +148,15 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
 
     names = [name if used is None or name in used else "" for name in sheet.names]
     width = len(names)
+    rows = []
     for line, row in sheet.rows.items():
         if any(row[width:]):
             raise DrError(
                 f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: name each"
                 " column, and put a cell with a comma or another separator in quotation marks"
             )
-    table = pd.DataFrame(
-        {
-            place: [row[place] if place < len(row) else "" for row in sheet.rows.values()]
-            for place, name in enumerate(names)
-            if name
-        },
-        list(sheet.rows),
-        dtype=str,
-    )
+        rows.append((row + [""] * width)[:width])
+    table = pd.DataFrame(rows, list(sheet.rows), range(width), str)
     places = {}
     for place, name in enumerate(names):
         first = places.setdefault(name, place)

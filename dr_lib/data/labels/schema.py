@@ -32,12 +32,12 @@ EVALUATED = (
     *OF_GRADES,
     OF_REFERABLE,
     "gradable",
-    "visit",
     REFERENCE,
     "data_kind",
     "dataset",
+    "model",
+    "model_version",
 )
-EVALUATED += ("model", "model_version")
 OWN = "own "
 COLUMNS = {  # what people call them, folded
     "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",

@@ -13,9 +13,6 @@ from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import SIDES
 
 SCHEMES = ("random", "paper", "official", "folds")
-TEST = 0.30
-VALIDATION = 0.20  # of the photographs; of the groups that are not in test
-NUM_DRAWS = 50
 
 
 def split_photographs(
@@ -85,7 +82,7 @@ def split_photographs(
         divided = _draw_folds(used, groups, folds, seed)
     else:
         is_test = before.map({"train": 0.0, "validation": 0.0, "test": 1.0})
-        chosen = _draw(counts, counts.sum(axis=1), TEST, rng, is_test)
+        chosen = _draw(counts, counts.sum(axis=1), 0.30, rng, is_test)
         divided = [pd.Series(np.where(chosen, "test", "train"), groups)]
     return [
         _complete(table, counts, sides, before, rng, with_validation=scheme != "paper")
@@ -170,7 +167,7 @@ def _complete(
     if with_validation and not (sides == "validation").any():
         training = counts[sides == "train"]
         is_validation = before[training.index].map({"train": 0.0, "validation": 1.0})
-        chosen = _draw(training, pd.Series(1, training.index), VALIDATION, rng, is_validation)
+        chosen = _draw(training, pd.Series(1, training.index), 0.20, rng, is_validation)
         sides[training.index[chosen]] = "validation"
     split = table["group"].map(sides).where(table["reason"] == "", "excluded")
     for side in SIDES if with_validation else ("train", "test"):
@@ -203,7 +200,7 @@ def _draw(
     whole = grades.sum(axis=0) / grades.sum()
     best = np.zeros(len(counts), bool)
     least = np.inf
-    for _ in range(NUM_DRAWS):
+    for _ in range(50):  # draws
         chosen = _choose(vectors, share, rng, kept.to_numpy(float))
         if chosen.any():
             part = grades[chosen].sum(axis=0) / grades[chosen].sum()

@@ -14,7 +14,6 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import (
-    PATIENTS,
     PICTURES,
     LabelTableError,
     Source,
@@ -24,9 +23,15 @@ from dr_lib.data.labels.label_files import (
     name_rows,
     read_rows,
     read_start,
-    take_patients,
 )
-from dr_lib.data.labels.patients import FILES, fill, name_patients, number_visits, read_ids
+from dr_lib.data.labels.patients import (
+    FILES,
+    PATIENTS,
+    fill,
+    name_patients,
+    number_visits,
+    read_ids,
+)
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.readers import list_readings
 from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_id, fold_text, unite_spellings
@@ -156,7 +161,7 @@ def read_patients(
     table = choose_sheet(sheets, found)
     cells = take_columns(table, ("image_id", *PATIENTS))
     names = read_names(cells["image_id"])["patient"]
-    patients, _ = name_patients(take_patients(cells, {}), names)
+    patients, _ = name_patients(cells, names)
     is_cell = patients["cell"].map(fold_text) == patients["patient"]
     patient = patients["patient"].mask(is_cell, patients["cell"])
     rows = pd.DataFrame(

@@ -7,11 +7,10 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any
 
 import cv2
 import pandas as pd
@@ -131,10 +130,13 @@ def hash_code() -> str:
     """SHA-256 of what determines a crop's bytes: our code and the versions of the decoders."""
     files = sorted(Path(pixels.__file__).parent.glob("*.py"))
     files += [Path(module.__file__) for module in (near_duplicates, records)]
-    return hashlib.sha256(
-        b"".join(read_source(file.read_bytes()) for file in files)
-        + f"{cv2.__version__} {simplejpeg.__version__}".encode()
-    ).hexdigest()
+    return hash_sources(files, f"{cv2.__version__} {simplejpeg.__version__}")
+
+
+def hash_sources(files: Sequence[Path], versions: str) -> str:
+    """SHA-256 of some source files and of the versions of packages."""
+    sources = b"".join(read_source(file.read_bytes()) for file in files)
+    return hashlib.sha256(sources + versions.encode()).hexdigest()
 
 
 def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
@@ -176,15 +178,34 @@ def _list_rest(
     Raises:
         DrError: others were changed.
     """
-    size_ids = [_size_id(salt, row) for row in photographs.itertuples()]
+    size_ids = []  # of each file's length, which changes when the file does
+    for photograph in photographs.itertuples():
+        try:
+            num_bytes = os.path.getsize(photograph.image)
+        except OSError:  # cropping it says what is wrong
+            num_bytes = -1
+        size_ids.append(pseudonym(salt, "size", f"{photograph.image_id} {num_bytes}"))
     photographs = photographs.assign(size_id=size_ids)
     listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
     rest = []
     changed = []
     for photograph in photographs.itertuples():
         before = listed.get(photograph.image_id)
-        if before and not _is_altered(salt, photograph, before):
-            continue
+        if before and before.size_id == photograph.size_id:
+            path = Path(photograph.image)
+            # others of one camera are all as long
+            is_packed = path.suffix.lower() in (
+                ".jpg",
+                ".jpeg",
+                ".jpe",
+                ".jfif",
+                ".png",
+                ".webp",
+            )
+            if is_packed or before.reason:
+                continue
+            if pseudonym(salt, "content", hash_file(path)) == before.content_id:
+                continue
         rest.append(photograph.Index)
         if before and not before.reason:
             changed.append(photograph.row)
@@ -194,24 +215,3 @@ def _list_rest(
             f" {', '.join(map(str, changed[:5]))}): choose another --out, or delete {out}"
         )
     return photographs.loc[rest].sort_values("image_id", ignore_index=True)
-
-
-def _is_altered(salt: bytes, photograph: Any, listed: Any) -> bool:
-    """Whether a file differs from its listing: by length, or by content if lengths are equal."""
-    if photograph.size_id != listed.size_id:
-        return True
-    path = Path(photograph.image)
-    # others of one camera are all as long
-    is_packed = path.suffix.lower() in {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp"}
-    if is_packed or listed.reason:
-        return False
-    return pseudonym(salt, "content", hash_file(path)) != listed.content_id
-
-
-def _size_id(salt: bytes, photograph: Any) -> str:
-    """A pseudonym of a file's length, which changes when the file does."""
-    try:
-        num_bytes = os.path.getsize(photograph.image)
-    except OSError:  # cropping it says what is wrong
-        num_bytes = -1
-    return pseudonym(salt, "size", f"{photograph.image_id} {num_bytes}")

@@ -1,6 +1,5 @@
 """The default data set: generate and prepare the synthetic sample once, then find it."""
 
-import hashlib
 import math
 import shutil
 from collections.abc import Callable
@@ -8,8 +7,8 @@ from pathlib import Path
 
 import cv2
 
-from dr_lib.code import read_source
 from dr_lib.data.labels.label_files import count_sample
+from dr_lib.data.prepared.crops import hash_sources
 from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
@@ -43,7 +42,8 @@ def open_sample(
     records = folder / "records"
     photographs = folder / "photographs"
     drawn_by = folder / "drawn_by"
-    code = _hash_code()
+    sources = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
+    code = hash_sources(sources, cv2.__version__)
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
         is_sample = count_sample(photographs) > 0  # and not a user's folder
@@ -68,11 +68,3 @@ def open_sample(
             progress=progress("preparing the sample"),
         )
     return records
-
-
-def _hash_code() -> str:
-    """SHA-256 of the code that generates and prepares the sample, and of OpenCV's version."""
-    files = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
-    return hashlib.sha256(
-        b"".join(read_source(file.read_bytes()) for file in files) + cv2.__version__.encode()
-    ).hexdigest()

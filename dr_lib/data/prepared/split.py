@@ -26,7 +26,6 @@ from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
 from dr_lib.files import lock, replace, write_json
 
 LOCK_WAIT_S = 60.0
-DEFAULT = {"scheme": "random", "seed": 0}
 
 
 def split(
@@ -112,7 +111,7 @@ def write_split(
         if not (data_dir / name).is_file():
             del splits[name]
             files.pop(name, None)
-    earlier = splits.get("split.csv", DEFAULT)
+    earlier = splits.get("split.csv", {"scheme": "random", "seed": 0})
     scheme = scheme or earlier["scheme"]
     paths = [path]
     if scheme == "folds":
