@@ -124,15 +124,6 @@ def test_saves_what_keras_loads(tmp_path, monkeypatch):
     assert "keras" not in sys.modules
 
 
-def test_reads_the_real_digits(real_data):
-    """MNIST as published: 60,000 and 10,000 digits, 5,421 of the fives in training (LeCun et al.
-    1998).
-    """
-    images = load_images("mnist", 32, str(real_data / "mnist" / "mnist.npz"))
-    assert (len(images.x_train), len(images.x_test)) == (60_000, 10_000)
-    assert np.bincount(images.y_train)[5] == 5421
-
-
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -60,19 +60,11 @@ def describe(root: Path, **options) -> dict:
     used.
     """
     labels = read_labels(root, **options)
-    found = {
-        name: labels.table[name].tolist()
-        for name in ("row", "patient", "eye", "grade", "official")
-    }
-    found |= {
-        "file": [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]
-    }
+    columns = labels.table[["row", "patient", "eye", "grade", "official"]].to_dict("list")
+    files = [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]
     unusable = labels.unusable[["row", "reason"]].values.tolist()
-    return (
-        found
-        | {"layout": labels.layout, "patients": labels.patients, "unusable": unusable}
-        | {"notices": " ".join(labels.notices)}
-    )
+    known = {"layout": labels.layout, "patients": labels.patients, "unusable": unusable}
+    return {**columns, **known, "file": files, "notices": " ".join(labels.notices)}
 
 
 @pytest.mark.parametrize(
@@ -91,8 +83,9 @@ def describe(root: Path, **options) -> dict:
                 "row": [2, 3],
                 "grade": [4, 0],
                 "official": ["", ""],
-            }
-            | {"file": ["a/train_images/9f2.png", "a/train_images/0c1.png"], "unusable": []},
+                "file": ["a/train_images/9f2.png", "a/train_images/0c1.png"],
+                "unusable": [],
+            },
         ),
         (  # a mirror with doubled folders and a split; row numbers count within each file
             {
@@ -107,8 +100,8 @@ def describe(root: Path, **options) -> dict:
                 "layout": "aptos2019_split",
                 "row": [2, 2, 2],
                 "official": ["train", "validation", "test"],
-            }
-            | {"grade": [3, 3, 3]},
+                "grade": [3, 3, 3],
+            },
         ),
         (  # a small mirror has a folder for each grade
             {"train.csv": "id_code,diagnosis\na1,0\nb2,4\n"},
@@ -152,8 +145,8 @@ def describe(root: Path, **options) -> dict:
                 "patients": "from file names",
                 "patient": ["10", "10", "1"],
                 "grade": [0, 2, 4],
-            }
-            | {"official": ["train", "train", "test"]},
+                "official": ["train", "train", "test"],
+            },
         ),
         (  # suffix and case differ from the files; what is not gradable has no grade
             {
@@ -192,8 +185,8 @@ def describe(root: Path, **options) -> dict:
                 "row": [1, 1, 1],
                 "grade": [0, 2, 4],
                 "official": ["train", "validation", "test"],
-            }
-            | {"unusable": [[2, "ungradable"]]},
+                "unusable": [[2, "ungradable"]],
+            },
         ),
         # the level of the eye, not the patient's, which is the worse eye's; paths have backslashes
         # and lack a folder
@@ -297,15 +290,9 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tmp_path):
     ]
     found = describe(lay_out(tmp_path, tables, photographs))
     assert (found["layout"], found["patients"]) == ("resized_2015_2019", "partly unknown")
-    assert found["patient"] == ["10", "2", "k/resized train 19/ab.jpg"] and found["grade"] == [
-        0,
-        2,
-        3,
-    ]
-    assert (
-        found["official"] == ["train", "test", "train"]
-        and "testImages19.csv is not used" in found["notices"]
-    )
+    assert found["patient"] == ["10", "2", "k/resized train 19/ab.jpg"]
+    assert found["grade"] == [0, 2, 3] and found["official"] == ["train", "test", "train"]
+    assert "testImages19.csv is not used" in found["notices"]
 
 
 def test_idrid_numbers_overlap_between_its_folders(tmp_path):
@@ -331,10 +318,8 @@ def test_idrid_numbers_overlap_between_its_folders(tmp_path):
     ]
     found = describe(lay_out(tmp_path, tables, photographs))
     assert (found["layout"], found["row"], found["grade"]) == ("idrid", [3, 2], [3, 0])
-    assert found["official"] == ["train", "test"] and found["file"] == [
-        f"{grading}/{original}",
-        testing,
-    ]
+    assert found["official"] == ["train", "test"]
+    assert found["file"] == [f"{grading}/{original}", testing]
     assert len(set(found["patient"])) == 2
 
 

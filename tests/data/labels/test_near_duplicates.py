@@ -14,9 +14,7 @@ from dr_lib.data.labels.near_duplicates import (
 )
 from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.pixels import encode_jpeg
-from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.synthetic import draw_eye, draw_look
-from tests.data.prepared.test_prepare import read_jpegs
 
 
 def save(image: np.ndarray, suffix: str = ".jpg", quality: int = 90) -> bytes:
@@ -142,16 +140,6 @@ def test_bad_photographs_are_no_copies_of_each_other(eyes, spoil):
     """
     spoilt = hash_crops([save(spoil(image)) for image in eyes])
     assert find_between(spoilt, spoilt) == [(i, i) for i in range(len(eyes))]
-
-
-def test_the_drawn_sample_has_no_copies(small_sample):
-    """No two photographs of the sample pass for one."""
-    hashes = {
-        image_id: perceptual_hash(jpeg) for image_id, jpeg in read_jpegs(small_sample).items()
-    }
-    table = Prepared(small_sample).photographs.set_index("image_id")
-    assert hashes == table["perceptual_hash"].map(bytes.fromhex).to_dict()
-    assert len(hashes) == 32 and not len(find_near_duplicates(join(hashes.values())))
 
 
 @pytest.mark.slow

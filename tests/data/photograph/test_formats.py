@@ -9,7 +9,6 @@ import pytest
 from PIL import Image, ImageOps
 
 from dr_lib.data.photograph.crop import crop_fundus
-from dr_lib.data.photograph.decode import decode, open_picture
 from tests.data.photograph.pictures import (
     GREY,
     IMAGE,
@@ -180,15 +179,3 @@ def test_a_large_deep_picture_is_shrunk_before_it_is_scaled():
     crop = crop_fundus(to_deep(image, 12))
     assert differ(crop.image, crop_fundus(to_file(image)).image) < 1.5
     assert error(crop.circle, 1190.0, 905.0, 820.0) < 0.003
-
-
-def test_reduced_decoding_keeps_colours():
-    """Whatever the reduction, a flat patch keeps its colour in every format that is common."""
-    flat = np.zeros((512, 512, 3), np.uint8)
-    flat[128:384, 128:384] = (200, 110, 60)
-    for suffix in (".jpg", ".png"):
-        for reduction in (1, 2, 4, 8):
-            image, _ = decode(open_picture(to_file(flat, suffix)), reduction)
-            side = 512 // reduction
-            assert image.shape == (side, side, 3)
-            assert np.allclose(image[side // 2, side // 2], (200, 110, 60), atol=3)

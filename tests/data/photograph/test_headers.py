@@ -12,7 +12,6 @@ from PIL import Image
 from dr_lib.data.photograph.decode import count_bytes, open_picture
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import add_chunk, to_file
-from tests.data.photograph.test_formats import FILES
 
 PICTURE = Image.fromarray(np.random.default_rng(0).integers(0, 255, (37, 61, 3), np.uint8))
 PNG = to_file(PICTURE)
@@ -30,21 +29,6 @@ def make_exif(orientation: int, order="<", *, thumbnail=b"") -> bytes:
     second = pack("H2H2I2H2II", 2, 0x0201, 4, 1, next_at + 30, 0x0202, 4, 1, len(thumbnail), 0)
     head = {"<": b"II*\0", ">": b"MM\0*"}[order] + pack("I", 8)
     return b"Exif\0\0" + head + first + pack("I", next_at) + second + thumbnail
-
-
-@pytest.mark.parametrize(
-    ("kind", "kept_bytes"),
-    [
-        ("", 0),
-        (", grey", 0),
-        (", progressive", 3),
-        (", progressive, 4:4:4", 6),
-        (", cmyk, progressive", 8),
-    ],
-)
-def test_knows_what_the_decoder_of_a_jpeg_keeps(kind, kept_bytes):
-    """Two bytes a sample, of a colour at half the resolution a quarter; nothing in one scan."""
-    assert open_picture(FILES[f"jpeg{kind}"]).kept_bytes == kept_bytes
 
 
 @pytest.mark.parametrize("order", ["<", ">"], ids=["little-endian", "big-endian"])

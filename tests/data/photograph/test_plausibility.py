@@ -30,34 +30,38 @@ def add_noise(image: np.ndarray, seed: int, sigma: float) -> np.ndarray:
     return np.clip(image + noise, 0, 255).astype(np.uint8)
 
 
+# first and last line below the top of a retina [px], grey level
+LAYERS = (
+    (0, 18, 150),
+    (18, 45, 70),
+    (45, 60, 120),
+    (60, 90, 55),
+    (90, 102, 190),
+    (102, 112, 230),
+)
+
+
 def draw_oct(seed: int) -> np.ndarray:
     """A slice of optical coherence tomography: bright curved layers with a pit, speckle, black
     above and grey below.
     """
     rng = np.random.default_rng(seed)
-    row, column = np.mgrid[:HEIGHT, :WIDTH].astype(float)
-    bend = rng.uniform(-60, 90)
-    tilt = rng.uniform(-60, 60)
-    middle = rng.uniform(0.35, 0.6) * HEIGHT
+    row, column = np.mgrid[:HEIGHT, :WIDTH]
     across = column / WIDTH - 0.5
-    top = middle + 4 * bend * across**2 + tilt * across
-    pit = rng.uniform(20, 60) * np.exp(-((across / rng.uniform(0.06, 0.12)) ** 2))
-    depth = row - top
-    signal = np.zeros((HEIGHT, WIDTH))
-    for start, end, level in (
-        (0, 18, 150),
-        (18, 45, 70),
-        (45, 60, 120),
-        (60, 90, 55),
-        (90, 102, 190),
-        (102, 112, 230),
-    ):
-        signal += level * ((depth >= start + pit * max(0, 1 - start / 90)) & (depth < end))
-    signal += (depth >= 112) * 110 * np.exp(-np.maximum(depth - 112, 0) / rng.uniform(40, 120))
-    grey = np.clip(
-        signal * rng.gamma(4, 0.25, signal.shape) + rng.gamma(2, 6, signal.shape), 0, 255
+    bend, tilt, middle, depth, width = rng.uniform(
+        (-60, -60, 0.35, 20, 0.06), (90, 60, 0.6, 60, 0.12)
     )
-    return cv2.GaussianBlur(grey, (0, 0), 0.8).astype(np.uint8)[..., None].repeat(3, axis=2)
+    depth_px = row - middle * HEIGHT - 4 * bend * across**2 - tilt * across
+    pit = depth * np.exp(-((across / width) ** 2))
+    signal = (depth_px >= 112) * 110 * np.exp(-np.maximum(depth_px - 112, 0) / 80)
+    for start, end, level in LAYERS:
+        is_below = depth_px >= start + pit * max(0, 1 - start / 90)
+        signal += level * (is_below & (depth_px < end))
+    speckle = rng.gamma(4, 0.25, signal.shape)
+    grey = np.clip(signal * speckle + rng.gamma(2, 6, signal.shape), 0, 255)
+    return cv2.cvtColor(
+        cv2.GaussianBlur(grey, (0, 0), 0.8).astype(np.uint8), cv2.COLOR_GRAY2RGB
+    )
 
 
 def to_grey(image: np.ndarray) -> np.ndarray:
@@ -72,29 +76,20 @@ def draw_others() -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     row, column = np.mgrid[:HEIGHT, :WIDTH]
     pictures = {f"flat {level}": blank(level) for level in (0, 1, 60, 128, 255)}
-    pictures |= {
-        f"nearly flat {level}": add_noise(blank(level), level, 3) for level in (2, 128, 250)
-    }
+    for level in (2, 128, 250):
+        pictures[f"nearly flat {level}"] = add_noise(blank(level), level, 3)
     for most in (25, 255):
         pictures[f"noise up to {most}"] = rng.integers(0, most, (HEIGHT, WIDTH, 3), np.uint8)
-    pictures["blotches"] = cv2.resize(
-        rng.integers(0, 255, (6, 8, 3), np.uint8), (WIDTH, HEIGHT)
-    )
+    blotches = rng.integers(0, 255, (6, 8, 3), np.uint8)
+    pictures["blotches"] = cv2.resize(blotches, (WIDTH, HEIGHT))
     for squares in (2, 8, 64):
         board = (row * squares // WIDTH + column * squares // WIDTH) % 2 * 255
-        pictures[f"chessboard {squares}"] = board.astype(np.uint8)[..., None].repeat(3, axis=2)
+        pictures[f"chessboard {squares}"] = np.dstack([board] * 3).astype(np.uint8)
     for ink, paper, size in ((255, 0, 0.6), (200, 10, 1.6), (0, 255, 1), (40, 230, 1.6)):
         pictures[f"text {size}, {ink} on {paper}"] = page = blank(paper)
         for line in range(40, HEIGHT, 44):
-            cv2.putText(
-                page,
-                f"{line}. patient, left eye",
-                (20, line),
-                0,
-                size,
-                (ink, ink, ink),
-                round(3 * size),
-            )
+            words = f"{line}. patient, left eye"
+            cv2.putText(page, words, (20, line), 0, size, [ink] * 3, round(3 * size))
     for paper in (0, 128, 255):
         pictures[f"rectangle on {paper}"] = image = blank(paper)
         image[100:380, 120:400] = (200, 120, 70)  # the colour of a retina
@@ -102,19 +97,14 @@ def draw_others() -> dict[str, np.ndarray]:
     return pictures | {f"oct {seed}": draw_oct(seed) for seed in range(6)}
 
 
-def vary(name: str, image: np.ndarray) -> dict[str, np.ndarray]:
+def vary(image: np.ndarray) -> dict[str, np.ndarray]:
     """A photograph turned to four sides, and ten pieces of it."""
     rng = np.random.default_rng(0)
-    height, width = image.shape[:2]
-    pictures = {
-        f"{name}, {90 * k} degrees": np.ascontiguousarray(np.rot90(image, k)) for k in range(4)
-    }
+    pictures = {f"{90 * k} degrees": np.rot90(image, k).copy() for k in range(4)}
     for k in range(10):
-        share = rng.uniform(0.4, 0.9)
-        at_y = rng.integers(0, height * (1 - share))
-        at_x = rng.integers(0, width * (1 - share))
-        piece = image[at_y : at_y + int(height * share), at_x : at_x + int(width * share)]
-        pictures[f"{name}, piece {k}"] = np.ascontiguousarray(piece)
+        size = (np.array(image.shape[:2]) * rng.uniform(0.4, 0.9)).astype(int)
+        y, x = rng.integers(0, image.shape[:2] - size)
+        pictures[f"piece {k}"] = image[y : y + size[0], x : x + size[1]].copy()
     return pictures
 
 
@@ -124,12 +114,11 @@ def find_accepted(pictures: dict[str, np.ndarray], *, or_doubtful: bool = False)
     for name, image in pictures.items():
         try:
             fov = find_fov(image)
-            if or_doubtful or "doubtful" not in fov.flags:
-                accepted.append(
-                    f"{name}: {[round(value) for value in fov[:4]]} {sorted(fov.flags)}"
-                )
         except NoFundusError as error:
             assert str(error)
+            continue
+        if or_doubtful or "doubtful" not in fov.flags:
+            accepted.append(f"{name}: {fov}")
     return accepted
 
 
@@ -150,55 +139,48 @@ def test_an_eye_with_a_dark_shadow_is_kept(place):
     rng = np.random.default_rng(1)
     image, circle, _ = draw_eye(2, "right", draw_look(rng), rng)
     shadow = np.zeros(image.shape[:2], np.float32)
-    at = [int(circle.x + place[0] * circle.radius), int(circle.y + place[1] * circle.radius)]
-    cv2.circle(shadow, at, int(0.22 * circle.radius), 0.9, -1)
+    at = (np.array(circle[:2]) + np.multiply(place, circle.radius)).astype(int)
+    cv2.circle(shadow, at.tolist(), int(0.22 * circle.radius), 0.9, -1)
     shadow = cv2.GaussianBlur(shadow, (0, 0), 0.03 * circle.radius)
     fov = find_fov((image * (1 - shadow[..., None])).astype(np.uint8))
     assert "doubtful" in fov.flags and "doubtful" not in find_fov(image).flags
-    assert fov[:3] == pytest.approx(
-        (circle.x, circle.y, circle.radius), abs=0.01 * circle.radius
-    )
+    assert fov[:3] == pytest.approx(circle, abs=0.01 * circle.radius)
 
 
 def test_a_hole_in_a_full_frame_and_bright_surroundings_are_doubtful():
     """As dark as an eye in a face; brighter than what surrounds a retina."""
     full = draw_fov(400, 300, 200.0, 150.0, 900.0)
-    round_one = draw_fov()
-    assert find_fov(full).flags == {"full_frame"} and find_fov(round_one).flags == set()
+    plain = draw_fov()
+    assert [find_fov(image).flags for image in (full, plain)] == [{"full_frame"}, set()]
     cv2.circle(full, (200, 150), 30, (20, 10, 5), -1)
-    round_one[100:380, :90] = round_one[100:380, -90:] = 250
-    assert find_fov(full).flags == {"full_frame", "doubtful"} and find_fov(round_one).flags == {
-        "doubtful"
-    }
+    plain[100:380, :90] = plain[100:380, -90:] = 250
+    assert find_fov(full).flags == {"full_frame", "doubtful"}
+    assert find_fov(plain).flags == {"doubtful"}
 
 
-@pytest.mark.parametrize("is_grey", [False, True])
-def test_a_portrait_is_doubtful_or_refused(is_grey):
-    """Rear Admiral Grace Hopper, as matplotlib has her: upright, turned, and pieces."""
-    portrait = cv2.cvtColor(
-        cv2.imread(str(get_sample_data("grace_hopper.jpg", asfileobj=False))), cv2.COLOR_BGR2RGB
-    )
-    assert find_accepted(vary("portrait", to_grey(portrait) if is_grey else portrait)) == []
-
-
-def test_a_landscape_is_refused():
-    """A Chinese palace, as scikit-learn has it."""
-    assert find_accepted(vary("palace", load_sample_images().images[0])) == []
-
-
-def test_a_slice_of_a_head_is_refused():
-    """Magnetic resonance, 256 x 256 px of 16 bits, as matplotlib has it: as it is, brighter, and
-    turned.
-    """
+def read_slices() -> dict[str, np.ndarray]:
+    """Magnetic resonance of a head, 256 x 256 px of 16 bits, as it is and brighter."""
     with gzip.open(get_sample_data("s1045.ima.gz", asfileobj=False)) as file:
         values = np.frombuffer(file.read(), np.uint16).reshape(256, 256).astype(float)
+    slices = {}
     for gain in (255, 600, 1000):
         grey = np.clip(values * gain / values.max(), 0, 255).astype(np.uint8)
-        turned = {
-            f"slice {gain}, {k}": cv2.cvtColor(np.rot90(grey, k).copy(), cv2.COLOR_GRAY2RGB)
-            for k in range(4)
-        }
-        assert find_accepted(turned) == []
+        slices[f"slice {gain}"] = cv2.cvtColor(grey, cv2.COLOR_GRAY2RGB)
+    return slices
+
+
+def test_other_pictures_are_doubtful_or_refused():
+    """Rear Admiral Grace Hopper and a slice of a head, as matplotlib has them, and a Chinese
+    palace, as scikit-learn has it: upright, turned, and pieces.
+    """
+    portrait = cv2.imread(str(get_sample_data("grace_hopper.jpg", asfileobj=False)))[..., ::-1]
+    pictures = {"portrait": portrait, "grey portrait": to_grey(np.ascontiguousarray(portrait))}
+    pictures["palace"] = load_sample_images().images[0]
+    for name, image in pictures.items():
+        assert find_accepted(vary(image)) == [], name
+    for name, image in read_slices().items():
+        turned = {f"{k}": np.rot90(image, k).copy() for k in range(4)}
+        assert find_accepted(turned) == [], name
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 500), (2, 30_000), (3, 3), (11, 11)])

@@ -26,21 +26,25 @@ def whole(tmp_path_factory) -> Path:
     return folder / "out"
 
 
-@pytest.mark.parametrize("damage", ["a bit", "cut", "longer", "missing"])
+DAMAGES = {
+    "a bit": lambda content: bytes([content[0] ^ 1]) + content[1:],
+    "cut": lambda content: content[:-1],
+    "longer": lambda content: content + b"\n",
+}
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "missing"])
 def test_every_damage_is_named(whole, tmp_path, damage):
-    """Of any file: verifying names it and no other, and nothing is read to train from."""
+    """Of any file: verifying names it and no other, and nothing is read to train from. Several are
+    named at once.
+    """
     folder = shutil.copytree(whole, tmp_path / "copy")
     files = read_manifest(folder)["files"]
     for name in files:
         content = (folder / name).read_bytes()
-        spoilt = {
-            "a bit": bytes([content[0] ^ 1]) + content[1:],
-            "cut": content[:-1],
-            "longer": content + b"\n",
-        }
         (folder / name).unlink()
-        if damage in spoilt:
-            (folder / name).write_bytes(spoilt[damage])
+        if damage != "missing":
+            (folder / name).write_bytes(DAMAGES[damage](content))
         with pytest.raises(ShardError) as caught:
             verify(folder)
         assert [file for file in files if file in str(caught.value)] == [name]
@@ -50,27 +54,20 @@ def test_every_damage_is_named(whole, tmp_path, damage):
                     Prepared(folder).load(side, 32)
         (folder / name).write_bytes(content)
     assert len(files) == 10 and verify(folder)
+    for name in ("crops-00000.tfrecord", "crops-00002.tfrecord", "labels.csv"):
+        (folder / name).unlink()
+    with pytest.raises(ShardError, match="crops-00000.*crops-00002.*labels.csv"):
+        verify(folder)
 
 
 def test_a_shard_too_many_is_named(whole, tmp_path):
     """One that no manifest knows was copied from elsewhere, and is not read."""
     folder = shutil.copytree(whole, tmp_path / "copy")
-    (folder / "crops-00007.tfrecord").write_bytes(
-        (folder / "crops-00000.tfrecord").read_bytes()
-    )
+    shutil.copy(folder / "crops-00000.tfrecord", folder / "crops-00007.tfrecord")
     (folder / "._crops-00000.tfrecord").touch()  # Finder's
     with pytest.raises(ShardError, match="^crops-00007.tfrecord: not in the manifest"):
         verify(folder)
     assert len(Prepared(folder).photographs) == 40
-
-
-def test_verify_names_every_damaged_file(whole, tmp_path):
-    """Two shards and a table at once."""
-    folder = shutil.copytree(whole, tmp_path / "copy")
-    for name in ("crops-00000.tfrecord", "crops-00002.tfrecord", "labels.csv"):
-        (folder / name).write_bytes((folder / name).read_bytes()[:-1])
-    with pytest.raises(ShardError, match="crops-00000.*crops-00002.*labels.csv"):
-        verify(folder)
 
 
 def test_photographs_are_read_without_crc(whole, monkeypatch):
@@ -126,17 +123,10 @@ def test_a_split_of_ones_own(whole, tmp_path):
     own.to_csv(folder / "mine.csv", index=False)
     sides = Prepared(folder, "mine.csv").photographs.set_index("image_id")["split"]
     assert (sides == own.set_index("image_id")["split"][sides.index]).all()
-    assert (
-        Prepared(folder, "mine.csv").describe()["split_sha256"]
-        != Prepared(folder).describe()["split_sha256"]
-    )
-    moved = own.assign(
-        split=(
-            ["train", *own["split"][1:]]
-            if own["split"][0] != "train"
-            else ["test", *own["split"][1:]]
-        )
-    )
+    described = [Prepared(folder, name).describe() for name in ("mine.csv", "split.csv")]
+    assert described[0]["split_sha256"] != described[1]["split_sha256"]
+    other = "test" if own["split"][0] == "train" else "train"
+    moved = own.assign(split=[other, *own["split"][1:]])
     regrouped = moved.assign(group=["another", *own["group"][1:]])
     for table, complaint in [
         (moved, "a patient is on two sides"),

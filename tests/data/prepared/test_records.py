@@ -18,23 +18,20 @@ def test_records_are_written_as_tensorflow_writes_them(tmp_path):
         "image/encoded": record.encoded,
         "image/format": b"jpeg",
         "image/id": b"image3",
+        "image/perceptual_hash": bytes(range(32)),
+        "fundus/status": b"ok",
         "eye": b"left",
     }
-    texts |= {"fundus/status": b"ok", "image/perceptual_hash": bytes(range(32))}
     whole = {"image/height": 299, "image/width": 299, "image/class/label": 3}
     real = {"fundus/x": 1.5, "fundus/y": 2.25, "fundus/radius": 300.0}
-    feature = {
-        key: tf.train.Feature(bytes_list=tf.train.BytesList(value=[v]))
-        for key, v in texts.items()
-    }
-    feature |= {
-        key: tf.train.Feature(int64_list=tf.train.Int64List(value=[v]))
-        for key, v in whole.items()
-    }
-    feature |= {
-        key: tf.train.Feature(float_list=tf.train.FloatList(value=[v]))
-        for key, v in real.items()
-    }
+    feature = {}
+    for values, kind, holder in (
+        (texts, "bytes_list", tf.train.BytesList),
+        (whole, "int64_list", tf.train.Int64List),
+        (real, "float_list", tf.train.FloatList),
+    ):
+        for key, value in values.items():
+            feature[key] = tf.train.Feature(**{kind: holder(value=[value])})
     example = tf.train.Example(features=tf.train.Features(feature=feature))
     with tf.io.TFRecordWriter(str(tmp_path / "tf.tfrecord")) as writer:
         writer.write(example.SerializeToString(deterministic=True))
