@@ -578,9 +578,10 @@ def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame
     known = [*within, *LEVELS, *WORK, *PLAN, *SOFTWARE]
     known += ["commit", "environment", "mode", "study", "scenario"]
     names = [name for name in dict.fromkeys(known) if name in finished]
-    levels = finished[names].map(write_level)
+    is_known = finished[names].notna()
+    levels = finished[names].map(write_level).where(is_known, "nan")  # None, too
     for name in OLDER.keys() & set(names):
-        levels[name] = levels[name].where(finished[name].notna(), write_level(OLDER[name]))
+        levels[name] = levels[name].where(is_known[name], write_level(OLDER[name]))
     about = finished.reindex(columns=["run_id", "started_at"]).astype(str)
     is_by_hand = about["run_id"].str.fullmatch("[0-9a-f]{12}").astype(bool)
     return levels.assign(is_by_hand=is_by_hand, started_at=about["started_at"])
