@@ -7,5 +7,5 @@ recalibration  a recalibration in a file, for what serves a model
 intervals    intervals of means, their ratios and differences
 precision    the spread of repetitions, and how many a mean needs
 cells        bounds of whatever is computed from the cells of a design
-equivalence  equal within a margin, not inferior by it, and how many observations that takes
+equivalence  equal within a margin, and how many runs that takes
 """

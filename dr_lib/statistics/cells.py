@@ -10,8 +10,7 @@ within this session alone, which say nothing of the next one.
 
 Bounds come by the delta method from all that varies, with the degrees of freedom of Satterthwaite
 (1946, Biometrics Bulletin 2). For the mean of one cell they are Cox's (Olsson 2005, J. Stat. Educ.
-13-1), for the ratio of two Welch's, of the logarithms. Several contrasts are tested together by
-the statistic of Brunner, Dette and Munk (1997, J. Am. Stat. Assoc. 92).
+13-1), for the ratio of two Welch's, of the logarithms.
 """
 
 import math
@@ -94,14 +93,6 @@ class Weights(NamedTuple):
 
     runs: np.ndarray  # (N,)
     blocks: np.ndarray  # (B,) 0 where sessions cancel
-
-
-class Test(NamedTuple):
-    """A test that contrasts are all zero."""
-
-    f: float
-    p: float
-    least: float  # p by the cell of two runs that says least, alone; 0 without one
 
 
 class Design:
@@ -216,11 +207,11 @@ class Design:
             within: the interval is for the sessions that were run alone.
         """
         slopes = self._find_slopes(statistic)
-        weights = self._find_weights(slopes, within=within)
+        weights = self.find_weights(slopes, within=within)
         is_between = weights.blocks != 0
         if is_between.sum() > 1 and (self.num_sessions[is_between] < MIN_SESSIONS).any():
             weights = weights._replace(blocks=np.where(is_between, np.nan, 0.0))
-        variances = self._list_parts(weights, slopes)
+        variances = self.list_variances(weights, slopes)
         dofs = self.part_dofs
         if self.has_many_outliers:
             variances = np.full_like(variances, np.nan)
@@ -252,44 +243,7 @@ class Design:
             is_exact=self.is_exact,
         )
 
-    def average_sessions(self) -> list[np.ndarray]:
-        """Average the runs of each side in each session, without outliers: (sessions,) a side."""
-        side = np.searchsorted(self.ends, self.cell, side="right")
-        runs = pd.Series(self.times).groupby([side, self.session]).mean()
-        return [means.to_numpy() for _, means in runs.groupby(level=0)]
-
-    def test(self, contrasts: np.ndarray) -> Test:
-        """Test that contrasts of the cells' mean logarithms are all zero.
-
-        Args:
-            contrasts: (r, K), orthonormal.
-
-        Returns:
-            NaN where a cell, or a session that matters, is not repeated.
-        """
-        weights = [self._find_weights(contrast) for contrast in contrasts]
-        runs = np.array([each.runs for each in weights])
-        blocks = np.array([each.blocks for each in weights])
-        is_between = (blocks != 0).any(axis=0)
-        is_few = is_between & (self.num_sessions < MIN_SESSIONS)
-        of_block = np.where(is_between, self.between / np.maximum(self.num_sessions, 1), 0.0)
-        covariance = (runs * self.noise[self.cell]) @ runs.T + (blocks * of_block) @ blocks.T
-        parts = sum(
-            self._list_parts(each, contrast)
-            for each, contrast in zip(weights, contrasts, strict=True)
-        )
-        total = np.trace(covariance)
-        if is_few.any() or self.has_many_outliers or not total > 0:
-            return Test(np.nan, np.nan, np.nan)
-        f = ((contrasts @ self.mean) ** 2).sum() / total
-        dof = total**2 / (covariance**2).sum()
-        is_part = parts > 0
-        dof_of_total = total**2 / (parts[is_part] ** 2 / self.part_dofs[is_part]).sum()
-        few = parts[: contrasts.shape[1]][self.num_runs == 2].max(initial=0.0)
-        least = stats.f.sf(f * total / few, 1, 1) if few else 0.0
-        return Test(float(f), float(stats.f.sf(f, dof, dof_of_total)), float(least))
-
-    def _find_weights(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
+    def find_weights(self, slopes: np.ndarray, *, within: bool = False) -> Weights:
         """Compute what a contrast with these slopes takes of each run, and of each block."""
         blocks = np.zeros(len(self.num_sessions))
         np.add.at(blocks, self.block, slopes)
@@ -304,7 +258,7 @@ class Design:
             runs -= (of_session / np.bincount(self.session))[self.session]
         return Weights(runs, blocks)
 
-    def _list_parts(self, weights: Weights, slopes: np.ndarray) -> np.ndarray:
+    def list_variances(self, weights: Weights, slopes: np.ndarray) -> np.ndarray:
         """List the variances of a contrast: of the noise of each cell, and of each block's
         sessions.
         """
@@ -338,30 +292,6 @@ class Design:
         """
         found = statistic.compute(*np.split(np.exp(logs), self.ends, axis=-1))
         return np.log(found) if statistic.is_positive else found
-
-
-def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Interval:
-    """Compute the ratio of the standard deviations of `a` and `b`.
-
-    The interval is F's, of the deviations of the logarithms, and Welch's of their means, added in
-    squares (MOVER; Zou and Donner 2008, Stat. Med. 27).
-
-    Args:
-        a: positive times, (n,).
-        b: the reference's, in the same unit.
-        error: chance that the interval misses.
-    """
-    a = check_times(a)
-    b = check_times(b)
-    n = min(a.size, b.size)
-    if n < 2 or not np.ptp(a) or not np.ptp(b):  # times that a clock rounded have no spread
-        return Interval(np.nan, np.nan, np.nan, n)
-    value = np.log(a.std(ddof=1) / b.std(ddof=1))
-    ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))
-    variances = [np.log(side).var(ddof=1) / side.size for side in (a, b)]
-    dofs = [a.size - 1, b.size - 1]
-    half = np.hypot(ends, widen(np.column_stack([variances, dofs]), error))
-    return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
 def find_outliers(values: ArrayLike, sessions: ArrayLike, error: float = 0.005) -> np.ndarray:

@@ -36,28 +36,24 @@ def draw_predictions(
     patient = np.arange(2 * num_patients) // 2
     shared = rng.normal(size=num_patients)[patient]
     severity = 1.2 * shared + 0.6 * rng.normal(size=2 * num_patients)
-    grade = np.digitize(severity, [0, 0.7, 1.4, 2.1])
-    found = severity + noise * np.random.default_rng(seed + int(100 * noise)).normal(
-        size=len(severity)
-    )
-    probabilities = softmax(
-        -2 * (found[:, None] - np.array([-0.5, 0.35, 1.05, 1.75, 2.5])) ** 2, axis=1
-    )
-    table = pd.DataFrame(probabilities.round(6), columns=[f"probability_{g}" for g in range(5)])
+    error = np.random.default_rng(seed + int(100 * noise)).normal(size=2 * num_patients)
+    away = (severity + noise * error)[:, None] - np.array([-0.5, 0.35, 1.05, 1.75, 2.5])
     split = np.array(["train", "validation", "test"])[np.digitize(patient % 10, [3, 6])]
-    about = {
-        "image_id": [f"i{k:03}" for k in range(len(patient))],
-        "patient_id": [f"p{k:03}" for k in patient],
-    }
-    about |= {
-        "split": split,
-        "eye": np.array(["left", "right"])[np.arange(len(patient)) % 2],
-        "grade": grade,
-    }
-    about |= {"camera": np.array(["A", "B"])[patient % 2], "age": 30 + patient % 50}
-    table = pd.DataFrame(about).join(table)
-    table.loc[table["split"] == "train", [f"probability_{g}" for g in range(5)]] = np.nan
-    return table
+    table = pd.DataFrame(
+        {
+            "image_id": [f"i{k:03}" for k in range(len(patient))],
+            "patient_id": [f"p{k:03}" for k in patient],
+            "split": split,
+            "eye": np.array(["left", "right"])[np.arange(len(patient)) % 2],
+            "grade": np.digitize(severity, [0, 0.7, 1.4, 2.1]),
+            "camera": np.array(["A", "B"])[patient % 2],
+            "age": 30 + patient % 50,
+        }
+    )
+    names = [f"probability_{grade}" for grade in range(5)]
+    probabilities = softmax(-2 * away**2, axis=1).round(6)
+    probabilities[split == "train"] = np.nan
+    return table.join(pd.DataFrame(probabilities, columns=names))
 
 
 def draw_abroad(noise: float = 1.0, version: str = "v1") -> pd.DataFrame:

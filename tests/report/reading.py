@@ -4,6 +4,7 @@ unlike they are.
 
 import html
 import re
+from html.parser import HTMLParser
 
 import pandas as pd
 
@@ -55,3 +56,32 @@ def find_english(page: str) -> list[str]:
     texts = [html.unescape(text) for text in re.findall(r">([^<]+)<", body)]
     english = r"\b(the|of|and|with|is|are|not|by|each|from|which|without|their|its|than)\b"
     return [text for text in texts if len(re.findall(english, text)) > 1]
+
+
+class Shown(HTMLParser):
+    """The pictures of a page, and its text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags = set()
+        self.pictures = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.pictures += [dict(attrs)] if tag == "img" else []
+
+    def handle_data(self, data):
+        self.text += data
+
+
+HOSTILE = "<img src=x onerror=alert(1)><b>my_*model* $5 $\\no{"
+
+
+def check_hostile(page: str, times: int) -> None:
+    """All of it is text, so many times at least, and no picture is from elsewhere."""
+    shown = Shown(page)
+    assert shown.text.count(HOSTILE) >= times and not {"b", "script"} & shown.tags
+    assert all(picture["src"].startswith("data:") for picture in shown.pictures)
+    assert not any("onerror" in picture for picture in shown.pictures)

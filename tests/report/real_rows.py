@@ -4,6 +4,7 @@ times, no new column.
 
 import itertools
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,8 @@ with Path(__file__).with_name("rows.jsonl").open(encoding="utf-8") as file:
     }
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-F4S = {
-    "platform": "local",
-    "accelerator": "cpu",
-    "num_accelerators": 1,
-    "instance_type": "F4s_v2",
-}
-NC4AS = {
-    "platform": "local",
-    "accelerator": "Tesla T4",
-    "num_accelerators": 1,
-    "instance_type": "NC4as_T4_v3",
-}
+F4S = CPU | {"instance_type": "F4s_v2"}
+NC4AS = CPU | {"accelerator": "Tesla T4", "instance_type": "NC4as_T4_v3"}
 T4X2 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
 TPU = {"platform": "colab", "accelerator": "TPU v2", "num_accelerators": 1}
 PAPER_A = {
@@ -93,10 +84,8 @@ def train_referable(seconds, hardware, **columns) -> pd.DataFrame:
 
 def both(gpu=3080 + SPREAD, tpu=1994 + SPREAD, **columns):
     """Ten trainings on two T4 and on a TPU, by default with the paper's means."""
-    return pd.concat(
-        [train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)],
-        ignore_index=True,
-    )
+    sides = [train_referable(gpu, T4X2, **columns), train_referable(tpu, TPU, **columns)]
+    return pd.concat(sides, ignore_index=True)
 
 
 def serve(times_ms, model, instance_type, **columns) -> pd.DataFrame:
@@ -137,36 +126,29 @@ def run_scenarios(
     `only` takes a cell's framework, dataset, image side and network, and gives a factor on its
     time, or 0 for no row.
     """
+    levels = {
+        "framework": {"mxnet": 1.0, "pytorch": 2.0, "tensorflow": 5.0},
+        "dataset": {"mnist": 1, "cifar10": 5 / 6},
+        "image_size": {32: 1, 64: 3},
+        "network": {1: 1, 2: 1.5},
+    }
     rows = []
-    factor = only or (lambda *cell: 1.0)
-    for framework, base_s in {"mxnet": 1.0, "pytorch": 2.0, "tensorflow": 5.0}.items():
-        for dataset, size, network in itertools.product(["mnist", "cifar10"], [32, 64], [1, 2]):
-            epoch_s = (
-                base_s
-                * (1 if dataset == "mnist" else 5 / 6)
-                * (size // 32 * 2 - 1)
-                * (1 + (network == 2) / 2)
+    for cell in itertools.product(*levels.values()):
+        named = dict(zip(levels, cell, strict=True))
+        epoch_s = math.prod(levels[name][level] for name, level in named.items())
+        images = 60_000 if named["dataset"] == "mnist" else 50_000
+        for k, r in enumerate(repetitions):
+            # no two times of a real clock are equal
+            s = (
+                epoch_s
+                * (only(*cell) if only else 1)
+                * r
+                * (1 + 1e-10 * (len(rows) * 37 % 101))
             )
-            cell = (framework, dataset, size, network)
-            images = 60_000 if dataset == "mnist" else 50_000
-            for k, r in enumerate(repetitions):
-                # no two times of a real clock are equal
-                s = epoch_s * factor(*cell) * r * (1 + 1e-10 * (len(rows) * 37 % 101))
-                times = (
-                    {"steady_epoch_s": s, "train_s": 10 * s, "images_per_s": images / s}
-                    if s
-                    else None
-                )
-                about = (
-                    dict(
-                        zip(
-                            ("framework", "dataset", "image_size", "network"), cell, strict=True
-                        )
-                    )
-                    | hardware
-                )
-                about |= {"run_id": f"{cell}-{hardware}-{k}", "boot": name_boot(hardware, k)}
-                about |= {"seed": 20 + k}
-                about |= columns
-                rows += [copy_row("30", **about | times)] if times else []
+            if not s:
+                continue
+            own = {"run_id": f"{cell}-{hardware}-{k}", "boot": name_boot(hardware, k)}
+            times = {"steady_epoch_s": s, "train_s": 10 * s, "images_per_s": images / s}
+            about = named | hardware | own | {"seed": 20 + k} | columns | times
+            rows.append(copy_row("30", **about))
     return pd.DataFrame(rows)

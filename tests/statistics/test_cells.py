@@ -7,10 +7,6 @@ from scipy import stats
 from dr_lib.statistics import cells
 from dr_lib.statistics.intervals import BadSampleError
 
-# prey sizes [mm] of two spiders, the worked example of Penn State's STAT 415, lesson 4.3
-DEINOPIS = [12.9, 10.2, 7.4, 7.0, 10.5, 11.9, 7.1, 9.9, 14.4, 11.3]
-MENNEUS = [10.2, 6.9, 10.9, 11.0, 10.1, 5.3, 7.5, 10.3, 9.2, 8.8]
-
 # the values that Rosner (1983) tests, as NIST's handbook prints them
 ROSNER = [-0.25, 0.68, 0.94, 1.15, 1.20, 1.26, 1.26, 1.34, 1.38, 1.43, 1.49, 1.49, 1.55, 1.56]
 ROSNER += [1.58, 1.65, 1.69, 1.70, 1.76, 1.77, 1.81, 1.91, 1.94, 1.96, 1.99, 2.06, 2.09, 2.10]
@@ -152,16 +148,6 @@ def test_sessions_that_both_sides_share_are_pairs():
     assert np.log(found[1:3]) == pytest.approx(wanted, abs=1e-3) and found.n == 4
 
 
-def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
-    """STAT 415: variances 0.433 to 7.033 apart, for normal values: beside 1 m, spreads of mm are
-    normal.
-    """
-    a, b = (1000 + np.array(prey) for prey in (DEINOPIS, MENNEUS))
-    found = cells.divide_deviations(a, b, error=0.05)
-    assert found.value == pytest.approx(2.51 / 1.90, rel=5e-3)
-    assert (found.low**2, found.high**2) == pytest.approx((0.433, 7.033), rel=0.05)
-
-
 def test_what_lies_between_cells_widens_nothing():
     """Cells of 1, 10 and 100 s, each three times as long on one side: 3, within the noise of the
     repetitions.
@@ -209,10 +195,3 @@ def test_refuses_what_are_no_times(side):
     """No cell, an empty one, nothing, or for ever."""
     with pytest.raises(BadSampleError, match="positive and finite|must have a cell"):
         cells.Design(side)
-
-
-def test_equal_times_have_no_ratio_of_deviations():
-    """Neither nought nor infinity is sure."""
-    spread = [1.0, 1.1, 0.9]
-    for sides in (([1.0] * 3, spread), (spread, [1.0] * 3)):
-        assert np.isnan(cells.divide_deviations(*sides)[:3]).all()

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
+from scipy import stats
 
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.report.conditions import Condition
@@ -51,7 +53,6 @@ from dr_lib.statistics.cells import (
     SUM,
     Design,
     Statistic,
-    divide_deviations,
 )
 from dr_lib.statistics.intervals import (
     NOTHING,
@@ -60,6 +61,7 @@ from dr_lib.statistics.intervals import (
     Measured,
     count_needed,
     tabulate,
+    widen,
 )
 
 PRELIMINARY = "preliminary"
@@ -446,7 +448,9 @@ def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]
         num_left_out = int(design.is_left_out.sum())
         reason = MANY_OUTLIERS if design.has_many_outliers else ""
         if claim.statistic == "sd_ratio":
-            ours = divide_deviations(*design.average_sessions())
+            side = np.searchsorted(design.ends, design.cell, side="right")
+            means = pd.Series(design.times).groupby([side, design.session]).mean()
+            ours = divide_deviations(*(each for _, each in means.groupby(level=0)))
             if reason:
                 ours = ours._replace(low=np.nan, high=np.nan)
             parts.append(Part(name, ours, ours, False, num_left_out, reason))
@@ -458,6 +462,29 @@ def measure(claim: Claim, cells: Cells, *, keep_all: bool = False) -> list[Part]
                 part_is_partial = is_partial and not claim.every_cell
                 parts.append(Part(part, ours, together, part_is_partial, num_left_out, reason))
     return parts
+
+
+def divide_deviations(a: ArrayLike, b: ArrayLike, error: float = ERROR) -> Interval:
+    """Compute the ratio of the standard deviations of `a` and `b`.
+
+    The interval is F's, of the deviations of the logarithms, and Welch's of their means, added in
+    squares (MOVER; Zou and Donner 2008, Stat. Med. 27).
+
+    Args:
+        a: positive times, (n,).
+        b: the reference's, in the same unit.
+        error: chance that the interval misses.
+    """
+    a = np.asarray(a)
+    b = np.asarray(b)
+    n = min(a.size, b.size)
+    if n < 2 or not np.ptp(a) or not np.ptp(b):  # times that a clock rounded have no spread
+        return NOTHING._replace(n=n)
+    value = np.log(a.std(ddof=1) / b.std(ddof=1))
+    ends = 0.5 * np.log(stats.f.ppf([1 - error / 2, error / 2], a.size - 1, b.size - 1))
+    parts = [(np.log(side).var(ddof=1) / side.size, side.size - 1) for side in (a, b)]
+    half = np.hypot(ends, widen(parts, error))
+    return Interval(*map(float, np.exp([value, value - half[0], value + half[1]])), n)
 
 
 def _read_scores(claim: Claim, cells: Cells) -> list[Part]:

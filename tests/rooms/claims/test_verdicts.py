@@ -1113,3 +1113,16 @@ def test_a_time_that_is_none_is_named_and_the_other_rows_judge(tmp_path):
     (found,) = judge("A6", runs)
     assert (found.verdict, found.n) == ("holds", 3), found.reason
     assert "bad/rows/C1-r00-gpu.json: train_s is -5, which is no time" in list_faults(runs)
+
+
+def test_the_ratio_of_spreads_is_near_that_of_the_textbook():
+    """Prey of two spiders [mm], Penn State's STAT 415, lesson 4.3: variances 0.433 to 7.033 apart,
+    for normal values: beside 1 m, spreads of mm are normal. Of equal times nothing is sure.
+    """
+    deinopis = [12.9, 10.2, 7.4, 7.0, 10.5, 11.9, 7.1, 9.9, 14.4, 11.3]
+    menneus = [10.2, 6.9, 10.9, 11.0, 10.1, 5.3, 7.5, 10.3, 9.2, 8.8]
+    found = verdicts.divide_deviations(np.add(deinopis, 1000), np.add(menneus, 1000), 0.05)
+    assert found.value == pytest.approx(2.51 / 1.90, rel=5e-3)
+    assert (found.low**2, found.high**2) == pytest.approx((0.433, 7.033), rel=0.05)
+    for sides in ((NEAR, [1.0] * 3), ([1.0] * 3, NEAR)):
+        assert np.isnan(verdicts.divide_deviations(*sides)[:3]).all()

@@ -7,8 +7,8 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM, sum_referable
 from dr_lib.errors import DrError
+from dr_lib.rooms.serving.export.losses import bound_changes, patients_for_non_inferiority
 from dr_lib.statistics.clustered import auc_interval, estimate_aucs, kappa_interval
-from dr_lib.statistics.equivalence import bound_changes, patients_for_non_inferiority
 from dr_lib.statistics.intervals import NOTHING, Interval
 from dr_lib.training.metrics import find_doubt
 
