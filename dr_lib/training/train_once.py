@@ -246,7 +246,7 @@ def train_once(
                 min_delta=config.min_delta,
             )
         speed = measure_speed(device, setup, timing, arithmetic["conv_precision"])
-        network = keep_best(setup.network, recorder, device, fail)
+        network = save_best(setup.network, recorder, device, fail)
         probabilities = {
             name: fit.predict(
                 network,
@@ -293,7 +293,7 @@ def train_once(
     )
 
 
-def keep_best(
+def save_best(
     network: keras.Model, recorder: Recorder, device: Device, fail: Callable[..., Any]
 ) -> keras.Model:
     """Save the network with its best weights as BEST; raise the fault of one that diverged."""

@@ -5,6 +5,7 @@ import time
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 
 from dr_lib.data.prepared.batches import Batches
@@ -33,16 +34,12 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
     for name, steps in {"step": 8, "epoch": 0}.items():
         changes = {"steps_per_execution": steps}
         run("train", tmp_path / name, **asked, impatient=True, changes=changes)
-    step, epoch = (
-        read_arrays(tmp_path / name / "checkpoint.npz") for name in ("step", "epoch")
-    )
+    folders = [tmp_path / name for name in ("step", "epoch")]
+    step, epoch = (read_arrays(folder / "checkpoint.npz") for folder in folders)
     assert step.keys() == epoch.keys()
     for name, values in step.items():
         assert abs(epoch[name] - values).max() <= 1e-6 * abs(values).max(), name
-    histories = (
-        np.loadtxt(tmp_path / name / "history.csv", delimiter=",", skiprows=1)
-        for name in ("step", "epoch")
-    )
+    histories = (pd.read_csv(folder / "history.csv") for folder in folders)
     np.testing.assert_allclose(*histories, rtol=1e-6)
     row = json.loads((tmp_path / "epoch" / "result.json").read_text())
     assert row["steps_per_execution"] == 0 and row["iterations"] == 5 * (57 // 8)
