@@ -41,28 +41,17 @@ def load_endpoint(
     """
     tables = []
     for rate, ms in tried.items():
-        table = pd.DataFrame(
-            {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
-        )
-        error = "the queue is full" if ms is None else ""
-        times = 10.0 if error else np.broadcast_to(ms, num_requests)
-        tables.append(
-            table.assign(
-                round_trip_ms=1.0, predict_ms=1.0, status=200, error="", response_ms=times
-            )
-        )
-        tables[-1].loc[0, "error"] = error
+        columns = {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
+        columns |= {"round_trip_ms": 1.0, "predict_ms": 1.0, "status": 200, "error": ""}
+        columns["response_ms"] = 10.0 if ms is None else np.broadcast_to(ms, num_requests)
+        tables.append(pd.DataFrame(columns))
+        if ms is None:
+            tables[-1].loc[0, "error"] = "the queue is full"
     name = f"runs/{run_id}/requests.csv"
     (path := root / "serving" / name).parent.mkdir(parents=True, exist_ok=True)
     pd.concat(tables).to_csv(path, index=False)
-    about = {
-        "study": "serving",
-        "run_id": run_id,
-        "requests": name,
-        "deployment": run_id,
-        "priced_as": instance,
-    }
-    about |= {"instance_type": instance, "load_seconds": 60.0}
+    about = {"study": "serving", "run_id": run_id, "deployment": run_id, "requests": name}
+    about |= {"priced_as": instance, "instance_type": instance, "load_seconds": 60.0}
     # where its table had a price
     own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}
     write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)

@@ -50,11 +50,8 @@ def list_anchors(page: Path) -> set[str]:
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_every_link_and_picture_is_there(page):
     """Files by their place beside the page, anchors by the headings of the page that they name."""
-    tokens = [
-        child
-        for token in MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text())
-        for child in token.children or []
-    ]
+    blocks = MarkdownIt("gfm-like", {"linkify": False}).parse(page.read_text())
+    tokens = [token for block in blocks for token in block.children or []]
     links = [token.attrs.get("href") or token.attrs.get("src") for token in tokens]
     for link in filter(None, links):
         if re.match(r"https?:", link):
@@ -153,12 +150,8 @@ def names() -> set[str]:
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_a_page_names_nothing_that_is_gone(page, names):
     """Between backticks: a path is there, an option is one of ours, a name stands in the code."""
-    options = {
-        option
-        for name in main.list_commands(None)
-        for parameter in main.get_command(None, name).params
-        for option in parameter.opts
-    }
+    commands = [main.get_command(None, name) for name in main.list_commands(None)]
+    options = {opt for command in commands for each in command.params for opt in each.opts}
     options |= {"--debug", "--help", "--help-notebook", "--ntasks-per-node", "--install"}
     text = re.sub("(?s)```.*?```", "", page.read_text())
     for span in re.findall(r"`([^`]+)`", text):

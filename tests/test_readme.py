@@ -26,15 +26,7 @@ ELSEWHERE = (
 )
 # they need larger crops, more photographs, every fold, a private report, predictions, another port
 HELP = r"resolution.yaml|recalibrat|evaluate .*--folds|missed.csv|evaluate predictions| --port "
-SHELL = {
-    "cd",
-    "curl",
-    "docker",
-    "git",
-    "head",
-    "make",
-    "tar",
-}  # what readers have without .venv
+SHELL = set("cd curl docker git head make tar".split())  # what readers have without .venv
 LITTLE = {
     "weights: imagenet": "weights: none",
     "image_size: 299": "image_size: 32",
@@ -45,14 +37,9 @@ LITTLE = {
 
 def read_commands(readme: Path) -> list[str]:
     """The lines of all shell blocks, without comments, long lines in one piece."""
-    blocks = re.findall(
-        "(?s)```sh\n(.*?)```", readme.read_text(encoding="utf-8").replace("\\\n", " ")
-    )
-    return [
-        " ".join(re.sub(r"\s#\s.*", "", line).split())
-        for block in blocks
-        for line in block.splitlines()
-    ]
+    text = readme.read_text(encoding="utf-8").replace("\\\n", " ")
+    lines = "".join(re.findall("(?s)```sh\n(.*?)```", text)).splitlines()
+    return [" ".join(re.sub(r"\s#\s.*", "", line).split()) for line in lines]
 
 
 def shorten(command: str, clone: Path) -> str:
@@ -75,14 +62,10 @@ def test_git_ignores_what_the_commands_read_and_write():
     """Photographs, labels with patients' names, and all results."""
     commands = [command for page in PAGES for command in read_commands(page)]
     text = "\n".join(command for command in commands if "tools.bench_" not in command)
-    paths = {
-        path.strip("/")
-        for path in re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)
-    }
-    asked = [path + ending for path in paths for ending in ("", "/")]
-    ignored = subprocess.run(
-        ["git", "check-ignore", *asked], cwd=ROOT, capture_output=True, text=True
-    ).stdout.split()
+    found = re.findall(r"(?:--out|--images|--labels|--records|_PRICES)[ =](\S+)", text)
+    paths = {path.strip("/") for path in found}
+    command = ["git", "check-ignore", *paths, *(f"{path}/" for path in paths)]
+    ignored = subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout.split()
     assert (len(paths) > 8 or ABSENT) and {path.strip("/") for path in ignored} == paths
 
 
@@ -93,10 +76,8 @@ def test_each_command_is_found_without_an_activated_environment(page):
     """
     lines = [line for command in read_commands(page) for line in re.split(r"[;|&]+", command)]
     programs = [re.sub(r"^(\w+=\S* )+", "", line.strip()).split()[:1] for line in lines]
-    assert (
-        not {name for (name,) in filter(None, programs) if not name.startswith(".venv/bin/")}
-        - SHELL
-    )
+    names = {name for (name,) in filter(None, programs)}
+    assert not {name for name in names - SHELL if not name.startswith(".venv/bin/")}
 
 
 @pytest.fixture
@@ -111,10 +92,9 @@ def photographs(tmp_path) -> Path:
     (clone / ".venv").symlink_to(ROOT / ".venv")
     drawn = draw_sample(tmp_path / "drawn", num_patients=40, workers=1)
     (drawn / "images").rename(clone / "photographs")
-    table = pd.read_csv(drawn / "labels.csv")
-    table.assign(image=table["image"].map(lambda image: Path(image).name))[
-        ["image", "grade"]
-    ].to_csv(clone / "labels.csv", index=False)
+    table = pd.read_csv(drawn / "labels.csv")[["image", "grade"]]
+    table["image"] = table["image"].map(lambda image: Path(image).name)
+    table.to_csv(clone / "labels.csv", index=False)
     study = clone / "papermill_runs" / "grades.yaml"
     text = study.read_text()
     for there, here in LITTLE.items():

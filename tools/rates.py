@@ -26,6 +26,9 @@ from scipy.optimize import brentq
 from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 from sklearn.metrics import cohen_kappa_score
+from statsmodels.formula.api import ols
+from statsmodels.stats.anova import anova_lm
+from statsmodels.stats.multitest import multipletests
 from threadpoolctl import threadpool_limits
 
 from dr_lib.code import read_commit, shorten_commit
@@ -638,25 +641,18 @@ def simulate_hardware(
 
 CELLS = list(itertools.product("mpt", [32, 64], [1, 2]))
 FACTORS = ["f", "s", "n"]
-ONE = ("m", 32, 1)
-DESIGNS = {  # coefficient of variation and runs of each cell
-    "cv 5 %, 3 runs": lambda cell: (0.05, 3),
-    "cv 5 %, 5 runs": lambda cell: (0.05, 5),
-    "cv 5 %, 2 runs": lambda cell: (0.05, 2),
-    "a level 30 %, others 2 %, 3 runs": lambda cell: (0.3 if cell[0] == "m" else 0.02, 3),
-    "a level 30 %, others 2 %, 5 runs": lambda cell: (0.3 if cell[0] == "m" else 0.02, 5),
-    "a cell 30 %, others 2 %, 3 runs": lambda cell: (0.3 if cell == ONE else 0.02, 3),
-    "a cell 30 %, others 2 %, 5 runs": lambda cell: (0.3 if cell == ONE else 0.02, 5),
-    "a level 20 %, 2 runs; others 2 %, 5 runs": lambda cell: (
-        (0.2, 2) if cell[0] == "m" else (0.02, 5)
-    ),
-    "a level 2 %, 2 runs; others 20 %, 5 runs": lambda cell: (
-        (0.02, 2) if cell[0] == "m" else (0.2, 5)
-    ),
+# coefficient of variation and runs of the odd cells and of the others
+DESIGNS = {
+    **{f"cv 5 %, {n} runs": ((0.05, n), (0.05, n)) for n in (3, 5, 2)},
     **{
-        f"a cell 20 %, {few} runs; others 2 %, {many} runs": (
-            lambda cell, few=few, many=many: (0.2, few) if cell == ONE else (0.02, many)
-        )
+        f"{odd} 30 %, others 2 %, {n} runs": ((0.3, n), (0.02, n))
+        for odd in ("a level", "a cell")
+        for n in (3, 5)
+    },
+    "a level 20 %, 2 runs; others 2 %, 5 runs": ((0.2, 2), (0.02, 5)),
+    "a level 2 %, 2 runs; others 20 %, 5 runs": ((0.02, 2), (0.2, 5)),
+    **{
+        f"a cell 20 %, {few} runs; others 2 %, {many} runs": ((0.2, few), (0.02, many))
         for few, many in ((2, 2), (2, 5), (2, 10), (3, 10))
     },
 }
@@ -666,10 +662,12 @@ def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Row
     """12 cells without any effect: the worst level's interval, and any p below 0.05."""
     is_outside = []
     is_found = []
+    odd, others = DESIGNS[design]
+    num_odd = 1 if design.startswith("a cell") else 4  # of the cells, which lie first
     for _ in range(studies):
         rows = []
-        for cell in CELLS:
-            rows += [(*cell, t) for t in vary(rng, *DESIGNS[design](cell))]
+        for number, cell in enumerate(CELLS):
+            rows += [(*cell, t) for t in vary(rng, *(odd if number < num_odd else others))]
         runs = pd.DataFrame(rows, columns=[*FACTORS, "t"])
         effects = estimate_effects(runs, FACTORS, "t")
         is_outside.append((effects["effect_low"] > 1) | (effects["effect_high"] < 1))
@@ -683,6 +681,12 @@ def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Row
     }
 
 
+def find_pooled_p(runs: pd.DataFrame) -> dict[str, float]:
+    """p of each term by the classical F of equal spreads, by Holm's method."""
+    p = anova_lm(ols("np.log(t) ~ C(f) * C(s) * C(n)", runs).fit())["PR(>F)"].dropna()
+    return dict(zip(p.index, multipletests(p, method="holm")[1], strict=True))
+
+
 def simulate_power(
     rng: np.random.Generator, studies: int, n: int, size: int, deviation=0.05
 ) -> Rows:
@@ -694,9 +698,10 @@ def simulate_power(
     for _ in range(studies):
         logs = rng.normal(half * signs[:, None], deviation, (len(CELLS), n))
         rows = [(*c, np.exp(y)) for c, ys in zip(CELLS, logs, strict=True) for y in ys]
-        found = allocate_variation(pd.DataFrame(rows, columns=[*FACTORS, "t"]), FACTORS, "t")
+        runs = pd.DataFrame(rows, columns=[*FACTORS, "t"])
+        found = allocate_variation(runs, FACTORS, "t")
         is_ours.append(bool(found.set_index("term").loc["s", "p"] < 0.05))
-        is_pooled.append(find_pooled_p(logs)["s"] < 0.05)
+        is_pooled.append(find_pooled_p(runs)["C(s)"] < 0.05)
     lost = max(0, sum(is_pooled) - sum(is_ours))
     return {
         f"an effect of {size} standard errors, {n} runs": {
@@ -705,26 +710,6 @@ def simulate_power(
             "lost of those that it finds": Rate(lost, sum(is_pooled), 0.15 if n > 2 else None),
         }
     }
-
-
-def find_pooled_p(logs: np.ndarray) -> dict[str, float]:
-    """p of each term by the classical F of equal spreads, by Holm's method: logs are (12, n)."""
-    n = logs.shape[1]
-    means = logs.mean(axis=1).reshape(3, 2, 2)
-    error = logs.var(axis=1, ddof=1).mean()
-    found = {}
-    for number in (1, 2, 3):
-        for term in itertools.combinations(range(3), number):
-            part = means
-            for axis in range(3):
-                average = part.mean(axis=axis, keepdims=True)
-                part = part - average if axis in term else np.broadcast_to(average, part.shape)
-            dof = np.prod([means.shape[axis] - 1 for axis in term])
-            f = n * (part**2).sum() / dof / error
-            name = " x ".join(FACTORS[axis] for axis in term)
-            found[name] = stats.f.sf(f, dof, len(logs) * (n - 1))
-    ranked = pd.Series(found).sort_values()
-    return (ranked * np.arange(len(ranked), 0, -1)).cummax().clip(upper=1).to_dict()
 
 
 # --- plans
@@ -810,6 +795,8 @@ POPULATIONS = {"half without": 0.0, "three quarters without": -0.8}  # shift of 
 HEALTHY = {**POPULATIONS, "nine in ten without": -1.5}
 FEW_ILL = 0.3  # share of ill eyes where patients are few
 MARGIN = 0.02
+GRADERS = (0.7, 0.5)  # deviations of the errors of two
+READERS = (0.5, 0.5, 0.5)  # of three
 
 
 class Eyes(NamedTuple):
@@ -827,6 +814,11 @@ def draw_pairs(rng: np.random.Generator, num_patients: int, alike: float) -> np.
     return (alike**0.5 * shared + (1 - alike) ** 0.5 * own).ravel()
 
 
+def pair(num_patients: int) -> np.ndarray:
+    """The patient of each of so many pairs of eyes."""
+    return np.arange(2 * num_patients) // 2
+
+
 def draw_eyes(
     rng: np.random.Generator,
     num_patients: int,
@@ -838,7 +830,7 @@ def draw_eyes(
     """A study of one test."""
     ill = draw_pairs(rng, num_patients, alike) < norm.ppf(prevalence)
     score = SHAPES[shape](draw_pairs(rng, num_patients, alike), ill, distance)
-    return Eyes(ill, score, np.arange(2 * num_patients) // 2)
+    return Eyes(ill, score, pair(num_patients))
 
 
 def count_auc(ill: np.ndarray, score: np.ndarray) -> float:
@@ -1007,7 +999,7 @@ def draw_two(
     ill = draw_pairs(rng, num_patients, ALIKE) < norm.ppf(prevalence)
     noise = draw_pairs(rng, num_patients, ALIKE)
     second = 0.9 * noise + 0.19**0.5 * draw_pairs(rng, num_patients, ALIKE)
-    eyes = Eyes(ill, SHAPES[shape](noise, ill, distances[0]), np.arange(2 * num_patients) // 2)
+    eyes = Eyes(ill, SHAPES[shape](noise, ill, distances[0]), pair(num_patients))
     return eyes, SHAPES[shape](second, ill, distances[1]), distances[0]
 
 
@@ -1048,19 +1040,19 @@ def simulate_others(
 # --- few patients
 
 
-def draw_graders(
-    rng: np.random.Generator, num_patients: int, shift: float
-) -> tuple[np.ndarray, ...]:
-    """Grades of eyes by a reference and by two graders, of whom the second errs less."""
+def draw_grades(
+    rng: np.random.Generator, num_patients: int, shift: float, errors: Sequence[float]
+) -> np.ndarray:
+    """Grades of eyes by a reference, and by graders whose errors have these deviations."""
     severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
-    noise = rng.normal(size=(2, 2 * num_patients)) * [[0.7], [0.5]]
-    return tuple(np.digitize(each, GRADE_BOUNDS) for each in (severity, *(severity + noise)))
+    noise = rng.normal(size=(len(errors), 2 * num_patients)) * np.reshape(errors, (-1, 1))
+    return np.digitize([severity, *(severity + noise)], GRADE_BOUNDS)
 
 
 @functools.cache
 def find_kappas(shift: float) -> tuple[float, float]:
     """The kappa of the first grader, and the second's less that, of 200,000 patients."""
-    grades = draw_graders(np.random.default_rng(5), 200_000, shift)
+    grades = draw_grades(np.random.default_rng(5), 200_000, shift, GRADERS)
     found = [cohen_kappa_score(grades[0], each, weights="quadratic") for each in grades[1:]]
     return found[0], found[1] - found[0]
 
@@ -1070,10 +1062,10 @@ def simulate_kappas(
 ) -> Rows:
     """Kappa of a grader and the difference of two, of studies in which they have bounds."""
     shift = HEALTHY[population]
-    patient = np.arange(2 * num_patients) // 2
+    patient = pair(num_patients)
     found = {"kappa": [], "difference of kappa": []}
     for _ in range(studies):
-        grade, *graders = draw_graders(rng, num_patients, shift)
+        grade, *graders = draw_grades(rng, num_patients, shift, GRADERS)
         found["kappa"].append(kappa_interval(grade, graders[0], patient_id=patient))
         found["difference of kappa"].append(kappa_interval(grade, *graders, patient_id=patient))
     return {
@@ -1198,7 +1190,7 @@ def draw_answers(
         after[is_lost] = 9.0 if damage.endswith("4") else -9.0
     return Answers(
         np.digitize(severity, GRADE_BOUNDS),
-        np.arange(2 * num_patients) // 2,
+        pair(num_patients),
         (before, after),
         (np.digitize(before, GRADE_BOUNDS), np.digitize(after, GRADE_BOUNDS)),
     )
@@ -1244,21 +1236,13 @@ def simulate_gate(
 # --- several readers, and another hospital
 
 
-def draw_readers(
-    rng: np.random.Generator, num_patients: int, shift: float, noise: float
-) -> np.ndarray:
-    """Grades of eyes by a model, whose error has that deviation, and by three readers of 0.5."""
-    severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
-    errors = rng.normal(size=(4, 2 * num_patients)) * [[noise], [0.5], [0.5], [0.5]]
-    return np.digitize(severity + errors, GRADE_BOUNDS)
-
-
 @functools.cache
 def find_noise(shift: float, excess: float) -> float:
     """The deviation at which the model's kappa with readers differs by `excess` from theirs."""
 
     def miss(noise: float) -> float:
-        model, first, second, _ = draw_readers(np.random.default_rng(6), 100_000, shift, noise)
+        rng = np.random.default_rng(6)
+        _, model, first, second, _ = draw_grades(rng, 100_000, shift, (noise, *READERS))
         kappas = [
             cohen_kappa_score(first, each, weights="quadratic") for each in (model, second)
         ]
@@ -1273,10 +1257,11 @@ def simulate_readers(
     """The difference of the model's kappa with readers from theirs, and false "within"."""
     shift = HEALTHY[population]
     noise = find_noise(shift, excess)
-    patient = np.arange(2 * num_patients) // 2
+    patient = pair(num_patients)
     found = []
     for _ in range(studies):
-        model, *readers = draw_readers(rng, num_patients, shift, noise).astype(float)
+        grades = draw_grades(rng, num_patients, shift, (noise, *READERS)).astype(float)
+        _, model, *readers = grades
         readers[2][::3] = np.nan  # of whom one has read two thirds
         found.append(excess_kappa(model, readers, patient))
     rates = count_bounded(found, excess)

@@ -141,7 +141,14 @@ class Backlog:
         waiting = self.list_left()
         if not waiting:
             return None
-        of_session = self._list_of_session(waiting)
+        # a boot of the machine has limited repetitions, after a first one that is cold
+        limit = self.study.session_repetitions or len(self.planned)
+        made = Counter(
+            row["scenario"]
+            for row in self.rows.values()
+            if row["status"] == "ok" and row.get("boot") == self.boot and not row.get("cold")
+        )
+        of_session = [run for run in waiting if made[run.scenario] < limit]
         left = of_session or waiting
         seconds = self.predict_s(left)
         refusal = ""
@@ -153,18 +160,6 @@ class Backlog:
         elif time.monotonic() > self.stop_at or time.monotonic() + seconds[0] > self.stop_at:
             refusal = "max_hours leaves no time for another run"
         return Offer(left[0], seconds, refusal)
-
-    def _list_of_session(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Select the runs that this session may make: a boot of the machine has limited
-        repetitions, after a first one that is cold.
-        """
-        limit = self.study.session_repetitions or len(self.planned)
-        made = Counter(
-            row["scenario"]
-            for row in self.rows.values()
-            if row["status"] == "ok" and row.get("boot") == self.boot and not row.get("cold")
-        )
-        return [run for run in runs if made[run.scenario] < limit]
 
     def describe(self, path: Path) -> str:
         """Describe what the remaining runs take, how many repetitions a mean within 5 % needs (the

@@ -31,8 +31,9 @@ def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
     file = lock(path, wait_s=math.inf if wait else 0.0)
     if file is None:
         process = path.read_text(encoding="utf-8").strip() or "unknown"
-        fault = f"{folder} is being run by another process ({process})"
-        raise DrError(f"{fault}: wait for it, or end it")
+        raise DrError(
+            f"{folder} is being run by another process ({process}): wait for it, or end it"
+        )
     with file:
         file.truncate(0)
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -64,9 +65,9 @@ def check_folder(folder: Path, study: Study) -> None:
         unlike.append("order of the factors")
     is_begun = any(folder.glob("runs/*/checkpoint*"))
     if unlike and (is_begun or any(row["status"] == "ok" for row in read_rows(folder))):
-        fault = f"{folder} holds runs of a study that differs in {', '.join(unlike)}"
         raise DrError(
-            f"{fault}: rename one of the studies, or delete the folder to start again"
+            f"{folder} holds runs of a study that differs in {', '.join(unlike)}: "
+            "rename one of the studies, or delete the folder to start again"
         )
 
 
@@ -76,8 +77,10 @@ def check_notebook(
     """Refuse to add runs to those of another version of the notebook, unless this is allowed."""
     made_by = {row["notebook_sha256"] for row in rows if row["status"] == "ok"} - {""}
     if "notebook_sha256" not in allow and made_by - {hash_notebook(root, study.notebook)}:
-        fault = f"{study.notebook} has changed since the first runs of this study"
-        raise DrError(f"{fault}: give the study another name, or add --allow notebook_sha256")
+        raise DrError(
+            f"{study.notebook} has changed since the first runs of this study: "
+            "give the study another name, or add --allow notebook_sha256"
+        )
 
 
 def check_data(

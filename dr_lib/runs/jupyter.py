@@ -121,9 +121,9 @@ def execute_notebook(
         except RuntimeError as error:
             if "respond" not in str(error):
                 raise
-            fault = f"the kernel did not start within {timeout_s} s"
             raise DrError(
-                f"{fault}: if the disk is slow, set {TIMEOUT} to more seconds"
+                f"the kernel did not start within {timeout_s} s: "
+                f"if the disk is slow, set {TIMEOUT} to more seconds"
             ) from error
 
 

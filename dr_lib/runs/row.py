@@ -200,8 +200,9 @@ def read_row(path: Path) -> Row:
     try:
         row = check_row(json.loads(path.read_bytes()))
     except (RowError, ValueError) as error:
-        fault = f"{path} is not a row of a run ({error})"
-        raise RowError(f"{fault}: remove it, or make the run again") from error
+        raise RowError(
+            f"{path} is not a row of a run ({error}): remove it, or make the run again"
+        ) from error
     if row["notebook"] in RENAMED:
         row.setdefault("task", RENAMED[row["notebook"]])
         row["notebook"] = "10_train"
@@ -217,12 +218,12 @@ def list_rows(*folders: Path) -> list[Path]:
     """List the files of rows below the folders, without those that a system or a cloud's
     wastebasket added.
     """
-    paths = []
-    for folder in folders:
-        for path in Path(folder).rglob("rows/*.json"):
-            if not any(map(is_foreign, path.relative_to(folder).parts)):
-                paths.append(path)
-    return sorted(paths)
+    return sorted(
+        path
+        for folder in folders
+        for path in Path(folder).rglob("rows/*.json")
+        if not any(map(is_foreign, path.relative_to(folder).parts))
+    )
 
 
 def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:

@@ -167,8 +167,10 @@ def _make_all(session: Session) -> None:
     while offer := backlog.find_next():
         free_mib = shutil.disk_usage(backlog.folder).free / 2**20
         if free_mib < MIN_FREE_MIB:
-            fault = f"{free_mib:.0f} MiB are free on the disk of {backlog.folder}"
-            raise DrError(f"{fault}: free some space, and start again")
+            raise DrError(
+                f"{free_mib:.0f} MiB are free on the disk of {backlog.folder}: "
+                "free some space, and start again"
+            )
         if offer.refusal:
             say(f"{offer.refusal}; start again to resume")
             break

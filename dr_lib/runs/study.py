@@ -38,7 +38,6 @@ from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
-NO_KERNEL = "no Jupyter kernel"
 COMMA = "a decimal comma ends a number in braces and lists: write 0.001"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # split table of one of several folds
 SUFFIXES = (".yaml", ".yml")  # of a study file
@@ -117,12 +116,12 @@ def find_results(path: Path) -> Path:
         DrError: it is a folder, or its name does not end in .yaml.
     """
     path = Path(path)
-    file = find_file(path)
-    if path.suffix not in SUFFIXES and (file or path.is_dir()):
-        hint = f": did you mean {file}?" if file else ""
-        raise DrError(f"{path} is a folder, not a study file{hint}")
-    if path.suffix not in SUFFIXES and path.is_file():
-        raise DrError(f"{path}: a study file ends in .yaml: name it {path.name}.yaml")
+    if path.suffix not in SUFFIXES:
+        if (file := find_file(path)) or path.is_dir():
+            hint = f": did you mean {file}?" if file else ""
+            raise DrError(f"{path} is a folder, not a study file{hint}")
+        if path.is_file():
+            raise DrError(f"{path}: a study file ends in .yaml: name it {path.name}.yaml")
     return path.with_suffix("")
 
 
@@ -232,17 +231,20 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
     """
     for name in SET_BY_THE_STUDY:
         if name not in declared:
-            fault = f"{study.notebook} has no parameter {name}"
-            raise ParameterError(f"{fault}: it cannot be repeated")
+            raise ParameterError(
+                f"{study.notebook} has no parameter {name}: it cannot be repeated"
+            )
     for name in [*study.parameters, *study.factors]:
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
-            fault = f"{name} is set by the study itself, or twice"
-            raise ParameterError(f"{fault}: remove it from the parameters")
+            raise ParameterError(
+                f"{name} is set by the study itself, or twice: remove it from the parameters"
+            )
         if name not in declared:
             if parse_number(name) is not None:  # YAML ends a value at a comma
                 raise ParameterError(f"{name}: {COMMA}")
-            fault = f"{study.notebook} has no parameter {name!r}"
-            raise ParameterError(f"{fault}, it has {', '.join(declared)}")
+            raise ParameterError(
+                f"{study.notebook} has no parameter {name!r}, it has {', '.join(declared)}"
+            )
         if name == "results":
             advice = "remove it, and put the file where they belong, on Colab on your Drive"
             raise ParameterError(f"results: those of a study lie beside its file: {advice}")
@@ -267,8 +269,7 @@ def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
     for factor, by_value in kernels.items():
         values = study.factors.get(factor, [study.parameters.get(factor)])
         for name in by_value.keys() - set(map(str, values)):
-            fault = f"kernel names {factor}={name}"
-            raise ParameterError(f"{fault}, which the study does not have")
+            raise ParameterError(f"kernel names {factor}={name}, which the study does not have")
 
 
 def check_needs(study: Study, path: Path, facts: Facts) -> None:
@@ -276,8 +277,10 @@ def check_needs(study: Study, path: Path, facts: Facts) -> None:
     present = {"gpu": facts.gpus, "tpu": facts.num_tpu_chips}
     if study.needs and not any(present[name] for name in study.needs):
         names = " or ".join(map(str.upper, study.needs))
-        fault = f"{path} needs a {names}, and this machine has none"
-        raise DrError(f"{fault}: run it on one, as with --on, or here with --on-cpu")
+        raise DrError(
+            f"{path} needs a {names}, and this machine has none: "
+            "run it on one, as with --on, or here with --on-cpu"
+        )
 
 
 def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict[str, str]:
@@ -309,11 +312,10 @@ def find_unavailable(runs: Sequence[PlannedRun], only: str = "") -> dict[str, st
     for run in runs:
         if run.kernel not in kernels:
             hint = f"{write_command('kernels')} sets it up or explains why it cannot"
-            reasons[run.scenario] = f"{NO_KERNEL} {run.kernel}: {hint}"
+            reasons[run.scenario] = f"no Jupyter kernel {run.kernel}: {hint}"
         elif fault := machine.find_fault(run.num_machines):
             reasons[run.scenario] = fault
-    missing = [reasons.get(run.scenario, "").startswith(NO_KERNEL) for run in runs]
-    if not only and all(missing):
+    if not only and kernels.keys().isdisjoint(run.kernel for run in runs):
         raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons
 

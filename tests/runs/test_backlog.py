@@ -1,6 +1,7 @@
 """The backlog: what is left of a study, and what that takes, follow from what has run."""
 
 import math
+import time
 from pathlib import Path
 
 from dr_lib.command import write_command
@@ -150,6 +151,19 @@ def test_the_rest_is_priced_by_the_instance():
     assert "about 120 min, 0.34 USD" in describe(rows)
     free = STUDY.model_copy(update={"instance": ""})
     assert "about 120 min for the rest" in describe(rows, free)
+
+
+def test_a_run_that_does_not_fit_is_not_begun():
+    """A scenario of two hours is not begun with one hour left, however short the others were; with
+    three hours it is, and so is one of which no time is known.
+    """
+    rows = make_rows(x1=[7200.0], y1=[6.0], x2=[6.0], y2=[6.0])
+    (long,) = [run for run in RUNS if run.name == "C1-r01"]
+    for hours, known, is_refused in ((1, rows, True), (3, rows, False), (1, {}, False)):
+        stop_at = time.monotonic() + 3600 * hours
+        backlog = open_backlog(known, STUDY, [long], planned=RUNS, stop_at=stop_at)
+        words = "max_hours leaves no time for another run"
+        assert backlog.find_next().refusal == words * is_refused
 
 
 def test_a_session_has_so_many_repetitions():

@@ -117,17 +117,6 @@ def test_two_runners_do_not_share_a_study(house):
         runner.kill()
 
 
-def test_stops_before_a_run_that_does_not_fit(house):
-    """A scenario of two hours is not begun with one hour left, however short the others were. With
-    three hours it is."""
-    study = {"order": "sequential", "factors": {"level": ["long", "short"]}}
-    path = write_study(house, **study)
-    complete(house, path, {"C1": 7200.0, "C2": 6.0})
-    for max_hours, begun in ((1, []), (3, ["C1-r01"])):
-        assert run_quietly(path, house, max_hours=max_hours, only="C1-r01") == []
-        assert list_begun(house) == begun
-
-
 def test_a_run_that_saved_in_time_is_no_failure_and_goes_on(house, command):
     """--max-hours goes over the file's, the first run stops in time and the second is not begun;
     then it goes on.
