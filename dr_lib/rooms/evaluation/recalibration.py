@@ -42,9 +42,9 @@ def recalibrate_locally(
     units = there.test["patient_id"]
     if "group" in there.test:
         group = there.test["group"].reset_index(drop=True)
-        places = pd.DataFrame({"own": group.index, "first": group.index})
-        places["first"] = places.groupby(group)["first"].transform("first")
-        units = unite(units, places[group != ""].to_numpy())
+        place = group.index.to_series()
+        first = place.groupby(group).transform("first")
+        units = unite(units, np.column_stack([place, first])[group != ""])
     order = rng.permutation(np.unique(units))
     counts = there.test["patient_id"].groupby(units).nunique()[order]
     is_drawn = units.isin(order[counts.cumsum() - counts < num_patients])

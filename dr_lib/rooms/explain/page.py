@@ -22,7 +22,7 @@ from dr_lib.rooms.explain.grad_cam import grad_cam, load_network, randomise
 
 
 def write_explanations(
-    model: Path, listed: Path, folder: Path, out: Path, lang: str = "en", seed: int = 20
+    model: Path, listed: Path, folder: Path, out: Path, lang: str
 ) -> dict[str, str]:
     """Write a page with the map and its control for each photograph of a list.
 
@@ -32,7 +32,6 @@ def write_explanations(
         folder: of these files.
         out: page, inside a private folder, where it stays: its name and the files' are in it.
         lang: en or pt.
-        seed: of the control's random weights.
 
     Returns:
         Why a photograph is not on the page, by its file.
@@ -58,7 +57,7 @@ def write_explanations(
         raise DrError(f"no photograph of {listed} can be shown: {reasons}")
     images = np.stack(list(crops.values()))
     maps = grad_cam(network, images)
-    control = grad_cam(randomise(network, seed), images)
+    control = grad_cam(randomise(network, seed=20), images)
 
     say = partial(translate, lang=lang)
     title = escape(say("Where the model looks"))
