@@ -246,31 +246,20 @@ def test_importing_the_library_costs_nothing():
     assert out.split() == ["dr_lib"]
 
 
-@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
-def test_a_notebook_has_no_outputs_and_names_its_kernel(source):
-    """Nothing that a run showed is published; test_publish says that it is what `make sync`
-    makes of its source.
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("notebooks/*.ipynb")), ids=lambda path: path.stem
+)
+def test_a_notebook_has_a_source_no_outputs_and_typed_parameters(path):
+    """Nothing that a run showed is published. papermill lists each parameter with its type and its
+    help; comments may stand between groups of them.
     """
-    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    assert path.with_suffix(".py").is_file()
+    notebook = nbformat.read(path, as_version=4)
+    assert notebook.metadata.kernelspec.name == "python3"
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
-    assert notebook.metadata.kernelspec.name == "python3"
-
-
-def test_no_notebook_without_a_source():
-    """Every .ipynb has its .py."""
-    notebooks = {path.stem for path in ROOT.glob("notebooks/*.ipynb")}
-    assert notebooks == {path.stem for path in NOTEBOOKS}
-
-
-@pytest.mark.parametrize("source", NOTEBOOKS, ids=lambda p: p.stem)
-def test_every_parameter_is_typed_and_explained(source):
-    """papermill lists each parameter with its type and its help; comments may stand between
-    groups of them.
-    """
-    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
-    (cell,) = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
-    known = papermill.inspect_notebook(str(source.with_suffix(".ipynb")))
+    (cell,) = [cell for cell in code if "parameters" in cell.metadata.get("tags", [])]
+    known = papermill.inspect_notebook(str(path))
     assert len(known) == len(re.findall(r"(?m)^[^#\n]", cell.source))
     kinds = ("str", "int", "float", "bool")
     assert all(each["inferred_type_name"] in kinds and each["help"] for each in known.values())

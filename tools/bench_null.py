@@ -51,11 +51,18 @@ def measure_studies(name: str, fit, generator: random.Random) -> pd.DataFrame:
         runs = make_study(fit, generator)
         arms = [rows for _, rows in runs.groupby("arm")]
         ratio = measure("train_s", *arms)
-        line = {"condition": name, "study": study, "mean_s": runs["train_s"].mean()}
-        line |= {"ratio": ratio.value, "low": ratio.low, "high": ratio.high}
-        line |= {"misses": not ratio.low <= 1 <= ratio.high, "others_cpu_share": others}
-        line["cv"] = measure_spread(*(rows["train_s"] for rows in arms)).cv
-        line["load"] = os.getloadavg()[0]
+        line = {
+            "condition": name,
+            "study": study,
+            "mean_s": runs["train_s"].mean(),
+            "ratio": ratio.value,
+            "low": ratio.low,
+            "high": ratio.high,
+            "misses": not ratio.low <= 1 <= ratio.high,
+            "others_cpu_share": others,
+            "cv": measure_spread(*(rows["train_s"] for rows in arms)).cv,
+            "load": os.getloadavg()[0],
+        }
         lines.append(line)
         print(line, file=sys.stderr, flush=True)
     return pd.DataFrame(lines)

@@ -8,7 +8,6 @@ folders below papermill_runs.
 import base64
 import re
 import shutil
-import socket
 import subprocess
 import tempfile
 from datetime import date
@@ -24,6 +23,7 @@ from dr_lib import hardware
 from dr_lib.code import read_commit
 from dr_lib.errors import DrError
 from dr_lib.runs.row import read_runs
+from tests.processes import find_port
 from tests.test_readme import ROOT, read_commands
 from tools.measured import write_origin
 
@@ -40,9 +40,7 @@ def make(command: str) -> None:
     if " plan " not in command:
         subprocess.run(["bash", "-c", command], cwd=ROOT, check=True)
         return
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        coordinator = f"DR_LIB_COORDINATOR=127.0.0.1:{free.getsockname()[1]}"
+    coordinator = f"DR_LIB_COORDINATOR=127.0.0.1:{find_port()}"
     printed = subprocess.check_output(command.split(), cwd=ROOT, text=True).split("\n")
     for _, lines in groupby(filter(None, printed), lambda line: line.split()[-1]):
         shells = [["bash", "-c", f"{coordinator}; {line}"] for line in lines]

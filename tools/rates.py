@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.random import Generator, default_rng
 from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit
@@ -116,7 +117,7 @@ class Line(NamedTuple):
     """A design that is simulated."""
 
     name: str
-    simulate: Callable[[np.random.Generator, int], Rows]
+    simulate: Callable[[Generator, int], Rows]
     short: int = SHORT  # studies; 0 where only the full set has it
     full: int = FULL
 
@@ -148,9 +149,7 @@ def make_lines(
     return lines
 
 
-def vary(
-    rng: np.random.Generator, cv: float, size: int | None, *, has_mean: bool = False
-) -> np.ndarray:
+def vary(rng: Generator, cv: float, size: int | None, *, has_mean: bool = False) -> np.ndarray:
     """Log-normal numbers of a coefficient of variation, whose median is 1, or whose mean is."""
     sigma = np.log1p(cv**2) ** 0.5
     return rng.lognormal(-(sigma**2) / 2 if has_mean else 0, sigma, size)
@@ -229,7 +228,7 @@ class Situation(NamedTuple):
         return 1 if self.statistic == "mean" else 2
 
 
-def draw(situation: Situation, n: int, truths: np.ndarray, rng: np.random.Generator) -> Cells:
+def draw(situation: Situation, n: int, truths: np.ndarray, rng: Generator) -> Cells:
     """Runs of every cell, n each.
 
     Args:
@@ -295,9 +294,7 @@ def judge(claims: Sequence[Claim], cells: Cells) -> list[str]:
     return verdicts
 
 
-def simulate_verdicts(
-    rng: np.random.Generator, studies: int, situation: Situation, n: int
-) -> Rows:
+def simulate_verdicts(rng: Generator, studies: int, situation: Situation, n: int) -> Rows:
     """Verdicts just outside a bound, just inside and well inside; of "at least" and "at most" the
     larger share.
     """
@@ -428,7 +425,7 @@ SITUATIONS = {  # and the numbers of runs of a cell
 }
 
 
-def simulate_modes(rng: np.random.Generator, studies: int, deviation=0.01, n=10) -> Rows:
+def simulate_modes(rng: Generator, studies: int, deviation=0.01, n=10) -> Rows:
     """A training mode whose mean AUC is the margin below the paper's must not count."""
     draws = [
         (rng.normal(-AUC_MARGIN, deviation, n), rng.normal(0, deviation, n))
@@ -440,7 +437,7 @@ def simulate_modes(rng: np.random.Generator, studies: int, deviation=0.01, n=10)
 
 
 def simulate_models(
-    rng: np.random.Generator, studies: int, n: int, difference: float, correlation: float
+    rng: Generator, studies: int, n: int, difference: float, correlation: float
 ) -> Rows:
     """Test AUCs of n seeds, the same on both machines, that deviate by 0.01 between seeds."""
     passes = []
@@ -461,7 +458,7 @@ def simulate_models(
     return {name: rates}
 
 
-def simulate_looks(rng: np.random.Generator, studies: int) -> Rows:
+def simulate_looks(rng: Generator, studies: int) -> Rows:
     """The truth is on the bound, and a session is added until the claim is decided."""
     situation = Situation("", variation=0.1)
     claim = make_claim(situation, ">=", 0.0)
@@ -486,7 +483,7 @@ def simulate_looks(rng: np.random.Generator, studies: int) -> Rows:
 
 
 def make_machine(
-    rng: np.random.Generator, num_sessions: int, n: int, first: int = 0, between: float = 0.1
+    rng: Generator, num_sessions: int, n: int, first: int = 0, between: float = 0.1
 ) -> tuple[pd.DataFrame, np.ndarray]:
     """Runs of a machine in sessions, and the mean of each session."""
     effects = vary(rng, between, num_sessions, has_mean=True)
@@ -495,7 +492,7 @@ def make_machine(
     return pd.DataFrame({"t": times, "session": sessions + first}), effects
 
 
-def simulate_machines(rng: np.random.Generator, studies: int, sessions: int, n: int) -> Rows:
+def simulate_machines(rng: Generator, studies: int, sessions: int, n: int) -> Rows:
     """Two machines that are alike: their ratio is 1, and no effect differs from it."""
     ratios = []
     is_found = []
@@ -514,7 +511,7 @@ def simulate_machines(rng: np.random.Generator, studies: int, sessions: int, n: 
     return {f"ratio of two machines alike, {sessions} sessions each of {n} runs": rates}
 
 
-def simulate_within(rng: np.random.Generator, studies: int, n: int) -> Rows:
+def simulate_within(rng: Generator, studies: int, n: int) -> Rows:
     """The mean of one session, and the interval within it."""
     found = [make_machine(rng, 1, n) for _ in range(studies)]
     truths = [effects[0] * np.exp(0.02**2 / 2) for _, effects in found]
@@ -548,7 +545,7 @@ PLACEBOS = (
 )
 
 
-def draw_arms(rng: np.random.Generator, placebo: Placebo) -> pd.DataFrame:
+def draw_arms(rng: Generator, placebo: Placebo) -> pd.DataFrame:
     """Rows of both arms, cv 10 % between sessions."""
     rows = []
     place = {"machine": "one", "environment": "one", "disturbed": False, "warmth": "warm"}
@@ -563,7 +560,7 @@ def draw_arms(rng: np.random.Generator, placebo: Placebo) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def simulate_placebos(rng: np.random.Generator, studies: int, placebo: Placebo) -> Rows:
+def simulate_placebos(rng: Generator, studies: int, placebo: Placebo) -> Rows:
     """Verdicts on "arm a takes longer", where the truth is that both are equal."""
     arms = {"numerator": {"arm": "a"}, "denominator": {"arm": "b"}}
     claim = Claim(**CLAIM, **arms, column="train_s", statistic="ratio", relation=">=", value=1)
@@ -595,7 +592,7 @@ UNLIKE = {  # what one side has instead; None is unknown
 }
 
 
-def draw_trainings(rng: np.random.Generator, saving: float, tpu: dict) -> pd.DataFrame:
+def draw_trainings(rng: Generator, saving: float, tpu: dict) -> pd.DataFrame:
     """Rows of two T4 and of a TPU that saves a share of their time: five sessions of two warm
     trainings each, cv 5 % between sessions and 2 % within.
     """
@@ -616,9 +613,7 @@ def draw_trainings(rng: np.random.Generator, saving: float, tpu: dict) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def simulate_hardware(
-    rng: np.random.Generator, studies: int, saving: float, unlike: str
-) -> Rows:
+def simulate_hardware(rng: Generator, studies: int, saving: float, unlike: str) -> Rows:
     """Verdicts of A9, "36 % less", a claim about hardware."""
     claim = next(claim for claim in read_claims("A") if claim.id == "A9")
     found = [
@@ -658,7 +653,7 @@ DESIGNS = {
 }
 
 
-def simulate_effects(rng: np.random.Generator, studies: int, design: str) -> Rows:
+def simulate_effects(rng: Generator, studies: int, design: str) -> Rows:
     """12 cells without any effect: the worst level's interval, and any p below 0.05."""
     is_outside = []
     is_found = []
@@ -687,9 +682,7 @@ def find_pooled_p(runs: pd.DataFrame) -> dict[str, float]:
     return dict(zip(p.index, multipletests(p, method="holm")[1], strict=True))
 
 
-def simulate_power(
-    rng: np.random.Generator, studies: int, n: int, size: int, deviation=0.05
-) -> Rows:
+def simulate_power(rng: Generator, studies: int, n: int, size: int, deviation=0.05) -> Rows:
     """An effect of so many standard errors where spreads are equal, beside the pooled test of F."""
     half = size / 2 * deviation * 2 / np.sqrt(len(CELLS) * n)
     signs = np.array([1 if cell[1] == 64 else -1 for cell in CELLS])
@@ -715,7 +708,7 @@ def simulate_power(
 # --- plans
 
 
-def simulate_plan(rng: np.random.Generator, studies: int, cv: float, half_width: float) -> Rows:
+def simulate_plan(rng: Generator, studies: int, cv: float, half_width: float) -> Rows:
     """Studies of as many sessions as the plan says, whose interval is that of reports."""
     n = repetitions_for_precision(cv, half_width)
     is_wider = []
@@ -733,7 +726,7 @@ SPREADS = ((0.02, 0.05), (0.05, 0.05), (0.05, 0.1), (0.1, 0.1), (0.1, 0.2))
 
 
 def simulate_difference(
-    rng: np.random.Generator, studies: int, cv: float, difference: float, per_session: int
+    rng: Generator, studies: int, cv: float, difference: float, per_session: int
 ) -> Rows:
     """Studies of as many runs as `plan` says, in sessions that both arms share, or in as many
     sessions of each of two machines (0); their ratio is that of reports.
@@ -757,9 +750,7 @@ def simulate_difference(
     return {f"{name}, claimed power {100 * power:.1f} %": {"not shown": missed}}
 
 
-def simulate_pilots(
-    rng: np.random.Generator, studies: int, cv: float, difference: float, n: int
-) -> Rows:
+def simulate_pilots(rng: Generator, studies: int, cv: float, difference: float, n: int) -> Rows:
     """Plans by the upper 80 % bound of n runs: the power that the study then truly has."""
     powers = []
     for _ in range(studies):
@@ -807,7 +798,7 @@ class Eyes(NamedTuple):
     patient: np.ndarray
 
 
-def draw_pairs(rng: np.random.Generator, num_patients: int, alike: float) -> np.ndarray:
+def draw_pairs(rng: Generator, num_patients: int, alike: float) -> np.ndarray:
     """(2 * patients,) normal numbers, those of a patient correlated."""
     shared = rng.normal(size=(num_patients, 1))
     own = rng.normal(size=(num_patients, 2))
@@ -820,7 +811,7 @@ def pair(num_patients: int) -> np.ndarray:
 
 
 def draw_eyes(
-    rng: np.random.Generator,
+    rng: Generator,
     num_patients: int,
     prevalence: float,
     shape: str,
@@ -843,7 +834,7 @@ def count_auc(ill: np.ndarray, score: np.ndarray) -> float:
 @functools.cache
 def find_distance(shape: str, auc: float) -> tuple[float, float]:
     """The distance at which a score of that shape has an AUC, and the AUC of 400,000 eyes there."""
-    noise = np.random.default_rng(1).normal(size=400_000)
+    noise = default_rng(1).normal(size=400_000)
     ill = np.arange(len(noise)) % 2 == 0
 
     def excess(distance: float) -> float:
@@ -859,7 +850,7 @@ def has_both(ill: np.ndarray) -> bool:
 
 
 def simulate_auc(
-    rng: np.random.Generator,
+    rng: Generator,
     studies: int,
     shape: str,
     auc: float,
@@ -889,7 +880,7 @@ def simulate_auc(
 def find_other_truths(shape: str, auc: float) -> tuple[float, float, float]:
     """Distance, average precision and Brier score of 200,000 patients, three in ten ill."""
     distance, _ = find_distance(shape, auc)
-    eyes = draw_eyes(np.random.default_rng(3), 200_000, 0.3, shape, distance, 0.0)
+    eyes = draw_eyes(default_rng(3), 200_000, 0.3, shape, distance, 0.0)
     precision = average_precision_interval(*eyes).value
     return distance, precision, score_brier(eyes, distance).value
 
@@ -903,7 +894,7 @@ def score_brier(eyes: Eyes, distance: float) -> Interval:
 
 
 def simulate_edge(
-    rng: np.random.Generator, studies: int, shape: str, auc: float, num_patients: int
+    rng: Generator, studies: int, shape: str, auc: float, num_patients: int
 ) -> Rows:
     """AUC, average precision and Brier score of a test that is nearly perfect."""
     auc_truth = find_distance(shape, auc)[1]
@@ -927,7 +918,7 @@ def simulate_edge(
     return {f"{shape}, AUC {auc}, {num_patients} patients: {k}": v for k, v in rows.items()}
 
 
-def draw_counts(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
+def draw_counts(rng: Generator, kind: str, n: int) -> np.ndarray:
     """How many photographs each patient has."""
     if kind == "geometric":
         return rng.geometric(0.3, n)
@@ -942,7 +933,7 @@ def draw_counts(rng: np.random.Generator, kind: str, n: int) -> np.ndarray:
 
 
 def simulate_uneven(
-    rng: np.random.Generator,
+    rng: Generator,
     studies: int,
     kind: str,
     is_same: bool,
@@ -989,7 +980,7 @@ def estimate_others(eyes: Eyes, other: np.ndarray, distance: float) -> dict[str,
 
 
 def draw_two(
-    rng: np.random.Generator,
+    rng: Generator,
     num_patients: int,
     prevalence: float,
     shape: str,
@@ -1008,12 +999,12 @@ def find_truths(
     shape: str, distances: tuple[float, float], prevalence: float
 ) -> dict[str, float]:
     """What `estimate_others` estimates, of 300,000 patients."""
-    study = draw_two(np.random.default_rng(4), 300_000, prevalence, shape, distances)
+    study = draw_two(default_rng(4), 300_000, prevalence, shape, distances)
     return {name: each.value for name, each in estimate_others(*study).items()}
 
 
 def simulate_others(
-    rng: np.random.Generator,
+    rng: Generator,
     studies: int,
     shape: str,
     aucs: tuple[float, float],
@@ -1041,7 +1032,7 @@ def simulate_others(
 
 
 def draw_grades(
-    rng: np.random.Generator, num_patients: int, shift: float, errors: Sequence[float]
+    rng: Generator, num_patients: int, shift: float, errors: Sequence[float]
 ) -> np.ndarray:
     """Grades of eyes by a reference, and by graders whose errors have these deviations."""
     severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
@@ -1052,14 +1043,12 @@ def draw_grades(
 @functools.cache
 def find_kappas(shift: float) -> tuple[float, float]:
     """The kappa of the first grader, and the second's less that, of 200,000 patients."""
-    grades = draw_grades(np.random.default_rng(5), 200_000, shift, GRADERS)
+    grades = draw_grades(default_rng(5), 200_000, shift, GRADERS)
     found = [cohen_kappa_score(grades[0], each, weights="quadratic") for each in grades[1:]]
     return found[0], found[1] - found[0]
 
 
-def simulate_kappas(
-    rng: np.random.Generator, studies: int, population: str, num_patients: int
-) -> Rows:
+def simulate_kappas(rng: Generator, studies: int, population: str, num_patients: int) -> Rows:
     """Kappa of a grader and the difference of two, of studies in which they have bounds."""
     shift = HEALTHY[population]
     patient = pair(num_patients)
@@ -1112,14 +1101,12 @@ def estimate_shares(
 @functools.cache
 def find_shares(distances: tuple[float, float], threshold: float) -> dict[str, float]:
     """What `estimate_shares` estimates, of 300,000 patients."""
-    study = draw_two(np.random.default_rng(7), 300_000, FEW_ILL, "binormal", distances)
+    study = draw_two(default_rng(7), 300_000, FEW_ILL, "binormal", distances)
     found = estimate_shares(*study[:2], distances, threshold)
     return {name: each.value for name, each in found.items()}
 
 
-def simulate_shares(
-    rng: np.random.Generator, studies: int, num_patients: int, threshold: float
-) -> Rows:
+def simulate_shares(rng: Generator, studies: int, num_patients: int, threshold: float) -> Rows:
     """Two tests of AUC 0.85 and 0.9, as `compare_models` and `weigh_decisions` show them."""
     distances = tuple(find_distance("binormal", auc)[0] for auc in (0.85, 0.9))
     truths = find_shares(distances, threshold)
@@ -1143,7 +1130,7 @@ def simulate_shares(
 # --- counts that a report hides
 
 
-def simulate_hidden(rng: np.random.Generator, studies: int) -> Rows:
+def simulate_hidden(rng: Generator, studies: int) -> Rows:
     """Test splits with nested, crossed and incomplete groups, audited by integer programming."""
     from tests.rooms.evaluation.test_evaluation import audit
 
@@ -1175,7 +1162,7 @@ class Answers(NamedTuple):
 
 
 def draw_answers(
-    rng: np.random.Generator, num_patients: int, shift: float, damage: str, size: float
+    rng: Generator, num_patients: int, shift: float, damage: str, size: float
 ) -> Answers:
     """A conversion with a damage: a share of patients or photographs has one answer, or noise."""
     severity = shift + 1.1 * draw_pairs(rng, num_patients, ALIKE)
@@ -1201,7 +1188,7 @@ def find_size(shift: float, damage: str, what: str) -> float:
     """The size of a damage that truly costs the margin of AUC or kappa."""
 
     def excess(size: float) -> float:
-        rng = np.random.default_rng(2)
+        rng = default_rng(2)
         return draw_answers(rng, 100_000, shift, damage, size).lose(what) - MARGIN
 
     return brentq(excess, 0, 1.5 if damage == "noise" else 0.5, xtol=1e-4)
@@ -1212,7 +1199,7 @@ LOSSES = (*itertools.product(DAMAGES, ("kappa", "AUC")), ("none", ""), ("slight 
 
 
 def simulate_gate(
-    rng: np.random.Generator,
+    rng: Generator,
     studies: int,
     population: str,
     damage: str,
@@ -1241,7 +1228,7 @@ def find_noise(shift: float, excess: float) -> float:
     """The deviation at which the model's kappa with readers differs by `excess` from theirs."""
 
     def miss(noise: float) -> float:
-        rng = np.random.default_rng(6)
+        rng = default_rng(6)
         _, model, first, second, _ = draw_grades(rng, 100_000, shift, (noise, *READERS))
         kappas = [
             cohen_kappa_score(first, each, weights="quadratic") for each in (model, second)
@@ -1252,7 +1239,7 @@ def find_noise(shift: float, excess: float) -> float:
 
 
 def simulate_readers(
-    rng: np.random.Generator, studies: int, population: str, excess: float, num_patients: int
+    rng: Generator, studies: int, population: str, excess: float, num_patients: int
 ) -> Rows:
     """The difference of the model's kappa with readers from theirs, and false "within"."""
     shift = HEALTHY[population]
@@ -1271,11 +1258,11 @@ def simulate_readers(
 
 
 def simulate_shift(
-    rng: np.random.Generator, studies: int, num_patients: int, shift: tuple[float, float]
+    rng: Generator, studies: int, num_patients: int, shift: tuple[float, float]
 ) -> Rows:
     """What closed testing chooses of k patients whose log odds are moved, and the risk after it."""
     intercept, slope = shift
-    others = draw_shifted(np.random.default_rng(7), 3000, shift)
+    others = draw_shifted(default_rng(7), 3000, shift)
     chosen = []
     missed = []
     biases = []
@@ -1300,7 +1287,7 @@ def simulate_shift(
 
 
 def draw_shifted(
-    rng: np.random.Generator, num_patients: int, shift: tuple[float, float]
+    rng: Generator, num_patients: int, shift: tuple[float, float]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels, probabilities whose log odds are moved by an intercept and a slope, and patients."""
     truth = 2 * draw_pairs(rng, num_patients, 0.5) - 1.2
@@ -1308,9 +1295,7 @@ def draw_shifted(
     return y, expit((truth - shift[0]) / shift[1]), np.arange(len(y)) // 2
 
 
-def simulate_size(
-    rng: np.random.Generator, studies: int, auc: float, design: StudyDesign
-) -> Rows:
+def simulate_size(rng: Generator, studies: int, auc: float, design: StudyDesign) -> Rows:
     """How many studies of the size that `patients` finds have an interval as narrow."""
     size = find_sizes({"AUC": auc}, design)["AUC"]
     distance, _ = find_distance("binormal", auc)
@@ -1331,7 +1316,7 @@ def simulate_size(
 
 
 def draw_labels(
-    rng: np.random.Generator, num_patients: int, ill_share: float, wrong: tuple[float, float]
+    rng: Generator, num_patients: int, ill_share: float, wrong: tuple[float, float]
 ) -> pd.DataFrame:
     """Test photographs with labels that are wrong for shares of the ill and of the well eyes."""
     ill = draw_pairs(rng, num_patients, 0.6) > stats.norm.isf(ill_share)
@@ -1348,7 +1333,7 @@ def draw_labels(
 
 
 def simulate_adjudication(
-    rng: np.random.Generator,
+    rng: Generator,
     studies: int,
     num_patients: int,
     ill_share: float,
@@ -1356,7 +1341,7 @@ def simulate_adjudication(
     number: int,
 ) -> Rows:
     """How often the corrected interval, and that of the labels, misses the truth."""
-    many = draw_labels(np.random.default_rng(8), 200_000, ill_share, wrong)
+    many = draw_labels(default_rng(8), 200_000, ill_share, wrong)
     called = many["probability_referable"] >= 0.5
     ill = many["is_ill"] == 1
     truths = {"sensitivity": called[ill].mean(), "specificity": 1 - called[~ill].mean()}
@@ -1661,7 +1646,7 @@ class Task(NamedTuple):
     def run(self) -> tuple[Rows, float]:
         """Its rates, and the seconds of the processor; seeded by its name."""
         began = time.process_time()
-        rng = np.random.default_rng(zlib.crc32(self.line.name.encode()))
+        rng = default_rng(zlib.crc32(self.line.name.encode()))
         with np.errstate(all="ignore"), threadpool_limits(1):
             rows = self.line.simulate(rng, self.studies)
         return rows, time.process_time() - began

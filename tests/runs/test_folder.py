@@ -94,22 +94,24 @@ def test_folds_are_compared_each_with_its_own_table(study, house):
     """Only the runs of the fold that was changed are outdated."""
     data_dir = house / "data" / "prepared"
     names = [path.name for path in split(data_dir, scheme="folds", folds=2)]
-    path = write_study(
-        house, repetitions=1, parameters={"data_dir": "data/prepared"}, factors={"split": names}
-    )
-    runs = plan_runs(load_study(path, house), "here")
-    rows = {}
-    for run in runs:
-        facts = Prepared(data_dir, run.parameters["split"]).describe()
-        rows[run.run_id] = {"status": "ok", **facts}
+    parameters = {"data_dir": "data/prepared"}
+    path = write_study(house, repetitions=1, parameters=parameters, factors={"split": names})
+    runs = {run.parameters["split"]: run for run in plan_runs(load_study(path, house), "here")}
+    rows = {
+        run.run_id: {"status": "ok", **Prepared(data_dir, name).describe()}
+        for name, run in runs.items()
+    }
+
+    def check(*names: str) -> None:
+        check_data(path.with_suffix(""), [runs[name] for name in names], rows, house)
+
     table = pd.read_csv(data_dir / names[0], dtype=str)
-    check_data(path.with_suffix(""), runs, rows, house)
-    table.assign(reason="by hand")[::-1].to_csv(data_dir / names[0], index=False)
-    check_data(path.with_suffix(""), runs, rows, house)  # it divides as before
+    for same in (table, table.assign(reason="by hand")[::-1]):  # it divides as before
+        same.to_csv(data_dir / names[0], index=False)
+        check(*names)
     sides = table["split"].replace({"train": "test", "test": "train"})
     table.assign(split=sides).to_csv(data_dir / names[0], index=False)
-    (changed,) = (run for run in runs if run.parameters["split"] == names[0])
-    (other,) = (run for run in runs if run != changed)
-    check_data(path.with_suffix(""), [other], rows, house)
-    with pytest.raises(DrError, match=f"has another split since {changed.name} was made"):
-        check_data(path.with_suffix(""), runs, rows, house)
+    check(names[1])
+    changed = runs[names[0]].name
+    with pytest.raises(DrError, match=f"has another split since {changed} was made"):
+        check(*names)

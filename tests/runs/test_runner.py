@@ -173,8 +173,7 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(
     for row in map(json.loads, written.values()):
         write_row(house / "elsewhere", row | {"started_at": "2026-01-01"})
     runs = read_runs(trial(house), house / "elsewhere")
-    assert runs["status"].value_counts().to_dict() == {"ok": 4, "skipped": 2}
-    assert list_faults(runs) == []
+    assert sorted(runs["status"]) == ["ok"] * 4 + ["skipped"] * 2 and list_faults(runs) == []
 
     path = study(factors={"accelerator": ["tpu"]})
     with pytest.raises(DrError, match="no run is possible: this machine has no TPU"):
