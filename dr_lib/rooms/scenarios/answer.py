@@ -4,9 +4,16 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from dr_lib.numbers import write_number, write_probability
+from dr_lib.numbers import write_number
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.style import name_term
+
+
+def write_p(p: float, lang: str) -> str:
+    """Write a p value: p = 0.010, or p < 0.001."""
+    if p < 0.001:
+        return f"p < {write_number(0.001, lang)}"
+    return f"p = {write_number(p, lang, '{:.3f}')}"
 
 
 def answer_shares(variation: pd.DataFrame, say: Callable[[str], str], lang: str) -> Answer:
@@ -22,10 +29,9 @@ def answer_shares(variation: pd.DataFrame, say: Callable[[str], str], lang: str)
     told = terms[terms["p"] < 0.05]
     numbers = []
     for row in told.head(2).itertuples():
-        p = write_probability(row.p, lang, 3)
         text = write_number(100 * row.share, lang, "{:.0f} %")
-        note = f"p {p}" if p.startswith("<") else f"p = {p}"
-        numbers.append(Number(name_term(row.term, say).capitalize(), text, "", note))
+        name = name_term(row.term, say).capitalize()
+        numbers.append(Number(name, text, "", write_p(row.p, lang)))
     if told.empty:
         sentence = say(
             "No factor has been shown to change the time of an epoch: what they seem to explain "
@@ -37,9 +43,9 @@ def answer_shares(variation: pd.DataFrame, say: Callable[[str], str], lang: str)
     sentence = sentence.format(", ".join(names))
     more = []
     involved = {factor for term in told["term"] for factor in term.split(" x ")}
-    others = [factor for factor in terms.loc[terms["num_factors"] == 1, "term"]]
-    others = [factor for factor in others if factor not in involved]
-    if others:
+    factors = terms.loc[terms["num_factors"] == 1, "term"]
+    others = factors[~factors.isin(involved)]
+    if len(others):
         words = say("Not shown to change it: {}.")
         more.append(words.format(", ".join(name_term(term, say) for term in others)))
     return Answer(sentence, numbers, more)

@@ -23,6 +23,7 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
+from dr_lib.rooms.scenarios.answer import write_p
 
 METERS = {
     "cpu_percent_mean": "CPU",
@@ -174,10 +175,8 @@ def plot_variation(allocation: pd.DataFrame, lang: str = "en") -> Figure:
     ax.barh(bars["words"], 100 * bars["share"], color=colours)
     for position, row in enumerate(bars.itertuples()):
         text = write_number(100 * row.share, lang, "{:.1f} %")
-        if row.p < 0.001:
-            text += f", p < {write_number(0.001, lang)}"
-        elif np.isfinite(row.p):
-            text += f", p = {write_number(row.p, lang, '{:.3f}')}"
+        if np.isfinite(row.p):
+            text += f", {write_p(row.p, lang)}"
         end = (100 * row.share, position)
         ax.annotate(text, end, (5, 0), textcoords="offset points", va="center")
     ax.invert_yaxis()

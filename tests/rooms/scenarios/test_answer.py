@@ -20,7 +20,7 @@ def test_a_share_is_said_only_of_a_factor_that_can_be_told_from_none():
     say = choose_words("en")
     chance = answer_shares(table, say, "en")
     assert chance.sentence.startswith("No factor has been shown") and not chance.numbers
-    sure = answer_shares(table.assign(p=[0.387, 0.0001, 0.9, np.nan]), say, "en")
+    sure = answer_shares(table.assign(p=[0.387, 1e-10, 0.9, np.nan]), say, "en")
     assert sure.sentence == "What changes the time of an epoch: network, the strongest first."
     assert [number[:2] for number in sure.numbers] == [("Network", "23 %")]
     assert sure.numbers[0].note == "p < 0.001" and sure.more == [
