@@ -22,8 +22,20 @@ from dr_lib.errors import DrError
 from dr_lib.report.conditions import Condition
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import HARDWARE
+from dr_lib.statistics.cells import AVERAGE, DIFFERENCE, RATIO, RATIO_OF_SUMS, SUM
 
 ENTRIES = Path(__file__).with_name("claims.yaml")
+# how a claim sums up its runs; besides them sd_ratio, and score: of a model, over patients
+STATISTICS = {
+    "mean": AVERAGE,
+    "sum": SUM,
+    "bill": AVERAGE,  # one number of all runs and machines
+    "ratio": RATIO,
+    "increase": RATIO,
+    "saving": RATIO,
+    "difference": DIFFERENCE,
+    "ratio_of_sums": RATIO_OF_SUMS,
+}
 
 
 def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:
@@ -59,18 +71,7 @@ class Claim(BaseModel):
 
     # the quantity: a statistic of one column, or of each of several
     columns: Columns = Field(alias="column")
-    statistic: Literal[
-        "mean",
-        "sum",
-        "bill",  # one number of all runs and machines
-        "ratio",
-        "increase",
-        "saving",
-        "difference",
-        "ratio_of_sums",
-        "sd_ratio",
-        "score",  # of a model; its interval is over patients
-    ] = "mean"
+    statistic: Literal[(*STATISTICS, "sd_ratio", "score")] = "mean"
     numerator: Conditions
     denominator: Conditions = ()
     conditions: Conditions = ()  # the work of both sides
@@ -108,21 +109,22 @@ class Claim(BaseModel):
     @property
     def compares_machines(self) -> bool:
         """Whether its sides are different hardware."""
-        first, last = (
-            [term for term in side if term.column in HARDWARE]
-            for side in (self.sides[0], self.sides[-1])
-        )
+        first, last = self._list_terms(is_hardware=True)
         return first != last
 
     @property
     def is_of_hardware(self) -> bool:
         """Whether its sides are different machines that do the same by the same software."""
-        first, last = (
-            {term.column: term for term in side if term.column not in HARDWARE}
-            for side in (self.sides[0], self.sides[-1])
-        )
+        first, last = self._list_terms(is_hardware=False)
         is_same = all(first[column] == last[column] for column in first.keys() & last.keys())
         return is_same and self.compares_machines
+
+    def _list_terms(self, *, is_hardware: bool) -> list[dict[str, Condition]]:
+        """List the conditions of the first and the last side, on hardware or on all else."""
+        return [
+            {term.column: term for term in side if (term.column in HARDWARE) == is_hardware}
+            for side in (self.sides[0], self.sides[-1])
+        ]
 
     @property
     def is_anywhere(self) -> bool:

@@ -43,17 +43,8 @@ from dr_lib.report.select import (
     write_unlike,
 )
 from dr_lib.rooms import load
-from dr_lib.rooms.claims.claims import Claim, read_judged
-from dr_lib.statistics.cells import (
-    AVERAGE,
-    DIFFERENCE,
-    ERROR,
-    RATIO,
-    RATIO_OF_SUMS,
-    SUM,
-    Design,
-    Statistic,
-)
+from dr_lib.rooms.claims.claims import STATISTICS, Claim, read_judged
+from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import (
     NOTHING,
     BadSampleError,
@@ -76,16 +67,6 @@ VERDICTS = (
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
 WRONG_OVER_LOOKS = (3.1, 6.5, 10.9, 15.4)
-STATISTICS = {
-    "mean": AVERAGE,
-    "sum": SUM,
-    "bill": AVERAGE,
-    "ratio": RATIO,
-    "increase": RATIO,
-    "saving": RATIO,
-    "difference": DIFFERENCE,
-    "ratio_of_sums": RATIO_OF_SUMS,
-}
 # like is matched with like in these, beside the factors of the papers' designs
 CELL_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
 IMAGES = ["num_images_train", "num_images_test"]  # too, where no data set has its own

@@ -90,12 +90,19 @@ def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.
     Returns:
         A row per training, a column per level [s]; infinite where it was never reached.
     """
-    rows = []
-    for _, training in epochs.groupby(["run", "replica"], sort=False):
-        accuracy = training["accuracy"].to_numpy()[:, None]
-        seconds = training["train_s"].to_numpy()[:, None]
-        rows.append(np.where(accuracy >= np.asarray(levels), seconds, np.inf).min(axis=0))
+    rows = [
+        _find_first(training["train_s"], training["accuracy"], levels)
+        for _, training in epochs.groupby(["run", "replica"], sort=False)
+    ]
     return pd.DataFrame(rows, columns=list(levels))
+
+
+def _find_first(
+    seconds: Sequence[float], accuracies: Sequence[float], levels: Sequence[float]
+) -> np.ndarray:
+    """Find when one training first reached each accuracy [s]; infinite where it never did."""
+    is_reached = np.asarray(accuracies)[:, None] >= np.asarray(levels)
+    return np.where(is_reached, np.asarray(seconds)[:, None], np.inf).min(axis=0)
 
 
 def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
@@ -110,14 +117,17 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
         return timed
     added = {}
     for index, row in timed.dropna(subset=PER_REPLICA).iterrows():
-        seconds = np.array(row["replica_train_s"])
         accuracy = np.array(row["replica_accuracy"])
         best = accuracy.argmax(axis=1)
         has_peaked = best < accuracy.shape[1] - 1
-        added[index] = {"best_epoch": np.where(has_peaked, best + 1.0, np.inf).mean()}
-        for name, level in LEVELS.items():
-            times = np.where(accuracy >= level, seconds, np.inf).min(axis=1)
-            added[index][name] = np.median(times)
+        times = [
+            _find_first(seconds, accuracies, [*LEVELS.values()])
+            for seconds, accuracies in zip(row["replica_train_s"], accuracy, strict=True)
+        ]
+        added[index] = {
+            "best_epoch": np.where(has_peaked, best + 1.0, np.inf).mean(),
+            **dict(zip(LEVELS, np.median(times, axis=0), strict=True)),
+        }
     return timed.join(pd.DataFrame.from_dict(added, orient="index"))
 
 
@@ -140,10 +150,8 @@ def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
             "accuracy_percent": 100 * accuracies.mean(),
         }
         times = find_times_to_accuracy(epochs, [*LEVELS.values()])
-        for name, level in LEVELS.items():
-            seconds = times[level]
-            spread = Interval(seconds.median(), seconds.min(), seconds.max(), len(seconds))
-            row[name] = spread
+        for name, (_, seconds) in zip(LEVELS, times.items(), strict=True):
+            row[name] = Interval(seconds.median(), seconds.min(), seconds.max(), len(seconds))
         rows.append(row)
     return tabulate(rows).replace(np.inf, np.nan)
 

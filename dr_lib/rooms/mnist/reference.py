@@ -51,8 +51,6 @@ class MnistReference:
             batch_size: images a step; 1 chooses the original's loss and SGD, more softmax and Adam.
             learning_rate: of SGD, 0.1 in the original, or of Adam.
         """
-        if backend not in BACKENDS:
-            raise DrError(f"backend {backend!r}: choose from {', '.join(BACKENDS)}")
         keras = import_keras(backend)
         from dr_lib.training import keras_backend
 

@@ -46,8 +46,8 @@ def allocate_variation(
         a cell, or a session that a term rests on, is not repeated.
 
     Raises:
-        BadSampleError: a column is missing, a level is, a number is not positive, a cell of the
-            design has no run, or no factor has two levels.
+        BadSampleError: a level is missing, a number is not positive, a cell of the design has no
+            run, or no factor has two levels.
     """
     design = _fit(runs, factors, column, sessions)
     num_levels = [len(levels) for levels in design.levels]
@@ -179,11 +179,6 @@ def _fit(
     keep_all: bool = False,
 ) -> _Factorial:
     """Fit the cells of the factors with at least two levels."""
-    missing = [name for name in (*factors, column) if name not in runs]
-    if missing:
-        raise BadSampleError(
-            f"no column {', '.join(missing)}: the rows have {', '.join(map(str, runs.columns))}"
-        )
     nameless = [name for name in factors if runs[name].isna().any()]
     if nameless:
         raise BadSampleError(

@@ -127,6 +127,20 @@ def use_cpu(memory):
     return [runs.assign(memory_percent_mean=np.where(runs["dataset"] == "mnist", 20.0, memory))]
 
 
+def cost(times, tensorflow):
+    """All scenarios, so many times as dear on the CPU, and so many with TensorFlow."""
+    cpu, gpu = run_both()
+    factor = np.where(cpu["framework"] == "tensorflow", tensorflow, times)
+    cpu["formula_usd"] = factor * cpu["train_s"] / 1000
+    return cpu, gpu.assign(formula_usd=gpu["train_s"] / 60)
+
+
+def half_detected():
+    """The scenarios of a CPU, whose cloud did not answer in half of them."""
+    cpu = run_cpu()
+    return [cpu.assign(instance_type=cpu["instance_type"].where(cpu["network"] == 2, ""))]
+
+
 def bill(*bills):
     """All scenarios, once for each bill, of which the formula gives 28 USD."""
     return [
@@ -288,20 +302,16 @@ CASES = [
         r"vs instance_type=\*F4s_v2$",
     ),
     ("C4", lambda: [run_cpu(NEAR, priced_as="F4s_v2")], "holds"),
-    # the cloud did not answer in half of the runs: their rows are named, and left out
+    # the rows that the cloud did not describe are counted, and left out
     (
         "C4",
-        lambda: [
-            run_cpu().assign(instance_type=lambda t: np.where(t.network == 1, "", "F4s_v2"))
-        ],
+        half_detected,
         "not measured",
         "differ in environment; 36 further rows have no detected instance type$",
     ),
     (
         "C1",
-        lambda: [
-            run_cpu().assign(instance_type=lambda t: np.where(t.network == 1, "", "F4s_v2"))
-        ],
+        half_detected,
         "undecided",
         "36 further rows have no detected instance type$",
         {"num_missing": [6]},
@@ -443,37 +453,10 @@ CASES = [
         "priced_as=instance_type",
     ),
     # TensorFlow costs 3.5 times as much, the others 9 times: 5.6 of the total, 6.6 on the mean
-    (
-        "C8",
-        lambda: [
-            run_cpu().assign(
-                formula_usd=lambda t: (
-                    t.train_s / 1000 * np.where(t.framework == "tensorflow", 3.5, 9)
-                )
-            ),
-            run_both()[1].assign(formula_usd=lambda table: table.train_s / 60),
-        ],
-        "holds",
-        "",
-        {"value": [(3.5 * 5 + 9 * 3) / 8]},
-    ),
+    ("C8", lambda: cost(9, 3.5), "holds", "", {"value": [(3.5 * 5 + 9 * 3) / 8]}),
     # "about" four to six times has 10 % of room
-    (
-        "C8",
-        lambda: [
-            run_cpu().assign(formula_usd=lambda table: 6.2 * table.train_s / 1000),
-            run_both()[1].assign(formula_usd=lambda table: table.train_s / 60),
-        ],
-        "holds",
-    ),
-    (
-        "C8",
-        lambda: [
-            run_cpu().assign(formula_usd=lambda table: 7.2 * table.train_s / 1000),
-            run_both()[1].assign(formula_usd=lambda table: table.train_s / 60),
-        ],
-        "does not hold",
-    ),
+    ("C8", lambda: cost(6.2, 6.2), "holds"),
+    ("C8", lambda: cost(7.2, 7.2), "does not hold"),
     # a bill is one of however many runs, and one bill may be given three times: C27 is 32.48 USD
     # within a tenth, C52 four fifths of the bill and more
     ("C27 C52", lambda: bill(32), "undecided", "", {"n": [1, 1]}),

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import suppress
@@ -17,6 +16,7 @@ from dr_lib.data.synthetic import draw_sample
 from dr_lib.errors import DrError
 from dr_lib.rooms.cluster import dask_crops
 from tests.conftest import ROOT
+from tests.processes import find_port
 
 Client = pytest.importorskip("distributed").Client
 
@@ -40,9 +40,7 @@ def cluster(monkeypatch):
     """
     monkeypatch.setattr("dr_lib.rooms.cluster.dask_client.PATIENCE_S", 5.0)
     started = []
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{find_port()}"
     words = {
         "scheduler": ("--host", f"tcp://{address}", "--no-dashboard"),
         "worker": (f"tcp://{address}", "--nthreads", "1", "--no-dashboard"),
@@ -76,16 +74,8 @@ def kill(process):
 def crop(photographs, out, workers, **options):
     """Prepare them in shards of four, by one salt; the bytes of the folder's files by name."""
     private = out.with_name("private")
-    prepare(
-        photographs,
-        None,
-        out,
-        private=private,
-        size=64,
-        shard_size=4,
-        workers=workers,
-        **options,
-    )
+    about = {"private": private, "size": 64, "shard_size": 4, "workers": workers}
+    prepare(photographs, None, out, **about, **options)
     return {path.name: path.read_bytes() for path in out.iterdir()}
 
 

@@ -52,13 +52,9 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
         begun = run()
         assert run() == begun and set(begun[2:]) == {"C2-r00", "C4-r00"}
         assert len(begun) == 5  # one of them was begun twice
-    rows = sorted(
-        (row["scenario"], row["level"], row["repetition"], row["status"])
-        for row in read_rows(trial(house))
-    )
-    assert rows == [
-        (f"C{number}", "a" if number < 4 else "b", 0, "ok") for number in range(1, 7)
-    ]
+    rows = {(row["scenario"], row["level"], row["status"]) for row in read_rows(trial(house))}
+    assert rows == {(f"C{k}", "ab"[k > 3], "ok") for k in range(1, 7)}
+    assert len(read_rows(trial(house))) == 6
     wait_for_silence(there)
     with pytest.raises(DrError, match="no run 'C9-r00'"):
         run_on_cluster(path, house, "dask:tcp://127.0.0.1:9", only="C9-r00")

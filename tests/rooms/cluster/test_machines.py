@@ -10,13 +10,8 @@ from dr_lib.rooms.cluster import machines
 from dr_lib.rooms.cluster.machines import Several, find_place
 
 GIVEN = {"DR_LIB_COORDINATOR": "node1:29400", "DR_LIB_NUM_MACHINES": "4", "DR_LIB_MACHINE": "3"}
-STEP = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_NODELIST": "n[1-2]",
-    "SLURM_NTASKS": "2",
-    "SLURM_PROCID": "1",
-}
-STEP["SLURM_LOCALID"] = "0"
+JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}
+STEP = JOB | {"SLURM_STEP_NODELIST": "n[1-2]"}
 POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
 
 
@@ -27,8 +22,7 @@ POD = {"TPU_WORKER_HOSTNAMES": "a,b,c,d", "TPU_WORKER_ID": "2"}
         (GIVEN, Place(3, 4)),
         (GIVEN | STEP, Place(3, 4)),  # what is given goes before what is found
         (STEP, Place(1, 2)),
-        # a job, not a step
-        ({name: STEP[name] for name in STEP if name != "SLURM_STEP_NODELIST"}, Place(0, 1)),
+        (JOB, Place(0, 1)),  # not a step
         (POD, Place(2, 4)),
         # Kaggle's
         ({"TPU_WORKER_HOSTNAMES": "localhost", "TPU_WORKER_ID": "0"}, Place(0, 1)),

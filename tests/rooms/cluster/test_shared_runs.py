@@ -19,6 +19,13 @@ from tests.runs.conftest import complete, run_quietly, write_study
 TWO = {"repetitions": 1, "parameters": {"num_machines": 2, "level": "b"}}
 
 
+def be_machine(rank, monkeypatch):
+    """Make this process one of two machines."""
+    monkeypatch.setenv("DR_LIB_COORDINATOR", "127.0.0.1:1")
+    monkeypatch.setenv("DR_LIB_NUM_MACHINES", "2")
+    monkeypatch.setenv("DR_LIB_MACHINE", str(rank))
+
+
 def test_machines_that_are_not_there_are_a_reason_to_skip(house, monkeypatch):
     """The sentence names what a scheduler starts, and that command prints it."""
     assert run_quietly(write_study(house, **TWO), house) == []
@@ -58,22 +65,15 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, dear, monkeypatch
     lines = [line.replace(write_lasting_command(), ours) for line in printed if meet in line]
     alone = subprocess.run(["bash", "-c", lines[0]], cwd=house, capture_output=True, text=True)
     assert alone.returncode and "DR_LIB_COORDINATOR: HOST:PORT of machine 0" in alone.stderr
-    environment = {
-        **os.environ,
-        "DR_LIB_COORDINATOR": "127.0.0.1:1",
-    }  # this notebook meets nobody
-    machines = [
-        subprocess.Popen(["bash", "-c", line], cwd=house, env=environment) for line in lines
-    ]
+    nobody = {**os.environ, "DR_LIB_COORDINATOR": "127.0.0.1:1"}  # whom this notebook meets
+    machines = [subprocess.Popen(["bash", "-c", line], cwd=house, env=nobody) for line in lines]
     assert [machine.wait(timeout=120) for machine in machines] == [0, 0]
     (row,) = read_rows(house)
     assert (row["scenario"], row["status"]) == ("C2", "ok")
     assert row["rehearsed"] is True and row["formula_usd"] == 1.0
     folder = house / "papermill_runs" / "trial"
-    assert {file.stem for file in (folder / "notebooks").iterdir()} == {
-        row["run_id"],
-        f"{row['run_id']}-machine-1",
-    }
+    names = {file.stem for file in (folder / "notebooks").iterdir()}
+    assert names == {row["run_id"], f"{row['run_id']}-machine-1"}
     runs = read_runs(house)
     assert price_runs(runs)["formula_usd"].tolist() == [1.0]
     assert price_runs(runs.drop(columns="rehearsed"))["formula_usd"].tolist() == [2.0]
@@ -81,12 +81,7 @@ def test_a_scheduler_starts_each_machine_by_its_command(house, dear, monkeypatch
 
 def test_one_of_several_machines_makes_a_named_run_of_as_many(house, monkeypatch):
     """Without a name each machine would make another run of the study."""
-    for name, value in (
-        ("COORDINATOR", "127.0.0.1:1"),
-        ("NUM_MACHINES", "2"),
-        ("MACHINE", "1"),
-    ):
-        monkeypatch.setenv(f"DR_LIB_{name}", value)
+    be_machine(1, monkeypatch)
     with pytest.raises(
         DrError, match="2 machines must share one run: name the run with --only"
     ):
@@ -113,11 +108,6 @@ def test_a_notebook_run_by_hand_keeps_one_row(tmp_path, monkeypatch):
     """Machines beyond the first leave what they write in a folder that goes with them."""
     asked = {"num_machines": 2, "repetition": 0, "seed": 1}
     for rank in (1, 0):
-        for name, value in (
-            ("COORDINATOR", "127.0.0.1:1"),
-            ("NUM_MACHINES", "2"),
-            ("MACHINE", str(rank)),
-        ):
-            monkeypatch.setenv(f"DR_LIB_{name}", value)
+        be_machine(rank, monkeypatch)
         Run(tmp_path, "10_train", asked).finish(train_s=1.0)
         assert len(list(tmp_path.rglob("rows/*.json"))) == 1 - rank

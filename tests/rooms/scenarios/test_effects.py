@@ -207,7 +207,6 @@ HOLE = r"cells without a run \(memory=16, cache=2\), so memory and cache cannot"
 @pytest.mark.parametrize(
     ("change", "factors", "named"),
     [
-        ({}, ["memory", "disk"], "no column disk"),
         ({"time": 0.0}, ["memory", "cache"], "positive and finite"),
         ({"time": np.nan}, ["memory", "cache"], "positive and finite"),
         ({"cache": [None, 2.0] * 6}, ["memory", "cache"], "some runs have no cache"),
@@ -216,8 +215,8 @@ HOLE = r"cells without a run \(memory=16, cache=2\), so memory and cache cannot"
     ],
 )
 def test_bad_samples_are_refused(change, factors, named):
-    """A column that is not there, a time that is none, a run of unknown level, nothing to
-    compare; of a design with a hole, the factors that it mixes up.
+    """A time that is none, a run of unknown level, nothing to compare; of a design with a hole,
+    the factors that it mixes up.
     """
     with pytest.raises(BadSampleError, match=named):
         allocate_variation(MEMORY_CACHE[0].assign(**change), factors, "time")

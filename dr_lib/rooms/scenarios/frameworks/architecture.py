@@ -50,8 +50,6 @@ def build_layers(network: int, image_size: int, num_channels: int) -> tuple[Laye
         image_size: side of the square images [px], a multiple of 4 for Rede 1 and of 8 for Rede 2.
         num_channels: of the images, 1 (MNIST) or 3 (CIFAR-10).
     """
-    if network not in BLOCKS:
-        raise DrError(f"network {network!r}: choose 1 (Rede 1) or 2 (Rede 2)")
     step = 2 ** len(BLOCKS[network])
     if image_size < step or image_size % step:
         raise DrError(

@@ -11,7 +11,6 @@ from types import ModuleType
 import numpy as np
 
 from dr_lib.command import write_install
-from dr_lib.errors import DrError
 from dr_lib.hardware import import_keras
 from dr_lib.hardware.facts import HardwareError
 from dr_lib.rooms.scenarios.frameworks.architecture import Layer
@@ -49,11 +48,6 @@ def open_network(
     Raises:
         HardwareError: the framework is not installed here, sees no GPU, or runs otherwise already.
     """
-    if framework not in PACKAGES or accelerator not in ("cpu", "gpu"):
-        choices = f"choose from {', '.join(PACKAGES)} and from cpu, gpu"
-        raise DrError(f"framework {framework!r}, accelerator {accelerator!r}: {choices}")
-    if not learning_rate > 0:
-        raise DrError(f"learning_rate {learning_rate}: must be positive")
     packages = PACKAGES[framework]
     module = import_network(packages, accelerator)
     network = getattr(module, f"{packages[0].title()}Network")

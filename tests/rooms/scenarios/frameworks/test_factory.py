@@ -196,21 +196,6 @@ def test_there_is_no_gpu(monkeypatch):
         open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"framework": "theano"}, "tensorflow, keras_jax, keras_torch, pytorch, mxnet"),
-        ({"accelerator": "tpu"}, "cpu, gpu"),
-        ({"learning_rate": 0}, "must be positive"),
-    ],
-)
-def test_what_is_asked_for_wrongly_is_refused(change, told):
-    """Before any framework is imported, with what there is."""
-    asked = {"framework": "tensorflow", "layers": LAYERS, "weights": WEIGHTS, **change}
-    with pytest.raises(DrError, match=told):
-        open_network(**asked)
-
-
 def test_a_framework_names_its_arithmetic():
     """As in the training of notebook 10; what has been built already stays as it is."""
     network = open_network("tensorflow", LAYERS, WEIGHTS)
