@@ -340,8 +340,6 @@ def draw_sample(
     Raises:
         DrError: `out` holds something else.
     """
-    if num_patients < 1:
-        raise DrError(f"num_patients is {num_patients}: give 1 or more")
     out = Path(out)
     note = out / "sample.json"
     parameters = json.dumps(

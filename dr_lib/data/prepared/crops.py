@@ -194,14 +194,8 @@ def _list_rest(
         if before and before.size_id == photograph.size_id:
             path = Path(photograph.image)
             # others of one camera are all as long
-            is_packed = path.suffix.lower() in (
-                ".jpg",
-                ".jpeg",
-                ".jpe",
-                ".jfif",
-                ".png",
-                ".webp",
-            )
+            packed = ".jpg .jpeg .jpe .jfif .png .webp".split()
+            is_packed = path.suffix.lower() in packed
             if is_packed or before.reason:
                 continue
             if pseudonym(salt, "content", hash_file(path)) == before.content_id:

@@ -24,8 +24,6 @@ LAYOUTS = {
     "strips": (IMAGE, {"rowsperstrip": 7}),
     "tiles": (IMAGE, TILES),
     "planes": (PLANES, APART),
-    "planes of 16 bits": (np.moveaxis(DEEP, -1, 0), APART),
-    "planes in tiles": (PLANES, APART | TILES),
     "BigTIFF": (IMAGE, {"bigtiff": True}),
     "big-endian": (DEEP, {"byteorder": ">"}),
     "LZW, differences": (DEEP, {"compression": "lzw", "predictor": True}),
@@ -41,7 +39,6 @@ LAYOUTS = {
     ),
     "YCbCr": (YCBCR, {"photometric": "ycbcr"}),
     "inks": (INKS, {"photometric": "separated"}),
-    "inks of 16 bits": (INKS.astype(np.uint16) * 257, {"photometric": "separated"}),
     "12 bits, packed": (OF_12_BITS, {"bitspersample": 12}),
     "12 bits of 16, stated": (OF_12_BITS, {"extratags": [(281, "H", 3, (4095,) * 3, True)]}),
     "transparent": (np.dstack([ON_WHITE, ALPHA]), {"extrasamples": ["unassalpha"]}),
@@ -52,10 +49,6 @@ LAYOUTS = {
 GREYS = {
     "grey": (GREY, {}),
     "white is zero": (255 - GREY, {"photometric": "miniswhite"}),
-    "white is zero, 16 bits": (
-        65535 - GREY.astype(np.uint16) * 257,
-        {"photometric": "miniswhite"},
-    ),
     "white is zero, 12 bits": (
         4095 - (GREY.astype(np.uint16) << 4 | GREY >> 4),
         {"photometric": "miniswhite"},

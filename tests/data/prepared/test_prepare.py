@@ -575,9 +575,9 @@ def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     process = subprocess.Popen(
         stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed
     )
-    wait_until((tmp_path / "p" / "crops.json").exists)
+    wait_until((tmp_path / "p" / "crops.json").exists, timeout_s=60)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode in (0, 130) and "Error" not in errors
 
 
