@@ -10,8 +10,8 @@ import pytest
 
 from dr_lib.data.labels.datasets import read_names, read_parts
 from dr_lib.data.labels.tables import LabelTableError, read_labels
+from tests.conftest import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 HEAD_DEEPDRID = (
     "patient_id,image_id,image_path,Overall"
     " quality,left_eye_DR_Level,right_eye_DR_Level,patient_DR_Level\n"

@@ -65,11 +65,10 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
     )
     assert found.table["patient"].tolist() == ["s1", "s2", "s1"]
     assert found.table["visit"].tolist() == ["1", "0", "0"]
-    stated = [("REMOVED", "R", ""), ("REMOVED", "L", ""), ("REMOVED", "L", "")]
-    found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,s1\n", *stated)
+    stated = [("REMOVED", eye, "") for eye in "RLLRR"]
+    found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,s1\n", *stated[:3])
     assert found.table["patient"].tolist() == ["s1", "s2", "s1"]
-    table = "image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,\nIM4,1,\n"
-    found = read(table, *stated, ("REMOVED", "R", ""), ("REMOVED", "R", ""))
+    found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,\nIM4,1,\n", *stated)
     assert found.table["patient"].tolist() == ["s1", "s2", "IM2", "IM4"]
     assert found.patients == "partly unknown"
 

@@ -18,9 +18,9 @@ from PIL.PngImagePlugin import PngInfo
 
 from dr_lib.data.labels.privacy import open_private, place_private
 from dr_lib.errors import DrError
+from tests.conftest import ROOT
 from tests.data.photograph.pictures import to_file
 
-ROOT = Path(__file__).resolve().parents[3]
 NAME = "Zulmira Quaresma"
 NUMBER = "123.456.789-09"
 PLACE = "Rua Quaresma 7"

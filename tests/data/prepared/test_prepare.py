@@ -27,9 +27,8 @@ from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import lock_folder, split
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
+from tests.conftest import ROOT
 from tests.processes import wait_until
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def draw_eye(number: int) -> np.ndarray:

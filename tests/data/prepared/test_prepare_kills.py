@@ -23,10 +23,10 @@ from dr_lib.data.labels.privacy import open_private
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.split import split
 from dr_lib.errors import DrError
+from tests.conftest import ROOT
 from tests.data.prepared.test_prepare import digests, list_written, write_photographs
 from tests.processes import fork, wait, wait_until
 
-ROOT = Path(__file__).resolve().parents[3]
 # audit events; files opened to write, too
 CHANGES = {"os.chmod", "os.mkdir", "os.remove", "os.rename", "os.rmdir"}
 
