@@ -1,5 +1,7 @@
 """Figure 1, read back from what was drawn."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,113 +28,84 @@ def means(ax):
     return [(line.get_xdata()[0], to_hex(line.get_color())) for line in large]
 
 
+def labels(ax):
+    """What names the means of a panel, from the top."""
+    return [label.get_text() for label in ax.get_yticklabels()]
+
+
 def test_each_mode_has_its_line_below_the_papers():
-    """90 s and 180 s on one CPU are two means, not one of 135 s."""
-    runs = [
-        make_runs([90.0], CPU, mode="fast"),
-        make_runs([540.0], T4, mode="paper"),
-        make_runs([180.0], CPU, mode="paper"),
-    ]
-    (ax,) = plot(pd.concat(runs), published=False).axes
+    """90 s and 180 s on one CPU are two means, not one of 135 s; a cold run is drawn beside the
+    mean of the warm ones.
+    """
+    modes = make_runs([90.0, 180.0], CPU, mode=["fast", "paper"])
+    runs = pd.concat([modes, make_runs([540.0], T4, mode="paper")])
+    (ax,) = plot(runs, published=False).axes
     assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == [
-        f"{place}\nn = 1, sessions: 1"
-        for place in ("kaggle, 2 x Tesla T4", "local, CPU", "local, CPU, fast")
+    places = ("kaggle, 2 x Tesla T4", "local, CPU", "local, CPU, fast")
+    assert labels(ax) == [f"{place}\nn = 1, sessions: 1" for place in places]
+
+    runs = make_runs([39.1, 14.7, 12.6], T4, cold=[True, False, False])
+    (ax,) = plot(runs, published=False).axes
+    assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
+    assert labels(ax) == [
+        "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
+        "kaggle, 2 x Tesla T4, cold\nn = 1, sessions: 1",
     ]
 
 
 @WITH_CLAIMS
 def test_other_work_has_an_axis_of_its_own():
-    """A small network of 20 s is not set beside 51 min of the paper's; the paper's work is."""
-    figure = plot(make_runs([19.0, 20, 21], CPU))
-    paper, ours = figure.axes
+    """A small network of 20 s is not set beside 51 min of the paper's; the paper's work is. Before
+    anything has been measured the paper stands alone.
+    """
+    paper, ours = plot(make_runs([19.0, 20, 21], CPU)).axes
     assert [seconds for seconds, _ in means(ours)] == pytest.approx([20])
     assert [minutes for minutes, _ in means(paper)] == pytest.approx([51.33, 33.24])
     assert paper.get_title(loc="left").endswith("[min]") and "[s]" in ours.get_title(loc="left")
     like = {"model": "inception_v3", "image_size": 299, "epochs": 200}
     (one,) = plot(make_runs([3000.0], T4, **like)).axes
     assert [minutes for minutes, _ in means(one)] == pytest.approx([51.33, 33.24, 50])
+    (alone,) = plot(pd.DataFrame()).axes
+    assert [minutes for minutes, _ in means(alone)] == pytest.approx([51.33, 33.24])
 
 
 def test_a_mean_carries_spread_runs_and_n():
-    """19, 20 and 21 min: an interval, three points, n = 3; a disturbed run
-    is hollow, and in the mean.
+    """19, 20 and 21 min, of which the last was disturbed: an interval, three points, of which one
+    is hollow, and n = 3.
     """
-    (ax,) = plot(make_runs([1140.0, 1200, 1260], CPU), published=False).axes
+    runs = make_runs([1140.0, 1200, 1260], CPU, disturbed=[False, False, True])
+    (ax,) = plot(runs, published=False).axes
     points = [line for line in ax.lines if line.get_markersize() == 3.5]
-    assert [x for line in points for x in line.get_xdata()] == [19, 20, 21]
+    filled = {line.get_markerfacecolor() != "white": [*line.get_xdata()] for line in points}
+    assert filled == {True: [19, 20], False: [21]}
+    assert [minutes for minutes, _ in means(ax)] == pytest.approx([20])
     interval = next(line for line in ax.lines if line.get_linewidth() == 2.4)
     # Student's at 3 %, of two degrees of freedom, on the logarithms
     logs = np.log([19, 20, 21])
     reach = 5.642778 * logs.std(ddof=1) / 3**0.5
-    assert np.log(interval.get_xdata()) == pytest.approx(
-        [logs.mean() - reach, logs.mean() + reach], abs=0.002
-    )
-    assert ax.get_yticklabels()[0].get_text() == "local, CPU\nn = 3, sessions: 1"
-    runs = pd.concat([make_runs([1200.0, 1320], CPU), make_runs([1620.0], CPU, disturbed=True)])
-    (ax,) = plot(runs, published=False).axes
-    points = {
-        line.get_markerfacecolor() == "white": list(line.get_xdata())
-        for line in ax.lines
-        if line.get_markersize() == 3.5
-    }
-    assert points == {False: [20, 22], True: [27]}
-    assert [minutes for minutes, _ in means(ax)] == pytest.approx([23])
-
-
-@WITH_CLAIMS
-def test_one_colour_for_each_kind_of_accelerator():
-    """And grey for what the paper published."""
-    runs = pd.concat(
-        [make_runs([3000.0], T4), make_runs([2000.0], TPU), make_runs([4000.0], CPU)]
-    )
-    paper, ours = plot(runs).axes
-    kinds = [ACCELERATOR_COLOURS[kind] for kind in ("tpu", "gpu", "cpu")]
-    assert [colour for _, colour in means(ours)] == kinds
-    assert {colour for _, colour in means(paper)} == {THEIRS}
+    ends = [logs.mean() - reach, logs.mean() + reach]
+    assert np.log(interval.get_xdata()) == pytest.approx(ends, abs=0.002)
+    assert labels(ax) == ["local, CPU\nn = 3, sessions: 1"]
 
 
 @WITH_CLAIMS
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
-    """Decimals have commas; all text lies inside the picture, and no two numbers touch."""
-    figure = plot(
-        pd.concat(
-            [
-                make_runs([3060.0, 3090, 3120], T4),
-                make_runs([1980.5], TPU),
-                make_runs([9999.0], CPU),
-            ]
-        ),
-        "pt",
-    )
+    """Decimals have commas; all text lies inside the picture, and no two numbers touch. Each kind
+    of accelerator has its colour, and what the paper published is grey.
+    """
+    machines = {(3060.0, 3090, 3120): T4, (1980.5,): TPU, (9999.0,): CPU}
+    runs = [make_runs(seconds, machine) for seconds, machine in machines.items()]
+    figure = plot(pd.concat(runs), "pt")
     for word in ("O trabalho do artigo", "51,3 min", "0,858 h", "sessões: 1"):
         assert word in words(figure)
     assert is_whole(figure)
-    boxes = [
-        t.get_window_extent() for ax in figure.axes for t in [*ax.texts, *ax.get_yticklabels()]
-    ]
-    boxes += [t.get_window_extent() for t in figure.texts]
-    assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
-
-
-@WITH_CLAIMS
-def test_without_runs_the_paper_stands_alone():
-    """Before anything has been measured the figure holds the paper's two means, in minutes."""
-    (axes,) = plot(pd.DataFrame()).axes
-    assert [minutes for minutes, _ in means(axes)] == pytest.approx([51.33, 33.24])
-
-
-def test_a_cold_run_is_drawn_as_such():
-    """Beside the mean of the warm ones, with a name of its own."""
-    runs = make_runs([39.1, 14.7, 12.6], T4)
-    (ax,) = plot(runs.assign(cold=[True, False, False]), published=False).axes
-    assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
-    labels = [label.get_text() for label in ax.get_yticklabels()]
-    assert labels == [
-        "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
-        "kaggle, 2 x Tesla T4, cold\nn = 1, sessions: 1",
-    ]
+    texts = [text for ax in figure.axes for text in [*ax.texts, *ax.get_yticklabels()]]
+    boxes = [text.get_window_extent() for text in [*texts, *figure.texts]]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+    paper, ours = figure.axes
+    kinds = [ACCELERATOR_COLOURS[kind] for kind in ("tpu", "gpu", "cpu")]
+    assert [colour for _, colour in means(ours)] == kinds
+    assert {colour for _, colour in means(paper)} == {THEIRS}
 
 
 def test_a_history_begins_with_epoch_1_and_names_its_lines():

@@ -17,30 +17,34 @@ from dr_lib.report.training_time import compare_environments
 from tests.report.real_rows import CPU, both, train_referable
 
 CAPTION = "Memory use: bar, mean of a scenario; points, means of its runs."
+QUESTION = "GPU or TPU: how long does training take?"
+
+
+NOTE = "Rows that are not timed, with reasons."
 
 
 def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
-    """Bounds stand beside their value, nothing has an exponent; the CSV has every digit, LaTeX
-    booktabs.
+    """Bounds stand beside their value, nothing has an exponent, a ratio without a false alarm is
+    infinite; the CSV has every digit, LaTeX booktabs.
     """
-    table = pd.DataFrame(
-        {
-            "train_s": [12.345],
-            "train_s_low": [11.0],
-            "train_s_high": [14.5],
-            "cost_usd": [0.00006451],
-        }
-    )
-    table = table.assign(
-        num_parameters=3_377_221.0,
-        disturbed=True,
-        level="0.007-0.484",
-        point="high sensitivity",
-        p=1.51e-39,
-        predict_ms=float("nan"),
-    )
-    page.Page(tmp_path, "pt").table(table, "times", "Rows that are not timed, with reasons.")
-    cells = [
+    values = {
+        "train_s": 12.345,
+        "train_s_low": 11.0,
+        "train_s_high": 14.5,
+        "cost_usd": 0.00006451,
+        "num_parameters": 3_377_221.0,
+        "disturbed": True,
+        "level": "0.007-0.484",
+        "point": "high sensitivity",
+        "p": 1.51e-39,
+        "predict_ms": float("nan"),
+        "lr_plus": float("inf"),
+        "lr_plus_low": 3.4187,
+        "lr_plus_high": float("inf"),
+    }
+    table = pd.DataFrame([values])
+    page.Page(tmp_path, "pt").table(table, "times", NOTE)
+    for cell in (
         "tempo de treinamento [s]",
         "12,3 <i>[11,0; 14,5]</i>",
         "0,0000645",
@@ -49,22 +53,30 @@ def test_a_table_is_read_in_a_language_and_kept_as_numbers(shown, tmp_path):
         "0,007-0,484",
         "alta sensibilidade",
         "&lt; 0,001",
-    ]
+        "∞ <i>[3,42; ∞]</i>",
+    ):
+        assert f">{cell}<" in shown[0]
     assert "predição" not in shown[0], "a column that holds nothing is not shown"
-    assert all(f">{cell}<" in shown[0] for cell in cells)
     assert "<strong>Tabela 1.</strong> Linhas" in shown[0]
-    page.Page().table(table, "times", "Rows that are not timed, with reasons.")
-    cells_en = ("training time [s]", "12.3 <i>[11.0, 14.5]</i>", "3,377,221", "yes")
-    assert all(f">{cell}<" in shown[1] for cell in cells_en)
-    with (tmp_path / "times.csv").open() as file:
-        assert next(csv.DictReader(file))["train_s"] == "12.345"
-    latex = (tmp_path / "times.tex").read_text()
-    assert (
-        all(rule in latex for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
-        and "12,3 [11,0; 14,5]" in latex
-        and "\\caption{Linhas" in latex
-        and "\\label{tab:times}" in latex
+    page.Page().table(table, "times", NOTE)
+    for cell in ("training time [s]", "12.3 <i>[11.0, 14.5]</i>", "3,377,221", "yes"):
+        assert f">{cell}<" in shown[1]
+    (kept,) = csv.DictReader((tmp_path / "times.csv").read_text().splitlines())
+    assert (kept["train_s"], kept["lr_plus"], kept["lr_plus_low"]) == (
+        "12.345",
+        "inf",
+        "3.4187",
     )
+    latex = (tmp_path / "times.tex").read_text()
+    for words in (
+        "\\toprule",
+        "\\midrule",
+        "\\bottomrule",
+        "\\caption{Linhas",
+        "\\label{tab:times}",
+    ):
+        assert words in latex
+    assert "12,3 [11,0; 14,5]" in latex and "∞ [3,42; ∞]" in latex
 
 
 def test_a_share_of_few_patients_is_a_count(shown, tmp_path):
@@ -93,32 +105,12 @@ def test_a_column_without_a_header_is_an_error(shown):
     """Its name is no header; a column that a user made is, where the caller says so."""
     table = pd.DataFrame({"train_s": [1.0], "my_factor": ["a"]})
     with pytest.raises(DrError, match="column my_factor of table times has no header"):
-        page.Page().table(table, "times", "Rows that are not timed, with reasons.")
-    page.Page().table(
-        table, "times", "Rows that are not timed, with reasons.", own=["my_factor"]
-    )
+        page.Page().table(table, "times", NOTE)
+    page.Page().table(table, "times", NOTE, own=["my_factor"])
     assert ">my_factor<" in shown[0]
     runs = select_runs(train_referable([1.0, 2.0], CPU)).finished
-    page.Page().table(
-        compare_environments(runs), "environments", "Rows that are not timed, and why."
-    )
+    page.Page().table(compare_environments(runs), "environments", NOTE)
     assert ">n</th>" in shown[1] and ">disturbed<" not in shown[1], "none was"
-
-
-def test_a_likelihood_ratio_without_a_false_alarm_is_infinite(shown, tmp_path):
-    """As the page, LaTeX and the CSV say, with the bound that it has."""
-    infinite = [float("inf")]
-    table = pd.DataFrame(
-        {"lr_plus": infinite, "lr_plus_low": [3.4187], "lr_plus_high": infinite}
-    )
-    page.Page(tmp_path).table(
-        table, "accuracy", "Operating points and the data they were chosen on."
-    )
-    assert (
-        ">∞ <i>[3.42, ∞]</i><" in shown[0]
-        and "∞ [3.42, ∞]" in (tmp_path / "accuracy.tex").read_text()
-    )
-    assert (tmp_path / "accuracy.csv").read_text().endswith("inf,3.4187,inf\n")
 
 
 def test_what_a_file_holds_is_no_markup(shown, tmp_path):
@@ -164,57 +156,40 @@ def test_many_marks_are_a_picture_in_the_figure(shown):
         assert ("<image" in shown[-1]) == is_picture and "<text" in shown[-1]
 
 
-def test_the_title_says_what_was_measured_where(shown):
-    """Study, authors, machines, number of runs and days stand below the question; a synthetic
-    sample is said.
-    """
-    runs = both(study="mine", started_at="2026-11-21T10:00", data_kind="synthetic")
-    page.Page().title("GPU or TPU: how long does training take?", "A", select_runs(runs))
-    assert "<mark>synthetic sample, not photographs</mark>" in shown[0]
-    places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
-    facts = f"Study mine · compared with Araújo et al. · {places} · 20 runs · 21 Nov 2026"
-    assert f"<header><p>{facts}</p><h1>GPU or TPU" in shown[0]
-
-
-def test_each_figure_says_that_its_data_is_synthetic(shown):
-    """A picture leaves its page, as a file, and still says so; real photographs are not called
-    drawn.
+def test_the_title_says_what_was_measured_where_and_that_a_sample_is_synthetic(shown):
+    """Study, authors, machines, number of runs and days stand below the question. A picture leaves
+    its page, as a file, and still says that its data is synthetic, unless a paper printed them.
     """
     for kind, notice in (
         ("synthetic", "amostra sintética, não retinografias"),
         ("photographs", ""),
     ):
-        paper = page.Page(lang="pt")
+        runs = both(study="mine", started_at="2026-11-21T10:00", data_kind=kind)
+        for lang in ("en", "pt"):
+            paper = page.Page(lang=lang)
+            paper.title(QUESTION, "A", select_runs(runs))
+        assert (f"<mark>{notice}</mark>" in shown[-1]) == bool(notice)
         figure = Figure()
-        paper.title(
-            "GPU or TPU: how long does training take?", "A", select_runs(both(data_kind=kind))
-        )
         paper.figure(figure, "one", CAPTION)
         assert figure.get_supxlabel() == notice
         published = Figure()
-        paper.figure(
-            published,
-            "two",
-            "Time of a prediction of {} on each machine, in each format.",
-            "<b>VGG19",
-            is_ours=False,
-        )
+        words = "Time of a prediction of {} on each machine, in each format."
+        paper.figure(published, "two", words, "<b>VGG19", is_ours=False)
         assert published.get_supxlabel() == ""
         assert "Tempo de uma predição de &lt;b&gt;VGG19 em cada" in shown[-1]
+    places = "measured on colab, TPU v2; kaggle, 2 x Tesla T4 (Intel(R) Xeon(R) Processor)"
+    facts = f"Study mine · compared with Araújo et al. · {places} · 20 runs · 21 Nov 2026"
+    assert f"<header><p>{facts}</p><h1>GPU or TPU" in shown[0]
 
 
 def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     """A reason per row that is not timed, parameters once, and what varies by run."""
-    runs = train_referable([1, 2], CPU, seed=20).assign(
-        commit="c" * 40, resumed=[0, 1], mode=["paper", "fast"]
-    )
+    about = {"commit": "c" * 40, "mode": ["paper", "fast"], "resumed": [0, 1]}
+    runs = train_referable([1, 2], CPU, seed=20).assign(**about)
     page.Page().appendix(select_runs(runs, may_differ=["mode"]))
     text = "\n".join(map(str, shown))
-    assert (
-        "resumed after a stop" in text
-        and "epochs = 200" in text
-        and f"- commit: {'c' * 40}" in text
-    )
+    for words in ("resumed after a stop", "epochs = 200", f"- commit: {'c' * 40}"):
+        assert words in text
     assert text.index(">paper<") < text.index(">fast<")
     rates = runs.assign(learning_rate=[0.1, 0.02], dropout=0.25, mode="paper")
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
@@ -231,16 +206,9 @@ def test_runs_of_one_name_in_two_studies_are_two(shown):
     """A run is named by its scenario alone where all ran on one machine; one of no study keeps its
     name.
     """
-    runs = pd.concat(
-        [
-            train_referable([1], CPU, study=study, seed=20).assign(
-                run_id="C1-r00-local-some-machine"
-            )
-            for study in "ab"
-        ],
-        ignore_index=True,
-    )
-    page.Page().title("GPU or TPU: how long does training take?", "", select_runs(runs))
+    runs = train_referable([1, 1], CPU, seed=20)
+    runs = runs.assign(study=["a", "b"], run_id="C1-r00-local-some-machine")
+    page.Page().title(QUESTION, "", select_runs(runs))
     page.Page().appendix(select_runs(runs))
     assert " · 2 runs" in shown[0] and "\n".join(map(str, shown)).count(">C1-r00<") == 2
     page.Page().appendix(select_runs(runs[:1].assign(run_id="bbe44904cd54")))

@@ -348,15 +348,10 @@ def test_a_kappa_of_few_patients_or_errors_has_no_bounds(patients, wrong, has_bo
     assert np.isnan(alone[:3]).all()
 
 
-@pytest.mark.parametrize(
-    "name",
-    [str, lambda k: 10**12 + k, lambda k: k - 40, lambda k: 3 * k],
-    ids=["text", "large", "negative", "gaps"],
-)
-def test_an_interval_does_not_depend_on_how_patients_are_named(name):
+def test_an_interval_does_not_depend_on_how_patients_are_named():
     """Patients may be texts or any whole numbers, of which some are not there."""
     rng = np.random.default_rng(0)
     patient = rng.integers(0, 60, 100)
     success = rng.random(100) < 0.6
-    renamed = np.array([name(k) for k in patient.tolist()])
-    assert proportion_interval(success, renamed) == proportion_interval(success, patient)
+    for names in (patient.astype(str), 10**12 + 3 * patient, patient - 40):
+        assert proportion_interval(success, names) == proportion_interval(success, patient)
