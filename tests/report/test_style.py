@@ -6,35 +6,17 @@ import ast
 import csv
 import re
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
-from dr_lib.data.labels.readers import ALONE, RULES
 from dr_lib.numbers import write_interval, write_probability
-from dr_lib.report import limits, style
+from dr_lib.report import style
 from dr_lib.report.papers import PAPERS
-from dr_lib.report.select import (
-    ALIKE,
-    EQUAL,
-    EXCLUSIONS,
-    FEW_SESSIONS,
-    MANY_OUTLIERS,
-    NULL,
-    OF_BOTH,
-    OF_DEFAULTS,
-    OF_EQUAL,
-    OF_FLOAT32,
-    OF_MODELS,
-    OF_STACK,
-    WARMTH,
-    WITHIN,
-    WITHIN_NULL,
-)
-from dr_lib.report.training_time import LIMITS, SCALED
-from dr_lib.training.metrics import UNLEARNED
+from dr_lib.report.training_time import SCALED
 from tests.conftest import ABSENT
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,43 +28,54 @@ SPEAKERS = dict.fromkeys("say state title heading section note".split(), 0)
 SPEAKERS.update(figure=2, table=2, answer=3)
 
 
-def list_words_of_rooms() -> set[str]:
-    """The words in the tables of those rooms that are here."""
+# modules, and their constants that are shown: a word, several, or values by a key
+TABLES = {
+    "data.labels.readers": ["ALONE", "RULES"],
+    "statistics.intervals": ["UNLEARNED"],
+    "report.limits": ["PARTS", "UNKNOWN"],
+    "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
+    "report.training_time": ["LIMITS"],
+    "report.select": [
+        *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "NULL", "OF_BOTH"),
+        *("OF_DEFAULTS", "OF_EQUAL", "OF_FLOAT32", "OF_MODELS", "OF_STACK", "WARMTH"),
+        *("WITHIN", "WITHIN_NULL"),
+    ],
+    "rooms.claims.page": ["WORDINGS"],
+    "rooms.claims.verdicts": ["VERDICTS"],
+    "rooms.evaluation.checklist": ["METHODS"],
+    "rooms.evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
+    "rooms.evaluation.curves": ["CALIBRATED"],
+    "rooms.evaluation.points": ["POINTS", "ERRORS", "REASONS"],
+    "rooms.evaluation.predictions": ["SUBGROUPS"],
+    "rooms.evaluation.readers": ["KINDS", "VERDICTS"],
+    "rooms.explain.figures": ["TITLES"],
+    "rooms.mnist.epochs": ["IMPLEMENTATIONS"],
+    "rooms.scenarios.figures": ["METERS"],
+    "rooms.serving.endpoint": ["DOUBTS", "REASONS"],
+}
+
+
+def list_words_of_tables() -> set[str]:
+    """The words in the tables of the spine and of those rooms that are here."""
     words = set()
+    for module, names in TABLES.items():
+        if module.split(".")[1] in ABSENT:
+            continue
+        for name in names:
+            table = getattr(import_module(f"dr_lib.{module}"), name)
+            table = [table] if isinstance(table, str) else table
+            words.update(table.values() if isinstance(table, dict) else table)
     if "claims" not in ABSENT:
         from dr_lib.rooms.claims.claims import read_judged
-        from dr_lib.rooms.claims.page import WORDINGS
-        from dr_lib.rooms.claims.verdicts import VERDICTS
 
         words.update(claim.place for claim in read_judged() if claim.wording != "reading")
-        words.update([*WORDINGS.values(), *VERDICTS])
     if "evaluation" not in ABSENT:
-        from dr_lib.rooms.evaluation import checklist, committee, curves, flow, points, readers
-        from dr_lib.rooms.evaluation.predictions import SUBGROUPS
+        from dr_lib.rooms.evaluation import checklist, flow
 
-        words.update([*flow.STAGES, *points.POINTS, *points.ERRORS, *points.REASONS])
-        words.update([*curves.CALIBRATED, *readers.KINDS, *readers.VERDICTS, *SUBGROUPS])
-        words.update([*committee.AIMS.values(), *committee.NOT_FOR, *committee.UNKNOWN])
-        words.update([*checklist.METHODS, *checklist.METHODS.values()])
+        words.update([*checklist.METHODS, *flow.STAGES])
         items = Path(checklist.__file__).with_name("checklist.csv")
         with items.open(encoding="utf-8") as file:
             words.update(row["topic"] for row in csv.DictReader(file) if row["fact"])
-    if "explain" not in ABSENT:
-        from dr_lib.rooms.explain.figures import TITLES
-
-        words.update(TITLES)
-    if "mnist" not in ABSENT:
-        from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS
-
-        words.update(IMPLEMENTATIONS.values())
-    if "scenarios" not in ABSENT:
-        from dr_lib.rooms.scenarios.figures import METERS
-
-        words.update(METERS.values())
-    if "serving" not in ABSENT:
-        from dr_lib.rooms.serving.endpoint import DOUBTS, REASONS
-
-        words.update([*DOUBTS, *REASONS])
     return words
 
 
@@ -101,15 +94,7 @@ def find_sentences() -> set[str]:
     """Every sentence that the figures and the analysis notebooks say, with the words of their
     tables.
     """
-    sentences = {
-        *list_words_of_rooms(),
-        *(paper.authors for paper in PAPERS.values()),
-        *(style.SAMPLE, style.IMAGES, *style.FACTOR_NAMES.values()),
-        *(*EXCLUSIONS.values(), *WARMTH.values(), *LIMITS, *OF_MODELS.values()),
-        *(ALIKE, OF_BOTH, OF_DEFAULTS, OF_EQUAL, OF_FLOAT32, OF_STACK, EQUAL, FEW_SESSIONS),
-        *(MANY_OUTLIERS, UNLEARNED, *RULES, ALONE, NULL, WITHIN, WITHIN_NULL),
-        *(*limits.PARTS.values(), limits.UNKNOWN),
-    }
+    sentences = list_words_of_tables() | {paper.authors for paper in PAPERS.values()}
     for node in [node for is_drawing, node in read_code() if is_drawing]:
         said = []
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "words":
