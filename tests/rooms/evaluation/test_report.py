@@ -1,5 +1,7 @@
 """The report of an evaluation, whole."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,8 +11,11 @@ from nbconvert.filters import markdown2html
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.numbers import write_number
+from dr_lib.rooms.evaluation.adjudication import write_lists
+from dr_lib.rooms.evaluation.points import choose_points
+from dr_lib.rooms.evaluation.predictions import read_predictions
 from tests.report.predictions import draw_abroad, draw_predictions, write
-from tests.report.reading import HOSTILE, Shown, check_hostile
+from tests.report.reading import HOSTILE, Shown, check_hostile, find_english
 
 
 def evaluate(*words, exit_code: int = 0) -> str:
@@ -39,24 +44,10 @@ def test_an_evaluation_shows_what_files_hold_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_test_rows_alone_with_one_unanswered_are_evaluated(tmp_path):
-    """No operating point, and the number that could not be used is nowhere in the tables."""
-    table = draw_predictions().assign(reason="")
-    table = table[table["split"] == "test"].reset_index(drop=True)
-    table.loc[0, [f"probability_{grade}" for grade in range(5)]] = None
-    table.loc[0, "reason"] = "too dark"
-    out = tmp_path / "out"
-    evaluate(write(tmp_path, table), "--out", out)
-    number = pd.read_csv(out / "flow.csv").set_index("stage")["num_images"]
-    assert (number["test"], number["ungradable"]) == ("–", "< 5")
-    page = (out / "report.html").read_text(encoding="utf-8")
-    assert "No operating point: there are no validation rows" in page
-
-
-@pytest.mark.slow
 def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, small_sample):
     """A private one is written beside the prepared folder; a second one into the same folder leaves
-    the user's own files, which a first one does not mix with.
+    the user's own files, which a first one does not mix with. Of test rows alone it has no
+    operating point, and the number that could not be used is nowhere in its tables.
     """
     photographs = Prepared(small_sample).photographs.assign(probability_referable=0.5)
     photographs.loc[::3, "probability_referable"] = 0.7
@@ -84,8 +75,14 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     evaluate(first, "--out", out)
     assert (out / "points.csv").is_file() and not (out / "referrals.csv").exists()
     (out / "notes.txt").write_text("mine")
-    second = write(tmp_path, photographs.query("split == 'test'")[columns], "second")
+    tested = photographs.query("split == 'test'")[columns].assign(reason="")
+    tested.iloc[0, -2:] = [np.nan, "too dark"]
+    second = write(tmp_path, tested, "second")
     evaluate(second, "--out", out)
+    number = pd.read_csv(out / "flow.csv").set_index("stage")["num_images"]
+    assert (number["test"], number["ungradable"]) == ("–", "< 5")
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "No operating point: there are no validation rows" in page
     left = {path.stem for path in out.iterdir()}
     assert not left & {"points", "accuracy", "patients", "errors", "abstention"}
     assert {"notes", "summary", "report", "README"} <= left
@@ -118,3 +115,41 @@ def test_a_perfect_model_is_not_praised(tmp_path):
     assert np.isnan(summary["average_precision_low"]) and summary["brier_high"] > 0.02
     assert "An AUC near 1 rests on few errors: its interval is deliberately wide" in shown
     assert shown.count("percentile bootstrap of") == 1
+
+
+@pytest.mark.slow
+def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
+    """Of two models and two hospitals: sections, captions, notes, and the cells of methods and
+    guidelines. The page has no code, the checklist and the card are beside it.
+    """
+    tables = {
+        "home": draw_predictions().assign(model_version="v1", dataset="Hospital A"),
+        "abroad": draw_abroad().assign(dataset="Hospital B"),
+        "two": draw_predictions(noise=5.0).assign(model_version="v2"),
+    }
+    paths = [write(tmp_path, table, name) for name, table in tables.items()]
+    model = read_predictions(paths[0])[0]
+    points = choose_points(model, sensitivity=0.9, specificity=0.9)
+    write_lists(tmp_path, model.test, points, 60, {})
+    filled = tmp_path / "adjudicate.csv"
+    pd.read_csv(filled).assign(grade=[0, 2] * 30).to_csv(filled, index=False)
+    out = tmp_path / "out"
+    asked = [*paths, "--out", out, "--lang", "pt", "--adjudicate", 60]
+    evaluate(*asked, "--adjudicated", filled)
+    page = (out / "report.html").read_text(encoding="utf-8")
+    committee = (out / "committee.html").read_text(encoding="utf-8")
+    assert find_english(committee) == [] and "Quem assina" in committee
+    assert find_english(page) == [] and "de Wilson, com o número efetivo" in page
+    assert "import " not in re.sub('data:[^"]*', "", page)
+    corrected = pd.read_csv(out / "adjudication.csv")
+    assert corrected["sensitivity_corrected"].between(0.2, 0.9).all()
+    difference = pd.read_csv(out / "comparison.csv").iloc[0]
+    assert (difference["model"], difference["reference"]) == ("two", "home")
+    assert difference["delta_auc_high"] < 0
+    items = pd.read_csv(out / "checklist.csv").query("guideline == 'STARD-AI' and item == '24'")
+    flow = "120 patients offered, 240 photographs; 48 evaluated, 96 photographs"
+    assert items[["status", "text"]].to_numpy().tolist() == [["filled by this run", flow]]
+    card = (out / "MODEL_CARD.md").read_text(encoding="utf-8")
+    assert card.startswith("# Model card: home") and "*author must fill*" in card
+    again = evaluate(*asked, exit_code=1)
+    assert "adjudicate.csv is there, and may be in use: give another --out" in again
