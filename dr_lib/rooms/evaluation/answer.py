@@ -139,27 +139,24 @@ def count_people(row: pd.Series, column: str, *, is_opposite: bool = False) -> P
 def _draw_people(row: pd.Series, say: Callable[[str], str], lang: str) -> list[Number]:
     """Put an operating point into natural frequencies, of 100; few people into counts."""
     found, missed, alarms, passed = read_counts(row)
+    ill = (say("Of {} patients with the disease"), say("{} are found"))
+    well = (say("Of {} patients without it"), say("{} are referred needlessly"))
     numbers = []
-    if found + missed:  # each patient may have an eye of the other kind
-        people = count_people(row, "sensitivity")
-        heading = say("Of {} patients with the disease").format(people.of)
-        words = say("{} are found").format(people.called) + _write_bounds(people, lang)
-        picture = draw_people(people.called, people.of, words)
-        numbers.append(Number(heading, note=words, picture=picture))
-    if alarms + passed:
-        people = count_people(row, "specificity", is_opposite=True)
-        heading = say("Of {} patients without it").format(people.of)
-        words = say("{} are referred needlessly").format(people.called)
-        words += _write_bounds(people, lang)
-        picture = draw_people(people.of - people.called, people.of, words)
-        numbers.append(Number(heading, note=words, picture=picture))
+    for column, number, (heading, note) in (
+        ("sensitivity", found + missed, ill),
+        ("specificity", alarms + passed, well),
+    ):
+        if number:  # each patient may have an eye of the other kind
+            is_found = column == "sensitivity"
+            people = count_people(row, column, is_opposite=not is_found)
+            words = note.format(people.called)
+            if np.isfinite(people.low):
+                comma = ";" if lang == "pt" else ","
+                words += f" [{people.low:.0f}{comma} {people.high:.0f}]"
+            right = people.called if is_found else people.of - people.called
+            picture = draw_people(right, people.of, words)
+            numbers.append(Number(heading.format(people.of), note=words, picture=picture))
     return numbers
-
-
-def _write_bounds(people: People, lang: str) -> str:
-    comma = ";" if lang == "pt" else ","
-    is_bare = not np.isfinite(people.low)
-    return "" if is_bare else f" [{people.low:.0f}{comma} {people.high:.0f}]"
 
 
 def _compare(auc: Interval, row: pd.Series, say: Callable[[str], str], lang: str) -> Number:
