@@ -49,14 +49,14 @@ STUDY = {
 CALLS = 200
 NUM_PHOTOGRAPHS = 1_000_000
 EVALUATED = 100_000
-SIZES = (1000, 10_000, 100_000, NUM_PHOTOGRAPHS)
+SIZES = np.array([1000, 10_000, 100_000, NUM_PHOTOGRAPHS])
 NUM_RUNS = 1000
 REQUESTS_PER_S = 10_000
 PRICED = "F4s_v2"
 PRICED_CORES = 4  # by the table of prices
-CORES = (2, 16, 64, 256)
-TRAIN_S = (60, 600, 3600)
-UTILISATIONS = (0.5, 0.7, 0.8, 0.9, 0.95)
+CORES = np.array([2, 16, 64, 256])
+TRAIN_S = np.array([60, 600, 3600])
+UTILISATIONS = np.array([0.5, 0.7, 0.8, 0.9, 0.95])
 SIMULATED = 400_000  # requests of a queue
 NAMES = {
     "prepared_per_s": "photographs prepared in a second of a core's time",
@@ -216,9 +216,9 @@ def render(rates: pd.DataFrame) -> str:
     usd = find_price(PRICED).usd_per_hour
     measured = {
         "what": [NAMES[name] for name in rates.index],
-        "median": list(rate),
-        "least": list(rates["low"]),
-        "most": list(rates["high"]),
+        "median": rate.array,
+        "least": rates["low"].array,
+        "most": rates["high"].array,
     }
     sources = "; ".join(rates["hardware"].unique())
     commits = ", ".join(rates["commit"].unique())
@@ -226,49 +226,39 @@ def render(rates: pd.DataFrame) -> str:
     others = f"others took up to {rates['others'].max():.0%} of the CPU"
     few = rate["search_10k_s"]  # on one core; more than 20,000 take all
     search_s = [few / 100, few, rate["search_100k_s"] / 2, rate["search_1m_s"] / 2]
-    prepare_s = np.array(SIZES) / rate["prepared_per_s"]
+    prepare_h = SIZES / rate["prepared_per_s"] / 3600
     sizes = {
         "photographs": [f"{size:,}" for size in SIZES],
-        "on disk [GB]": [size * rate["photograph_mb"] / 1000 for size in SIZES],
-        "shards [GiB]": [size * rate["crop_mib"] / 1024 for size in SIZES],
-        "preparing on 2 cores [h]": list(prepare_s / 2 / 3600),
+        "on disk [GB]": SIZES * rate["photograph_mb"] / 1000,
+        "shards [GiB]": SIZES * rate["crop_mib"] / 1024,
+        "preparing on 2 cores [h]": prepare_h / 2,
         "search for copies on 2 cores [s]": search_s,
-        f"price of preparing [USD], {PRICED}": list(prepare_s / PRICED_CORES / 3600 * usd),
+        f"price of preparing [USD], {PRICED}": prepare_h / PRICED_CORES * usd,
     }
     prepared = {
         "cores": CORES,
-        "preparing [h]": [
-            NUM_PHOTOGRAPHS / rate["prepared_per_s"] / cores / 3600 for cores in CORES
-        ],
-        "reading needed [MB/s]": [
-            rate["prepared_per_s"] * cores * rate["photograph_mb"] for cores in CORES
-        ],
-        "shards [GiB]": [NUM_PHOTOGRAPHS * rate["crop_mib"] / 1024] * len(CORES),
-        "decoding an epoch [min]": [
-            NUM_PHOTOGRAPHS / rate["crops_per_s"] / cores / 60 for cores in CORES
-        ],
+        "preparing [h]": prepare_h[-1] / CORES,
+        "reading needed [MB/s]": rate["prepared_per_s"] * CORES * rate["photograph_mb"],
+        "shards [GiB]": sizes["shards [GiB]"][-1],
+        "decoding an epoch [min]": NUM_PHOTOGRAPHS / rate["crops_per_s"] / CORES / 60,
     }
-    hours = [NUM_RUNS * (seconds + rate["overhead_s"]) / 3600 for seconds in TRAIN_S]
+    run_s = TRAIN_S + rate["overhead_s"]
+    hours = NUM_RUNS * run_s / 3600
     runs = {
         "training [s]": TRAIN_S,
         "all runs [h]": hours,
-        "not training [%]": [
-            100 * rate["overhead_s"] / (seconds + rate["overhead_s"]) for seconds in TRAIN_S
-        ],
-        f"price [USD], {PRICED} at {usd} an hour": [usd * hour for hour in hours],
+        "not training [%]": 100 * rate["overhead_s"] / run_s,
+        f"price [USD], {PRICED} at {usd} an hour": usd * hours,
     }
     length_ms = 1000 / rate["answers_per_s"]
     responses = [length_ms * simulate_responses(share, PRICED_CORES) for share in UTILISATIONS]
-    machines = [
-        REQUESTS_PER_S / (share * PRICED_CORES * rate["answers_per_s"])
-        for share in UTILISATIONS
-    ]
+    machines = REQUESTS_PER_S / (UTILISATIONS * PRICED_CORES * rate["answers_per_s"])
     served = {
-        "cores at work [%]": [100 * share for share in UTILISATIONS],
-        f"machines of {PRICED_CORES} cores": [float(np.ceil(number)) for number in machines],
-        "median response [ms]": [float(np.median(times)) for times in responses],
-        "99th percentile [ms]": [float(np.percentile(times, 99)) for times in responses],
-        f"price an hour [USD], {PRICED}": [usd * float(np.ceil(number)) for number in machines],
+        "cores at work [%]": 100 * UTILISATIONS,
+        f"machines of {PRICED_CORES} cores": np.ceil(machines),
+        "median response [ms]": np.median(responses, axis=1),
+        "99th percentile [ms]": np.percentile(responses, 99, axis=1),
+        f"price an hour [USD], {PRICED}": usd * np.ceil(machines),
     }
     return "\n\n".join(
         [

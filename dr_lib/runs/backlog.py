@@ -49,9 +49,8 @@ class Backlog:
     planned: list[PlannedRun]  # all runs of the study; for `describe` of its null control, too
     rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
-    closed: set[str] = field(
-        default_factory=set
-    )  # runs that this session does not begin any more
+    # runs that this session does not begin any more
+    closed: set[str] = field(default_factory=set)
     boot: str = field(default_factory=find_boot)  # of this machine
     # scenarios that it cannot make, and why
     unavailable: dict[str, str] = field(default_factory=dict)

@@ -9,7 +9,7 @@ import nbformat
 import psutil
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from dr_lib import hardware, parameters
 from dr_lib.__main__ import main
@@ -121,10 +121,16 @@ def house(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def command(house, monkeypatch) -> Callable[..., Result]:
-    """The command line in this house."""
+def command(house, monkeypatch) -> Callable[..., str]:
+    """The command line in this house: what it prints, and ends with this status."""
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
-    return lambda *words: CliRunner().invoke(main, list(map(str, words)))
+
+    def invoke(*words: object, status: int = 0) -> str:
+        result = CliRunner().invoke(main, list(map(str, words)))
+        assert result.exit_code == status, result.output
+        return result.output
+
+    return invoke
 
 
 @pytest.fixture

@@ -25,6 +25,11 @@ from tests.processes import run_python, wait_until
 PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
 
 
+def begin(root: Path, repetition: int = 4, **options) -> Run:
+    """A run of one notebook with the same parameters."""
+    return Run(root, "n", PARAMETERS | {"repetition": repetition}, **options)
+
+
 def finish(run: Run, **measured) -> dict:
     """The row of a run that has measured this."""
     return json.loads(run.finish(**measured).read_text())
@@ -45,7 +50,7 @@ def test_a_row_says_what_ran_where_and_when(tmp_path):
 
 def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp_path):
     """NaN becomes null in JSON; infinity and a wrong type are refused, and no row is written."""
-    run = Run(tmp_path, "n", PARAMETERS)
+    run = begin(tmp_path)
     for wrong in ({"train_s": float("inf")}, {"epoch_s": "fast"}):
         with pytest.raises(RowError, match=next(iter(wrong))):
             run.finish(**wrong)
@@ -55,12 +60,12 @@ def test_a_number_that_is_missing_is_empty_and_one_that_is_infinite_an_error(tmp
 
 def test_a_run_that_was_cut_off_goes_on_in_its_folder(tmp_path):
     """The same notebook and parameters without a row are the same run, until it has finished."""
-    cut_off = Run(tmp_path, "n", PARAMETERS)
+    cut_off = begin(tmp_path)
     (cut_off.folder / "checkpoint").touch()
     again = Run(tmp_path, "n", dict(reversed(PARAMETERS.items())))
     assert (again.folder / "checkpoint").exists() and again.identity["resumed"] == 0
     assert finish(again, resumed=2)["resumed"] == 2
-    assert Run(tmp_path, "n", PARAMETERS).folder != cut_off.folder
+    assert begin(tmp_path).folder != cut_off.folder
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="prctl is Linux's")
@@ -87,13 +92,13 @@ def test_a_run_that_is_still_alive_is_left_alone(tmp_path):
     code += f"print(Run(Path(sys.argv[1]), 'n', {PARAMETERS!r}).folder.name, flush=True); "
     with run_python(code + "time.sleep(60)", tmp_path) as process:
         name = process.stdout.readline().strip()
-        other = Run(tmp_path, "n", PARAMETERS)
+        other = begin(tmp_path)
         assert other.folder.name != name
         other.finish()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert Run(tmp_path, "n", PARAMETERS).folder.name == name
-    assert Run(tmp_path, "n", PARAMETERS).folder.name == name
+        assert begin(tmp_path).folder.name == name
+    assert begin(tmp_path).folder.name == name
 
 
 def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
@@ -101,21 +106,21 @@ def test_another_notebook_parameter_or_folder_is_another_run(tmp_path):
     others = {}, {"repetition": 5}, {"model": "mobilenet"}, {"epochs": 3}
     runs = [Run(tmp_path, "n", PARAMETERS | other) for other in others]
     runs.append(Run(tmp_path, "m", PARAMETERS))
-    runs.append(Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive")))
+    runs.append(begin(tmp_path, results=str(tmp_path / "drive")))
     assert len({run.folder for run in runs}) == 6
     assert runs[-1].folder.parent == tmp_path / "drive" / "runs"
 
 
 def test_the_youngest_of_those_cut_off_goes_on(tmp_path):
     """A folder whose request.json is broken is passed over."""
-    first = Run(tmp_path, "n", PARAMETERS).folder
+    first = begin(tmp_path).folder
     now = time.time()
     for name, begun_at in (("older", now - 200), ("younger", now), ("broken", now + 100)):
         shutil.copytree(first, first.with_name(name))
         os.utime(first.with_name(name) / "request.json", (begun_at, begun_at))
     os.utime(first / "request.json", (now - 100, now - 100))
     (first.with_name("broken") / "request.json").write_bytes(b'{"notebook": "n\xff')
-    assert Run(tmp_path, "n", PARAMETERS).folder.name == "younger"
+    assert begin(tmp_path).folder.name == "younger"
 
 
 def tell(monkeypatch, run_id: str, folder: Path, **identity) -> None:
@@ -128,11 +133,11 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     """Inside a study the run has the study's name and folder, whatever `results` says and was
     cut off there.
     """
-    Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "trial"))
+    begin(tmp_path, results=str(tmp_path / "trial"))
     end = time.monotonic() + 60
     told = {"scenario": "C2", "retries": 1, "stop_at": end}
     tell(monkeypatch, "C2-r04-here", tmp_path / "trial", **told)
-    row = finish(Run(tmp_path, "n", PARAMETERS, results=str(tmp_path / "drive")))
+    row = finish(begin(tmp_path, results=str(tmp_path / "drive")))
     names = ("run_id", "study", "scenario", "retries")
     assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
     unknown = {"stop_at", "study_dir", "others_before", "rehearsed", "session", "kernel"}
@@ -143,7 +148,7 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     """Its own limit and the study's, the smaller of the two; without either there is no end."""
 
     def left_s(max_hours: float) -> float:
-        return Run(tmp_path, "n", PARAMETERS, max_hours=max_hours).seconds_left()
+        return begin(tmp_path, max_hours=max_hours).seconds_left()
 
     assert [left_s(0), left_s(0.5)] == pytest.approx([float("inf"), 1800], abs=5)
     tell(monkeypatch, "C1-r00-here", tmp_path, stop_at=time.monotonic() + 60)
@@ -152,7 +157,7 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
 
 def test_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     """A day forward while the run is under way: its times and what is left to it stay."""
-    run = Run(tmp_path, "n", PARAMETERS, max_hours=1)
+    run = begin(tmp_path, max_hours=1)
     true_time = time.time
     monkeypatch.setattr(time, "time", lambda: true_time() + 86400)
     assert run.seconds() < 5 and 3595 < run.seconds_left() <= 3600
@@ -166,14 +171,14 @@ def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
     cpu_s = {"own": 0.0, "others": 0.0}
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
     monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, sum(cpu_s.values()), 0.0))
-    calm = Run(tmp_path, "n", PARAMETERS)
-    busy = Run(tmp_path, "n", PARAMETERS | {"repetition": 5})
+    calm = begin(tmp_path)
+    busy = begin(tmp_path, repetition=5)
     cpu_s["own"] = 100.0
     assert not finish(calm)["disturbed"]
     cpu_s["others"] = 100.0
     assert finish(busy)["disturbed"]
     tell(monkeypatch, "C1-r00-here", tmp_path, others_before=0.11)
-    row = finish(Run(tmp_path, "n", PARAMETERS | {"repetition": 6}))
+    row = finish(begin(tmp_path, repetition=6))
     assert (row["others_cpu_share"], row["disturbed"]) == (0.11, True)
 
 
@@ -194,7 +199,7 @@ def test_others_in_a_container_are_those_who_take_from_it(
     monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: 0.0)
     monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, used_s["machine"], 0.0))
     monkeypatch.setattr(run_module, "read_quotas", lambda: [Quota(2.0, used_s["container"])])
-    run = Run(tmp_path, "n", PARAMETERS)
+    run = begin(tmp_path)
     used_s["machine"] = machine_s
     used_s["container"] = container_s
     monkeypatch.setattr(run, "seconds", lambda: 1.0)
@@ -208,16 +213,16 @@ def test_others_in_a_container_are_those_who_take_from_it(
 def test_a_run_that_stood_still_is_disturbed(tmp_path, monkeypatch, still_s, is_disturbed):
     """Its times are not those of the work; an older monitor does not know."""
     monkeypatch.setattr(run_module, "_share_others", lambda *_: 0.0)
-    row = finish(Run(tmp_path, "n", PARAMETERS), stood_still_s=still_s)
+    row = finish(begin(tmp_path), stood_still_s=still_s)
     assert row["disturbed"] == is_disturbed
 
 
 def test_a_run_that_cannot_succeed_is_failed_and_over(tmp_path):
     """Its row has the reason; the same parameters are then another run, from the start."""
-    run = Run(tmp_path, "n", PARAMETERS)
+    run = begin(tmp_path)
     row = json.loads(run.fail("the loss is nan in epoch 3").read_text())
     assert (row["status"], row["error"]) == ("failed", "the loss is nan in epoch 3")
-    assert Run(tmp_path, "n", PARAMETERS).folder != run.folder
+    assert begin(tmp_path).folder != run.folder
 
 
 def test_a_run_is_priced_by_its_training(tmp_path):
@@ -229,7 +234,7 @@ def test_a_run_is_priced_by_its_training(tmp_path):
         ({"train_s": None}, None, None),
     ]
     for repetition, (measured, *expected) in enumerate(costs):
-        run = Run(tmp_path, "n", PARAMETERS | {"repetition": repetition}, instance="F4s_v2")
+        run = begin(tmp_path, repetition=repetition, instance="F4s_v2")
         row = finish(run, **measured)
         assert (row["priced_as"], row["usd_per_hour"]) == ("F4s_v2", 0.169)
         assert [row["formula_usd"], row["cost_usd"]] == pytest.approx(expected)
@@ -237,7 +242,7 @@ def test_a_run_is_priced_by_its_training(tmp_path):
 
 def test_the_peak_of_memory_is_a_peak(tmp_path):
     """What was held for a moment counts, though it is gone when the run ends."""
-    run = Run(tmp_path, "n", PARAMETERS)
+    run = begin(tmp_path)
     before = psutil.Process().memory_info().rss // 2**20
     held = b"x" * (400 * 2**20)
     del held
@@ -253,7 +258,7 @@ def test_rows_of_several_machines_are_one_table(tmp_path):
     with pytest.raises(RowError, match="run a study, or notebook 10"):
         read_runs(tmp_path)
     for machine in ("a", "b"):
-        path = Run(tmp_path / machine, "n", PARAMETERS).finish(train_s=1.0)
+        path = begin(tmp_path / machine).finish(train_s=1.0)
     shutil.copytree(tmp_path / "a", tmp_path / "copy")
     assert len(read_runs(tmp_path / "a", tmp_path / "b")) == len(read_runs(tmp_path)) == 2
     other = tmp_path / "c" / "rows" / path.name
@@ -269,7 +274,7 @@ def test_what_a_system_adds_is_no_row(tmp_path):
     """Finder's shadows, wastebaskets and Jupyter's copies; a copy that a cloud made of a row is
     that row, and what was written only in part is named.
     """
-    path = Run(tmp_path, "n", PARAMETERS).finish(train_s=1.0)
+    path = begin(tmp_path).finish(train_s=1.0)
     for name in ("._" + path.name, ".DS_Store", "desktop.ini"):
         (path.parent / name).write_bytes(b"\0\5\x16\7")
     for folder in (".Trash-0", ".ipynb_checkpoints", "__MACOSX"):
@@ -299,7 +304,7 @@ def test_each_column_of_the_schema_has_its_meaning_and_unit():
 
 def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     """Whatever they write into a row, beside its parameters, has its type and meaning there."""
-    row = finish(Run(tmp_path, "n", PARAMETERS))
+    row = finish(begin(tmp_path))
     undeclared = row.keys() - row_module.SCHEMA.keys() - PARAMETERS.keys()
     assert not undeclared, "declare them in dr_lib/runs/row.py"
     with Monitor(tmp_path / "samples.csv", 0.1):
