@@ -14,10 +14,23 @@ AZURE = "Standard_"  # before its names of machines; rows leave it out, price li
 ADDRESS = "169.254.169.254:80"
 TIMEOUTS_S = (0.2, 2.0)  # of the first try and the second: a busy service is late
 NAMED_IN = [
-    f"class/dmi/id/{name}"
-    for name in ("sys_vendor", "bios_version", "product_name", "chassis_asset_tag")
+    "class/dmi/id/sys_vendor",
+    "class/dmi/id/bios_version",
+    "class/dmi/id/product_name",
+    "class/dmi/id/chassis_asset_tag",
+    "firmware/devicetree/base/model",
+    "firmware/devicetree/base/compatible",
 ]
-NAMED_IN += [f"firmware/devicetree/base/{name}" for name in ("model", "compatible")]
+GOOGLE = {"Metadata-Flavor": "Google"}
+CLOUDS = {  # what names each, in small letters, and where its service has the instance type
+    "amazon": ("/latest/meta-data/instance-type", {}),  # EC2 on Nitro or Xen
+    "google compute engine": ("/computeMetadata/v1/instance/machine-type", GOOGLE),
+    # Azure's chassis: Microsoft alone is any Hyper-V
+    "7783-7084-3265-9085-8269-3286-77": (
+        "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text",
+        {"Metadata": "true"},
+    ),
+}
 
 
 @cache
@@ -29,25 +42,13 @@ def find_instance_type(system: Path = Path("/sys"), address: str = ADDRESS) -> s
     where it does not answer within 2 s, as in containers that are kept from it.
     """
     cloud = _find_cloud(system)
-    if cloud is None:
+    if not cloud:
         return ""
-    questions = {
-        "aws": ("/latest/meta-data/instance-type", {}),
-        "google": ("/computeMetadata/v1/instance/machine-type", {"Metadata-Flavor": "Google"}),
-        "azure": (
-            "/metadata/instance/compute/vmSize?api-version=2021-02-01&format=text",
-            {"Metadata": "true"},
-        ),
-    }
-    path, headers = questions[cloud]
+    path, headers = CLOUDS[cloud]
     try:
-        if cloud == "aws":  # a session first (IMDSv2)
-            token = _ask(
-                address,
-                "PUT",
-                "/latest/api/token",
-                {"X-aws-ec2-metadata-token-ttl-seconds": "60"},
-            )
+        if cloud == "amazon":  # a session first (IMDSv2)
+            session = {"X-aws-ec2-metadata-token-ttl-seconds": "60"}
+            token = _ask(address, "PUT", "/latest/api/token", session)
             headers = {"X-aws-ec2-metadata-token": token}
         answer = _ask(address, "GET", path, headers)
     except (OSError, http.client.HTTPException, UnicodeError):
@@ -60,27 +61,20 @@ def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tupl
     """Find this machine's index and the number of machines in a Cloud TPU slice; (0, 1)
     elsewhere.
     """
-    if _find_cloud(system) != "google":
+    if _find_cloud(system) != "google compute engine":
         return 0, 1
     path = "/computeMetadata/v1/instance/attributes/"
-    headers = {"Metadata-Flavor": "Google"}
     try:
-        number = int(_ask(address, "GET", f"{path}agent-worker-number", headers))
-        workers = _ask(address, "GET", f"{path}worker-network-endpoints", headers)
+        number = int(_ask(address, "GET", f"{path}agent-worker-number", GOOGLE))
+        workers = _ask(address, "GET", f"{path}worker-network-endpoints", GOOGLE)
     except (OSError, http.client.HTTPException, ValueError):
         return 0, 1
     return number, len(workers.split(","))
 
 
-def _find_cloud(system: Path) -> str | None:
+def _find_cloud(system: Path) -> str:
     named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
-    # EC2 on Nitro or Xen, Compute Engine, Azure's chassis (Microsoft alone is any Hyper-V)
-    clouds = {
-        "amazon": "aws",
-        "google compute engine": "google",
-        "7783-7084-3265-9085-8269-3286-77": "azure",
-    }
-    return next((cloud for name, cloud in clouds.items() if name in named), None)
+    return next((name for name in CLOUDS if name in named), "")
 
 
 def _ask(address: str, method: str, path: str, headers: dict[str, str]) -> str:
