@@ -32,15 +32,6 @@ class Device(NamedTuple):
         """The context in which the model is built and compiled."""
         return self.distribution.scope() if self.distribution else nullcontext()
 
-    @property
-    def synchronised(self) -> bool:
-        """Whether batch normalisation needs an option to pool its statistics over the replicas.
-
-        On JAX a batch stays one array, whatever the number of devices: its statistics are those of
-        all replicas.
-        """
-        return self.distribution is not None
-
     def describe(self, facts: Facts) -> dict[str, str | int | float]:
         """Describe the device, the plan, the machine and the versions, as columns of the run's
         row.

@@ -12,6 +12,7 @@ from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 
 BATCH_SCALE = 4  # of mode scaled: times the batch
+NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 
 
 class Recipe(NamedTuple):
@@ -24,12 +25,25 @@ class Recipe(NamedTuple):
     dropout: float = 0.0  # share of the pooled features dropped in training
     # average the final predictions with those of the mirror images
     test_time_augmentation: bool = False
+    # to train on: with a referable eye and with another each, and in all
+    num_patients: tuple[int, int] = (1, 1)
 
 
 RECIPES = {  # of mobilenet, few ends at conv_pw_7_relu and upper freezes to conv_pw_11_relu
     "full": Recipe(),
-    "few": Recipe(cut=0.1684, frozen=1.0, probe_grades=True, test_time_augmentation=True),
-    "upper": Recipe(frozen=0.504, dropout=0.3, test_time_augmentation=True),
+    "few": Recipe(
+        cut=0.1684,
+        frozen=1.0,
+        probe_grades=True,
+        test_time_augmentation=True,
+        num_patients=(1, NUM_FOLDS),
+    ),
+    "upper": Recipe(
+        frozen=0.504,
+        dropout=0.3,
+        test_time_augmentation=True,
+        num_patients=(NUM_FOLDS, NUM_FOLDS),  # each fold has to have both classes
+    ),
 }
 
 

@@ -21,8 +21,8 @@ from dr_lib.data.prepared.batches import Mirrored
 from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
+from dr_lib.training.config import NUM_FOLDS
 from dr_lib.training.fit import predict
-from dr_lib.training.metrics import NUM_FOLDS
 from dr_lib.training.models import CubicMean, find_normalisations, split_network
 
 

@@ -10,16 +10,12 @@ from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
-
-NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
+from dr_lib.training.config import RECIPES
 
 
 def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
     """Refuse a split that nothing can be trained on or scored with; validation may be empty, but
     not where the training has a `patience`.
-
-    Recipe upper chooses its penalty in five folds of patients, each of which has to have both
-    classes; recipe few regresses the grade there.
 
     Raises:
         DrError: a side has too few patients of a class.
@@ -30,12 +26,10 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 
             f"patience {patience} needs a validation split, and this split has none: use scheme"
             " random, or patience 0"
         )
-    # patients to train on: of each class, and in all
-    needed = {"full": (1, 1), "few": (1, NUM_FOLDS), "upper": (NUM_FOLDS, NUM_FOLDS)}
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue
-        each, all_ = needed[recipe if name == "train" else "full"]
+        each, all_ = RECIPES[recipe if name == "train" else "full"].num_patients
         referable = len(set(side.patient_id[side.referable == 1]))
         others = len(set(side.patient_id[side.referable == 0]))
         in_all = len(set(side.patient_id))

@@ -471,7 +471,8 @@ def build_network(config: TrainingConfig, device: Device) -> keras.Model:
         share=config.parts.cut,
         is_linear=config.recipe != "full",
         seed=config.run_seed,
-        synchronised=device.synchronised and config.mode != "plain",
+        # on JAX a batch stays one array, and its statistics are those of all replicas
+        synchronised=device.distribution is not None and config.mode != "plain",
     )
 
 

@@ -54,7 +54,7 @@ def test_activation_finds_the_cpu_and_describes_the_machine():
     }
     assert row.items() >= expected.items()
     assert row["num_cpus"] >= 1 and row["memory_gib"] > 0 and row["keras"]
-    assert row["python"].startswith("3.") and not device.synchronised
+    assert row["python"].startswith("3.") and not device.distribution
 
 
 @pytest.mark.slow

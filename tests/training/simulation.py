@@ -69,10 +69,12 @@ def build_normalised(image_size: int, weights: None):
         convolution = layers.Conv2D(filters, 3, strides=2, padding="same", use_bias=False)
         return [convolution, layers.BatchNormalization(), layers.ReLU()]
 
-    x = inputs = keras.Input((image_size, image_size, 3))
+    inputs = keras.Input((image_size, image_size, 3))
+    x = layers.Rescaling(1 / 127.5, -1)(inputs)
     for layer in build_block(8):
         x = layer(x)
-    return keras.Model(inputs, keras.Sequential(build_block(16))(x))
+    maps = keras.Sequential(build_block(16))(x)
+    return keras.Model(inputs, layers.GlobalMaxPooling2D()(maps))
 
 
 def train_here(

@@ -266,7 +266,7 @@ def test_test_time_augmentation_averages_mirror_images():
 def test_rows_that_differ_in_what_a_recipe_or_a_mode_sets_are_not_pooled():
     """As in the parameters themselves."""
     parts = {*Recipe._fields, *Schedule._fields} - {"batch_scale"}  # which batch_size tells
-    parts -= {"cut", "frozen"}  # which these two layers tell
+    parts -= {"cut", "frozen", "num_patients"}  # the first two: which these layers tell
     assert parts | {"last_layer", "last_frozen"} <= set(select.WORK)
 
 
