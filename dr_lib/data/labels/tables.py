@@ -150,8 +150,7 @@ def read_patients(
         DrError: the table cannot be read, or does not fit; the message names rows, no photograph.
     """
     sheets = read_sheets(labels, sheet, columns)
-    needed = ["image_id", "patient_id"]
-    found = [one for one in sheets if {*needed} <= {*one.names}]
+    found = [one for one in sheets if {"image_id", "patient_id"} <= {*one.names}]
     if not found:
         header = ", ".join(filter(None, sheets[0].header))
         raise LabelTableError(

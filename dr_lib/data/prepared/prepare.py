@@ -112,12 +112,8 @@ def prepare(
             shard_size=shard_size,
             progress=progress,
         )
-        table, manifest, rejected = _join_crops(labels, named, crops, out, earlier, keep)
-        copies = _find_copies(table, crops, keep, exclude_unlike_copies)
-        try:
-            _divide(out, manifest, table, copies, scheme, keep)
-        except LabelTableError as error:
-            raise LabelTableError(f"{error}{rejected}") from error
+        table, manifest, note = _join_crops(labels, named, crops, out, earlier, keep)
+        _divide(out, manifest, table, crops, keep, scheme, exclude_unlike_copies, note)
     return read_manifest(out)
 
 
@@ -216,10 +212,19 @@ def _join_crops(
     return table, manifest, note if len(unread) else ""
 
 
-def _find_copies(
-    table: pd.DataFrame, crops: pd.DataFrame, keep: Keep, exclude_unlike: bool
-) -> pd.DataFrame:
-    """Find near duplicates, of an earlier label table too, and keep the names of their files."""
+def _divide(
+    out: Path,
+    manifest: dict,
+    table: pd.DataFrame,
+    crops: pd.DataFrame,
+    keep: Keep,
+    scheme: str | None,
+    exclude_unlike: bool,
+    note: str,
+) -> None:
+    """Find near duplicates, of an earlier label table too, and write the folder's tables; keep the
+    names of copies and of what the split excludes.
+    """
     crops = crops[crops["reason"] == ""]
     pairs = find_near_duplicates(parse_hashes(crops["perceptual_hash"]))
     ids = crops["image_id"].to_numpy()
@@ -227,35 +232,24 @@ def _find_copies(
     copies["distance"] = pairs[:, 2]  # bits of 256
     named = table[["image_id", "row", "image", "grade"]]
     both = copies.merge(named, on="image_id").merge(named.add_suffix("_2"), on="image_id_2")
-    path = keep(
-        "near_duplicates.csv",
-        both[["row", "image", "grade", "row_2", "image_2", "grade_2", "distance"]],
-    )
+    names = ["row", "image", "grade", "row_2", "image_2", "grade_2", "distance"]
+    listed = keep("near_duplicates.csv", both[names])
     unlike = find_unlike_copies(table, place_pairs(copies, table))
     if len(unlike) and not exclude_unlike:
         rows = table["row"][unlike.index].astype(str).groupby(unlike, sort=False)
         raise LabelTableError(
             f"rows {', '.join(rows.agg(' and '.join))}: copies of one picture have different "
             "grades. Correct them, or exclude the copies with --exclude-unlike-copies; "
-            f"{path} names the files"
+            f"{listed} names the files"
         )
-    return copies
-
-
-def _divide(
-    out: Path,
-    manifest: dict,
-    table: pd.DataFrame,
-    copies: pd.DataFrame,
-    scheme: str | None,
-    keep: Keep,
-) -> None:
-    """Write the folder's tables, and keep the names of what the split excludes."""
     columns = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
     columns += [REFERENCE, *list_readings(table), *FACTS]
     path = out / "split.csv"
-    write_split(out, manifest, table.filter(columns), path, scheme=scheme, copies=copies)
-    sides = table[["image_id", "row", "image"]].merge(parse_table(path), on="image_id")
+    try:
+        write_split(out, manifest, table.filter(columns), path, scheme=scheme, copies=copies)
+    except LabelTableError as error:
+        raise LabelTableError(f"{error}{note}") from error
+    sides = named.merge(parse_table(path), on="image_id")
     keep("excluded.csv", sides.loc[sides["reason"] != "", ["row", "image", "reason"]])
 
 
