@@ -15,6 +15,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.report.select import measure, name_deployments, select_runs
+from dr_lib.rooms.serving.export.gate import describe_gate
 from dr_lib.rooms.serving.request_log import KINDS, OPEN_LOOP, read_requests
 from dr_lib.runs.prices import (
     PRICES_VARIABLE,
@@ -239,14 +240,10 @@ def price_endpoints(
         priced[f"num_machines{bound}"] = num_machines
         priced[f"usd_per_month{bound}"] = usd
         priced[f"usd_per_million_as_used{bound}"] = 1e6 * usd / requests_per_month
-    priced = priced.assign(is_refused=reason != "").sort_values(
-        ["is_refused", "usd_per_month", LOWEST[0], "rate_per_s"],
-        ascending=[True, True, False, False],
-        kind="stable",
-    )
-    return priced.drop(columns="is_refused").sort_values(
-        NETWORK, kind="stable", ignore_index=True
-    )
+    priced["is_refused"] = reason != ""
+    keys = [*NETWORK, "is_refused", "usd_per_month", LOWEST[0], "rate_per_s"]
+    priced = priced.sort_values(keys, ascending=[True] * 4 + [False] * 2, ignore_index=True)
+    return priced.drop(columns="is_refused")
 
 
 def list_doubts(candidates: pd.DataFrame) -> list[str]:
@@ -288,13 +285,10 @@ def tabulate_endpoints(priced: pd.DataFrame) -> pd.DataFrame:
 
 def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
     """Find the accuracy gate's result for the model that may lose most; NaN if one has none."""
-    gated = [name for name in rows if name.startswith("gate_")]
-    names = list(dict.fromkeys(["gate_passes", "gate_auc_difference", *LOWEST, *gated]))
+    names = [*describe_gate({})]
     gates = rows.reindex(columns=names).astype(float)
-    low = gates[LOWEST].min(axis=1, skipna=False)
-    worst = (
-        gates.assign(low=low).sort_values(["gate_passes", "low"], na_position="first").iloc[0]
-    )
+    gates["low"] = gates[LOWEST].min(axis=1, skipna=False)
+    worst = gates.sort_values(["gate_passes", "low"], na_position="first").iloc[0]
     return worst[names].to_dict()
 
 

@@ -56,19 +56,22 @@ def read_requests(runs: pd.DataFrame, *folders: Path, load: str = "closed") -> p
     if "requests" not in runs:
         return _price(runs)
     is_named = runs["requests"].notna() & (runs["status"] == "ok")
-    tables = [runs[~is_named]] if not is_named.all() else []
-    studies = _find_studies(folders) if is_named.any() else {}
-    for position in runs.index[is_named]:
-        run = runs.loc[[position]].drop(columns=[*TIMES], errors="ignore")
-        key = (run["study"].item(), run["run_id"].item())
-        table = _read(studies.get(key, []), run["requests"].item(), load)
-        run = run.loc[run.index.repeat(len(table))].reset_index(drop=True)
-        run["status"] = np.where(table["error"] == "", "ok", "failed")
-        run["error"] = table["error"]
-        table = table.rename(columns={"status": "http_status"}).drop(columns="error")
-        table = table.rename(columns={name: f"request_{name}" for name in table if name in run})
-        tables.append(pd.concat([run, table], axis=1))
-    return _price(pd.concat(tables, ignore_index=True) if tables else runs)
+    if not is_named.any():
+        return _price(runs)
+    run = ["study", "run_id"]
+    studies = _find_studies(folders)
+    tables = []
+    for study, run_id, name in runs.loc[is_named, [*run, "requests"]].itertuples(index=False):
+        table = _read(studies.get((study, run_id), []), name, load)
+        tables.append(table.assign(study=study, run_id=run_id))
+    requests = pd.concat(tables, ignore_index=True).rename(columns={"status": "http_status"})
+    about = runs[is_named].drop(columns=[*TIMES, "status", "error"], errors="ignore")
+    both = about.columns.intersection(requests.columns).drop(run)
+    requests = requests.rename(columns={name: f"request_{name}" for name in both})
+    requests["status"] = np.where(requests["error"] == "", "ok", "failed")
+    requests = about.merge(requests, on=run)
+    others = [runs[~is_named]] if not is_named.all() else []
+    return _price(pd.concat([*others, requests], ignore_index=True))
 
 
 def select_requests(

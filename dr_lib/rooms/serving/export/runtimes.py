@@ -48,7 +48,17 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
     if family in ("keras", "savedmodel") and num_threads:
         pin_tensorflow(num_threads)
     try:
-        return _open(family, artifact, num_threads)
+        if family == "keras":
+            network = load_network(artifact)
+            return lambda images: network.predict(images, verbose=0)
+        if family == "savedmodel":
+            from dr_lib.rooms.serving.grader.savedmodel import SavedModel
+
+            return SavedModel(artifact)
+        from dr_lib.rooms.serving.grader.litert import LiteRT
+
+        with without_output(2):  # it names its delegate there; what fails raises
+            return LiteRT(artifact, num_threads=num_threads or count_cpus())
     except ImportError as error:
         install = write_install("ai-edge-litert")
         raise DrError(f"{name} cannot be opened ({error}): {install}") from error
@@ -72,17 +82,3 @@ def pin_tensorflow(num_threads: int) -> None:
             "TensorFlow already uses a different number of threads in this process: call "
             f"pin_tensorflow({num_threads}) before any use, or open the model in a separate process"
         ) from error
-
-
-def _open(family: str, artifact: Path, num_threads: int) -> Predict:
-    if family == "keras":
-        network = load_network(artifact)
-        return lambda images: network.predict(images, verbose=0)
-    if family == "savedmodel":
-        from dr_lib.rooms.serving.grader.savedmodel import SavedModel
-
-        return SavedModel(artifact)
-    from dr_lib.rooms.serving.grader.litert import LiteRT
-
-    with without_output(2):  # it names its delegate there; what fails raises
-        return LiteRT(artifact, num_threads=num_threads or count_cpus())
