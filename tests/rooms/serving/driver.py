@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import struct
 import subprocess
@@ -25,6 +26,7 @@ from dr_lib.training.model_folder import read_folder
 from tests.processes import READY_S, find_port, is_listening, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]
+SERVING = ROOT / "dr_lib" / "rooms" / "serving"
 
 
 class Answer(NamedTuple):
@@ -59,24 +61,10 @@ def encode(photograph: np.ndarray, suffix: str = ".jpg") -> bytes:
     return cv2.imencode(suffix, photograph)[1].tobytes()
 
 
-def pack_png(width: int, height: int, num_rows: int) -> bytes:
-    """A black PNG whose header promises a size, with only some of its rows: deflate packs 1,000
-    bytes into one.
-    """
-    rows = zlib.compressobj(1)
-    packed = (
-        b"".join(rows.compress(bytes(1 + 3 * width)) for _ in range(num_rows)) + rows.flush()
-    )
-    parts = (
-        (b"IHDR", struct.pack(">2I5B", width, height, 8, 2, 0, 0, 0)),
-        (b"IDAT", packed),
-        (b"IEND", b""),
-    )
-    framed = (
-        struct.pack(">I", len(d)) + name + d + struct.pack(">I", zlib.crc32(name + d))
-        for name, d in parts
-    )
-    return b"\x89PNG\r\n\x1a\n" + b"".join(framed)
+def claim_size(png: bytes, width: int, height: int) -> bytes:
+    """The same PNG with a header that promises a size."""
+    header = b"IHDR" + struct.pack(">2I", width, height) + png[24:29]
+    return png[:12] + header + struct.pack(">I", zlib.crc32(header)) + png[33:]
 
 
 def get(port: int, path: str = "/ping") -> Answer:
@@ -85,26 +73,18 @@ def get(port: int, path: str = "/ping") -> Answer:
 
 
 def post(port: int, body: Any, media_type: str | None = "image/jpeg", **headers: str) -> Answer:
-    """POST to /invocations over a connection of its own; an underscore in a header's name stands
-    for a hyphen.
-    """
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return call(
-        port,
-        "POST",
-        "/invocations",
-        body,
-        named | ({"Content-Type": media_type} if media_type else {}),
-    )
+    """POST to /invocations over a connection of its own."""
+    if media_type:
+        headers["Content-Type"] = media_type
+    return call(port, "POST", "/invocations", body, headers)
 
 
 def call(
     port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
 ) -> Answer:
     """Send one request; a body that is an iterator goes out in chunks."""
-    with contextlib.closing(
-        http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    ) as connection:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
         connection.request(method, path, body, headers or {})
         response = connection.getresponse()
         return Answer(response.status, response.headers, response.read())
@@ -117,9 +97,7 @@ def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
         connection.sendall(data)
         received = b""
-        with contextlib.suppress(
-            ConnectionResetError
-        ):  # it closed before it had read everything
+        with contextlib.suppress(ConnectionResetError):  # closed before all was read
             while more := connection.recv(65536):
                 received += more
         return received
@@ -183,27 +161,14 @@ def list_wheel_options(version: str, machine: str) -> list[str]:
     platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
     options = ["--only-binary=:all:", "--python-version", version]
     options += [word for platform in platforms for word in ("--platform", platform)]
-    return [
-        *options,
-        "--requirement",
-        str(ROOT / "dr_lib" / "rooms" / "serving" / "requirements.txt"),
-    ]
+    return [*options, "--requirement", str(SERVING / "requirements.txt")]
 
 
 def read_image_environment() -> dict[str, str]:
     """The environment that the Dockerfile sets."""
-    lines = (
-        (ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile")
-        .read_text()
-        .replace("\\\n", " ")
-        .splitlines()
-    )
-    return dict(
-        word.split("=")
-        for line in lines
-        if line.startswith("ENV ")
-        for word in line.split()[1:]
-    )
+    text = (SERVING / "Dockerfile").read_text().replace("\\\n", " ")
+    (words,) = re.findall("(?m)^ENV (.*)", text)
+    return dict(word.split("=") for word in words.split())
 
 
 class Process(NamedTuple):

@@ -55,20 +55,6 @@ def bounds(row, name) -> list[float]:
     return [row[f"{name}{end}"] for end in ("", "_low", "_high")]
 
 
-def test_one_machine_that_mostly_idles(tmp_path):
-    """20,000 a day are 2,500 in the busiest hour, 0.69 a second: one machine, 730 hours of 0.174
-    USD.
-
-    It answers 608,333 requests a month: 208.80 USD a million.
-    """
-    load_endpoint(tmp_path, "a", {8: 50, 16: 900})
-    (row,) = price(tmp_path).to_dict("records")
-    names = ("instance", "rate_per_s", "num_machines", "reason")
-    assert [row[name] for name in names] == [C7G, 8, 1, ""]
-    assert row["usd_per_month"] == pytest.approx(127.02)
-    assert row["usd_per_million_as_used"] == pytest.approx(208.80, abs=0.005)
-
-
 def test_a_fleet_and_its_sentence(tmp_path):
     """At 69.44 a second 7 machines of 10 a second cost 889.14 USD a month, 3 of 30 a second at 0.23
     USD 503.70, which is 8.28 USD for each of the 60.83 million requests.
@@ -223,8 +209,9 @@ def test_a_label_is_the_price_of_a_machine_not_the_machine(tmp_path):
 
 
 def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
-    """With headers in words and bounds in brackets; and says that there are no load tests, or
-    that they cannot be pooled.
+    """20,000 a day are 2,500 in the busiest hour, 0.69 a second: one machine, 730 hours of 0.174
+    USD, 208.80 USD a million. Headers are in words and bounds in brackets; where there are no load
+    tests, or they cannot be pooled, it says so.
     """
     for k, rate in enumerate((8, 10, 12.5)):
         load_endpoint(tmp_path, f"r{k}", {rate: 50, 16: 900}, repetition=k)

@@ -17,6 +17,7 @@ from dr_lib.training.config import TrainingConfig
 from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
 from dr_lib.training.train_once import train_once
+from tests.rooms.serving.stand_in import draw_crops
 from tests.training.simulation import draw_splits
 
 OWN = f"{__name__}:build_transformer"
@@ -78,16 +79,15 @@ def test_a_network_of_ones_own_is_trained_exported_and_served(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("model", "int8"), [("EfficientNetV2B0", 0.05), ("ConvNeXtTiny", 0.2)])
-def test_other_families_answer_as_before(tmp_path, model, int8):
+def test_another_family_answers_as_before(tmp_path):
     """With random weights, at 96 px: float32 by rounding alone, int8 within what it was measured to
-    lose (0.001 and 0.13), which the gate judges.
+    lose (0.001), which the gate judges.
     """
     keras.utils.set_random_seed(0)
-    network = build_model(model, 96, task="grades")
-    crops = np.random.default_rng(0).integers(0, 256, (4, 96, 96, 3), np.uint8)
+    network = build_model("EfficientNetV2B0", 96, task="grades")
+    crops = draw_crops(4, side=96)
     before = network.predict(crops, verbose=0)
-    for format_name, tolerance in {"litert_float32": 1e-4, "litert_int8": int8}.items():
+    for format_name, tolerance in {"litert_float32": 1e-4, "litert_int8": 0.05}.items():
         artifact = tmp_path / format_name
         convert(network, format_name, artifact, calibration=crops)
         after = open_runtime(format_name, artifact, num_threads=0)(crops)

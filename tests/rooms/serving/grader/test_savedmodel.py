@@ -1,7 +1,5 @@
 """A SavedModel, which the serving paper ran, behind the same contract as LiteRT."""
 
-import os
-
 import pytest
 
 from dr_lib.rooms.serving.grader.predict import Predictor
@@ -21,26 +19,26 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
     What is no model any more is told.
     """
     answers = []
-    for name in ("savedmodel", "litert_float32"):
+    for name, kind in (
+        ("savedmodel", "SavedModel that TensorFlow"),
+        ("litert_float32", "LiteRT model that this runtime"),
+    ):
         folder = export_untrained(tmp_path / name, "small_cnn", 48, name, seed=3)
         predictor = Predictor(folder, 2)
         predictor.warm_up()
         answers.append(predictor(jpeg))
-        for path in list_files(folder.artifact):
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-        assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
-        for path in list_files(folder.artifact):
-            os.truncate(path, 0)
-        assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
+        files = list_files(folder.artifact)
+        for num_bytes in (files[0].stat().st_size, 0):
+            for path in files:
+                with path.open("r+b") as file:
+                    file.write(bytes(num_bytes))
+                    file.truncate(num_bytes)
+            assert predictor(jpeg)["probabilities"] == answers[-1]["probabilities"]
         with pytest.raises(ModelFolderError, match="does not match manifest.json"):
             read_folder(folder.path)
-        kind = {
-            "savedmodel": "SavedModel that TensorFlow",
-            "litert_float32": "LiteRT model that this runtime",
-        }[name]
+        folder = write_folder(folder.path, folder.facts["artifact"], folder.facts)
         with pytest.raises(ModelFolderError, match=f"not a {kind} can run"):
-            Predictor(write_folder(folder.path, folder.facts["artifact"], folder.facts), 1)
+            Predictor(folder, 1)
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
     # as detected; on a CPU that nobody set to less
     arithmetic = [answers[0]["machine"][f"{kind}_precision"] for kind in ("matmul", "conv")]

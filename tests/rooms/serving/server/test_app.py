@@ -26,12 +26,12 @@ from dr_lib.rooms.serving.server.app import OPENAPI
 from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     call,
+    claim_size,
     draw_photograph,
     encode,
     get,
     head,
     open_service,
-    pack_png,
     post,
     run_in_thread,
     wait_until,
@@ -41,6 +41,7 @@ LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 DOCUMENT = json.loads(OPENAPI.read_bytes())
 JPEG = encode(draw_photograph())
+PNG = encode(draw_photograph(), ".png")
 JSON = "application/json"
 BASE64 = base64.b64encode(JPEG[: len(JPEG) // 3 * 3]).decode()
 
@@ -152,23 +153,18 @@ REFUSED = {
     "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png", "neither a JPEG nor"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
     "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
-    "half a PNG": (400, encode(draw_photograph(), ".png")[:900], "image/png", "damaged"),
-    "too long a side": (400, pack_png(40_000, 10, 10), "image/png", "40000"),
+    "half a PNG": (400, PNG[:900], "image/png", "damaged"),
+    "too long a side": (400, claim_size(PNG, 40_000, 10), "image/png", "40000"),
     "no JSON": (400, b'{"image": "', JSON, KEY),
     "another key": (400, b'{"Image": ""}', JSON, KEY),
     "a list": (400, b"[1]", JSON, KEY),
     "a number": (400, b'{"image": 1}', JSON, KEY),
     "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
     "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
-    "a plus that became a blank": (400, b'{"image": "/9j/4A AQSkZJ"}', JSON, KEY),
     "nested JSON": (400, b"[" * 90 + b"{" * 9, JSON, KEY),
     "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
-    "two files": (400, json.dumps({"image": [BASE64, BASE64]}), JSON, KEY),
     "a key twice": (400, f'{{"image": "{BASE64}", "image": "{BASE64}"}}', JSON, KEY),
-    "TensorFlow Serving's": (400, json.dumps({"instances": [{"b64": BASE64}]}), JSON, KEY),
-    "Python's bytes": (400, json.dumps({"image": f"b'{BASE64}'"}), JSON, KEY),
     "two texts": (400, json.dumps({"image": f"{BASE64}={BASE64}"}), JSON, KEY),
-    "a text cut short": (400, json.dumps({"image": BASE64[:-3]}), JSON, KEY),
     "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
     "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg", "48 px"),
     "too large": (413, bytes(LIMIT + 1), "image/jpeg", "larger than 6.29 MB"),
@@ -214,7 +210,7 @@ def test_base64_comes_as_people_write_it(predictor):
 
 def test_a_packed_body_is_refused(port):
     """The sentence says how to send it."""
-    answer = post(port, gzip.compress(JPEG), Content_Encoding="gzip")
+    answer = post(port, gzip.compress(JPEG), **{"Content-Encoding": "gzip"})
     assert answer.status == 415 and b"without Content-Encoding" in answer.body
 
 
@@ -292,15 +288,15 @@ def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
 
 
 class FailingPredictor(Predictor):
-    """A real one with a fault in it, and without memory for a large picture: it may take 10 MB
-    more than the process has.
+    """A real one with a fault in it, and without memory for a PNG: it may take 10 MB more than the
+    process has.
     """
 
     def __call__(self, body, *args):
         if body == b"fail":
             raise ZeroDivisionError("SECRET")
         soft = resource.RLIM_INFINITY
-        if len(body) > 10**6:
+        if body.startswith(b"\x89PNG"):
             soft = psutil.Process().memory_info().vms + 10**7
         resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
         try:
@@ -314,7 +310,7 @@ def test_a_fault_of_ours_is_500_and_too_little_memory_503(served_folder, caplog)
     photograph for which there is no memory is right, though to OpenCV it is damaged, so the client
     may send it again.
     """
-    large = encode(draw_photograph(1, 3000, 2600), ".png")
+    large = encode(np.zeros((4000, 4500, 3), np.uint8), ".png")
     with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
         wait_until(lambda: get(port).status == 200)
         failed = post(port, b"fail")

@@ -16,6 +16,7 @@ from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder
 from tests.rooms.serving.driver import (
     ROOT,
+    SERVING,
     is_listening,
     list_wheel_options,
     post,
@@ -23,14 +24,13 @@ from tests.rooms.serving.driver import (
     run_process,
 )
 
-DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
-REQUIREMENTS = ROOT / "dr_lib" / "rooms" / "serving" / "requirements.txt"
-
 
 @pytest.fixture(scope="module")
 def instructions():
     """The Dockerfile's instructions, (word, the rest), comments and line ends gone."""
-    text = re.sub(r"^\s*#.*\n", "", DOCKERFILE.read_text(), flags=re.M).replace("\\\n", " ")
+    text = re.sub(r"^\s*#.*\n", "", (SERVING / "Dockerfile").read_text(), flags=re.M).replace(
+        "\\\n", " "
+    )
     return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip()]
 
 
@@ -90,7 +90,8 @@ def test_it_serves_from_a_clean_environment(copied, served_folder, jpeg, tmp_pat
     """
     venv.create(tmp_path / "venv")
     python = tmp_path / "venv" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", python, "install", "-qr", REQUIREMENTS]
+    install = [sys.executable, "-m", "pip", "--python", python, "install", "-qr"]
+    install.append(SERVING / "requirements.txt")
     subprocess.run(install, check=True)
     with run_process(served_folder, tmp_path / "log", python=(python,), cwd=copied) as server:
         clean = post(server.port, jpeg)

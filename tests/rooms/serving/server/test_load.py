@@ -124,14 +124,10 @@ def test_percentiles_are_those_of_a_table_done_by_hand():
     assert [summary[f"service_{name}"] for name in names] == [100, 180, 190, 198, 200]
     assert (summary["n"], summary["share_503"], summary["share_failed"]) == (250, 0.12, 0.08)
     assert (summary["rate_per_s"], summary["answered_per_s"]) == (20, 20)  # 200 in 10 s
-    for number, num_known in ((100, 4), (99, 3), (19, 2), (1, 0)):
-        summary = summarise_load(good[:number].assign(sent_s=0.0))
-        known = [not math.isnan(summary[name]) for name in names[:4]]
-        assert known == [True] * num_known + [False] * (4 - num_known)
-        assert summary["max_ms"] == good["response_ms"][:number].max()
+    few = summarise_load(good[:99].assign(sent_s=0.0))
+    assert math.isnan(few["p99_ms"]) and few["max_ms"] == good["response_ms"][:99].max()
 
 
-TOO_LARGE = b"<html>413 Request Entity Too Large</html>"
 ANSWERS = [  # status, content, further headers, and what is said of it: nothing of a prediction
     (503, {"error": "the queue is full"}, {}, "status 503: the queue is full$"),
     (200, b"<html>", {}, f"{NO_JSON}OK"),
@@ -143,24 +139,20 @@ ANSWERS = [  # status, content, further headers, and what is said of it: nothing
     (200, {"errorMessage": "Task timed out after 3.00 seconds"}, {}, "Task timed out after"),
     (200, {"error": {"code": 5, "message": "no quota"}, "predictions": None}, {}, NO_JSON),
     (200, {"status": "healthy"}, {}, NO_JSON),
-    (200, {"code": 500, "message": "internal error"}, {}, NO_JSON),
     (200, {"predictions": []}, {}, NO_JSON),
     (200, {"predictions": [{"error": "bad image"}]}, {}, NO_JSON),
     (200, [1, 2], {}, NO_JSON),  # of what?
-    (200, "ok", {}, NO_JSON),
     (200, None, {}, NO_JSON),
     # as TensorFlow Serving, KServe and Hugging Face document their predictions
-    (200, {"most_probable_grade": 1}, {}, ""),
     (200, {"predictions": [[0.1, 0.2, 0.3, 0.2, 0.2]]}, {}, ""),
     (200, {"error": None, "prediction": "moderate"}, {}, ""),
     (200, {"outputs": [{"name": "p", "shape": [1, 2], "data": [0.1, 0.9]}]}, {}, ""),
-    (200, {"outputs": [[0.1, 0.9]]}, {}, ""),
     (200, {"data": {"referable": False}}, {}, ""),
     (200, [{"label": "2", "score": 0.98}], {}, ""),
     # of a gateway the first line that a browser would show, and no command to the terminal
     (502, b"<html>\n<title>502 Bad Gateway</title>", {}, "status 502: Bad Gateway"),
     (504, b"", {}, "status 504: Gateway Timeout"),
-    (413, TOO_LARGE, {}, r"Too Large \(2.50 MB sent, SageMaker's limit is 6.29 MB"),
+    (413, b"<b>Too Large", {}, r"Too Large \(2.50 MB sent, SageMaker's limit is 6.29 MB"),
     (429, {"message": "slow"}, {"Retry-After": "30"}, r"slow.*\(Retry-After: 30\)"),
     (200, b"<style>a{}</style><p>Sign in", {}, f"{NO_JSON}Sign in"),
     (502, gzip.compress(b"<h1>Bad"), {"Content-Encoding": "gzip"}, "status 502: Bad$"),

@@ -78,7 +78,7 @@ def test_the_log_holds_no_word_of_a_client(server, jpeg):
     """Date, method, route, status, bytes, milliseconds, model and ids: no address, path, name,
     header, or word about the picture; a caller's own id is there as its hash.
     """
-    named = {"X_Amzn_SageMaker_Custom_Attributes": "SECRET", "X_Request_Id": "SECRET"}
+    named = {"X-Amzn-SageMaker-Custom-Attributes": "SECRET", "X-Request-Id": "SECRET"}
     answer = post(server.port, jpeg, **named)
     get(server.port, "/SECRET?SECRET")
     call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
