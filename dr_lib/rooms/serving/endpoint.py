@@ -130,17 +130,19 @@ def list_endpoints(
         found = [find_price(name, prices=prices) for name in tests["priced_as"]]
     else:
         found = [_find_price(row, instance, prices) for row in tests.to_dict("records")]
+    found = pd.DataFrame(found, tests.index)
+    labels = {*found["instance"]}
     own = {price.instance for price in read_own_prices()}
-    if own and own.isdisjoint(price.instance for price in found):
+    if own and own.isdisjoint(labels):
         raise PriceError(
             f"the table of {PRICES_VARIABLE} prices {', '.join(sorted(own))} alone, and these"
-            f" endpoints have the labels {', '.join(sorted({price.instance for price in found}))}:"
-            f" add their prices, or unset {PRICES_VARIABLE}"
+            f" endpoints have the labels {', '.join(sorted(labels))}: add their prices, or unset"
+            f" {PRICES_VARIABLE}"
         )
     tests = tests.assign(
-        instance=[price.instance for price in found],
-        usd_per_hour=[price.usd_per_hour for price in found],
-        priced_on=[price.date for price in found],
+        instance=found["instance"],
+        usd_per_hour=found["usd_per_hour"],
+        priced_on=found["date"],
         deployment_name=name_deployments(tests),
     )
     keys = ["instance", *(name for name in KINDS if name in tests)]

@@ -4,6 +4,7 @@ to predict.
 
 from pathlib import Path
 
+import cv2
 import keras
 import numpy as np
 
@@ -17,16 +18,11 @@ ROOT = Path(__file__).resolve().parents[3]
 def draw_crops(number: int, seed: int = 0, side: int = 32) -> np.ndarray:
     """Mottles of one to eight pixels' width, (number, side, side, 3) uint8."""
     rng = np.random.default_rng(seed)
-    coarse = [
-        rng.integers(0, 256, (side // width,) * 2 + (3,), np.uint8)
-        for width in rng.choice([1, 2, 4, 8], number)
-    ]
-    return np.stack(
-        [
-            np.kron(mottle, np.ones((side // len(mottle),) * 2 + (1,), np.uint8))
-            for mottle in coarse
-        ]
-    )
+    crops = []
+    for width in rng.choice([1, 2, 4, 8], number):
+        mottle = rng.integers(0, 256, (side // width, side // width, 3), np.uint8)
+        crops.append(cv2.resize(mottle, (side, side), interpolation=cv2.INTER_NEAREST))
+    return np.stack(crops)
 
 
 def build_network(seed: int = 0) -> keras.Model:
@@ -37,10 +33,8 @@ def build_network(seed: int = 0) -> keras.Model:
     network = build_model("small_cnn", 32, task="grades")
     top = network.get_layer("grades")
     kernel, _ = top.get_weights()
-    logits = (
-        keras.Model(network.inputs, top.input).predict(draw_crops(200, seed=1), verbose=0)
-        @ kernel
-    )
+    below = keras.Model(network.inputs, top.input)
+    logits = below.predict(draw_crops(200, seed=1), verbose=0) @ kernel
     top.set_weights([2 * kernel / logits.std(0), -2 * logits.mean(0) / logits.std(0)])
     return network
 

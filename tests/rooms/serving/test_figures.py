@@ -8,7 +8,6 @@ from dr_lib.rooms.serving.figures import (
     plot_latency_percentiles,
     plot_predict_time,
 )
-from dr_lib.rooms.serving.request_log import summarise_requests
 from tests.report.reading import is_whole, timed_runs, words
 
 ROW = {
@@ -63,18 +62,6 @@ def test_equal_work_stands_on_one_axis(model, published):
     assert labels == names and ax.get_title(loc="left").endswith(" 224 px [ms]")
     other = plot(*[each.assign(image_size=96) for each in requests], model=model)
     assert [len(means(ax)) for ax in other] == [4, 2]
-
-
-def test_every_request_is_drawn_with_interval_and_deviation():
-    """25 points below a line that spans the interval of the mean; the paper's line spans its
-    deviation to each side.
-    """
-    (ax,) = plot(make_requests())
-    (summary,) = summarise_requests(timed_runs(make_requests())).itertuples()
-    interval, _, points = ax.lines[-3:]
-    assert sorted(points.get_xdata()) == pytest.approx(sorted(450 * TIMES))
-    assert list(interval.get_xdata()) == [summary.predict_ms_low, summary.predict_ms_high]
-    assert list(ax.lines[0].get_xdata()) == pytest.approx([350.6 - 5.3, 350.6 + 5.3])
 
 
 def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.report.select import UnlikeRunsError, select_runs
+from dr_lib.report.select import select_runs
 from dr_lib.rooms.serving.request_log import (
     KINDS,
     read_requests,
@@ -141,16 +141,6 @@ def test_formats_are_never_pooled(write, judged):
     found = judged(requests)
     assert found[2:4] == ("not comparable", 0) and found.reason.endswith("vs format=savedmodel")
     assert summarise(requests)["format"].tolist() == ["litert_float32", "litert_int8"]
-
-
-def test_predictions_by_other_numbers_of_threads_are_not_pooled(tmp_path, write):
-    """A row without the column is of one thread, as all were."""
-    for number, columns in enumerate([{}, {"num_threads": 1}, {"num_threads": 4}]):
-        write(f"{number}", make_requests([20 + number]), **columns)
-    runs = read_runs(tmp_path)
-    assert len(select_runs(runs[:2]).timed) == 2
-    with pytest.raises(UnlikeRunsError, match=r"num_threads"):
-        select_runs(runs)
 
 
 @pytest.mark.parametrize(
