@@ -139,9 +139,9 @@ def summarise_requests(timed: pd.DataFrame) -> pd.DataFrame:
 def _price(requests: pd.DataFrame) -> pd.DataFrame:
     """Compute the cost of a million predictions if a row has a price."""
     if {"usd_per_hour", "predict_ms"} <= set(requests):
-        busy = requests[["usd_per_hour", "predict_ms"]].astype(float).dropna()
-        usd = usd_per_million(busy["usd_per_hour"], busy["predict_ms"])
-        requests["predict_usd_per_million"] = pd.Series(usd, busy.index)
+        prices = requests["usd_per_hour"].astype(float)
+        usd = usd_per_million(prices, requests["predict_ms"].astype(float))
+        requests["predict_usd_per_million"] = usd
     return requests
 
 

@@ -33,16 +33,14 @@ def compare_latency(
     rows = []
     for turn in range(-1, num_rounds):
         for name in rng.permutation(list(runtimes)):
-            calls = [_time_call(runtimes[name], image, clock) for _ in range(6)]
-            ms = float(np.median(calls[1:]))
+            calls_ms = []
+            for _ in range(6):
+                start = clock()
+                runtimes[name](image[None])
+                calls_ms.append(1000 * (clock() - start))
+            ms = float(np.median(calls_ms[1:]))
             rows.append({"runtime": str(name), "round": turn, "ms": ms})
     return pd.DataFrame(rows[len(runtimes) :])
-
-
-def _time_call(predict: Predict, image: np.ndarray, clock: Callable[[], float]) -> float:
-    start = clock()
-    predict(image[None])
-    return 1000 * (clock() - start)
 
 
 def pair_latency(times: pd.DataFrame, reference: str) -> pd.DataFrame:
