@@ -66,7 +66,7 @@ class Study(BaseModel):
     max_hours: float | None = Field(default=None, gt=0, le=8760)
     # of one run, which is then ended
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
-    retries: int = Field(default=0, le=100)  # of a run that failed, in one session
+    retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
     needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
     _defaults: dict[str, Any] = {}  # of the notebook's parameters
 

@@ -52,6 +52,7 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
         ({"max_hours": float("inf")}, "max_hours is '.inf': give a number"),
         ({"max_hours": 0}, "max_hours: should be greater than 0"),
         ({"timeout_hours": -1}, "timeout_hours is -1: give 0 or more"),
+        ({"retries": -1}, "retries is -1: give 0 or more"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
         (
