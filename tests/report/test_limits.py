@@ -12,10 +12,8 @@ from dr_lib.report.page import Page
 SITUATIONS = [
     ([60, 1, 30, 5, 1, 1], 0.5, "compiling"),
     ([10, 50, 30, 5, 1, 1], 0.5, "input"),
-    ([10, 1, 80, 5, 1, 1], 0.4, "arithmetic"),
     ([10, 1, 80, 5, 1, 1], 0.2, "arithmetic"),
     ([10, 1, 80, 5, 1, 1], 0.19, "launches"),
-    ([10, 1, 80, 5, 1, 1], 0.001, "launches"),
     # validation is steps, too
     ([40, 1, 30, 25, 1, 1], 0.01, "launches"),
     ([60, 1, 30, 25, 1, 1], 0.01, "compiling"),
