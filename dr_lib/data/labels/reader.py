@@ -148,6 +148,7 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
 
     names = [name if used is None or name in used else "" for name in sheet.names]
     width = len(names)
+    taken = [place for place, name in enumerate(names) if name]
     rows = []
     for line, row in sheet.rows.items():
         if any(row[width:]):
@@ -155,8 +156,8 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
                 f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: name each"
                 " column, and put a cell with a comma or another separator in quotation marks"
             )
-        rows.append((row + [""] * width)[:width])
-    table = pd.DataFrame(rows, list(sheet.rows), range(width), str)
+        rows.append([row[place] if place < len(row) else "" for place in taken])
+    table = pd.DataFrame(rows, list(sheet.rows), taken, str)
     places = {}
     for place, name in enumerate(names):
         first = places.setdefault(name, place)
