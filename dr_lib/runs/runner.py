@@ -37,6 +37,7 @@ from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     FOLD,
     PlannedRun,
+    Study,
     check_needs,
     check_paths,
     find_refused,
@@ -115,25 +116,9 @@ def run_study(
         >>> failures = run_study(Path("papermill_runs/demo.yaml"), Path("."))  # doctest: +SKIP
     """
     study = load_study(path, root, instance=instance)
-    folder = find_results(path)
-    check_paths(study, path, root)
-    facts = hardware.probe()
-    if not on_cpu:
-        check_needs(study, path, facts)
-    null = null or only.partition("-")[0].endswith(ARMS)
-    planned = plan_runs(study, name_machine(facts), null=null)
-    runs = find_runs(planned, only, path)
-    refused = find_refused(study, planned, facts)
-    if len(refused) == len({run.scenario for run in planned}):
-        raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
-    unavailable = find_unavailable(runs, only)
-    unavailable.update(
-        {run.scenario: refused[run.scenario] for run in runs if run.scenario in refused}
-    )
-    backlog = Backlog(study, folder, runs, planned, unavailable=unavailable)
-    backlog.read()
-    check_data(folder, planned, backlog.rows, root)
-    machine = find_machine(max(run.num_machines for run in planned))
+    backlog = _plan(study, path, root, only, null, on_cpu)
+    folder = backlog.folder
+    machine = find_machine(max(run.num_machines for run in backlog.planned))
     errors = machine.take_part(backlog, only, root)
     if errors is not None:
         return errors
@@ -151,10 +136,36 @@ def run_study(
             if why := explain_commit(root):
                 bar.write(f"the rows will name no commit, because git does not: {why}")
         session = Session(root, backlog, file, bar)
-        for scenario, reason in unavailable.items():
+        for scenario, reason in backlog.unavailable.items():
             _skip(session, scenario, reason, 0.0)
         _make_all(session)
         return session.failures
+
+
+def _plan(study: Study, path: Path, root: Path, only: str, null: bool, on_cpu: bool) -> Backlog:
+    """List the runs that are asked for, and those that this machine cannot make.
+
+    Raises:
+        DrError: it can make none of the study, or lacks the data or an accelerator.
+    """
+    check_paths(study, path, root)
+    facts = hardware.probe()
+    if not on_cpu:
+        check_needs(study, path, facts)
+    null = null or only.partition("-")[0].endswith(ARMS)
+    planned = plan_runs(study, name_machine(facts), null=null)
+    runs = find_runs(planned, only, path)
+    refused = find_refused(study, planned, facts)
+    if len(refused) == len({run.scenario for run in planned}):
+        raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
+    unavailable = find_unavailable(runs, only)
+    unavailable.update(
+        {run.scenario: refused[run.scenario] for run in runs if run.scenario in refused}
+    )
+    backlog = Backlog(study, find_results(path), runs, planned, unavailable=unavailable)
+    backlog.read()
+    check_data(backlog.folder, planned, backlog.rows, root)
+    return backlog
 
 
 def _make_all(session: Session) -> None:
