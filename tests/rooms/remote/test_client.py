@@ -2,13 +2,9 @@
 
 import os
 import re
-import signal
 import sys
-import threading
-import time
 import tomllib
 
-import psutil
 import pytest
 
 from dr_lib.errors import DrError
@@ -17,7 +13,6 @@ from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
 from dr_lib.rooms.remote.session import Record
 from tests.conftest import ROOT
-from tests.processes import wait_until
 
 INSTALL = ".venv/bin/python -m pip install -e '.[remote]'"
 
@@ -40,19 +35,6 @@ def kaggle(tmp_path, monkeypatch):
         )
 
     return put
-
-
-def test_a_ctrl_c_ends_a_call_and_leaves_nothing(kaggle, tmp_path):
-    """The client does not get it, and is ended; nothing is waited for."""
-    client = kaggle("echo $$ > pid; exec sleep 60")
-    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        client.call("quota", "--csv")
-    assert time.monotonic() - start < 10
-    pid = int((tmp_path / "pid").read_text())
-    ended = psutil.STATUS_ZOMBIE
-    wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == ended, 10)
 
 
 def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, monkeypatch):
