@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPMessage
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,7 +30,6 @@ class Server(ThreadingHTTPServer):
         self.answer = answer
         self.count = itertools.count()
         self.seen: list[Request] = []
-        self.times: list[tuple[float, float]] = []  # when each was read, and could be answered
         self.closes = False  # connections that are idle, saying nothing
         self.headers: dict[str, str] = {}  # further ones of every answer
         self.url = f"http://127.0.0.1:{self.server_port}/invocations"
@@ -46,12 +44,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:  # noqa: N802
         """Read the body, ask the server what to say, say it."""
         server = self.server
-        begun = time.perf_counter()
         body = self.rfile.read(int(self.headers["Content-Length"]))
         request = Request(next(server.count), self.path, self.headers, body)
         status, content = server.answer(request)
         server.seen.append(request)
-        server.times.append((begun, time.perf_counter()))
         self.close_connection = server.closes or status is None
         if status is None:
             return
