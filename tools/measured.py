@@ -212,7 +212,6 @@ def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
         mean = Mean(
             f"{device}, {first['mode']}, {first['cold']}\nequal arms differ by {arms} times",
             estimate("train_s", runs),
-            runs["train_s"].std(),
             OURS,
             tuple(runs["train_s"]),
             runs["disturbed"],

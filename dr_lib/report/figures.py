@@ -64,7 +64,7 @@ def plot_training_time(
     for row in list_published("A").itertuples() if published else ():
         interval = Interval(60 * row.value, np.nan, np.nan, 1)
         label = f"{row.hardware}\n{say(PAPERS['A'].authors)}"
-        panels[theirs].append(Mean(label, interval, np.nan, THEIRS))
+        panels[theirs].append(Mean(label, interval, THEIRS))
     if "train_s" in finished:
         timed = list_shown(finished).dropna(subset=["train_s"]).reset_index(drop=True)
         is_like = is_paper_work(timed) & published
@@ -75,7 +75,6 @@ def plot_training_time(
             mean = Mean(
                 f"{fill(label, 30)}\n{count}",
                 measure("train_s", rows),
-                rows["train_s"].std(),
                 ACCELERATOR_COLOURS.get(accelerator, ACCELERATOR_COLOURS["gpu"]),
                 rows["train_s"],
                 rows["disturbed"],

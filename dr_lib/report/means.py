@@ -19,8 +19,7 @@ class Mean(NamedTuple):
     """One mean of a panel."""
 
     label: str
-    interval: Interval  # without bounds where only the mean was printed
-    sd: float
+    interval: Interval  # of one that a paper printed, with its deviation or without bounds
     colour: str
     values: Sequence[float] = ()  # that it is the mean of, in their order
     disturbed: pd.Series = pd.Series(dtype=bool)
@@ -65,8 +64,6 @@ def plot_means(
         widest = 3 * max(values) / size  # of a bar, in times of the largest mean
         for position, mean in enumerate(means):
             value, *bounds = np.array(mean.interval[:3]) / size
-            if not len(mean.values) and np.isfinite(mean.sd):
-                bounds = [value - mean.sd / size, value + mean.sd / size]
             singles = np.asarray(mean.values, float) / size
             above = position - 0.12 if len(singles) else position
             bounds = np.minimum(bounds, widest)

@@ -48,16 +48,14 @@ def plot_predict_time(
     panels = {f"{name(model)}, 224 px": []}  # the paper's size
     paper = read_paper_latencies().query("model == @model and @published")
     for row in paper.itertuples():
-        interval = Interval(row.predict_ms, np.nan, np.nan, 1)
+        ends = row.predict_ms + row.predict_ms_sd * np.array([-1, 1])
+        interval = Interval(row.predict_ms, *ends, 1)
         label = f"{row.instance}\n{say(PAPERS['B'].authors)}"
-        panels[f"{name(model)}, 224 px"].append(
-            Mean(label, interval, row.predict_ms_sd, THEIRS)
-        )
+        panels[f"{name(model)}, 224 px"].append(Mean(label, interval, THEIRS))
     for row, (_, requests) in zip(summarise_requests(timed).itertuples(), groups, strict=True):
         mean = Mean(
             f"{row.environment}\n{row.format}, n = {row.n}",
             Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n),
-            row.predict_ms_sd,
             OURS,
             requests["predict_ms"],
             requests["disturbed"],
@@ -77,7 +75,7 @@ def plot_prices(priced: pd.DataFrame, lang: str = "en") -> Figure:
         )
         label = f"{row.instance}\n{row.format}, n = {row.n}"
         work = f"{name(row.model)}, {row.image_size:g} px, {say('a month')}"
-        panels.setdefault(work, []).append(Mean(label, interval, np.nan, OURS))
+        panels.setdefault(work, []).append(Mean(label, interval, OURS))
     return plot_means(panels, lang, unit="USD")
 
 
