@@ -166,17 +166,17 @@ class Page:
         """Show a separate sentence with values in it."""
         self.findings([self.say(words).format(*values)])
 
-    def number(self, value: float, form: str = "") -> str:
+    def number(self, value: float) -> str:
         """Format a number as text."""
-        return write_number(value, self.lang, form)
+        return write_number(value, self.lang)
 
-    def interval(self, row: pd.Series, column: str, unit: str = "") -> str:
+    def interval(self, row: pd.Series, column: str) -> str:
         """Format a value of a row and its bounds as text, with what they rest on if it is less
         than all; a share of few, `column`_counted of them, as a count: 5 of 7.
         """
         if (number := row.get(f"{column}_counted", 0)) > 0:
             return self.say("{} of {}").format(f"{number * row[column]:.0f}", f"{number:.0f}")
-        text = f"{write_span(row, column, self.lang)} {unit}".strip()
+        text = write_span(row, column, self.lang)
         notes = []
         if isinstance(scope := row.get(f"{column}_scope"), str):
             notes += map(self.say, scope.split("; "))

@@ -185,7 +185,7 @@ def open_panels(
 
 
 def draw_runs(
-    ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float, colour: str = INK
+    ax: Axes, x: np.ndarray, y: np.ndarray, disturbed: pd.Series, size: float, colour: str
 ) -> None:
     """Draw a point per run, side by side; hollow if the run was disturbed."""
     is_disturbed = disturbed.to_numpy(bool)
@@ -211,15 +211,14 @@ def use_commas(ax: Axes, lang: str, axes: str = "xy") -> None:
         )
 
 
-def space_ticks(ax: Axes, lang: str, axes: str = "xy", wide: float = 3000) -> None:
-    """Place ticks of logarithmic axes at 1, 2 and 5; on short axes as usual, on `wide` ones at
-    powers of
-    ten.
+def space_ticks(ax: Axes, lang: str, axes: str = "xy") -> None:
+    """Place ticks of logarithmic axes at 1, 2 and 5; on short axes as usual, on wide ones at powers
+    of ten.
     """
     use_commas(ax, lang, axes)
     for axis in (getattr(ax, f"{axis}axis") for axis in axes):
         low, high = axis.get_view_interval()
-        fine = LogLocator(subs=(1,) if high > wide * low else (1, 2, 5))
+        fine = LogLocator(subs=(1,) if high > 3000 * low else (1, 2, 5))
         axis.set_major_locator(
             fine if high > 5 * low else MaxNLocator(5, steps=[1, 2, 2.5, 5, 10])
         )

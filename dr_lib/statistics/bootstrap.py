@@ -22,16 +22,13 @@ MAX_WEIGHTS = 60_000_000  # in all: of very many photographs fewer draws, whose 
 Score = Callable[[np.ndarray], np.ndarray]
 
 
-def bootstrap_patients(
-    score: Score, patient_id: ArrayLike, *, seed: int = 0, resamples: int = MAX_DRAWS
-) -> Interval:
-    """Estimate a score, with the bounds of the percentile bootstrap over patients.
+def bootstrap_patients(score: Score, patient_id: ArrayLike) -> Interval:
+    """Estimate a score, with the bounds of the percentile bootstrap over patients: MAX_DRAWS of
+    them, or as many as draw MAX_WEIGHTS photographs in all, the same for each score.
 
     Args:
         score: of weighted photographs. It may give several numbers for each draw, (draws, ...).
         patient_id: (n,) whose photograph it is.
-        seed: of the draws; the same seed draws the same patients, whatever the score.
-        resamples: number of draws, at most; no more than MAX_WEIGHTS photographs are drawn in all.
 
     Returns:
         The score and its bounds, (...) each; `n` is the number of patients. The bounds are NaN with
@@ -40,10 +37,10 @@ def bootstrap_patients(
     """
     patient = np.unique(np.asarray(patient_id), return_inverse=True)[1]
     num_patients = int(patient.max()) + 1
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     shares = np.full(num_patients, 1 / num_patients)
     step = max(1, 1_000_000 // len(patient))  # weights in memory at once
-    resamples = min(resamples, max(1, MAX_WEIGHTS // len(patient)))
+    resamples = min(MAX_DRAWS, max(1, MAX_WEIGHTS // len(patient)))
     drawn = []
     with threadpool_limits(1):  # more threads wait for each other: these products are small
         for first in range(0, resamples, step):

@@ -37,7 +37,7 @@ def test_the_mean_over_unlike_patients_has_the_bounds_of_its_theory():
     200.
     """
     values = np.random.default_rng(0).normal(5, 1, 100).repeat(2)
-    found = bootstrap_patients(average(values), np.arange(200) // 2, seed=1)
+    found = bootstrap_patients(average(values), np.arange(200) // 2)
     half = 1.96 * values.std() / 10
     assert found == pytest.approx(
         (values.mean(), values.mean() - half, values.mean() + half, 100), abs=0.03
@@ -50,7 +50,7 @@ def test_draws_that_define_nothing_do_not_count():
     """
     nothing = np.full(4, np.nan)
     one = np.insert(nothing, 0, 1)
-    assert bootstrap_patients(average(one), range(5), resamples=100) == (1, 1, 1, 5)
-    assert np.isnan(bootstrap_patients(average(nothing), range(4), resamples=10)[:3]).all()
+    assert bootstrap_patients(average(one), range(5)) == (1, 1, 1, 5)
+    assert np.isnan(bootstrap_patients(average(nothing), range(4))[:3]).all()
     value, low, high, n = bootstrap_patients(average(np.array([1.0, 0])), ["a", "a"])
     assert (value, n) == (0.5, 1) and np.isnan([low, high]).all()
