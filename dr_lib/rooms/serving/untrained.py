@@ -18,7 +18,6 @@ def export_untrained(
     format_name: str = "keras",
     *,
     examples: np.ndarray | None = None,
-    commit: str = "",
     seed: int = 0,
 ) -> ModelFolder:
     """Build a network with random weights and save it; size and speed do not depend on the weights.
@@ -31,7 +30,6 @@ def export_untrained(
         image_size: side of the square input [px].
         format_name: keras, or of `convert.FORMATS`; no gate judges it.
         examples: (n, side, side, 3) uint8 crops, needed for int8, whose scales they set.
-        commit: of the repository.
         seed: of the weights.
     """
     keras = import_keras("tensorflow")
@@ -65,7 +63,7 @@ def export_untrained(
         "split_sha256": "",
         "metrics": {},
         "warning": "The model is untrained: its answers mean nothing.",
-        "commit": commit,
+        "commit": "",
         "versions": {"keras": keras.__version__},
     }
     return write_folder(folder, artifact.name, facts)
