@@ -196,8 +196,7 @@ def train_once(
     work = {**config.describe(), **data}
 
     device = activate(plan)
-    machine = device.machine
-    machine.check_alike({**work, "code_sha256": code_sha256})
+    device.machine.check_alike({**work, "code_sha256": code_sha256})
     if not splits:
         is_streamed = plan.input == "stream"
         splits = {
@@ -207,56 +206,27 @@ def train_once(
     arithmetic = find_arithmetic(device)
     setup = set_up(config, device, splits)
 
-    from dr_lib.training import fit
     from dr_lib.training.recorder import Recorder
 
     identity = {**work, "backend": plan.backend}
     identity.pop("num_machines")  # more or fewer may go on: their results are the same
-    session = {
-        "precision": plan.precision,
-        "strategy": plan.strategy,
-        **arithmetic,
-        "accelerator": device.name,
-        "cpu": probe().cpu,
-        "commit": commit,
-        "code_sha256": code_sha256,
-    }
+    code = {"commit": commit, "code_sha256": code_sha256}
     recorder = Recorder(
         out_dir,
         identity=identity,
-        session=session,
+        session={**describe_session(device), **arithmetic, **code},
         report=report,
         seconds_left=seconds_left,
-        writes=machine.place.rank == 0,
-        broadcast=machine.broadcast,
+        writes=device.machine.place.rank == 0,
+        broadcast=device.machine.broadcast,
     )
     with device.scope():
         setup_s = elapsed_s()
-        with monitor, machine.losing_one():
-            timing = fit.train(
-                setup.model,
-                setup.train_batches,
-                setup.validation_batches,
-                recorder,
-                epochs=config.epochs,
-                warmup_epochs=config.schedule.warmup_epochs,
-                keep_best=config.keep_best,
-                halve_on_plateau=config.halve_on_plateau,
-                patience=config.patience,
-                min_delta=config.min_delta,
-            )
+        with monitor, device.machine.losing_one():
+            timing = fit_model(config, setup, recorder)
         speed = measure_speed(device, setup, timing, arithmetic["conv_precision"])
         network = save_best(setup.network, recorder, device, fail)
-        probabilities = {
-            name: fit.predict(
-                network,
-                side.images,
-                config.schedule.batch_size,
-                average_mirrored=config.parts.test_time_augmentation,
-            )
-            for name, side in setup.splits.items()
-            if name != "train"
-        }
+        probabilities = predict_sides(config, network, setup.splits)
 
     if prepared:  # its tables know the photographs
         sides = [
@@ -291,6 +261,52 @@ def train_once(
         auc=auc,
         row=row,
     )
+
+
+def describe_session(device: Device) -> dict[str, str]:
+    """Describe what may be another in each session of a training, in columns of its row."""
+    return {
+        "precision": device.plan.precision,
+        "strategy": device.plan.strategy,
+        "accelerator": device.name,
+        "cpu": probe().cpu,
+    }
+
+
+def fit_model(config: TrainingConfig, setup: Setup, recorder: Recorder) -> Timing:
+    """Train as a configuration says; see `fit.train`."""
+    from dr_lib.training import fit
+
+    return fit.train(
+        setup.model,
+        setup.train_batches,
+        setup.validation_batches,
+        recorder,
+        epochs=config.epochs,
+        warmup_epochs=config.schedule.warmup_epochs,
+        keep_best=config.keep_best,
+        halve_on_plateau=config.halve_on_plateau,
+        patience=config.patience,
+        min_delta=config.min_delta,
+    )
+
+
+def predict_sides(
+    config: TrainingConfig, network: keras.Model, splits: Mapping[str, Photographs]
+) -> dict[str, np.ndarray]:
+    """Predict the photographs of all sides but the training's, (n, 1) or (n, 5) each."""
+    from dr_lib.training.fit import predict
+
+    return {
+        name: predict(
+            network,
+            side.images,
+            config.schedule.batch_size,
+            average_mirrored=config.parts.test_time_augmentation,
+        )
+        for name, side in splits.items()
+        if name != "train"
+    }
 
 
 def save_best(
