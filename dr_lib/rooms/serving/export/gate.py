@@ -62,14 +62,8 @@ def compare(
     Raises:
         DrError: a row is no probabilities.
     """
-    for name, rows in {"before": before, "after": after}.items():
-        is_sound = rows.shape[1] == len(GRADES) and rows.min() >= 0
-        # the softmax of an int8 network is rounded to 1/256 in each of five grades
-        if not is_sound or not np.abs(rows.sum(axis=1) - 1).max() <= 0.02:
-            raise DrError(
-                f"{name}: a row does not hold probabilities (finite, 0 or more, sum 1): the "
-                "artifact is broken"
-            )
+    _check_probabilities("before", before)
+    _check_probabilities("after", after)
     is_referable = grade >= REFERABLE_FROM
     referable = [sum_referable(rows) for rows in (before, after)]
     called = [rows.argmax(axis=1) for rows in (before, after)]
@@ -113,6 +107,16 @@ def compare(
         "reason": reason,
         "warning": find_doubt(auc_before),
     }
+
+
+def _check_probabilities(name: str, rows: np.ndarray) -> None:
+    is_sound = rows.shape[1] == len(GRADES) and rows.min() >= 0
+    # the softmax of an int8 network is rounded to 1/256 in each of five grades
+    if not is_sound or not np.abs(rows.sum(axis=1) - 1).max() <= 0.02:
+        raise DrError(
+            f"{name}: a row does not hold probabilities (finite, 0 or more, sum 1): the "
+            "artifact is broken"
+        )
 
 
 class Changes(NamedTuple):
