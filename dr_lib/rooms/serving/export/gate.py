@@ -56,8 +56,7 @@ def compare(
         sensitivity_before and _after at the threshold, which the artifact keeps though its
         probabilities may have moved (NaN where no eye is referable);
         max_abs_difference of a probability; needed_patients for the margin at this spread (0: not
-        known); margin, passes, reason (empty where it passes) and the warning of `find_doubt`, for
-        a network that guesses loses nothing.
+        known); margin, passes, reason (empty where it passes); the warning of `find_doubt`.
 
     Raises:
         DrError: a row is no probabilities.
