@@ -41,10 +41,10 @@ def load_endpoint(
     """
     tables = []
     for rate, ms in tried.items():
-        columns = {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
-        columns |= {"round_trip_ms": 1.0, "predict_ms": 1.0, "status": 200, "error": ""}
-        columns["response_ms"] = 10.0 if ms is None else np.broadcast_to(ms, num_requests)
-        tables.append(pd.DataFrame(columns))
+        requests = {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
+        requests |= {"round_trip_ms": 1.0, "predict_ms": 1.0, "status": 200, "error": ""}
+        requests["response_ms"] = 10.0 if ms is None else np.broadcast_to(ms, num_requests)
+        tables.append(pd.DataFrame(requests))
         if ms is None:
             tables[-1].loc[0, "error"] = "the queue is full"
     name = f"runs/{run_id}/requests.csv"
