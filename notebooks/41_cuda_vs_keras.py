@@ -158,7 +158,7 @@ for _, row in compared.iterrows():
     sentences.append(words.format(ours, times, keras))
     numbers.append(Number(ours, f"{times} x", bounds, say("times as fast as {}").format(keras)))
     interval = Interval(row["times_as_fast"], low, high, row["n"])
-    means.append(Mean(f"{ours}\nn = {row['n']}", interval, float("nan"), OURS))
+    means.append(Mean(f"{ours}\nn = {row['n']}", interval, OURS))
 answer = Answer(
     (sentences or [say("No training has been timed yet.")])[0],
     numbers[:2],
