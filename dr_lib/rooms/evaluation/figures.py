@@ -90,7 +90,7 @@ def plot_roc(
     ax.plot([0, 1], [0, 1], color=THEIRS, lw=1, ls=(0, (4, 3)))
     ax.text(0.62, 0.55, say("chance"), color=MUTED, rotation=45, rotation_mode="anchor")
     words = f"AUC {write_span(summary, 'auc', lang)}"
-    ax.text(0.99, 0.03, words, color=OURS, fontweight="bold", ha="right", fontsize=9)
+    ax.set_title(words, loc="left", color=OURS, fontweight="bold", fontsize=9)
     usual = keep_usual(measured)
     for k, (row, marker) in enumerate(zip(usual.itertuples(), MARKERS, strict=False)):
         place = (1 - row.specificity, row.sensitivity)
@@ -126,7 +126,7 @@ def plot_precision(
     ax.axhline(everybody, color=THEIRS, lw=1, ls=(0, (4, 3)))
     ax.text(0.01, everybody - 0.02, say("refer all"), color=MUTED, va="top", fontsize=9)
     words = f"{say('average')} {write_span(summary, 'average_precision', lang)}"
-    ax.text(0.01, 0.03, words, color=OURS, fontweight="bold", fontsize=9)
+    ax.set_title(words, loc="left", color=OURS, fontweight="bold", fontsize=9)
     for row, marker in zip(keep_usual(measured).itertuples(), MARKERS, strict=False):
         ax.plot(row.sensitivity, row.ppv, marker, ms=7, color="white", mec=INK, mew=1.5)
     return figure
@@ -360,15 +360,15 @@ def plot_photographs(
     """
     say = choose_words(lang)
     shown = errors[errors["image_id"].isin(crops)]
-    figure, axes = open_panels(max(1, len(shown)), columns=4, heights=2.2)
+    figure, axes = open_panels(max(1, len(shown)), columns=3, heights=2.7)
     for ax in axes:
         ax.axis("off")
     for ax, row in zip(axes, shown.to_dict("records"), strict=False):
         grade = row.get("grade", np.nan)
-        grade = f", {say('true grade')} {grade:.0f}" if np.isfinite(grade) else ""
+        grade = f"{say('true grade')} {grade:.0f}, " if np.isfinite(grade) else ""
         number = write_probability(row["probability_referable"], lang)
         name = row.get("file") or f"{say('line in the file')} {row['line']}"
-        title = f"{name[-28:]}\n{say(row.get('error', ERRORS[0]))}{grade}, {number}"
+        title = f"{name[-28:]}\n{say(row.get('error', ERRORS[0]))}\n{grade}{number}"
         ax.imshow(crops[row["image_id"]])
         ax.set_title(title, fontsize=9)
     return figure

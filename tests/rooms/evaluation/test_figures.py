@@ -89,3 +89,17 @@ def test_each_data_set_has_its_line_and_the_carried_thresholds_their_marks(tmp_p
     bars = figure.axes[1].containers[0].lines[2][0].get_segments()
     at = table.loc[table["point"] == POINTS[0], ["sensitivity_low", "sensitivity_high"]]
     assert np.array(bars)[..., 0] == pytest.approx(at.to_numpy())
+
+
+def test_the_captions_of_photographs_do_not_overlap():
+    """The longest words, in Portuguese, stay above their own photograph and in the figure."""
+    errors = pd.DataFrame({"error": "missed", "line": 100, "image_id": list("abcd")})
+    errors["grade"] = 2
+    errors["probability_referable"] = 0.282
+    crops = {name: np.zeros((8, 8, 3), np.uint8) for name in "abcd"}
+    figure = figures.plot_photographs(errors, crops, "pt")
+    figure.canvas.draw()
+    captions = [ax.title.get_window_extent() for ax in figure.axes[:3]]
+    for left, right in zip(captions, captions[1:], strict=False):
+        assert left.x1 < right.x0
+    assert is_whole(figure)
