@@ -163,3 +163,17 @@ def test_parameters_out_of_range_are_refused(dataset, image_size, share, reason)
     """The message says what there is."""
     with pytest.raises(DrError, match=reason):
         load_images(dataset, image_size, "synthetic", share=share)
+
+
+def test_reads_the_real_digits(real_data):
+    """MNIST as published: 60,000 and 10,000 digits, 5,421 of the fives in training (LeCun et al.
+    1998).
+    """
+    images = load_images("mnist", 32, str(real_data / "mnist" / "mnist.npz"))
+    assert images.x_train.shape == (60_000, 32, 32, 1) and images.x_test.shape == (
+        10_000,
+        32,
+        32,
+        1,
+    )
+    assert np.bincount(images.y_train)[5] == 5421

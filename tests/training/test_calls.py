@@ -1,9 +1,11 @@
 """Where the seconds of a training go, and the arithmetic of a step, by hand."""
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
-from dr_lib.training.calls import Calls
+from dr_lib.training.calls import Calls, sum_flop
 from tests.training.simulation import run_code
 
 # multiplications and additions of small_cnn at 96 px, each of four convolutions and the output
@@ -90,3 +92,13 @@ def test_the_arithmetic_of_a_step_is_that_by_hand(backend, steps):
     pytest.importorskip(backend)
     found = run_code(COUNT, backend, "small_cnn", "96", str(steps)).split()[-1]
     assert float(found) == pytest.approx(SMALL_CNN, rel=0.05)
+
+
+@pytest.mark.slow
+def test_inception_v3_has_the_published_arithmetic():
+    """5.7 G multiplications and additions forwards at 299 px (Keras, torchvision)."""
+    network = keras.applications.InceptionV3(weights=None)
+    forward = tf.function(lambda images: network(images, training=False))
+    images = tf.TensorSpec((1, 299, 299, 3))
+    found = sum_flop(forward.get_concrete_function(images).graph)
+    assert found / 2 == pytest.approx(5.7e9, rel=0.02)

@@ -275,3 +275,25 @@ def test_what_cannot_be_built_says_why(arguments, message):
     """Each mistake is a DrError before anything is trained."""
     with pytest.raises(DrError, match=message):
         build_model(arguments.pop("model"), arguments.pop("image_size", 96), **arguments)
+
+
+def test_imagenet_weights_give_known_features(real_data):
+    """Pooled features of a drawn image: the numbers are those of the published layers, written out
+    in tf.nn.
+
+    Convolutions, batch normalisation (epsilon 0.001) and ReLU6 of table 1 (Howard et al. 2017),
+    from the arrays of the published file, on pixels / 127.5 - 1.
+    """
+    path = str(real_data / "weights" / "mobilenet_1_0_224_tf_no_top.weights.h5")
+    network = build_model("mobilenet", 299, weights=path)
+    across = np.arange(299)[None] * np.ones((299, 1), int)
+    ramp = across * 255 // 298
+    image = np.stack([ramp.T, ramp, (across + across.T) % 256], axis=-1).astype(np.uint8)
+    features = keras.Model(network.input, network.get_layer("pool").output)(image[None])[
+        0
+    ].numpy()
+    assert np.argsort(-features)[:4].tolist() == [618, 140, 725, 901]
+    assert features[[618, 140, 725, 901]] == pytest.approx(
+        [5.3826, 5.2809, 3.7529, 3.7513], abs=1e-3
+    )
+    assert features.mean() == pytest.approx(0.3806, abs=1e-3)

@@ -1,14 +1,17 @@
 """A training on streamed photographs is the training on those in memory, to the bit."""
 
+import json
 import shutil
 
 import keras
+import numpy as np
 import pytest
 
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.training.config import RECIPES, Recipe
 from dr_lib.training.fit import OutOfTimeError
 from dr_lib.training.train_once import BEST
+from tests.training import simulation
 from tests.training.simulation import assert_same, train_here
 
 
@@ -44,3 +47,19 @@ def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path):
     with pytest.raises(ShardError, match="can no longer be read") as caught:
         train_here(tmp_path / "out", hooks=unlink, data_dir=folder, input="stream", epochs=2)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.slow
+def test_jax_is_fed_alike(small_sample, tmp_path):
+    """The same on JAX, several steps per call."""
+    pytest.importorskip("jax")
+    config = {"data_dir": str(small_sample), "backend": "jax", "mode": "fast", "epochs": 2}
+    names = ("memory", "stream")
+    runs = {name: {"config": config | {"input": name}, "number": 48} for name in names}
+    simulation.run("train_all", tmp_path, runs=runs)
+    for name, is_on_device in zip(names, (True, False), strict=True):
+        row = json.loads((tmp_path / name / "result.json").read_text())
+        assert (row["input"], row["on_device"]) == (name, is_on_device)
+    texts = [(tmp_path / name / "history.csv").read_text().splitlines()[1:] for name in names]
+    memory, stream = (np.loadtxt(lines, delimiter=",") for lines in texts)
+    assert np.allclose(memory, stream, atol=1e-6)

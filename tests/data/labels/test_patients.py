@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from dr_lib.data.labels.patients import number_visits, read_ids
+from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.labels.tables import (
     Labels,
     LabelTableError,
@@ -201,3 +203,28 @@ def test_the_eye_of_the_table_stays_where_the_patient_is_unknown(tmp_path):
     found = read(tmp_path, "OD,a OE,b ,7_left.jpg ,7_right.jpg", "eye").table
     assert found["eye"].tolist() == ["right", "left", "left", "right"]
     assert found["patient"].tolist() == ["a.jpg", "b.jpg", "7", "7"]
+
+
+def test_no_person_is_on_two_sides(tmp_path):
+    """120 people with a name and a number, of which some are missing or spelt differently, on up
+    to three visits: by who they are, nobody crosses, whatever the table says.
+    """
+    rng = np.random.default_rng(5)
+    rows = []
+    people = []
+    for person in range(120):
+        for eye in range(rng.integers(2, 5)):
+            number = [f"{person:04d}", str(person), f"{person}.0"][rng.integers(3)]
+            name = [f"Ana~S{person}~Melo", f"ANA~S{person}~MELO", f"A.~S{person}~Melo"][eye % 3]
+            # what is missing is known by the full name
+            number, name = ("#N/D", f"ana~s{person}~melo") if eye == 3 else (number, name)
+            rows.append(f"{name},{number},0{rng.integers(1, 9)}/01/2024,f{len(rows)}")
+            people.append(person)
+    table = read(tmp_path, " ".join(rows), NAME, NUMBER, "Data do exame").table
+    grades = rng.integers(0, 5, len(table))
+    numbers = table.index.astype(str)
+    table = table.assign(grade=grades, image_id=numbers, content_id=numbers)
+    table = table.rename(columns={"patient": "patient_id"})
+    (parts,) = split_photographs(table, np.empty((0, 2), int))
+    assert parts["split"].groupby(people).nunique().max() == 1
+    assert table["patient_id"].nunique() == 120

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.splits import split_photographs
-from dr_lib.data.labels.tables import LabelTableError
+from dr_lib.data.labels.tables import LabelTableError, read_labels
 
 NO_COPIES = np.empty((0, 2), int)
 
@@ -226,3 +226,21 @@ def test_unusable_splits_are_errors_that_say_so(table, how, reason):
     """
     with pytest.raises(LabelTableError, match=reason):
         divide(table, **how)
+
+
+@pytest.mark.parametrize(
+    ("name", "layout", "num_images"),
+    [("odir512", "folder", 610), ("eyepacs64", "eyepacs", 2400)],
+)
+def test_real_data_sets_are_read_and_split(real_data, name, layout, num_images):
+    """Every photograph has its label, its patient and a place in a proportionate split."""
+    found = read_labels(real_data / name)
+    assert (found.layout, found.patients, len(found.table)) == (
+        layout,
+        "from file names",
+        num_images,
+    )
+    assert found.unusable.empty
+    table = found.table.rename(columns={"patient": "patient_id", "image": "image_id"})
+    split = divide(table.assign(content_id=table["image_id"]), seed=20)["split"]
+    assert miss_shares(split, found.table["grade"]) <= 0.02
