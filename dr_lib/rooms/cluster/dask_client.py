@@ -30,9 +30,18 @@ def count_workers(client: Any) -> int:
     return 0
 
 
+def write_gone(address: str) -> DrError:
+    """Write the error of a scheduler that is gone."""
+    return DrError(f"the Dask scheduler at {address} is gone: start it, and start again")
+
+
 def check_workers(client: Any, address: str) -> None:
-    """Raise a DrError where a cluster has no workers."""
-    if not count_workers(client):
+    """Raise a DrError where a cluster has no workers, or no scheduler any more."""
+    try:
+        number = len(client.ncores())
+    except (OSError, RuntimeError) as error:
+        raise write_gone(address) from error
+    if not number:
         fault = f"the Dask cluster at {address} has no workers"
         raise DrError(f"{fault}: start some, and start again")
 
@@ -49,8 +58,7 @@ def read_answer(future: Future, address: str) -> Any:
     try:
         return future.result()
     except (CancelledError, CommClosedError) as error:
-        fault = f"the Dask scheduler at {address} is gone"
-        raise DrError(f"{fault}: start it, and start again") from error
+        raise write_gone(address) from error
     except KilledWorker:
         return DrError("every worker that began this task was lost, most likely out of memory")
     except Exception as error:  # a worker that is set up badly does not end the others
