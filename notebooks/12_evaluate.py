@@ -152,8 +152,8 @@ points = freeze_points(
 own = points[0]
 measured = measure_points(model, own)
 patients = measure_points(model, own, by_patient=True)
+files = read_names(prepared.path) if private else {}
 if adjudicate and out:
-    files = read_names(prepared.path) if private else {}
     write_lists(Path(out), model.test, own, adjudicate, files)
 if adjudicated:
     regraded = read_adjudicated(Path(root, adjudicated), model.test, own)
@@ -172,7 +172,7 @@ if private and len(own):
         return dict(zip(known["image_id"], prepared.open_crops(known)[:], strict=True))
 
     page.section("Missed eyes")
-    missed = list_missed(model, own, read_names(prepared.path))
+    missed = list_missed(model, own, files)
     page.note(
         "{} of {} eyes with referable disease are missed at {}; the worst come first.",
         len(missed),
@@ -553,7 +553,9 @@ if len(own):
 # %% tags=["report"]
 if len(own):
     errors = list_errors(model, own, num_errors)
-    shown = errors if private else errors.drop(columns="image_id")
+    if files:
+        errors.insert(1, "file", [files.get(image, "") for image in errors["image_id"]])
+    shown = errors if private and not files else errors.drop(columns="image_id")
     page.table(shown, "errors", "The worst errors on the test split.")
 
 # %% tags=["report"]

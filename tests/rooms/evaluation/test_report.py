@@ -63,6 +63,7 @@ def test_nothing_of_an_earlier_or_a_private_evaluation_stays_behind(tmp_path, sm
     assert f"wrote {private / 'report.html'}" in said and not out.exists()
     assert (private / "errors.png").is_file() and (private / "referrals.csv").is_file()
     names = pd.read_csv(private.parent / "names.csv", index_col="image_id")["file"]
+    assert pd.read_csv(private / "errors.csv")["file"].isin(names).all()
     page = (private / "report.html").read_text(encoding="utf-8")
     order = [
         'id="answer"',
