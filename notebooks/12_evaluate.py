@@ -491,19 +491,24 @@ if len(model.graded):
         )
 
 # %% tags=["report"]
+from dr_lib.report.style import translate
+
 groups = split_subgroups(model, own, named)
 groups = groups if private else hide_subgroups(groups, model)
 words = (
     "Subgroups at high sensitivity; scored if they have at least 10 patients with and 10 "
     "without disease."
 )
-page.table(groups, "subgroups", words)
 is_hidden = groups.get("num_patients", pd.Series(dtype=object)) == "–"
+if not is_hidden.all():
+    page.table(groups, "subgroups", words)
 if is_hidden.any():
     page.note(
         "Not shown: {}. Alone or crossed with the groups above, they have fewer than {} patients "
         "with or without the disease; larger groups can be shown.",
-        ", ".join(groups.loc[is_hidden, "factor"].unique()),
+        ", ".join(
+            translate(factor, lang) for factor in groups.loc[is_hidden, "factor"].unique()
+        ),
         FEW,
     )
 crowded = find_crowded(model)
@@ -661,15 +666,15 @@ for judge_data_sets in rooms.find_all("judge_data_sets"):  # of the room claims
 
 # %% [markdown] tags=["en"]
 # The items follow STARD-AI and TRIPOD+AI in our own words; the guidelines say more. The author
-# fills in what a run cannot know, as listed in `checklist.csv` and `MODEL_CARD.md` (both in
-# English). Item numbers of TRIPOD+AI are from Table 2 of its statement. Those of STARD-AI are from
-# a public self-assessment, because its own table was not accessible.
+# fills in what a run cannot know, as listed in `checklist.csv` and `MODEL_CARD.md`. Item numbers of
+# TRIPOD+AI are from Table 2 of its statement. Those of STARD-AI are from a public self-assessment,
+# because its own table was not accessible.
 
 # %% [markdown] tags=["pt"]
 # Os itens seguem STARD-AI e TRIPOD+AI em palavras nossas; as diretrizes dizem mais. O autor
-# preenche o que uma execução não pode saber, listado em `checklist.csv` e `MODEL_CARD.md` (ambos em
-# inglês). Os números dos itens de TRIPOD+AI são da Tabela 2 da declaração; os de STARD-AI, de uma
-# autoavaliação pública, pois a tabela original não estava acessível.
+# preenche o que uma execução não pode saber, listado em `checklist.csv` e `MODEL_CARD.md`. Os
+# números dos itens de TRIPOD+AI são da Tabela 2 da declaração; os de STARD-AI, de uma autoavaliação
+# pública, pois a tabela original não estava acessível.
 
 # %% tags=["report"]
 from dr_lib.rooms.evaluation import checklist
@@ -678,21 +683,20 @@ from dr_lib.runs.folds import find_folds
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
 evaluated = checklist.Evaluated(model, *tables)
-facts = checklist.state_facts(evaluated)
+facts = checklist.state_facts(evaluated, lang)
 facts["folds"] = facts["folds"] or find_folds(paths[0].with_name("model"))["sentence"]
-items = checklist.fill_checklist(facts)
-filled = items[items["status"] == checklist.FILLED]
+items = checklist.fill_checklist(facts, lang)
+filled = items[items["text"] != ""]
 filled = filled.assign(item=filled["guideline"] + " " + filled["item"])
-filled = filled.replace({"text": {facts["methods"]: "see the methods in the appendix"}})
+filled = filled.replace({"text": {facts["methods"]: say("see the methods in the appendix")}})
 by_text = filled.groupby("text", sort=False, as_index=False)
 page.table(
     by_text.agg({"item": "; ".join, "topic": "first"})[["item", "topic", "text"]],
     "checklist_filled",
     "Guideline items that this run fills in.",
-    columns=["item", "topic", "text"] if lang == "en" else ["item", "topic"],
 )
 page.write("checklist.csv", items.to_csv(index=False).encode())
-page.write("MODEL_CARD.md", checklist.write_card(facts).encode())
+page.write("MODEL_CARD.md", checklist.write_card(facts, lang).encode())
 by_patient = split_subgroups(model, own, named, by_patient=True)
 by_patient = hide_subgroups(by_patient, model)
 page.write("committee.html", write_committee(page, evaluated, by_patient).encode())

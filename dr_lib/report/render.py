@@ -44,15 +44,15 @@ h1 { font-size: 30px; line-height: 1.2; margin: 2px 0 22px; font-weight: 650 }
 h2 { font-size: 21px; margin: 44px 0 10px; font-weight: 650 }
 h2 span { color: #5b6572; font-weight: 400; margin-right: 10px }
 figure { margin: 20px 0 } figure svg, .people { display: block; width: 100%; height: auto }
-figure.half { display: inline-block; width: 48%; margin-right: 2%; vertical-align: top }
+figure.half { display: inline-block; width: 48%; margin-right: 1%; vertical-align: top }
 figcaption { margin-top: 6px } figcaption strong, caption strong { color: #1b1f24 }
 .scroll { overflow-x: auto; margin: 20px 0 }
 table { border-collapse: collapse; font-size: 14px; line-height: 1.4; width: 100% }
 table { font-variant-numeric: tabular-nums } caption { text-align: left; padding: 0 0 6px }
-th, td { text-align: left; vertical-align: top; padding: 6px 0 6px 16px }
+th, td { text-align: left; vertical-align: top; padding: 6px 0 6px 10px }
 th { border-bottom: 1.5px solid; vertical-align: bottom } td { border-bottom: 1px solid #d0d7de }
 th:first-child, td:first-child { padding-left: 0 } .n { text-align: right }
-td i { display: block; font-style: normal; color: #5b6572; font-size: 13px; white-space: nowrap }
+td i { display: block; font-style: normal; color: #5b6572; font-size: 12px; white-space: nowrap }
 p, li { overflow-wrap: anywhere } summary { cursor: pointer }
 .photographs { display: grid; grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)) }
 .photographs { gap: 16px } .photographs figure { margin: 0 } .photographs img { width: 100% }

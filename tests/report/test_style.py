@@ -42,7 +42,7 @@ TABLES = {
     ],
     "rooms.claims.page": ["WORDINGS"],
     "rooms.claims.verdicts": ["VERDICTS"],
-    "rooms.evaluation.checklist": ["METHODS"],
+    "rooms.evaluation.checklist": ["METHODS", "NAMES"],
     "rooms.evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
     "rooms.evaluation.curves": ["CALIBRATED"],
     "rooms.evaluation.points": ["POINTS", "ERRORS", "REASONS"],
@@ -75,7 +75,7 @@ def list_words_of_tables() -> set[str]:
         words.update([*checklist.METHODS, *flow.STAGES])
         items = Path(checklist.__file__).with_name("checklist.csv")
         with items.open(encoding="utf-8") as file:
-            words.update(row["topic"] for row in csv.DictReader(file) if row["fact"])
+            words.update(row["topic"] for row in csv.DictReader(file))
     return words
 
 

@@ -7,7 +7,8 @@ card has the sections of Mitchell et al. 2019 (Model Cards for Model Reporting).
 the guidelines' own say more. Aligned, not certified.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import pandas as pd
 
 from dr_lib.markdown import escape
 from dr_lib.numbers import write_probability, write_span
+from dr_lib.report.style import translate
 from dr_lib.rooms.evaluation.flow import hide_flow, hides_test
 from dr_lib.rooms.evaluation.points import keep_usual
 from dr_lib.rooms.evaluation.predictions import Predictions, Source
@@ -30,7 +32,6 @@ from dr_lib.statistics.clustered import MIN_PATIENTS
 
 FILLED = "filled by this run"
 OPEN = "author must fill"
-UNKNOWN = "unknown"  # the file does not say
 NAMES = {
     "auc": "AUC",
     "ppv": "positive predictive value",
@@ -82,43 +83,48 @@ class Evaluated(NamedTuple):
     data_sets: pd.DataFrame
 
 
-def state_facts(evaluated: Evaluated) -> dict[str, str]:
-    """State what a run knows of the items; a missing fact is empty, or unknown.
+def state_facts(evaluated: Evaluated, lang: str = "en") -> dict[str, str]:
+    """State what a run knows of the items, in en or pt; a missing fact is empty, or unknown.
 
     Fewer than five patients or photographs are no fact, for they may be known by it.
     """
+    say = partial(translate, lang=lang)
     predictions = evaluated.predictions
     test = predictions.test
+    unknown = say("unknown")  # the file does not say
     names_data = "dataset" in predictions.table
-    kinds = set(predictions.table.get("data_kind", ()))
-    real = "none: photographs" if "photographs" in kinds else UNKNOWN
-    version = predictions.version or UNKNOWN
+    synthetic = unknown
+    if predictions.is_synthetic:
+        synthetic = say("synthetic sample, not photographs")
+    elif "photographs" in set(predictions.table.get("data_kind", ())):
+        synthetic = say("none: photographs")
+    version = predictions.version or unknown
     outcome = ""
     if "grade" in test and test["grade"].notna().all():
-        outcome = "referable: grade 2 or worse"
+        outcome = say("referable: grade 2 or worse")
         if count_below(test):
-            outcome += ", or marked as referable"
+            outcome += say(", or marked as referable")
         if rules := list_rules(test):
-            outcome += f"; photographs of several readers, by rule: {rules}"
+            outcome += say("; photographs of several readers, by rule: {}").format(rules)
     folds = ""
     if "fold" in test:
-        num_folds = test["fold"].nunique()
-        folds = f"the results pool {num_folds} models, each tested on other patients"
+        words = say("the results pool {} models, each tested on other patients")
+        folds = words.format(test["fold"].nunique())
     return {
-        "model": f"{predictions.name}, version {version}",
+        "model": say("{}, version {}").format(predictions.name, version),
         "version": version,
-        "synthetic": "synthetic sample, not photographs" if predictions.is_synthetic else real,
-        "tested_on": predictions.dataset if names_data else UNKNOWN,
-        "trained_on": evaluated.data_sets["trained_on"].iloc[0] if names_data else UNKNOWN,
-        "methods": "; ".join(f"{names}: {method}" for names, method in METHODS.items()),
+        "synthetic": synthetic,
+        "tested_on": predictions.dataset if names_data else unknown,
+        "trained_on": evaluated.data_sets["trained_on"].iloc[0] if names_data else unknown,
+        "methods": "; ".join(f"{say(names)}: {say(how)}" for names, how in METHODS.items()),
         "outcome": outcome,
         "folds": folds,
-        **_state_people(evaluated),
-        **_state_scores(evaluated),
+        **_state_people(evaluated, say),
+        **_state_scores(evaluated, say, lang),
     }
 
 
-def _state_people(evaluated: Evaluated) -> dict[str, str]:
+def _state_people(evaluated: Evaluated, say: Callable[[str], str]) -> dict[str, str]:
     """State who was offered, left out and evaluated."""
     predictions, flow, summary, points, _, _, _, subgroups, _ = evaluated
     num_images = len(predictions.test)
@@ -128,86 +134,96 @@ def _state_people(evaluated: Evaluated) -> dict[str, str]:
     offered = hide_flow(flow).set_index("stage").loc["offered"]
     is_masked = hides_test(flow)
     missing = _write_sum(images["test"] - num_images, is_masked)
-    ungradable = f"excluded {_write_sum(images.get('ungradable', 0), is_masked)}; "
+    number = _write_sum(images.get("ungradable", 0), is_masked)
+    ungradable = [say("excluded {}").format(number)]
     if len(points):
         number = _write_sum(len(predictions.ungradable), is_masked)
-        ungradable += f"counted as referred in a second row {number}; "
+        ungradable.append(say("counted as referred in a second row {}").format(number))
+    ungradable.append(say("not usable {}").format(write_few(images.get("not usable", 0))))
     partition = severity = ""
     if {"learned from", "validation"} <= set(counts.index):
         # not those of test: who was left out there may be few
         sides = counts.loc[["learned from", "validation", "evaluated"], "num_patients"]
-        words = "{} patients learned from, {} of validation, {} of test; none on two sides"
+        words = say("{} patients learned from, {} of validation, {} of test; none on two sides")
         partition = words.format(*sides)
     is_ill = worse["referable"] == 1
     if "grade" in worse and predictions.test["grade"].notna().all():
         grades = worse.loc[is_ill, "grade"].astype(int).value_counts()
         if grades.min() >= FEW:
-            severity = f"patients by worst grade {_list_counts(grades.sort_index())}"
+            counts = _list_counts(grades.sort_index())
+            severity = say("patients by worst grade {}").format(counts)
     people = []
     for factor in ("sex", "age") if len(subgroups) else ():
         levels = subgroups[subgroups["factor"] == factor].set_index("level")["num_patients"]
         if len(levels) and "–" not in set(levels):
-            people.append(f"{factor} {_list_counts(levels)}")
+            people.append(f"{say(factor)} {_list_counts(levels)}")
     return {
-        "flow": (
-            f"{offered['num_patients']} patients offered, {offered['num_images']} photographs;"
-            f" {len(worse)} evaluated, {num_images} photographs"
+        "flow": say("{} patients offered, {} photographs; {} evaluated, {} photographs").format(
+            offered["num_patients"], offered["num_images"], len(worse), num_images
         ),
-        "events": (
-            f"{len(worse)} patients, {write_few(is_ill.sum())} with disease; {num_images}"
-            f" photographs, {summary['num_referable'].iloc[0]} of them referable"
+        "events": say(
+            "{} patients, {} with disease; {} photographs, {} of them referable"
+        ).format(
+            len(worse), write_few(is_ill.sum()), num_images, summary["num_referable"].iloc[0]
         ),
-        "missing": f"{missing} photographs without a usable answer",
-        "ungradable": f"{ungradable}not usable {write_few(images.get('not usable', 0))}",
+        "missing": say("{} photographs without a usable answer").format(missing),
+        "ungradable": "; ".join(ungradable),
         "partition": partition,
         "severity": severity,
         "characteristics": "; ".join(people),
     }
 
 
-def _state_scores(evaluated: Evaluated) -> dict[str, str]:
+def _state_scores(evaluated: Evaluated, say: Callable[[str], str], lang: str) -> dict[str, str]:
     """State the thresholds, and the scores of the model, of subgroups and on other data sets."""
     predictions, _, summary, points, measured, patients, *rest = evaluated
     calibrated, subgroups, data_sets = rest
-    scores = [f"AUC {write_span(summary.iloc[0], 'auc')}"]
+    list_scores = partial(_list_scores, say=say, lang=lang)
+    scores = [f"AUC {write_span(summary.iloc[0], 'auc', lang)}"]
     thresholds = crossed = recalibration = ""
     if len(points):
         by_photograph = keep_usual(measured).assign(unit="by photograph")
         both = pd.concat([by_photograph, keep_usual(patients).assign(unit="by patient")])
         names = ["sensitivity", "sensitivity_severe", "specificity", "ppv", "npv"]
-        scores += _list_scores(both, ["unit", "point"], names)
-        crossed = "{point}: TP {tp}, FN {fn}, FP {fp}, TN {tn}".format(**measured.iloc[0])
+        scores += list_scores(both, ["unit", "point"], names)
+        first = measured.iloc[0]
+        counts = say("TP {}, FN {}, FP {}, TN {}").format(*first[["tp", "fn", "fp", "tn"]])
+        crossed = f"{say(first['point'])}: {counts}"
         thresholds = "; ".join(
-            f"{p.point} {write_probability(p.threshold)} ({p.source})"
+            f"{say(p.point)} {write_probability(p.threshold, lang)} ({say(p.source)})"
             for p in points.itertuples()
         )
         if "chosen_on" in points:
-            thresholds += f", chosen on {points['chosen_on'].iloc[0]}"
+            thresholds += say(", chosen on {}").format(points["chosen_on"].iloc[0])
     if len(calibrated) > 1:
-        slopes = [f"slope {write_span(row, 'slope')}" for _, row in calibrated.iterrows()]
+        words = say("slope {}")
+        slopes = [
+            words.format(write_span(row, "slope", lang)) for _, row in calibrated.iterrows()
+        ]
         recalibration = " → ".join(slopes)
     scored = subgroups.dropna(subset="auc") if "auc" in subgroups else subgroups[:0]
     is_elsewhere = data_sets["tested_on"] != predictions.dataset
     elsewhere = data_sets[is_elsewhere & (data_sets["model"] == predictions.name)]
     places = elsewhere.assign(where=elsewhere["trained_on"] + " → " + elsewhere["tested_on"])
     if elsewhere["point"].notna().any():
-        places["where"] += ", " + places["point"]
-    external = _list_scores(places, ["where"], ["auc", "sensitivity", "specificity"])
+        places["where"] += ", " + places["point"].map(say)
+    external = list_scores(places, ["where"], ["auc", "sensitivity", "specificity"])
     return {
         "thresholds": thresholds,
         "crossed": crossed,
         "points": "; ".join(scores),
         "recalibration": recalibration,
-        "subgroups": "; ".join(_list_scores(scored, ["factor", "level"], ["auc"])),
+        "subgroups": "; ".join(list_scores(scored, ["factor", "level"], ["auc"])),
         "external": "; ".join(external),
     }
 
 
-def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
+def fill_checklist(facts: Mapping[str, str], lang: str = "en") -> pd.DataFrame:
     """Fill in what a run knows, and mark what its author must fill in.
 
     Args:
         facts: by the names in the column `fact` of checklist.csv.
+        lang: of topics and statuses, en or pt.
 
     Returns:
         A row per item: `guideline`, `item` (its number), `topic`, `status` (FILLED where a number
@@ -218,8 +234,11 @@ def fill_checklist(facts: Mapping[str, str]) -> pd.DataFrame:
     )
     text = items["fact"].map(lambda fact: facts.get(fact, ""))
     is_filled = text.str.contains(r"\d")
-    return items[["guideline", "item", "topic"]].assign(
-        status=is_filled.map({True: FILLED, False: OPEN}), text=text.where(is_filled, "")
+    say = partial(translate, lang=lang)
+    return items[["guideline", "item"]].assign(
+        topic=items["topic"].map(say),
+        status=is_filled.map({True: say(FILLED), False: say(OPEN)}),
+        text=text.where(is_filled, ""),
     )
 
 
@@ -243,21 +262,28 @@ def write_readme(sources: Sequence[Source], made_by: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_card(facts: Mapping[str, str]) -> str:
-    """Write the model card as Markdown, with the same facts as the checklist."""
-    template = Path(__file__).with_name("model_card.md").read_text(encoding="utf-8")
-    return template.format_map(
-        {name: escape(text) or f"*{OPEN}*" for name, text in facts.items()}
-    )
+def write_card(facts: Mapping[str, str], lang: str = "en") -> str:
+    """Write the model card as Markdown, with the same facts as the checklist, in en or pt."""
+    name = "model_card.pt.md" if lang == "pt" else "model_card.md"
+    template = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    missing = f"*{translate(OPEN, lang)}*"
+    return template.format_map({name: escape(text) or missing for name, text in facts.items()})
 
 
-def _list_scores(table: pd.DataFrame, labels: Sequence[str], names: Sequence[str]) -> list[str]:
+def _list_scores(
+    table: pd.DataFrame,
+    labels: Sequence[str],
+    names: Sequence[str],
+    say: Callable[[str], str],
+    lang: str,
+) -> list[str]:
     texts = []
     for _, row in table.iterrows():
         scores = []
         for name in row.index.intersection(names, sort=False):
-            scores.append(f"{NAMES.get(name, name)} {write_span(row, name)}")
-        texts.append(f"{' '.join(map(str, row[labels]))}: {', '.join(scores)}")
+            scores.append(f"{say(NAMES.get(name, name))} {write_span(row, name, lang)}")
+        label = " ".join(say(str(value)) for value in row[labels])
+        texts.append(f"{label}: {', '.join(scores)}")
     return texts
 
 

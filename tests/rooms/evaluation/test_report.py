@@ -147,10 +147,14 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
     difference = pd.read_csv(out / "comparison.csv").iloc[0]
     assert (difference["model"], difference["reference"]) == ("two", "home")
     assert difference["delta_auc_high"] < 0
-    items = pd.read_csv(out / "checklist.csv").query("guideline == 'STARD-AI' and item == '24'")
-    flow = "120 patients offered, 240 photographs; 48 evaluated, 96 photographs"
-    assert items[["status", "text"]].to_numpy().tolist() == [["filled by this run", flow]]
+    items = pd.read_csv(out / "checklist.csv", keep_default_na=False)
+    flow = "120 pacientes disponíveis, 240 retinografias; 48 avaliados, 96 retinografias"
+    (item,) = items.query("guideline == 'STARD-AI' and item == '24'").itertuples()
+    assert (item.status, item.text) == ("preenchido por esta execução", flow)
+    assert find_english("".join(f"<td>{text}</td>" for text in items["topic"])) == []
     card = (out / "MODEL_CARD.md").read_text(encoding="utf-8")
-    assert card.startswith("# Model card: home") and "*author must fill*" in card
+    assert card.startswith("# Ficha do modelo: home") and "*o autor deve preencher*" in card
+    lines = [line for line in card.splitlines() if "validação cruzada" not in line]
+    assert find_english("".join(f"<p>{line}</p>" for line in lines)) == []
     again = evaluate(*asked, exit_code=1)
     assert "adjudicate.csv is there, and may be in use: give another --out" in again
