@@ -39,7 +39,6 @@ def answer_evaluation(
     limits = []
     numbers = []
     more = []
-    counts = ()
     is_known = np.isfinite(auc.value)
     is_shown = has_learned(auc.low)
     sentence = say(
@@ -77,11 +76,8 @@ def answer_evaluation(
     elif not is_shown:
         text = " ".join(write_parts(auc, lang)).strip()
         sentence = say(UNLEARNED).format(text, summary["num_patients"])
-        if counts:
-            words = say(
-                "It finds {} of {} patients with the disease, and refers {} of {} without it."
-            )
-            more.insert(0, words.format(*counts) if counts[-1] else at_points)
+        if len(patients):
+            more.insert(0, at_points)
             numbers = []
     if is_known:
         heading = say("How well it ranks photographs (AUC)")

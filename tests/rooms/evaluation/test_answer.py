@@ -56,7 +56,7 @@ CHANCE = "The model has not been shown to be better than chance: its AUC is "
             USELESS,
             [count(7, 0, 7, 1)],
             f"{CHANCE}0.52 [0.10, 0.92] on 214 patients.",
-            ["It finds 7 of 7 patients with the disease, and refers 7 of 8 without it."]
+            ["At the threshold chosen for 90 % sensitivity, this model finds 7 of 7 patients"]
             + ["Too few patients to decide: effectively 7"],
             ["of 100", "are found"],
         ),
