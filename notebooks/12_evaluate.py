@@ -192,6 +192,60 @@ if private and len(own):
             "Missed eyes, as the model saw them.",
         )
 
+# %% tags=["report"]
+from dr_lib import rooms
+
+data_sets = compare_data_sets(models, points)
+if len(group_by_photographs(models)) > 1:
+    page.section("External validation")
+    page.figure(
+        figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set."
+    )
+    scores = "trained_on tested_on num_patients auc point sensitivity specificity".split()
+    if data_sets["model"].nunique() > 1:
+        scores.insert(0, "model")
+    page.table(
+        data_sets.drop(columns="data_kind"),
+        "data_sets",
+        "Each model on each data set, at thresholds carried over [95 % interval].",
+        columns=scores,
+    )
+    for number, (other, at) in enumerate(zip(models, points, strict=True), 1):
+        if other.name != model.name or other.dataset == model.dataset:
+            continue
+        there, curves = calibrate(other)
+        page.figure(
+            figures.plot_calibration(curves, lang),
+            f"calibration_{number}",
+            "Observed outcomes against predictions on {}, with a 95 % band over patients, above "
+            "the numbers of photographs (log).",
+            other.dataset,
+        )
+        words = "Calibration on this data set [95 % interval]."
+        page.table(there, f"calibration_{number}", words)
+        if len(other.graded):
+            page.figure(
+                figures.plot_confusion(count_grades(other), lang),
+                f"confusion_{number}",
+                "Photographs of {} by true and predicted grade.",
+                other.dataset,
+            )
+        if len(at):
+            wrong = list_errors(other, at, num_errors).drop(columns="image_id")
+            page.table(wrong, f"errors_{number}", "The worst errors on this data set.")
+trainings = read_trainings(models, paths)
+for judge_data_sets in rooms.find_all("judge_data_sets"):  # of the room claims
+    judged = judge_data_sets(data_sets, trainings)
+    if judged["verdict"].eq("not measured").all():
+        continue
+    page.claims(judged)
+    if unknown := [name for name, training in trainings.items() if not training]:
+        page.note(
+            "How {} was trained is unknown, so no claim is compared: leave predictions.csv beside "
+            "the folder model of its run.",
+            ", ".join(unknown),
+        )
+
 # %% [markdown] tags=["heading"]
 # ## Patients and photographs · Pacientes e retinografias
 
@@ -633,33 +687,6 @@ if len(compared):
         MIN_PATIENTS,
         MIN_GRADED,
     )
-
-# %% tags=["report"]
-from dr_lib import rooms
-
-data_sets = compare_data_sets(models, points)
-if len(group_by_photographs(models)) > 1:
-    page.section("External validation")
-    page.figure(
-        figures.plot_data_sets(data_sets, lang), "data_sets", "Each model on each data set."
-    )
-    page.table(
-        data_sets.drop(columns="data_kind"),
-        "data_sets",
-        "Each model on each data set, at thresholds carried over [95 % interval].",
-    )
-trainings = read_trainings(models, paths)
-for judge_data_sets in rooms.find_all("judge_data_sets"):  # of the room claims
-    judged = judge_data_sets(data_sets, trainings)
-    if judged["verdict"].eq("not measured").all():
-        continue
-    page.claims(judged)
-    if unknown := [name for name, training in trainings.items() if not training]:
-        page.note(
-            "How {} was trained is unknown, so no claim is compared: leave predictions.csv beside "
-            "the folder model of its run.",
-            ", ".join(unknown),
-        )
 
 # %% [markdown] tags=["heading"]
 # ## Reporting guidelines · Diretrizes de relato

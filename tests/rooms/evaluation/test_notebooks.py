@@ -3,9 +3,12 @@
 import os
 import re
 
+import pandas as pd
 import papermill
 import pytest
 
+from dr_lib.rooms.evaluation.curves import calibrate
+from dr_lib.rooms.evaluation.predictions import read_predictions
 from tests.notebooks import execute, num_pictures, texts
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
@@ -36,7 +39,12 @@ def test_12_carries_thresholds_to_another_hospital(clone, kernel, tmp_path):
     asked = {"predictions": ",".join(map(str, paths)), "out": str(tmp_path / "out")}
     said = texts(execute(clone, "12_evaluate", kernel, **asked))
     assert "frozen on the validation split of home and carried over unchanged" in said
-    assert "External validation" in said
+    assert 0 < said.index("External validation") < said.index("Operating points and")
+    alone, _ = calibrate(read_predictions(paths[1])[0])
+    there = pd.read_csv(tmp_path / "out" / "calibration_2.csv")
+    assert there["slope"].tolist() == pytest.approx(alone["slope"].tolist())
+    wrong = pd.read_csv(tmp_path / "out" / "errors_2.csv")
+    assert {"missed", "false alarm"} >= set(wrong["error"]) and len(wrong)
     assert re.search(r'On the data set home .AUC.</h3><div class="big">0\.\d+ ', said)
     card = (tmp_path / "out" / "MODEL_CARD.md").read_text()
     assert "home → home, high sensitivity: AUC " in card
