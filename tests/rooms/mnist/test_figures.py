@@ -36,7 +36,8 @@ def make_paper(**columns):
         for s in SPREAD
         for name, batch, epoch_s, replicas, hardware in kinds
     ]
-    return pd.DataFrame(rows).assign(epochs=40, **columns)
+    work = {"epochs": 40, "data_kind": "given", "data_share": 1}
+    return pd.DataFrame(rows).assign(**work | columns)
 
 
 def take_lines(ax):
@@ -73,6 +74,15 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
     edges = band.get_paths()[0].vertices[:, 1]
     assert [edges.min(), edges.max()] == pytest.approx([0.98, 3 * 2.04])
+
+
+@pytest.mark.parametrize(
+    ("work", "number"), [({}, 6), ({"data_share": 0.05}, 4), ({"data_kind": "synthetic"}, 4)]
+)
+def test_times_of_other_work_do_not_share_the_papers_axis(work, number):
+    """Of a part of MNIST, or of drawn digits: four lines without the paper's two points."""
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper(**work))).axes[0])
+    assert len(lines) == number
 
 
 def test_before_any_run_the_paper_stands_alone():
