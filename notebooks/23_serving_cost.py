@@ -247,7 +247,7 @@ if len(timed):
     answer = answer_price(endpoints, list_limits(timed, say), rests, lang)
     if endpoints["usd_per_month"].notna().any():
         figure = plot_prices(endpoints, lang)
-page.answer(answer, figure, "prices", "Cost of a month on each endpoint [95 % interval].")
+page.answer(answer, figure, "prices", "Cost of a month on each endpoint.")
 
 # %% [markdown] tags=["heading"]
 # ## Limits · Limites
