@@ -1,10 +1,12 @@
 """Notebooks of the spine run headless, leave what they promise, and say what went wrong."""
 
+import ast
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 
 import pandas as pd
 import papermill
@@ -16,6 +18,7 @@ from dr_lib.numbers import write_interval
 from dr_lib.report.limits import PARTS
 from dr_lib.runs.row import write_row
 from dr_lib.training.model_folder import read_folder
+from tests.conftest import ROOT
 from tests.notebooks import (
     displayed,
     execute,
@@ -247,3 +250,19 @@ def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
     assert f">{auc.replace(' [', ' <i>[')}</i><" in text and "," in auc
     assert time in text and "Nenhum treinamento foi medido" not in text
     assert "Em colab, CPU um treinamento leva" not in text
+
+
+@pytest.mark.slow
+def test_what_notebooks_import_does_without_papermill():
+    """Colab ships none, and a notebook that is opened there needs none."""
+    lines = {"import sys; sys.modules['papermill'] = None"}
+    for path in ROOT.glob("notebooks/*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module.startswith("dr_lib"):
+                lines.add(ast.unparse(node))
+    lines.discard("from dr_lib import run_study")  # of a study, which papermill executes
+    code = "\n".join(sorted(lines, reverse=True))  # what blocks it first
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -36,7 +36,7 @@ NEEDED = frozenset(PACKAGES.get(module, module) for module in ALWAYS)  # by ever
 OPENCV = frozenset({"opencv-python-headless", "simplejpeg"})
 TIFF = frozenset({"tifffile", "imagecodecs"})
 LITERT = frozenset({"ai-edge-litert"})
-SERVER = frozenset({"starlette", "granian"})
+SERVER = frozenset({"starlette", "granian", "prometheus-client"})
 STATSMODELS = frozenset({"statsmodels"})
 # what these bring along
 BROUGHT = frozenset(

@@ -14,7 +14,6 @@ from dr_lib.files import LISTING, find_listed, write_listed, write_text
 from dr_lib.parameters import join_paths, read_value
 from dr_lib.report.papers import ANALYSES
 from dr_lib.runs.row import read_runs
-from dr_lib.runs.study import find_file, read_keys
 
 STYLE = """
 * { box-sizing: border-box }
@@ -256,6 +255,9 @@ def _write_output(output: nbformat.NotebookNode) -> str:
 
 def _find_analysis(folder: Path) -> str:
     """Find the analysis named in the study file next to a folder, or else the one for its rows."""
+    # papermill, which Colab lacks, comes with it; notebooks write pages without
+    from dr_lib.runs.study import find_file, read_keys
+
     study = find_file(folder)
     report = read_keys(study).get("report") if study else ""
     if report:
