@@ -100,9 +100,13 @@ print(f"{len(stored):,} bytes")
 # Some eyes therefore look pink or yellow.
 
 # %%
-from dr_lib import activate, build_model
+from dr_lib import activate
 
-activate(plan)
+activate(plan)  # Keras takes the plan's backend when it is imported
+
+# %%
+from dr_lib import build_model
+
 network = build_model("small_cnn", image_size, augmentation="colour", seed=seed)
 augment = network.get_layer("augment")
 network_input = decode_jpeg(stored, image_size)
