@@ -174,9 +174,8 @@ def read_value(name: str, kind: str, value: Any, notebook: str = "") -> Any:
         raise ParameterError(fault + advice)
     entry = find_entries(notebook).get(name, Parameter(""))
     if kind == "str":
-        if isinstance(value, int) and not isinstance(
-            value, bool
-        ):  # papermill's -p results 2026
+        # papermill's -p results 2026
+        if isinstance(value, int) and not isinstance(value, bool):
             value = str(value)
         if not isinstance(value, str):
             raise ParameterError(f"{fault}{advice}, in quotes or with papermill's -r")

@@ -89,6 +89,7 @@ from dr_lib.rooms.evaluation.comparison import (
     compare_data_sets,
     compare_models,
     follow_first,
+    list_elsewhere,
     read_trainings,
 )
 from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
@@ -210,9 +211,7 @@ if len(group_by_photographs(models)) > 1:
         "Each model on each data set, at thresholds carried over [95 % interval].",
         columns=scores,
     )
-    for number, (other, at) in enumerate(zip(models, points, strict=True), 1):
-        if other.name != model.name or other.dataset == model.dataset:
-            continue
+    for number, other, at in list_elsewhere(models, points):
         there, curves = calibrate(other)
         page.figure(
             figures.plot_calibration(curves, lang),

@@ -55,6 +55,20 @@ def compare_data_sets(
     return tabulate_scores(rows)
 
 
+def list_elsewhere(
+    models: Sequence[Predictions], points: Sequence[pd.DataFrame]
+) -> list[tuple[int, Predictions, pd.DataFrame]]:
+    """List the first model's predictions on other data sets, by their number from 1, and their
+    operating points.
+    """
+    first = models[0]
+    return [
+        (number, model, own)
+        for number, (model, own) in enumerate(zip(models, points, strict=True), 1)
+        if model.name == first.name and model.dataset != first.dataset
+    ]
+
+
 def follow_first(models: Sequence[Predictions], points: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """Follow the first model to the other data sets that it is tested on.
 
@@ -62,15 +76,13 @@ def follow_first(models: Sequence[Predictions], points: Sequence[pd.DataFrame]) 
         A row per data set: `tested_on`, `auc`, and `tp` and `fn`, patients at the first of its
         operating points.
     """
-    first = models[0]
     rows = []
-    for other, at in zip(models[1:], points[1:], strict=True):
-        if other.name == first.name and other.dataset != first.dataset:
-            auc = auc_interval(*unpack(other.test))
-            row = {"tested_on": other.dataset, "auc": auc}
-            for found in measure_points(other, at, by_patient=True)[:1].to_dict("records"):
-                row.update(tp=found["tp"], fn=found["fn"])
-            rows.append(row)
+    for _, other, at in list_elsewhere(models, points):
+        auc = auc_interval(*unpack(other.test))
+        row = {"tested_on": other.dataset, "auc": auc}
+        for found in measure_points(other, at, by_patient=True)[:1].to_dict("records"):
+            row.update(tp=found["tp"], fn=found["fn"])
+        rows.append(row)
     return tabulate_scores(rows)
 
 
