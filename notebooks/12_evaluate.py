@@ -454,7 +454,7 @@ page.table(moved, "prevalence", "Predictive values at another prevalence [95 % i
 # ela não muda a ordenação.
 
 # %%
-from dr_lib.statistics.calibration import NEAR
+from dr_lib.statistics.recalibration import NEAR
 
 calibrated, smoothed = calibrate(model)
 pd.concat(smoothed).dropna()

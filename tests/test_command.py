@@ -134,10 +134,12 @@ def test_help_lists_the_commands_in_groups_by_room():
 
 
 def test_a_command_is_imported_when_it_is_used():
-    """The help of a command starts in the time of click: no pandas, NumPy or OpenCV."""
+    """The help of a command starts in the time of click: no pandas, NumPy, OpenCV or HTTP."""
     listed = (
         "import sys; from dr_lib.__main__ import main; main(['--help'], standalone_mode=False)"
     )
-    listed += "; print(sorted({'numpy', 'pandas', 'cv2', 'tqdm', 'yaml'} & set(sys.modules)))"
+    listed += (
+        "; print(sorted({'numpy', 'pandas', 'cv2', 'tqdm', 'yaml', 'ssl'} & set(sys.modules)))"
+    )
     shown = subprocess.check_output([sys.executable, "-c", listed], cwd=ROOT, text=True)
     assert shown.endswith("\n[]\n")

@@ -238,12 +238,33 @@ def test_what_runs_in_foreign_kernels_needs_little(name):
     assert not has_annotations or "from __future__ import annotations" in ast.unparse(tree)
 
 
-def test_importing_the_library_costs_nothing():
-    """`import dr_lib` imports no other package."""
-    code = "import sys; before = set(sys.modules); import dr_lib; "
+def test_a_name_is_imported_from_where_it_is_defined(trees):
+    """An import through a third module loads all that this one needs."""
+    defined = {name_module(path): imports(tree) for path, tree in trees.items()}
+    packages = {name_module(path) for path in MODULES if path.name == "__init__.py"}
+    wrong = set()
+    for importer, names in defined.items():
+        for name in names:
+            module, _, what = name.rpartition(".")
+            passed_on = {each.rpartition(".")[2] for each in defined.get(module, ())}
+            if what in passed_on and module not in packages:
+                wrong.add(f"{importer} imports {what} from {module}")
+    assert wrong == set()
+
+
+def list_imported(module: str) -> set[str]:
+    """All that importing a module loads."""
+    code = f"import sys; before = set(sys.modules); import {module}; "
     code += "print(*(set(sys.modules) - before))"
-    out = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True)
-    assert out.split() == ["dr_lib"]
+    return set(
+        subprocess.check_output([sys.executable, "-c", code], cwd=ROOT, text=True).split()
+    )
+
+
+def test_importing_the_library_costs_nothing():
+    """`import dr_lib` imports no other package, and a study starts in papermill's time."""
+    assert list_imported("dr_lib") == {"dr_lib"}
+    assert list_imported("dr_lib.runs.runner") & {"pandas", "scipy", "cv2"} == set()
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,9 @@ def main() -> None:
     plan = config.plan(hardware.probe(), len(split.images))
     setup = set_up(config, hardware.activate(plan), {"train": split})
 
+    from dr_lib.training.checkpoint import CHECKPOINT
     from dr_lib.training.fit import train
-    from dr_lib.training.recorder import CHECKPOINT, Recorder
+    from dr_lib.training.recorder import Recorder
 
     weights = setup.model.get_weights()
     with tempfile.TemporaryDirectory() as folder:

@@ -125,8 +125,9 @@ def build(
     folder = Path(tempfile.mkdtemp())
     import keras
 
+    from dr_lib.training.checkpoint import CHECKPOINT
     from dr_lib.training.fit import Timing, train
-    from dr_lib.training.recorder import CHECKPOINT, Recorder
+    from dr_lib.training.recorder import Recorder
 
     if frozen_input:
         made = setup.train_batches[0]

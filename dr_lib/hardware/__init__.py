@@ -18,8 +18,8 @@ from dr_lib.hardware.devices import (
     import_tensorflow,
     without_output,
 )
-from dr_lib.hardware.facts import Facts, probe
-from dr_lib.hardware.plans import HardwareError, Plan, Request, choose
+from dr_lib.hardware.facts import Facts, HardwareError, probe
+from dr_lib.hardware.plans import Plan, Request, choose
 
 __all__ = [
     "Device",

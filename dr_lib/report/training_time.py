@@ -20,7 +20,6 @@ from dr_lib.report.select import (
     AUC,
     AUC_MARGIN,
     HARDWARE,
-    MIN_RUNS,
     PLAN,
     Selection,
     describe_ratio,
@@ -30,6 +29,7 @@ from dr_lib.report.select import (
 )
 from dr_lib.statistics.equivalence import is_equivalent, repetitions_for_equivalence
 from dr_lib.statistics.intervals import (
+    MIN_RUNS,
     NOTHING,
     Interval,
     Measured,

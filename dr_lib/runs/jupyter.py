@@ -20,7 +20,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 
 from dr_lib.errors import DrError
-from dr_lib.hardware.cpus import read_text
+from dr_lib.hardware.cgroups import read_text
 from dr_lib.processes import read_last_words
 
 TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from dr_lib.data.prepared.folder import hash_file
 from dr_lib.errors import DrError
+from dr_lib.files import hash_file
 from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 

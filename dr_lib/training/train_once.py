@@ -14,8 +14,9 @@ import numpy as np
 
 from dr_lib.data.labels.grades import GRADES
 from dr_lib.data.labels.schema import SIDES
-from dr_lib.data.prepared.folder import Photographs, Prepared, hash_file
+from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.errors import DrError
+from dr_lib.files import hash_file
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.hardware.peaks import find_peak

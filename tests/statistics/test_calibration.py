@@ -7,12 +7,12 @@ from statsmodels.nonparametric.smoothers_lowess import lowess
 
 from dr_lib.statistics import calibration
 from dr_lib.statistics.calibration import (
-    NEAR,
     fit_recalibration,
     fit_slope,
     smooth_calibration,
     to_logit,
 )
+from dr_lib.statistics.recalibration import NEAR
 
 RNG = np.random.default_rng(0)
 TRUE = RNG.random(4000)  # probabilities that are right

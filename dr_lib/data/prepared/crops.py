@@ -21,18 +21,11 @@ from dr_lib.data.labels import near_duplicates
 from dr_lib.data.labels.privacy import pseudonym
 from dr_lib.data.photograph import pixels
 from dr_lib.data.prepared import records
-from dr_lib.data.prepared.folder import (
-    LISTED,
-    check_file,
-    hash_file,
-    parse_table,
-    read_table,
-    write_table,
-)
+from dr_lib.data.prepared.folder import LISTED, check_file, parse_table, read_table, write_table
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.workers import crop_photograph, map_over
 from dr_lib.errors import DrError
-from dr_lib.files import is_empty, replace, write_json
+from dr_lib.files import hash_file, is_empty, replace, write_json
 
 SHARD_SIZE = 256  # photographs
 

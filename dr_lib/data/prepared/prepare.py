@@ -24,14 +24,13 @@ from dr_lib.data.prepared.crops import SHARD_SIZE, claim, crop_photographs
 from dr_lib.data.prepared.folder import (
     count_statuses,
     format_table,
-    hash_file,
     parse_table,
     place_pairs,
     read_manifest,
 )
 from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.errors import DrError
-from dr_lib.files import replace
+from dr_lib.files import hash_file, replace
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.parameters import split_paths
 

@@ -14,7 +14,6 @@ from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.prepared.folder import (
     COPIES,
     Prepared,
-    hash_file,
     parse_table,
     place_pairs,
     read_listings,
@@ -23,7 +22,7 @@ from dr_lib.data.prepared.folder import (
     write_table,
 )
 from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
-from dr_lib.files import lock, replace, write_json
+from dr_lib.files import hash_file, lock, replace, write_json
 
 LOCK_WAIT_S = 60.0
 

@@ -21,7 +21,8 @@ import cv2
 import numpy as np
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
-from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError

@@ -25,7 +25,6 @@ from dr_lib.report.select import (
     ARITHMETIC,
     HARDWARE,
     MANY_OUTLIERS,
-    MIN_RUNS,
     OLDER,
     REQUESTED,
     SOFTWARE,
@@ -46,6 +45,7 @@ from dr_lib.rooms import load
 from dr_lib.rooms.claims.claims import STATISTICS, Claim, read_judged
 from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import (
+    MIN_RUNS,
     NOTHING,
     BadSampleError,
     Interval,

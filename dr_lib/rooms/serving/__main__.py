@@ -18,7 +18,6 @@ if __name__ == "__main__":
 import click  # noqa: E402
 
 from dr_lib.errors import DrError  # noqa: E402
-from dr_lib.hardware.cpus import count_cpus  # noqa: E402
 from dr_lib.options import PATH, POSITIVE  # noqa: E402
 from dr_lib.processes import end_with_parent  # noqa: E402
 from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
@@ -68,8 +67,7 @@ PORT = click.IntRange(0, 65535)
 @click.option(
     "--threads",
     type=click.IntRange(1),
-    default=count_cpus(),
-    help="number of predictions at a time",
+    help="number of predictions at a time  [default: one per core]",
 )
 @click.option(
     "--queue", type=click.IntRange(0), default=64, help="number of requests that may wait"

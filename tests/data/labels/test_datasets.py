@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.labels.datasets import read_names, read_parts
-from dr_lib.data.labels.tables import LabelTableError, read_labels
+from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.labels.tables import read_labels
 from tests.conftest import ROOT
 
 HEAD_DEEPDRID = (

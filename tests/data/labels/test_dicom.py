@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dr_lib.data.labels.tables import LabelTableError, read_labels
+from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.labels.tables import read_labels
 from tests.data.photograph.dicoms import write_dicom
 
 pytestmark = pytest.mark.slow

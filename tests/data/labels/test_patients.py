@@ -7,14 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.patients import number_visits, read_ids
 from dr_lib.data.labels.splits import split_photographs
-from dr_lib.data.labels.tables import (
-    Labels,
-    LabelTableError,
-    read_labels,
-    read_patients,
-)
+from dr_lib.data.labels.tables import Labels, read_labels, read_patients
 
 
 def read(folder: Path, rows: str, *columns: str, **options) -> Labels:

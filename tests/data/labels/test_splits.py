@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.splits import split_photographs
-from dr_lib.data.labels.tables import LabelTableError, read_labels
+from dr_lib.data.labels.tables import read_labels
 
 NO_COPIES = np.empty((0, 2), int)
 

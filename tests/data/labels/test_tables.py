@@ -6,7 +6,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.tables import LabelTableError, read_labels
+from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.labels.tables import read_labels
 from dr_lib.errors import DrError
 
 

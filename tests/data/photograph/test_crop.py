@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import NoFundusError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import NoFundusError
 from dr_lib.data.photograph.fov import find_fov
 from tests.conftest import ROOT
 from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.decode import MAX_SIDE, decode, open_picture
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from tests.data.photograph.pictures import (
     GREY,
     IMAGE,

@@ -19,7 +19,8 @@ pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dr_lib.data.photograph.crop import NoFundusError, UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.fov import find_fov
 from tests.data.photograph.pictures import draw_fov, make_exif, to_file, write_tiff
 

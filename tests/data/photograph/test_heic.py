@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import differ, draw_fov, make_exif, to_file
 from tests.data.photograph.test_colour import P3
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tifffile
 
-from dr_lib.data.photograph.crop import UnreadableImageError, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import GREY, IMAGE, IS_INSIDE, differ, to_file, write_tiff
 
 DEEP = IMAGE.astype(np.uint16) * 257

@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from dr_lib.data.photograph.crop import Circle, Crop, NoFundusError, crop_fundus
+from dr_lib.data.photograph.crop import Circle, Crop, crop_fundus
+from dr_lib.data.photograph.errors import NoFundusError
 from tests.data.photograph.pictures import draw_fov, error, make_exif, to_file
 
 

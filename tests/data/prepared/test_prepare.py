@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.labels.tables import LabelTableError
+from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.prepared.folder import Prepared, find_split, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError

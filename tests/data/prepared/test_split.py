@@ -8,8 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.data.labels.tables import LabelTableError
-from dr_lib.data.prepared.folder import Prepared, ShardError, read_manifest, verify
+from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.prepared.folder import Prepared, read_manifest, verify
+from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.split import export_records, split
 from tests.data.prepared.test_prepare import read_jpegs
 

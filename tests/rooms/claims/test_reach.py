@@ -17,12 +17,12 @@ from dr_lib.__main__ import main
 from dr_lib.hardware import Facts, HardwareError
 from dr_lib.parameters import describe
 from dr_lib.report.papers import PAPERS
-from dr_lib.report.select import MIN_RUNS
 from dr_lib.rooms.claims.claims import read_judged
 from dr_lib.rooms.claims.verdicts import judge_data_sets
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row
 from dr_lib.runs.study import PlannedRun, load_study, plan_runs
+from dr_lib.statistics.intervals import MIN_RUNS
 from dr_lib.training.config import TrainingConfig
 from tests.conftest import find_studies
 from tests.report.real_rows import (

@@ -6,14 +6,8 @@ from pathlib import Path
 import pytest
 
 from dr_lib.files import lock
-from tests.rooms.serving.driver import (
-    draw_photograph,
-    encode,
-    get,
-    open_service,
-    run_in_thread,
-    wait_until,
-)
+from tests.processes import wait_until
+from tests.rooms.serving.driver import draw_photograph, encode, get, open_service, run_in_thread
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
 from dr_lib.hardware import without_output
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.training.model_folder import ModelFolderError, read_folder
 
 HEAD_S = 60  # granian's longest
@@ -120,7 +121,7 @@ def serve(
     port: int,
     metrics_host: str,
     metrics_port: int,
-    threads: int,
+    threads: int | None,
     queue: int,
     request_seconds: float,
     max_body: float,
@@ -132,7 +133,7 @@ def serve(
         model: a model folder.
         host, port: to listen at.
         metrics_host, metrics_port: to serve /metrics at; port 0 serves none.
-        threads: predictions at a time.
+        threads: predictions at a time; default one per core.
         queue: how many requests may wait for a thread; the next gets 503.
         request_seconds: a client has that long to send the body of a request.
         max_body: of a request [MB].
@@ -162,6 +163,7 @@ def serve(
         datefmt="%Y-%m-%dT%H:%M:%S",
         level=logging.INFO,
     )
+    threads = threads or count_cpus()
     with without_output(2):  # the runtimes greet there
         folder = read_folder(model)
         recalibration = read_recalibration(recalibration_file, folder.version)

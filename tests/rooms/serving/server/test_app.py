@@ -24,6 +24,7 @@ from dr_lib.rooms.serving.grader.litert import LiteRT
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.rooms.serving.server.app import OPENAPI
 from dr_lib.training.model_folder import read_folder
+from tests.processes import wait_until
 from tests.rooms.serving.driver import (
     call,
     claim_size,
@@ -34,7 +35,6 @@ from tests.rooms.serving.driver import (
     open_service,
     post,
     run_in_thread,
-    wait_until,
 )
 
 LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract

@@ -14,10 +14,10 @@ import pytest
 
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import read_folder
+from tests.processes import is_listening
 from tests.rooms.serving.driver import (
     ROOT,
     SERVING,
-    is_listening,
     list_wheel_options,
     post,
     read_image_environment,

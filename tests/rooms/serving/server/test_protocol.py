@@ -4,15 +4,8 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.rooms.serving.driver import (
-    get,
-    head,
-    open_service,
-    post,
-    run_in_thread,
-    send_raw,
-    wait_until,
-)
+from tests.processes import wait_until
+from tests.rooms.serving.driver import get, head, open_service, post, run_in_thread, send_raw
 
 LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
 CLOSE = "Connection: close"

@@ -23,13 +23,12 @@ from dr_lib.rooms.serving.__main__ import serve
 from dr_lib.rooms.serving.grader.predict import Predictor
 from dr_lib.rooms.serving.server.server import Server
 from dr_lib.training.model_folder import ModelFolderError, write_folder
-from tests.processes import is_ready
+from tests.processes import find_port, is_ready, wait_until
 from tests.rooms.serving.driver import (
     ROOT,
     call,
     draw_photograph,
     encode,
-    find_port,
     get,
     head,
     open_service,
@@ -37,7 +36,6 @@ from tests.rooms.serving.driver import (
     run_in_thread,
     run_process,
     send_raw,
-    wait_until,
 )
 
 SERVE = [sys.executable, "-m", "dr_lib.rooms.serving", "serve"]
