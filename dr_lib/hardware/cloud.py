@@ -13,14 +13,6 @@ from dr_lib.hardware.cgroups import read_text
 AZURE = "Standard_"  # before its names of machines; rows leave it out, price lists may not
 ADDRESS = "169.254.169.254:80"
 TIMEOUTS_S = (0.2, 2.0)  # of the first try and the second: a busy service is late
-NAMED_IN = [
-    "class/dmi/id/sys_vendor",
-    "class/dmi/id/bios_version",
-    "class/dmi/id/product_name",
-    "class/dmi/id/chassis_asset_tag",
-    "firmware/devicetree/base/model",
-    "firmware/devicetree/base/compatible",
-]
 GOOGLE = {"Metadata-Flavor": "Google"}
 CLOUDS = {  # what names each, in small letters, and where its service has the instance type
     "amazon": ("/latest/meta-data/instance-type", {}),  # EC2 on Nitro or Xen
@@ -73,7 +65,15 @@ def find_tpu_worker(system: Path = Path("/sys"), address: str = ADDRESS) -> tupl
 
 
 def _find_cloud(system: Path) -> str:
-    named = " ".join(read_text(system / name) for name in NAMED_IN).lower()
+    files = [
+        "class/dmi/id/sys_vendor",
+        "class/dmi/id/bios_version",
+        "class/dmi/id/product_name",
+        "class/dmi/id/chassis_asset_tag",
+        "firmware/devicetree/base/model",
+        "firmware/devicetree/base/compatible",
+    ]
+    named = " ".join(read_text(system / name) for name in files).lower()
     return next((name for name in CLOUDS if name in named), "")
 
 

@@ -56,7 +56,6 @@ from dr_lib.rooms import find_all
 
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
-VERSIONS = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
 # columns of probabilities, with three decimals
 SHARES = ("p", "share", "validation_sensitivity", "validation_specificity")
 WIDE = 40  # characters; in LaTeX longer cells are wrapped
@@ -372,7 +371,8 @@ class Page:
             "Every finished run: its own settings, times and scores [95 % interval].",
             own=varied,
         )
-        texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *VERSIONS)}
+        versions = ("python", "keras", "tensorflow", "jax", "torch", "mxnet", "numpy", "driver")
+        texts = {name: ", ".join(_list_values(runs, name)) for name in (*COMMITS, *versions)}
         if (
             len(_list_values(runs, "commit")) > 1
             and len(_list_values(runs, "code_sha256")) == 1

@@ -249,7 +249,9 @@ def compare_modes(selection: Selection) -> pd.DataFrame:
                 if mode == "paper":  # one, whatever its spread
                     ratio = ratio._replace(low=np.nan, high=np.nan)
                 line[times_as_fast] = ratio
-            difference, verdict, needed = NOTHING, MODE_VERDICTS[0], np.nan
+            difference = NOTHING
+            verdict = MODE_VERDICTS[0]
+            needed = np.nan
             if mode != "paper":
                 difference, verdict, needed = _judge_mode(auc, paper_auc)
             line["auc_difference"] = difference

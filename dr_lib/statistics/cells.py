@@ -217,12 +217,14 @@ class Design:
             variances = np.full_like(variances, np.nan)
         few = variances[: len(slopes)][self.num_runs == 2]
         n = [*self.num_runs[slopes != 0]]
-        variance, dof = self.variance, np.maximum(self.num_runs - 1, 1)
+        variance = self.variance
+        dof = np.maximum(self.num_runs - 1, 1)
         times = self.times
         if is_between.any():
             n += [*self.num_sessions[is_between]]
         elif len(self.effects):  # sessions cancel
-            variance, dof = self.noise, self.dof
+            variance = self.noise
+            dof = self.dof
             times = times / np.exp(self.effects[self.session])
 
         means = self._average(times)

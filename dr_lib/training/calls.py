@@ -32,7 +32,8 @@ class Calls:
         """
         ends = sorted(self.ends.items())
         self.ends = {}
-        free, last = start, -1
+        free = start
+        last = -1
         for end_step, now in ends:  # Keras counts the last call as full
             batch = min(end_step, len(ready_s) - 1) if ready_s else end_step
             if self.steps and ready_s:
@@ -42,7 +43,8 @@ class Calls:
                 self.first_s = now - start
                 self.first_steps = batch + 1
             self.steps += batch - last
-            free, last = now, batch
+            free = now
+            last = batch
         self.total_s += end - start
 
     @property

@@ -178,6 +178,10 @@ def train(
         )
     if recorder.best_variables:
         assign_variables(model, {"model": recorder.best_variables})
+    return _read_times(recorder)
+
+
+def _read_times(recorder: Recorder) -> Timing:
     return Timing(
         train_s=recorder.ended - recorder.start,
         first_step_s=recorder.calls.first_s,

@@ -15,8 +15,6 @@ NUM_WAVES = 16  # across and down; 16 x 16 = 256 bits
 SIDE = 32  # px of the square that is hashed
 # grey levels; added before the logarithm, so that the noise of a dark photograph does not count
 NOISE = 16
-# real photographs have 0.027 and more, those overexposed to plain white 0.010 and less
-LEAST_DETAIL = 0.015
 # Of 185,745 pairs of different photographs (610 of ODIR) none, in any of eight orientations,
 # differs by less than 63 bits, of 2.9 million pairs of EyePACS at 64 px none by less than 43
 # (alike eyes, stains on a lens; mirrored or turned, 60). Of 5,304 copies (13 kinds, such as JPEG of
@@ -25,7 +23,6 @@ LEAST_DETAIL = 0.015
 THRESHOLD = 40  # bits of 256
 PAIRS_AT_ONCE = 2**22  # a few tens of MB
 FEW = 20_000  # photographs, of which comparing every pair takes less time than sorting
-MIXER = 0x9E3779B97F4A7C15  # odd: a product with it differs where a number does
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
@@ -46,7 +43,8 @@ def perceptual_hash(encoded: bytes) -> bytes:
     waves = cv2.dct(cv2.resize(inside, (SIDE, SIDE), interpolation=cv2.INTER_AREA))[1:, 1:][
         :NUM_WAVES, :NUM_WAVES
     ]
-    if waves.std() < LEAST_DETAIL:
+    # real photographs have 0.027 and more, those overexposed to plain white 0.010 and less
+    if waves.std() < 0.015:
         return hashlib.sha256(encoded).digest()  # as many bits, near to no others
     return np.packbits(waves > 0).tobytes()
 
@@ -139,9 +137,10 @@ def _compare_sorted(words: np.ndarray, kind: int, masks: np.ndarray) -> np.ndarr
     num = len(rows) // 2
     num_low = len(rows).bit_length()  # bits of a row, the low ones of its key
     codes = [np.empty(0, int)]
+    mixer = 0x9E3779B97F4A7C15  # odd: a product with it differs where a number does
     for mask in masks:
         left = words[kind] & mask
-        keys = np.minimum(left, left ^ mask) * MIXER >> num_low << num_low | rows
+        keys = np.minimum(left, left ^ mask) * mixer >> num_low << num_low | rows
         keys.sort()
         at = (keys & (2**num_low - 1)).astype(int)
         keys >>= num_low

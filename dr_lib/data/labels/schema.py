@@ -76,8 +76,6 @@ UNKNOWN = set(
     " nao_identificada sem_prontuario sem_registro sem_identificacao sem_id sem_numero sem_nome"
     " no_id no_mrn no_number no_name s_n".split()
 )
-# no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
-NO_ID = re.compile(r"(?i)[-–−]\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
 SCALE += " gradable 0 and leave grade empty"
@@ -166,9 +164,11 @@ def read_words(column: str, cells: pd.Series) -> pd.Series:
     """Read what people write in the cells of a column in our words; what says nothing is empty."""
     words = list_words(WORDS.get(column, {}))
     is_id = column == "patient_id"
+    # no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
+    no_id = re.compile(r"(?i)[-–−]\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
     meant = {
         cell: ""
-        if is_unknown(cell) or (is_id and NO_ID.fullmatch(cell))
+        if is_unknown(cell) or (is_id and no_id.fullmatch(cell))
         else words.get(fold_name(cell), cell)
         if words
         else cell

@@ -67,8 +67,6 @@ VERDICTS = (
 # looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
 LOOKS = (1, 3, 8, 18)
 WRONG_OVER_LOOKS = (3.1, 6.5, 10.9, 15.4)
-# like is matched with like in these, beside the factors of the papers' designs
-CELL_WORK = "model format data_kind mode batch_size epochs data_share threads_asked".split()
 IMAGES = ["num_images_train", "num_images_test"]  # too, where no data set has its own
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
@@ -357,7 +355,9 @@ def match_cells(
     terms = [*claim.numerator, *claim.denominator]
     fixed = {term.column for term in terms if term.patterns != ("*",)}
     both = pd.concat(sides)
-    columns = [*dict.fromkeys([*FACTORS, *CELL_WORK, *factors])]
+    # beside the factors of the papers' designs
+    work = "model format data_kind mode batch_size epochs data_share threads_asked".split()
+    columns = [*dict.fromkeys([*FACTORS, *work, *factors])]
     if claim.is_of_hardware and REQUESTED in columns:  # alike is what was done
         columns = [name for name in columns if name != REQUESTED] + ARITHMETIC
     if "dataset" not in both or both["dataset"].isna().all():

@@ -8,15 +8,6 @@ import sys
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.hardware.settings import OWN
 
-VARIABLES = (
-    "OMP_NUM_THREADS",  # PyTorch and MXNet
-    "MKL_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "TF_NUM_INTRAOP_THREADS",
-    "TF_NUM_INTEROP_THREADS",
-    "NPROC",  # JAX
-)
-
 
 def pin(threads: int) -> int:
     """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported.
@@ -48,9 +39,15 @@ def pin(threads: int) -> int:
     if has_affinity:
         # the calling thread's, which the frameworks' threads inherit
         os.sched_setaffinity(0, cpus[:threads])
-    # MXNet's are operators at a time, each of which has all the threads
-    numbers = {name: str(threads) for name in VARIABLES}
-    numbers["MXNET_CPU_WORKER_NTHREADS"] = "1"
+    numbers = {
+        "OMP_NUM_THREADS": str(threads),  # PyTorch and MXNet
+        "MKL_NUM_THREADS": str(threads),
+        "OPENBLAS_NUM_THREADS": str(threads),
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": str(threads),
+        "NPROC": str(threads),  # JAX
+        "MXNET_CPU_WORKER_NTHREADS": "1",  # operators at a time, each has all the threads
+    }
     os.environ.update(numbers)
     OWN.update(numbers)
     return threads

@@ -11,8 +11,6 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 
 from dr_lib.errors import DrError
 
-SECONDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10)  # upper bounds of the histogram
-
 
 class Metrics:
     """The metrics of one server."""
@@ -20,24 +18,33 @@ class Metrics:
     def __init__(self, facts: Mapping[str, Any]):
         """Take the facts of the served model; `expected` has its shares where export knew them."""
         self.registry = CollectorRegistry()
-        self._requests = self._make(
-            Counter, "fundus_requests", "requests by status", ["status"]
+        registry = self.registry
+        self._requests = Counter(
+            "fundus_requests", "requests by status", ["status"], registry=registry
         )
-        self._seconds = self._make(
-            Histogram, "fundus_request_seconds", "time of an answered request", buckets=SECONDS
+        self._seconds = Histogram(
+            "fundus_request_seconds",
+            "time of an answered request",
+            buckets=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),  # upper bounds [s]
+            registry=registry,
         )
-        self._grades = self._make(
-            Counter, "fundus_grades", "answers by the grade given", ["grade"]
+        self._grades = Counter(
+            "fundus_grades", "answers by the grade given", ["grade"], registry=registry
         )
-        self._not_ok = self._make(
-            Counter, "fundus_not_ok", "answers about a photograph whose field of view is not ok"
+        self._not_ok = Counter(
+            "fundus_not_ok",
+            "answers about a photograph whose field of view is not ok",
+            registry=registry,
         )
-        self.accepted = self._make(
-            Gauge, "fundus_accepted", "requests that wait or are predicted"
+        self.accepted = Gauge(
+            "fundus_accepted", "requests that wait or are predicted", registry=registry
         )
         expected = facts.get("expected") or {}
-        shares = self._make(
-            Gauge, "fundus_expected_share", "share at the model's evaluation", ["of"]
+        shares = Gauge(
+            "fundus_expected_share",
+            "share at the model's evaluation",
+            ["of"],
+            registry=registry,
         )
         for name, share in expected.items():
             shares.labels(name).set(share)
@@ -66,6 +73,3 @@ class Metrics:
                 f"cannot serve metrics on port {port} of {host} ({error.strerror}): choose another"
                 " --metrics-port"
             ) from error
-
-    def _make(self, kind: type, name: str, about: str, labels=(), **more):
-        return kind(name, about, labels, registry=self.registry, **more)
