@@ -18,8 +18,8 @@ from pathlib import Path
 from dr_lib.rooms import find_rooms
 
 ROOT = Path(__file__).resolve().parents[1]
-# collection imports every test and what it tests; these read code, pages and commands
-NOTICING = "test_pages or test_repository or test_command"
+# collection imports every test and what it tests; these read code, pages, commands and words
+NOTICING = "test_pages or test_readme or test_repository or test_command or test_style"
 FRONT_DOOR = "import dr_lib; [getattr(dr_lib, name) for name in dr_lib.__all__]"
 
 
