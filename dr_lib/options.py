@@ -38,7 +38,13 @@ INSTANCE = click.option(
     default="",
     help="machine whose hourly price the runs get  [default: the study's]",
 )
-LANG = click.option("--lang", default="en", show_default=True, type=click.Choice(["en", "pt"]))
+LANG = click.option(
+    "--lang",
+    default="en",
+    show_default=True,
+    type=click.Choice(["en", "pt"]),
+    help="language of the page",
+)
 PARAMETERS = click.option(
     "-p",
     "parameters",

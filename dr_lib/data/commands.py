@@ -43,7 +43,11 @@ def sample(root: Path) -> None:
     help="side of the crops [px]",
 )
 @click.option(
-    "--method", default="robust", show_default=True, type=click.Choice(["robust", "voets"])
+    "--method",
+    default="robust",
+    show_default=True,
+    type=click.Choice(["robust", "voets"]),
+    help="how to crop: voets is that of Voets et al.",
 )
 @click.option(
     "--scheme",
