@@ -13,7 +13,7 @@ import pandas as pd
 import papermill
 import pytest
 
-from dr_lib.rooms import find_rooms
+from dr_lib.rooms import NAMES, find_rooms
 from tests.conftest import ABSENT, ROOT, find_studies
 from tools.constraints import REQUIREMENTS, read_list
 
@@ -30,8 +30,6 @@ SPINE = (
     "report",
     "__main__",
 )
-# a room imports the spine, and no other room
-ROOMS = "evaluation serving scenarios mnist claims remote cluster explain".split()
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
 TRAINING = "models resident checkpoint keras_backend recorder fit frozen lite0".split()
@@ -78,10 +76,26 @@ def find_place(module: str) -> tuple[str, int]:
     """The room of a module, empty for the spine, and the floor."""
     first, *below = module.removeprefix("dr_lib.").split(".")
     if first == "rooms" and below:
-        assert below[0] in ROOMS
+        assert below[0] in NAMES, f"{below[0]}: add it to NAMES of dr_lib/rooms/__init__.py"
         return below[0], 0
     (floor,) = [floor for floor, parts in enumerate(SPINE) if first in parts.split()]
     return "", floor
+
+
+def test_the_page_of_the_architecture_names_every_room():
+    """With what it is for."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    for name in NAMES:
+        assert f"- **{name}**" in page, f"{name}: name it in docs/architecture.md"
+
+
+def test_what_is_private_is_used(trees):
+    """In its own module: what it was for may have been taken away."""
+    for path, tree in trees.items():
+        for node in tree.body:
+            if re.match("_[^_]", getattr(node, "name", "")):
+                calls = re.findall(rf"\b{node.name}\b", path.read_text())
+                assert len(calls) > 1, f"{path.name}: {node.name} is not used"
 
 
 def test_a_module_imports_downwards_and_no_room():
@@ -352,7 +366,8 @@ def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     table = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip()
     lines = table.splitlines()[2:]
     found = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    assert found == count_claims().astype(str).to_numpy().tolist()
+    counted = count_claims().astype(str).to_numpy().tolist()
+    assert found == counted, "copy what the command claims prints into docs/papers.md"
 
 
 def test_nothing_committed_is_large_or_speaks_of_one_machine():

@@ -1,14 +1,5 @@
 """The rooms: subjects beside the suite's spine, found by name; the spine works without any.
 
-evaluation   what predictions say about a model
-serving      from a trained model to an endpoint, its load and its price (paper B)
-scenarios    frameworks, their kernels, and what factors do to time (paper C)
-mnist        a network in CUDA C, and its reference in Keras (paper D)
-claims       what rows say about the papers' claims
-remote       Colab and Kaggle from a terminal
-cluster      several machines
-explain      where on a photograph a model looks
-
 Foreign kernels import this: it needs Python 3.9, nothing else.
 """
 
@@ -26,7 +17,16 @@ from dr_lib.errors import DrError
 if TYPE_CHECKING:
     from dr_lib.parameters import Parameter
 
-NAMES = "evaluation serving scenarios mnist claims remote cluster explain".split()
+NAMES = (
+    "evaluation",  # what predictions say about a model
+    "serving",  # from a trained model to an endpoint, its load and its price (paper B)
+    "scenarios",  # frameworks, their kernels, and what factors do to time (paper C)
+    "mnist",  # a network in CUDA C, and its reference in Keras (paper D)
+    "claims",  # what rows say about the papers' claims
+    "remote",  # Colab and Kaggle from a terminal
+    "cluster",  # several machines
+    "explain",  # where on a photograph a model looks
+)
 
 
 class Paper(NamedTuple):
