@@ -134,7 +134,6 @@ def names() -> set[str]:
         ROOT / "tools" / "publish.py",
         *ROOT.glob("notebooks/*.py"),
         ROOT / "tests" / "test_repository.py",
-        ROOT / "tests" / "runs" / "test_study.py",
         *STUDIES,
         *map(ROOT.joinpath, ("Makefile", "pyproject.toml", "requirements.txt", "CITATION.cff")),
     ]

@@ -80,14 +80,13 @@ def list_words_of_tables() -> set[str]:
 
 
 @cache
-def read_code() -> list[tuple[bool, ast.AST]]:
-    """The syntax of the library and the notebooks, and whether it is of what draws or writes."""
+def read_code() -> dict[str, list[ast.AST]]:
+    """The syntax of each file of the library and of each notebook."""
     paths = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
-    return [
-        (bool(DRAWING.fullmatch(path.relative_to(ROOT).as_posix())), node)
+    return {
+        path.relative_to(ROOT).as_posix(): [*ast.walk(ast.parse(path.read_text()))]
         for path in paths
-        for node in ast.walk(ast.parse(path.read_text()))
-    ]
+    }
 
 
 def find_sentences() -> set[str]:
@@ -95,13 +94,16 @@ def find_sentences() -> set[str]:
     tables.
     """
     sentences = list_words_of_tables() | {paper.authors for paper in PAPERS.values()}
-    for node in [node for is_drawing, node in read_code() if is_drawing]:
+    for nodes in [nodes for path, nodes in read_code().items() if DRAWING.fullmatch(path)]:
         said = []
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "words":
-            said = [node.value]
-        if isinstance(node, ast.Call):
+        names = set()
+        for node in [node for node in nodes if isinstance(node, ast.Call)]:
             function = ast.unparse(node.func).split(".")[-1]
-            said = node.args[SPEAKERS[function] :] if function in SPEAKERS else []
+            spoken = node.args[SPEAKERS[function] :] if function in SPEAKERS else []
+            said += spoken
+            names.update(each.id for each in spoken[:1] if isinstance(each, ast.Name))
+        for node in [node for node in nodes if isinstance(node, ast.Assign)]:
+            said += [node.value] if ast.unparse(node.targets[0]) in names else []
         for each in said:
             halves = [each.body, each.orelse] if isinstance(each, ast.IfExp) else [each]
             texts = [half.value for half in halves if isinstance(half, ast.Constant)]
@@ -116,8 +118,10 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     with (ROOT / "dr_lib/report/words.csv").open(encoding="utf-8") as file:
         known = {row["english"]: row["columns"].split() for row in csv.DictReader(file)}
     sentences = find_sentences()
-    assert sentences - known.keys() == set()
-    texts = {str(node.value) for _, node in read_code() if isinstance(node, ast.Constant)}
+    missing = sentences - known.keys()
+    assert not missing, f"dr_lib/report/words.csv has no Portuguese of {missing}"
+    nodes = [node for nodes in read_code().values() for node in nodes]
+    texts = {str(node.value) for node in nodes if isinstance(node, ast.Constant)}
     names = set(re.findall(r"\w+", " ".join(texts)))
     for words, columns in known.items():
         parts = {re.sub("^metric_|_test$|_sd$", "", column) for column in columns}
@@ -125,9 +129,16 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
         assert columns or words in texts | sentences or ABSENT, f"{words} is said nowhere"
 
 
-def test_what_sets_machines_apart_has_a_header():
-    """Whatever a study of several machines varies, its table can be shown."""
-    assert set(SCALED) <= style.read_headers().keys()
+def test_columns_that_a_table_shows_have_headers():
+    """Those that its call names, and whatever a study of several machines varies."""
+    nodes = [node for nodes in read_code().values() for node in nodes]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    tables = [call for call in calls if ast.unparse(call.func).endswith("page.table")]
+    shown = [word.value for call in tables for word in call.keywords if word.arg == "columns"]
+    nodes = [node for value in shown for node in ast.walk(value)]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    missing = {*SCALED, *texts} - style.read_headers().keys()
+    assert not missing, f"dr_lib/report/words.csv has no header of {missing}"
 
 
 def test_a_language_without_words_is_refused():

@@ -252,37 +252,18 @@ def test_machines_that_differ_have_other_names():
     assert len({name_machine(facts) for facts in (cpu, t4s, *others)}) == 8
 
 
-EFFECTS = {  # of each key of a study, the test that fails without it
-    "notebook": "test_study.test_a_mistake_is_found_before_anything_runs",
-    "report": "test_study.test_a_mistake_is_found_before_anything_runs",
-    "repetitions": "test_study.test_plan_holds_every_cell_in_every_block",
-    "parameters": "test_study.test_plan_holds_every_cell_in_every_block",
-    "factors": "test_study.test_plan_holds_every_cell_in_every_block",
-    "first_scenario": "test_study.test_plan_holds_every_cell_in_every_block",
-    "kernel": "test_runner.test_a_scenario_without_its_kernel_is_skipped",
-    "session_repetitions": "test_backlog.test_a_session_has_so_many_repetitions",
-    "order": "test_study.test_plan_holds_every_cell_in_every_block",
-    "seed": "test_study.test_plan_holds_every_cell_in_every_block",
-    "instance": "test_backlog.test_the_rest_is_priced_by_the_instance",
-    "max_hours": "test_runner.test_a_run_that_saved_in_time_is_no_failure_and_goes_on",
-    "timeout_hours": "test_runner.test_a_run_that_dies_or_hangs_fails_alone",
-    "retries": "test_runner.test_runs_once_records_failures_and_tries_again",
-    "needs": "test_runner.test_a_study_that_needs_an_accelerator_asks_for_one",
-}
-
-
 @pytest.mark.parametrize("key", Study.model_fields)
-def test_each_key_of_a_study_is_explained_and_has_an_effect(key):
-    """Its line stands in the README of the studies, and a test that names it shows what it does."""
+def test_each_key_of_a_study_is_explained_used_and_tested(key):
+    """Its line stands in the README of the studies, the runner reads it, and a test sets it."""
     readme = (ROOT / "papermill_runs" / "README.md").read_text(encoding="utf-8")
     line = rf"^\| [^|]*`{key}`[^|]* \| [^|]+ \|$"
     assert re.search(line, readme, re.MULTILINE), f"{key}: no line in papermill_runs/README.md"
-    assert key in EFFECTS, f"{key}: name in EFFECTS the test that fails without it"
-    module, name = EFFECTS[key].split(".")
-    source = (ROOT / "tests" / "runs" / f"{module}.py").read_text(encoding="utf-8")
-    tests = re.findall(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
-    tables = source.split(f"def {name}(")[0].rpartition("@pytest.mark.parametrize(")[2]
-    assert tests and re.search(rf"\b{key}\b", tests[0] + tables)
+    for folder, use in (
+        ("dr_lib/runs", rf"(study|self)\.{key}\b"),
+        ("tests/runs", rf"{key}(\"|=)"),
+    ):
+        texts = [path.read_text(encoding="utf-8") for path in ROOT.glob(f"{folder}/*.py")]
+        assert re.search(use, "\n".join(texts)), f"{key}: nothing in {folder} uses it"
 
 
 def test_what_is_refused_for_good_is_no_missing_package():

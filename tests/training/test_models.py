@@ -20,6 +20,7 @@ from dr_lib.training.models import (
     recolour,
     save_model,
 )
+from tests.conftest import ROOT
 from tests.training.simulation import NORMALISED, assert_same
 
 
@@ -177,6 +178,13 @@ def test_every_registered_network_is_synchronised_in_training_alone(model, task,
     assert np.array(saved([images])) == pytest.approx(np.array(network(images)), abs=1e-6)
 
 
+def test_the_page_of_training_names_every_network():
+    """As a reader has to write it."""
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    for name in NETWORKS:
+        assert f"`{name}`" in page, f"{name}: name it in docs/training.md"
+
+
 def test_the_metric_is_the_auc_of_referable_disease():
     """scikit-learn's AUC of grade 2 or worse by the sum of the last three probabilities."""
     rng = np.random.default_rng(1)
@@ -261,7 +269,7 @@ def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"model": "resnet"}, "choose small_cnn, mobilenet, vgg19.* or a network .* ResNet50"),
+        ({"model": "resnet"}, "choose .*vgg19, .* or a network .* ResNet50"),
         ({"model": "no.such:build"}, "model 'no.such:build' cannot be imported: No module"),
         ({"model": "keras.layers:build"}, "cannot be imported: .* has no attribute 'build'"),
         ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
