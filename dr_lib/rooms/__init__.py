@@ -10,12 +10,9 @@ from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
-
-if TYPE_CHECKING:
-    from dr_lib.parameters import Parameter
 
 NAMES = (
     "evaluation",  # what predictions say about a model
@@ -55,7 +52,7 @@ class Room(NamedTuple):
     start: str = ""  # runs a study on one of them
     map_over: str = ""  # yields a map over the workers of one, for `prepare --on`
     machines: str = ""  # the child of `hardware.machine.Machine` for several
-    parameters: Mapping[str, Parameter] = MappingProxyType({})  # of its notebooks
+    parameters: Mapping[str, Any] = MappingProxyType({})  # of its notebooks; each a Parameter
     papers: Mapping[str, Paper] = MappingProxyType({})  # by letter
     judge: str = ""  # judges the claims of a paper by a selection of rows
     judge_data_sets: str = ""  # judges those on a model's performance by data set
