@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib import command
-from dr_lib.__main__ import Commands, main
+from dr_lib.__main__ import SPINE, Commands, main
 from dr_lib.command import write_command, write_install, write_lasting_command
 from dr_lib.rooms import find_rooms
 from tests.conftest import ROOT
@@ -126,9 +126,8 @@ def test_help_lists_the_commands_in_groups_by_room():
     """Every command of the spine and of the rooms, each with its first sentence."""
     shown = CliRunner().invoke(main, ["--help"]).output
     groups = dict(re.findall(r"(?m)^(\S[^\n]*):\n((?:  .*\n?)+)", shown))
-    spine = "sample prepare split verify run plan report".split()
     expected = {room.about: [*room.commands] for room in find_rooms().values()}
-    for heading, names in {"Prepare, train, report": spine, **expected}.items():
+    for heading, names in {"Prepare, train, report": [*SPINE], **expected}.items():
         assert re.findall(r"(?m)^  (\w+) ", groups.get(heading, "")) == names
     assert "...\n" not in shown.partition("Prepare")[2]
 

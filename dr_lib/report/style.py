@@ -59,7 +59,7 @@ IMAGES = "synthetic images, for timing only"
 
 
 def read_headers() -> dict[str, str]:
-    """Read the English headers of table columns, with units; a missing column is its own header."""
+    """Read the English headers of table columns, with units."""
     return {
         column: row.english
         for row in _read_words().itertuples()

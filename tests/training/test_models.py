@@ -161,11 +161,8 @@ def test_every_registered_network_is_synchronised_in_training_alone(model, task,
     network = build_model(model, 32, task=task, synchronised=True)
 
     def flags(model: keras.Model) -> set[bool]:
-        layers = model.get_layer("base").layers
-        inner = [each for layer in layers for each in getattr(layer, "layers", [])]
-        return {
-            layer.synchronized for layer in layers + inner if hasattr(layer, "synchronized")
-        }
+        layers = model.get_layer("base")._flatten_layers()
+        return {layer.synchronized for layer in layers if hasattr(layer, "synchronized")}
 
     place = f"{model}: models.build_model synchronises every base"
     assert flags(network) <= {True}, place  # empty where a network has none
