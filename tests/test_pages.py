@@ -15,7 +15,6 @@ from papermill.cli import papermill as papermill_command
 
 import dr_lib
 from dr_lib.__main__ import main
-from dr_lib.runs.row import SCHEMA
 from tests.conftest import ABSENT, find_studies
 from tests.test_readme import PAGES, read_commands
 
@@ -181,10 +180,3 @@ def test_the_citation_names_this_version_and_its_date():
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert cited["version"] == dr_lib.__version__
     assert date(2026, 11, 26) <= cited["date-released"] <= date.today()
-
-
-def test_the_page_of_rows_is_in_step_with_their_schema():
-    """Every column with its type, in the order of the schema; `make sync` writes them."""
-    page = (ROOT / "docs" / "rows.md").read_text()
-    lines = re.findall(r"(?m)^\| `(\w+)` \| (\w+) \| .+ \|$", page)
-    assert lines == [(name, kind.__name__) for name, kind in SCHEMA.items()]

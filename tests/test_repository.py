@@ -287,7 +287,7 @@ def test_importing_the_library_costs_nothing():
 )
 def test_a_notebook_has_a_source_no_outputs_and_typed_parameters(path):
     """Nothing that a run showed is published. papermill lists each parameter with its type and its
-    help; comments may stand between groups of them.
+    help; comments may stand between groups of them. What is in English is in Portuguese too.
     """
     assert path.with_suffix(".py").is_file()
     notebook = nbformat.read(path, as_version=4)
@@ -299,6 +299,15 @@ def test_a_notebook_has_a_source_no_outputs_and_typed_parameters(path):
     assert len(known) == len(re.findall(r"(?m)^[^#\n]", cell.source))
     kinds = ("str", "int", "float", "bool")
     assert all(each["inferred_type_name"] in kinds and each["help"] for each in known.values())
+    english, portuguese = (
+        [
+            (tags[1:], cell.source.count("\n\n"))
+            for cell in notebook.cells
+            if lang in (tags := cell.metadata.get("tags", []))
+        ]
+        for lang in ("en", "pt")
+    )
+    assert english == portuguese, f"cells with the tags en and pt in notebooks/{path.stem}.py"
 
 
 @pytest.mark.parametrize("path", STUDIES, ids=lambda p: p.stem)
