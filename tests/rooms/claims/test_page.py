@@ -20,6 +20,7 @@ def read_table(text: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
 
 
+@pytest.mark.skipif("C" not in PAPERS, reason="the paper's room is absent")
 def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     """What our machine can judge, and reasons on demand; what could be chance."""
     runs = run_scenarios(disturbed=True)
