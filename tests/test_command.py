@@ -136,8 +136,8 @@ def test_every_option_has_a_help():
     """Which says what it is for."""
     for name in main.list_commands(None):
         for each in main.get_command(None, name).params:
-            is_explained = not isinstance(each, click.Option) or each.help
-            assert is_explained, f"{name}: {each.opts[0]} needs a help in its commands.py"
+            if isinstance(each, click.Option):
+                assert each.help, f"{name}: {each.opts[0]} needs a help in its commands.py"
 
 
 def test_a_command_is_imported_when_it_is_used():

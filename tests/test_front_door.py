@@ -2,7 +2,6 @@
 
 import ast
 import doctest
-import re
 import shutil
 import subprocess
 import sys
@@ -32,7 +31,7 @@ def test_the_door_has_few_names_and_explains_each():
     )
     assert len(NAMES) <= 24
     for name in NAMES:
-        assert re.search(rf"\b{name}\b", dr_lib.__doc__), f"{name}: the docstring of dr_lib"
+        assert name in dr_lib.__doc__, f"{name}: the docstring of dr_lib"
         assert getattr(dr_lib, name).__name__.rpartition(".")[2] == name
 
 

@@ -172,7 +172,8 @@ def test_a_page_names_nothing_that_is_gone(page, names):
         for name in re.findall(r"-p (\w+)", span):
             assert any(name in list_parameters(p) for p in ROOT.glob("notebooks/*.py")), span
         words = {word.strip("_") for word in re.findall(r"\w+", span.replace("__init__", ""))}
-        assert not {word for word in words - names if not word.isdigit()}, span
+        gone = {word for word in words - names if not word.isdigit()}
+        assert not gone, f"{page}: nothing in the code is called {gone}"
 
 
 def test_the_citation_names_this_version_and_its_date():
