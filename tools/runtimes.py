@@ -224,11 +224,17 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     home = clone / "cloud"
     code = (
         "import sys; sys.executable, content = sys.argv.pop(1), sys.argv.pop(1);"
-        "from dr_lib.rooms.remote.colab import Colab; Colab.results = content;"
-        "Colab.home = f'{content}/dr-lib'; from dr_lib.__main__ import main; main()"
+        "from dr_lib.rooms.remote.colab import Colab; Colab.content = content;"
+        "from dr_lib.__main__ import main; main()"
     )
     with open_services(home, str(python)) as (kaggle, programs):
-        command = [sys.executable, "-c", code, str(programs / "python"), str(home / "content")]
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            str(programs / "python"),
+            str(home / "machine" / "content"),
+        ]
         command += ["run", str(study), "--on", f"{service}:cpu", "--yes"]
         environment = os.environ | {"PYTHONPATH": str(clone), "HOME": str(clone)}
         ran = subprocess.run(

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from click import echo
+
 from dr_lib.command import shorten_program, write_install
 from dr_lib.errors import DrError
 from dr_lib.processes import bind_to_parent, read_last_words
@@ -41,7 +43,7 @@ class Client:
     no_credentials  what it prints when nobody is logged in
     """
 
-    always: tuple[str, ...] = ()  # options of every call
+    always = ()  # options of every call
     needs = ""
     hint = "\0"  # what separates a failure from advice behind it
 
@@ -51,9 +53,8 @@ class Client:
         path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
         if path:
             return path
-        raise DrError(
-            f"{name} is not installed{self.needs}: {write_install('-e', '.[remote]')}"
-        )
+        fault = f"{name} is not installed{self.needs}"
+        raise DrError(f"{fault}: {write_install('-e', '.[remote]')}")
 
     def check(self) -> None:
         """Refuse a client that is missing, does not start, or is too old."""
@@ -62,13 +63,14 @@ class Client:
             fault = f"{shorten_program(self.find())} is {'.'.join(version)}, which is too old"
             raise DrError(f"{fault}: {write_install('-e', '.[remote]')}")
 
-    def call(self, *words: str, limit_s: float = 0) -> str:
-        """Call the client without input and return its output; it ends with this process.
+    def call(self, *words: str, text: str = "", limit_s: float = 0) -> str:
+        """Call the client and return its output; it ends with this process.
 
         Ctrl-C does not reach it. Access tokens in its output are masked.
 
         Args:
             words: of its command line.
+            text: its input.
             limit_s: seconds until it is ended, which is no failure; by default it is one, after
                 `WAITS.call`.
 
@@ -79,7 +81,7 @@ class Client:
         try:
             ran = subprocess.run(
                 bind_to_parent([path, *self.always, *words]),
-                stdin=subprocess.DEVNULL,
+                input=text.encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
@@ -91,34 +93,35 @@ class Client:
         except subprocess.TimeoutExpired as error:
             output = error.stdout or b""
             fault = "" if limit_s else f"did not end within {WAITS.call:.0f} s"
-        text = re.sub(r"\x1b\[[\d;]*m", "", output.decode(errors="replace"))
-        text = re.sub(r"(?i)((?:token|signature)=)[^\s&'\"]+", r"\1***", text)
-        if self.no_credentials in text:
+        said = re.sub(r"\x1b\[[\d;]*m", "", output.decode(errors="replace"))
+        said = re.sub(r"(?i)((?:token|signature)=)[^\s&'\"]+", r"\1***", said)
+        if self.no_credentials in said:
             fault = f"{self.platform} has no credentials, or cannot renew them offline"
             login = f"{shorten_program(path)} {self.login}"
             raise RemoteError(f"{fault}: log in once with {login} in a terminal")
         if not fault:
-            return text
-        if re.search(r"HTTPS?ConnectionPool|Failed to resolve|Connection ?[Er]", text):
+            return said
+        if re.search(r"HTTPS?ConnectionPool|Failed to resolve|Connection ?[Er]", said):
             fault = "failed: no connection to the service: check that this machine is online"
         elif fault == "failed: ":
-            fault += find_sentence(text.strip().partition(self.hint)[0])
+            fault += find_sentence(said.strip().partition(self.hint)[0])
         command = " ".join([self.platform, *filter(str.isalpha, words)][:3])
         raise RemoteError(f"{command} {fault}")
 
-    def retry(self, ask: Callable, *arguments: Any, patience_s: float | None = None) -> Any:
-        """Repeat what fails with a RemoteError, for a quarter of an hour or the given time."""
-        end = 0.0
-        while True:
-            try:
-                return ask(*arguments)
-            except RemoteError as error:
-                if not end:
-                    self.say(f"{error}: trying again")
-                    end = time.monotonic() + (patience_s or WAITS.patience)
-                elif time.monotonic() >= end:
-                    raise
-            time.sleep(WAITS.pause)
+
+def retry(ask: Callable, *arguments: Any, patience_s: float = 0) -> Any:
+    """Repeat what fails with a RemoteError, for a quarter of an hour or the given time."""
+    end = 0.0
+    while True:
+        try:
+            return ask(*arguments)
+        except RemoteError as error:
+            if not end:
+                echo(f"{error}: trying again")
+                end = time.monotonic() + (patience_s or WAITS.patience)
+            elif time.monotonic() >= end:
+                raise
+        time.sleep(WAITS.pause)
 
 
 def find_sentence(text: str) -> str:

@@ -1,29 +1,30 @@
 """Run a study in a session of Colab or Kaggle."""
 
-import json
 import platform
-import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 
 import click
 
 from dr_lib.errors import DrError
+from dr_lib.files import write_json
 from dr_lib.rooms.remote import remote_script
 from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
 from dr_lib.rooms.remote.pack import pack_up
-from dr_lib.rooms.remote.session import Record, Session, read_records
+from dr_lib.rooms.remote.remote_script import is_on
+from dr_lib.rooms.remote.session import read_records
 from dr_lib.runs.backlog import ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.row import read_rows
-from dr_lib.runs.study import Study, find_results, find_runs, load_study, plan_runs
+from dr_lib.runs.study import find_results, find_runs, load_study, plan_runs
 
-SERVICES: dict[str, type[Session]] = {
+SERVICES = {
     f"{service.platform}:{device}": service
     for service in (Colab, Kaggle)
     for device in service.devices
@@ -67,67 +68,54 @@ def run_on_service(
         if on_cpu:
             study.needs = []
         keep_for(folder, study)
-        check_notebook(study, root, read_rows(folder), allow)
-        now = datetime.now(UTC)
-        name = f"dr-{on.replace(':', '-').lower()}-{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-        record = Record(
-            session=name,
-            on=on,
-            host=platform.node(),
-            started=now.isoformat(timespec="seconds"),
-            hours=max_hours or study.max_hours or 24.0,  # no session lasts longer
-        )
-        session = SERVICES[on](record, folder, click.echo)
-        record.runs = _list_left(session, study, path, root, only, null)
-        if not record.runs:
+        rows = read_rows(folder)
+        check_notebook(study, root, rows, allow)
+        planned = plan_runs(study, ANY, null=null)
+        backlog = Backlog(study, folder, find_runs(planned, only, path), planned)
+        name = f"dr-{on.replace(':', '-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
+        hours = max_hours or study.max_hours or 24.0  # no session lasts longer
+        session = SERVICES[on](folder, name.lower(), on, platform.node(), hours)
+        backlog.take_in(row for row in rows if is_on(row, session.platform, session.pattern))
+        check_data(folder, backlog.runs, backlog.rows, root)
+        session.runs = _list_left(backlog, on)
+        if not session.runs:
             return []
 
         session.check()
         notice = session.prepare()
         upload = Path(scratch)
-        contents = pack_up(Path(path), study, root, upload)
-        where = f"to {session.name}, for {len(record.runs)} runs on {session.device}"
-        click.echo(f"will upload {contents}\n{where}\n{notice}")
-        if not yes and not sys.stdin.isatty():
-            raise DrError("no terminal to ask for confirmation: add --yes to upload")
+        contents = pack_up(path, study, root, upload)
+        where = f"to {session.name}, for {len(session.runs)} runs on {session.device}"
+        killed = "if this command is killed, the session goes on: repeat the command"
+        click.echo(f"will upload {contents}\n{where}\n{notice}\n{killed}, or {session.by_hand}")
         if not yes:
+            if not sys.stdin.isatty():
+                raise DrError("no terminal to ask for confirmation: add --yes to upload")
             click.confirm("upload?", abort=True)
         settings = {
-            "home": session.home,
-            "results": session.results,
             "platform": session.platform,
             "device": session.pattern,
-            "study": f"papermill_runs/{Path(path).name}",
-            "session": name,
-            "runs": record.runs,
-            "hours": record.hours,
+            "study": f"papermill_runs/{path.name}",
+            "session": session.session,
+            "runs": session.runs,
+            "hours": session.hours,
         }
-        (upload / remote_script.SETTINGS).write_text(json.dumps(settings), encoding="utf-8")
+        write_json(upload / remote_script.SETTINGS, settings)
         shutil.copy(remote_script.__file__, upload)
         session.reach("requested")
-        click.echo(f"{name} begins")
+        click.echo(f"{session.session} begins")
         return session.make(upload)
 
 
-def _list_left(
-    session: Session, study: Study, path: Path, root: Path, only: str, null: bool
-) -> list[str]:
+def _list_left(backlog: Backlog, on: str) -> list[str]:
     """List the runs that this device has not completed and can make."""
-    planned = plan_runs(study, ANY, null=null)
-    backlog = Backlog(study, session.folder, find_runs(planned, only, path), planned)
-    rows = read_rows(session.folder)
-    is_on = remote_script.is_on
-    backlog.take_in(row for row in rows if is_on(row, session.platform, session.pattern))
-    check_data(session.folder, backlog.runs, backlog.rows, root)
-    left = backlog.list_left()
-    skipped = backlog.find_skipped()
-    possible = [run.name for run in left if run.scenario not in skipped]
-    if not possible:
-        number = len(backlog.runs)
-        click.echo(f"all {number} runs are already completed on {session.record.on}")
-        for error in sorted({skipped[run.scenario] for run in left}):
+    backlog.unavailable = backlog.find_skipped()
+    left = [run.name for run in backlog.list_left()]
+    if not left:
+        click.echo(f"all {len(backlog.runs)} runs are already completed on {on}")
+        for error in sorted({*backlog.unavailable.values()}):
             click.echo(f"scenarios skipped there: {error}")
-    return possible
+    return left
 
 
 def _close_open_sessions(folder: Path) -> None:
@@ -137,12 +125,13 @@ def _close_open_sessions(folder: Path) -> None:
         RemoteError: one cannot be closed, so that no other may begin.
     """
     for record in read_records(folder):
-        if record.state == "closed":
+        name = record["session"]
+        if record["state"] == "closed":
             continue
-        if record.host != platform.node():
-            where = f"was opened on {record.host} and not closed"
-            click.echo(f"{record.session} {where}: repeat the command there to close it")
+        if record["host"] != platform.node():
+            where = f"was opened on {record['host']} and not closed"
+            click.echo(f"{name} {where}: repeat the command there to close it")
             continue
-        click.echo(f"{record.session} is still {record.state}; an earlier client was stopped")
-        for failure in SERVICES[record.on](record, folder, click.echo).make():
+        click.echo(f"{name} is still {record['state']}; an earlier client was stopped")
+        for failure in SERVICES[record["on"]](folder, **record).make():
             click.echo(failure)

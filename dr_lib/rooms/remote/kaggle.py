@@ -11,17 +11,20 @@ What kaggle 2.2.5 does:
 """
 
 import csv
-import json
 import re
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
+from click import echo
+
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence
+from dr_lib.files import write_json
+from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence, retry
 from dr_lib.rooms.remote.remote_script import LEAST_HOURS
-from dr_lib.rooms.remote.session import Device, Session
+from dr_lib.rooms.remote.session import Session
 
 SET_UP_HOURS = 1 / 3  # of a session, beside the hours of its runs
 
@@ -38,58 +41,62 @@ class Kaggle(Session):
     always = ("-W",)  # else a warning of an old version precedes an answer
     hint = "\n\n"
     devices = {
-        "t4x2": Device("--accelerator NvidiaTeslaT4", r"\b2x.*\bt4\b"),
-        "v5e8": Device("--accelerator TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
-        "cpu": Device("", r"^(?!.*-\dx-).*-cpus-"),
+        "t4x2": ("--accelerator NvidiaTeslaT4", r"\b2x.*\bt4\b"),
+        "v5e8": ("--accelerator TpuV5E8", r"v5 ?(lite|e)|\dx-tpu\b"),
+        "cpu": ("", r"^(?!.*-\dx-).*-cpus-"),
     }
     is_unattended = True
-    home = "/kaggle/dr-lib"
-    results = "/kaggle/working"
 
     @cached_property
-    def _script(self) -> str:
-        """The script's full name, with that of the account."""
+    def _names(self) -> dict[str, str]:
+        """Full names of script and data set, with that of the account, by the client's words."""
         named = re.search(r"- username: (.+)", self.call("config", "view"))
         if not named or named[1] == "None":
             raise DrError(f"kaggle does not know your user name: kaggle {self.login}")
-        return f"{named[1].strip()}/{self.record.session}"
+        script = f"{named[1].strip()}/{self.session}"
+        return {"kernels": script, "datasets": f"{script}-data"}
 
-    def _name(self, kind: str) -> str:
-        return self._script + "-data" * (kind == "datasets")
+    @property
+    def by_hand(self) -> str:
+        """The commands that delete script and data set."""
+        commands = [f"kaggle {kind} delete {name}" for kind, name in self._names.items()]
+        return f"delete the session with {' and '.join(commands)}"
 
     @property
     def _ends(self) -> str:
-        hours = self.record.hours + SET_UP_HOURS
+        hours = self.hours + SET_UP_HOURS
         fault = "a Kaggle session cannot be stopped from outside"
         return f"{fault}: it ends by itself after at most {hours:.1f} h"
 
     def prepare(self) -> str:
         """Limit the session to 8.5 of the 9 hours of each, and to what is left of the quota."""
-        hours = min(self.record.hours, 8.5)
+        hours = min(self.hours, 8.5)
         kind = {"t4x2": "GPU", "v5e8": "TPU"}.get(self.device)
         for line in csv.DictReader(self.call("quota", "--csv").splitlines()):
             if line["resource"] == kind:
                 hours = min(hours, float(line["remaining"].removesuffix("h")) - SET_UP_HOURS)
         if hours < LEAST_HOURS:
             raise DrError(f"too little {kind} quota is left on Kaggle: see kaggle quota")
-        self.record.hours = hours
-        data = self._name("datasets")
+        self.hours = hours
         return (
-            f"only you can see the data set {data} and the script; both are deleted once the rows"
-            " are here, and stay if this command is not repeated: kaggle datasets delete"
-            f" {data} deletes the data\n{self._ends}, of the weekly quota unless on cpu\n"
-            "Kaggle gives internet, which the set-up may need, and GPUs only to accounts with a"
-            " verified phone:\nhttps://www.kaggle.com/settings"
+            "only you can see the data set and the script; both are deleted once the rows are here,"
+            f" and stay if this command is not repeated\n{self._ends}, of the weekly quota unless"
+            " on cpu\nKaggle gives internet, which the set-up may need, and GPUs only to accounts"
+            " with a verified phone:\nhttps://www.kaggle.com/settings"
         )
 
     def send(self, folder: Path) -> None:
         """Upload a private data set, wait until it is ready, and push the script."""
-        name = self._name("datasets")
-        title = name.partition("/")[2]
-        data = {"title": title, "id": name, "licenses": [{"name": "other"}]}
-        script = {
-            "id": self._script,
-            "title": self.record.session,  # whose slug is the id's
+        script, data = self._names.values()
+        about = {
+            "title": f"{self.session}-data",
+            "id": data,
+            "licenses": [{"name": "other"}],
+        }
+        write_json(folder / "dataset-metadata.json", about)
+        about = {
+            "title": self.session,  # whose slug is the id's
+            "id": script,
             "code_file": "remote_script.py",
             "language": "python",
             "kernel_type": "script",
@@ -97,21 +104,18 @@ class Kaggle(Session):
             "enable_gpu": self.device == "t4x2",
             "enable_tpu": self.device == "v5e8",
             "enable_internet": True,
-            "dataset_sources": [name],
+            "dataset_sources": [data],
         }
-        for kind, content in (("dataset", data), ("kernel", script)):
-            path = folder / f"{kind}-metadata.json"
-            path.write_text(json.dumps(content), encoding="utf-8")
+        write_json(folder / "kernel-metadata.json", about)
+        path = f"-p={folder}"
         # after an interruption the client sends only the rest
-        created = "private Dataset is being created"
-        self.retry(self._create, created, "datasets", "create", "-p", str(folder))
-        self.retry(self._check_data, patience_s=WAITS.ready)
+        retry(self._create, "private Dataset is being created", "datasets", "create", path)
+        retry(self._check_data, patience_s=WAITS.ready)
         self.reach("running")
-        seconds = 3600 * (self.record.hours + SET_UP_HOURS)
-        words = ("push", "-p", str(folder), "-t", f"{seconds:.0f}", *self.options.split())
-        self.retry(self._create, "successfully pushed", "kernels", *words)
-        page = f"https://www.kaggle.com/code/{self._script}"
-        self.say(f"{page}: its rows are downloaded at its end; {self._ends}")
+        limit = f"-t={3600 * (self.hours + SET_UP_HOURS):.0f}"
+        words = ("push", path, limit, *self.options.split())
+        retry(self._create, "successfully pushed", "kernels", *words)
+        echo(f"https://www.kaggle.com/code/{script}: its rows are downloaded at its end")
 
     def _create(self, created: str, kind: str, *words: str) -> None:
         """Create a data set or a script, unless a failed try has: a second script would run too."""
@@ -135,7 +139,7 @@ class Kaggle(Session):
 
         If it is denied, which has other reasons too, the account's own list decides.
         """
-        name = self._name(kind)
+        name = self._names[kind]
         try:
             output = self.call(kind, "status", name).strip()
         except RemoteError as error:
@@ -145,26 +149,27 @@ class Kaggle(Session):
             slug = name.partition("/")[2]
             output = self.call(kind, "list", "--mine", "--csv", "--search", slug)
             return "unknown" if slug in output else ""
-        return output if output != "deleted" else ""
+        return output.removesuffix("deleted")
 
-    def _read_state(self) -> tuple[str, list[str]]:
+    def _read_state(self) -> list[str]:
         """Read running, or how the session ended in Kaggle's word, and the message of a failure."""
-        output = self.call("kernels", "status", self._script)
+        output = self._read_status("kernels")
         named = re.search(r'has status "(?:\w+\.)?(\w+)"', output)
         if not named:
-            raise RemoteError(f"kaggle does not report the state of {self._script}")
+            raise RemoteError(f"kaggle does not report the state of {self._names['kernels']}")
         status = named[1].lower()
         if status not in ("complete", "error", "cancel_acknowledged"):
             status = "running"
-        return status, re.findall(r'Failure message: "(.*)"', output)
+        return [status, *re.findall(r'Failure message: "(.*)"', output)]
 
     def look(self, shown: int) -> tuple[str, list[str]]:
         """Read the state and, for a while, the log."""
-        status, message = self._read_state()
-        wait_s = WAITS.poll if status == "running" else 0.0
+        status, *message = self._read_state()
+        wait_s = WAITS.poll * (status == "running")
         log = ""
         with suppress(RemoteError):
-            log = self.call("kernels", "logs", "-f", self._script, limit_s=wait_s)
+            words = ("kernels", "logs", "-f", self._names["kernels"])
+            log = self.call(*words, limit_s=wait_s)
         time.sleep(wait_s)
         return status, [*log.splitlines()[shown:], *message]
 
@@ -172,29 +177,21 @@ class Kaggle(Session):
         """Whether the account does not have the script."""
         return not self._read_status("kernels")
 
-    def fetch(self, runs: list[str], folder: Path) -> None:
+    def fetch(self, runs: Collection[str], folder: Path) -> None:
         """Download all results of a session that has ended."""
-        words = ("-p", str(folder), "-o", "--file-pattern", r"\.zip$")
-        self.call("kernels", "output", self._script, *words)
+        words = (f"-p={folder}", "-o", r"--file-pattern=\.zip$")
+        self.call("kernels", "output", self._names["kernels"], *words)
 
     def delete(self) -> str:
         """Delete script and data set, and say what runs on; never finished rows."""
-        runs_on = ""
-        if self.record.state == "running" and not self.is_gone():
+        outcome = "is deleted"
+        if self.state == "running" and not self.is_gone():
             if self._read_state()[0] != "running":
                 raise DrError("it has ended, and its rows are on Kaggle")
-            runs_on = f": {self._ends}"
-        left = []
-        for kind in ("kernels", "datasets"):
-            name = self._name(kind)
+            outcome = f"is deleted: {self._ends}"
+        for kind, name in self._names.items():
             with suppress(RemoteError):  # no answer confirms it
                 self.call(kind, "delete", name, "--yes")
-            try:
-                status = self._read_status(kind)
-            except RemoteError as error:
-                status = str(error)
-            if status:
-                left.append(f"{status}; to delete it: kaggle {kind} delete {name}")
-        if left:
-            raise RemoteError("; ".join(left))
-        return f"is deleted{runs_on}"
+        if any(map(self._read_status, self._names)):
+            raise RemoteError("Kaggle still has it")
+        return outcome

@@ -1,10 +1,9 @@
 """Pack the upload: the code, the study file and its inputs, as an archive in parts."""
 
 import hashlib
-import io
 import json
 import re
-import tarfile
+import zipfile
 from collections.abc import Collection
 from pathlib import Path
 
@@ -28,8 +27,8 @@ SPLIT = ["image_id", "group", "split", "reason"]
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     """Pack everything that a machine needs for the study's runs; return what that is, in words.
 
-    The code is that of the working files which git does not ignore, with the study's notebook and
-    its report, and says of which commit. Of data, only the prepared folders and the single files
+    The code is that of the working files which git does not ignore, with the study's notebook,
+    and says of which commit. Of data, only the prepared folders and the single files
     that the study's parameters name go along, cut by `share_folder`; never another folder.
 
     Args:
@@ -41,33 +40,31 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     Raises:
         DrError: an input lies outside the repository, or the study's instance has no price.
     """
-    files: dict[str, Path | bytes] = {name: root / name for name in _list_code(root)}
-    keys = study.model_dump(exclude_defaults=True)
+    files = {name: root / name for name in _list_code(root)}
+    keys = study.model_dump(exclude_defaults=True, exclude={"report"})
     files[f"papermill_runs/{path.name}"] = yaml.safe_dump(keys, sort_keys=False).encode()
-    for notebook in filter(None, (study.notebook, study.report)):
-        name = f"notebooks/{notebook}.ipynb"
-        content = json.loads((root / name).read_bytes())
-        for cell in content["cells"]:
-            if cell["cell_type"] == "code":
-                cell["outputs"] = []  # they may show photographs
-        files[name] = json.dumps(content).encode()
-    if (root / "requirements.txt").exists():  # which versions are installed there
-        files["requirements.txt"] = root / "requirements.txt"
+    notebook = f"notebooks/{study.notebook}.ipynb"
+    content = json.loads((root / notebook).read_bytes())
+    for cell in content["cells"]:
+        if cell["cell_type"] == "code":
+            cell["outputs"] = []  # they may show photographs
+    files[notebook] = json.dumps(content).encode()
+    files["requirements.txt"] = root / "requirements.txt"  # which versions are installed there
     commit = read_commit(root, study.notebook)
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]
     if study.instance:  # of your prices only this one
         price = pd.DataFrame([find_price(study.instance)])
-        files["dr_lib/runs/prices.csv"] = price.to_csv(index=False).encode()
+        files["dr_lib/runs/prices.csv"] = format_table(price).encode()
         contents.append(f"the price of {study.instance}")
 
-    inputs = check_paths(study, path, root)
+    inputs = [value for _, value in check_paths(study, path, root)]
     tables = {values.get("split", "") for values in list_cells(study)} - {""}
-    for name, value in [*inputs, *(("split", table) for table in tables)]:
+    for value in [*inputs, *tables]:
         if Path(value).is_absolute() or ".." in Path(value).parts:
-            fault = f"{path}: {name} {value!r} is outside the repository"
+            fault = f"{path}: {value!r} is outside the repository"
             raise DrError(f"{fault}: link it into data/, and name the link in the study")
-    for _, value in inputs:
+    for value in inputs:
         source = root / value
         if source.is_file():
             files[value] = source
@@ -77,9 +74,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         for name, content in share_folder(source, splits).items():
             files[f"{value}/{name}"] = content
         contents.append(f"crops of {value} with pseudonyms, grades and split, no file names")
-    _write_parts(files, folder)
-    sizes = [part.stat().st_size for part in folder.iterdir()]
-    return f"{sum(sizes) / 2**20:.1f} MiB: {'; '.join(contents)}"
+    size = _write_parts(files, folder)
+    return f"{size / 2**20:.1f} MiB: {'; '.join(contents)}"
 
 
 def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path | bytes]:
@@ -102,7 +98,7 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     """
     manifest = verify(data_dir)
     written = manifest["files"]
-    files: dict[str, Path | bytes] = {name: data_dir / name for name in written}
+    files = {name: data_dir / name for name in written}
     kept = {name: SPLIT for name in splits if name not in written}
     for name, columns in {"labels.csv": LABELS, **kept}.items():
         table = parse_table(data_dir / name)
@@ -122,18 +118,16 @@ def _list_code(root: Path) -> list[str]:
     return sorted(name for name in names if (root / name).is_file() and not hidden.search(name))
 
 
-def _write_parts(files: dict[str, Path | bytes], folder: Path) -> None:
-    """Write a tar.gz in pieces of at most PART_BYTES, without owners and times."""
+def _write_parts(files: dict[str, Path | bytes], folder: Path) -> int:
+    """Write a zip archive in pieces of at most PART_BYTES, without owners; return its size."""
     whole = folder / "whole"
-    with tarfile.open(whole, "w:gz", compresslevel=3) as archive:
+    with zipfile.ZipFile(whole, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, source in files.items():
-            content = source if isinstance(source, bytes) else source.read_bytes()
-            entry = tarfile.TarInfo(name)
-            entry.size = len(content)
-            archive.addfile(entry, io.BytesIO(content))
-    number = 0
+            archive.writestr(name, source if isinstance(source, bytes) else source.read_bytes())
     with whole.open("rb") as stream:
-        while piece := stream.read(PART_BYTES):
+        pieces = iter(lambda: stream.read(PART_BYTES), b"")
+        for number, piece in enumerate(pieces):
             (folder / f"{PART}{number:03d}").write_bytes(piece)
-            number += 1
+    size = whole.stat().st_size
     whole.unlink()
+    return size

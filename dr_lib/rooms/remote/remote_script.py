@@ -1,7 +1,8 @@
 """What the remote machine executes: unpack the upload, execute runs of the study, zip the results.
 
 It is sent as it is; its settings lie in the upload. Kaggle executes it as a script, a kernel of
-Colab starts it and looks how far it is. Python 3.9, the standard library, nothing else.
+Colab starts it and looks how far it is. Results go to the working directory. Python 3.9, the
+standard library, nothing else.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -19,9 +21,9 @@ from typing import Any
 
 SETTINGS = "dr-lib.json"
 PART = "dr-lib.part"  # Kaggle would unpack what is called tar or zip
-MAX_MIB = 64  # of one file that is brought back
+HOME = "../dr-lib"  # the repository; what lies in the working directory would be a result
 HAS_ENDED = " ended with "  # printed between a run and its exit status
-STATUS = "remote script: "  # printed before its state
+STATUS = "remote script: "  # above new lines of the log, and before how it has ended
 LEAST_HOURS = 1 / 60  # no run begins in less
 # `backlog.ALIKE_STATUS`: exit status of a runner where every other run would fail alike
 ALIKE = 3
@@ -29,33 +31,30 @@ INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.
 
 
 def look(folder: str, shown: int, wait_s: float) -> None:
-    """Start this file in its folder, once; wait for more lines than were shown, or the end, and
-    print the lines and the state.
-    """
+    """Start this file in its folder, once; wait for more lines than were shown, and print them."""
     log = Path(folder, "log")
-    status = Path(folder, "status")
     if not log.exists():
         log.touch()
-        run = f'"{sys.executable}" -u remote_script.py > log 2>&1; echo $? > status'
+        run = f'"{sys.executable}" -u remote_script.py > log 2>&1 && state=complete || state=error'
+        run += f'; echo "\n{STATUS}$state" >> log'  # on a line of its own
         subprocess.Popen(run, shell=True, cwd=folder, start_new_session=True)
     end = time.monotonic() + wait_s
     while True:
-        ended = status.read_text().strip() if status.exists() else ""
         lines = log.read_text(errors="replace").splitlines()[shown:]
-        if lines or ended or time.monotonic() > end:
+        if lines or time.monotonic() > end:
             break
         time.sleep(0.5)
-    print(*lines, STATUS + {"": "running", "0": "complete"}.get(ended, "error"), sep="\n")
+    print(STATUS, *lines, sep="\n")
 
 
-def set_up(uploads: str, home: str) -> None:
+def set_up(uploads: str) -> None:
     """Join the parts of the archive, unpack it, and install what the runner needs."""
-    Path(home).mkdir(parents=True, exist_ok=True)
-    unpack = f"cat '{uploads}'/{PART}* | tar xz"
-    # the last error in the session's log is its own
-    for command in (["bash", "-ceo", "pipefail", unpack], [sys.executable, "-c", INSTALL]):
-        if status := subprocess.call(command, cwd=home):
-            sys.exit(status)
+    os.makedirs(HOME, exist_ok=True)
+    whole = f"{HOME}/upload.zip"
+    subprocess.run(f'cat "{uploads}/{PART}"* > "{whole}"', shell=True, check=True)
+    shutil.unpack_archive(whole, HOME)
+    if status := subprocess.call([sys.executable, "-c", INSTALL], cwd=HOME):
+        sys.exit(status)  # the last error in the session's log is its own
     print("the remote machine is ready", flush=True)
 
 
@@ -67,15 +66,20 @@ def make_all(settings: dict[str, Any]) -> None:
     Args:
         settings: those of `commands.run_on_service`.
     """
-    begun = time.monotonic()
-    folder = Path(settings["home"], settings["study"]).with_suffix("")
+    os.environ["DR_LIB_SESSION"] = settings["session"]
+    # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
+    if " " in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+        del os.environ["TPU_WORKER_HOSTNAMES"]
+    folder = Path(HOME, settings["study"]).with_suffix("")
+    end = time.monotonic() + 3600 * settings["hours"]
     for run in settings["runs"]:
-        hours = settings["hours"] - (time.monotonic() - begun) / 3600
+        hours = (end - time.monotonic()) / 3600
         if hours < LEAST_HOURS:
             break
         print(f"{run} begins", flush=True)
-        status = _make(settings, run, hours, folder)
-        _collect(folder, run, Path(settings["results"], f"{run}.zip"))
+        command = ["run", settings["study"], "--only", run, "--max-hours", f"{hours:.4f}"]
+        status = _make(command, run, folder)
+        _collect(folder, run)
         print(f"{run}{HAS_ENDED}{status}", flush=True)
         rows = [json.loads(path.read_bytes()) for path in folder.glob(f"rows/{run}-*.json")]
         if status == ALIKE:
@@ -85,19 +89,14 @@ def make_all(settings: dict[str, Any]) -> None:
             break
 
 
-def _make(settings: dict[str, Any], run: str, hours: float, folder: Path) -> int:
+def _make(command: list[str], run: str, folder: Path) -> int:
     """Execute a run, print its epochs, and return the exit status of its runner."""
-    environment = {**os.environ, "DR_LIB_SESSION": settings["session"]}
-    # on Kaggle a warning may stand in place of the hosts, and libtpu takes it for one
-    if " " in environment.get("TPU_WORKER_HOSTNAMES", ""):
-        del environment["TPU_WORKER_HOSTNAMES"]
-    command = [sys.executable, "-m", "dr_lib", "run", settings["study"], "--only", run]
-    command += ["--max-hours", f"{hours:.4f}"]
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    log = folder / "logs" / f"{run}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        words = [sys.executable, "-m", "dr_lib", *command]
+        runner = subprocess.Popen(words, cwd=HOME, stdout=out, stderr=out)
     shown = 0
-    with (folder / "logs" / f"{run}.log").open("wb") as log:
-        home = settings["home"]
-        runner = subprocess.Popen(command, cwd=home, env=environment, stdout=log, stderr=log)
     while runner.poll() is None:
         for path in folder.glob(f"progress/{run}-*.json"):
             progress = json.loads(path.read_bytes())
@@ -108,20 +107,19 @@ def _make(settings: dict[str, Any], run: str, hours: float, folder: Path) -> int
     return runner.returncode
 
 
-def _collect(folder: Path, run: str, results: Path) -> None:
+def _collect(folder: Path, run: str) -> None:
     """Zip a run's files in one step, except those that are too large to download."""
-    part = results.with_suffix(".tmp")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile("part", "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
             name = str(path.relative_to(folder))
             is_of_run = re.match(f"(rows|notebooks|logs|runs)/{run}[-.]", name)
             if not is_of_run or not path.is_file():
                 continue
-            if path.stat().st_size > MAX_MIB * 2**20:
-                print(f"{name} is left out: it has more than {MAX_MIB} MiB", flush=True)
+            if path.stat().st_size > 2**26:
+                print(f"{name} is left out: it has more than 64 MiB", flush=True)
             else:
                 archive.write(path, name)
-    os.replace(part, results)
+    os.replace("part", f"{run}.zip")
 
 
 def is_on(row: dict[str, Any], platform: str, device: str) -> bool:
@@ -141,11 +139,11 @@ def is_on(row: dict[str, Any], platform: str, device: str) -> bool:
 
 def main() -> None:
     """Find the settings, here or among Kaggle's data sets, and make the runs."""
+    sys.tracebacklimit = 0  # an error is a line of the session's log
     pattern = f"/kaggle/input/**/{SETTINGS}"
     found = (glob.glob(SETTINGS) or glob.glob(pattern, recursive=True))[0]
-    settings = json.loads(Path(found).read_bytes())
-    set_up(os.path.dirname(os.path.abspath(found)), settings["home"])
-    make_all(settings)
+    set_up(os.path.dirname(os.path.abspath(found)))
+    make_all(json.loads(Path(found).read_bytes()))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 KAGGLE is the address of the service in place of Kaggle's, LINE is the socket that calls come by.
 The account of Colab is the stand-in's: COLAB names its folder, with machines.json and the folder
-content of its machine, whose Jupyter server is at JUPYTER. faults.json has faults by command: the
-next calls of it meet them.
+machine/content of its machine, whose Jupyter server is at JUPYTER. faults.json has faults by
+command: the next calls of it meet them.
 """
 
 import json
@@ -23,13 +23,12 @@ os.environ |= {"KAGGLE_USERNAME": "somebody", "KAGGLE_KEY": "none"}
 import requests
 from colab_cli import cli as colab
 from colab_cli import client, common
-from colab_cli.consumption import ConsumptionUserInfo
 from kaggle import cli as kaggle
 from kagglesdk import kaggle_env
 
 HOME = Path(os.environ["COLAB"])
 MACHINES = HOME / "machines.json"
-CONTENT = HOME / "content"
+CONTENT = HOME / "machine" / "content"
 FAULT: list[str] = []  # a signal for the client's caller
 kaggle_env._env_to_endpoint[kaggle_env.KaggleEnv.PROD] = sys.argv[1]
 
@@ -49,7 +48,7 @@ def describe(kind: type, machine: str, device: str):
 
 def assign(notebook_hash, variant=None, accelerator=None, shape=None):
     """Lend a machine; a caller that is killed then has not noted it."""
-    CONTENT.mkdir()
+    CONTENT.mkdir(parents=True)
     machine = f"m-s-{time.time_ns()}"
     MACHINES.write_text(json.dumps(read() | {machine: accelerator.value}))
     if FAULT:
@@ -65,9 +64,9 @@ def unassign(machine: str) -> None:
     MACHINES.write_text(json.dumps(left))
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if str(os.readlink(folder / "cwd")).startswith(str(CONTENT)):
+            if str(os.readlink(folder / "cwd")).startswith(str(CONTENT.parent)):
                 os.kill(int(folder.name), signal.SIGKILL)
-    shutil.rmtree(CONTENT, ignore_errors=True)
+    shutil.rmtree(CONTENT.parent, ignore_errors=True)
 
 
 def drop(*arguments, **options):
@@ -75,7 +74,7 @@ def drop(*arguments, **options):
     raise requests.ConnectionError("HTTPSConnectionPool: /api/kernels/3f4040aa, token=SECRET")
 
 
-def call_colab(line: socket.socket) -> None:
+def call_colab() -> None:
     """Call the client, which may meet a fault."""
     path = HOME / "faults.json"
     faults = json.loads(path.read_text()) if path.exists() else {}
@@ -129,9 +128,6 @@ def end_with_caller() -> None:
 
 
 common.State.client = SimpleNamespace(
-    get_consumption_user_info=lambda: ConsumptionUserInfo(
-        paid_compute_units_balance=9.5, consumption_rate_hourly=1.76, assignments_count=1
-    ),
     list_assignments=lambda: [
         describe(client.ListedAssignment, *machine) for machine in read().items()
     ],
@@ -148,15 +144,14 @@ with socket.socket(socket.AF_UNIX) as line:
         if not os.fork():
             break
         caller.close()
-message, outputs, *_ = socket.recv_fds(caller, 2**16, 2)
-for number, output in enumerate(outputs, 1):
-    os.dup2(output, number)
+message, files, *_ = socket.recv_fds(caller, 2**16, 3)
+for number, file in enumerate(files):
+    os.dup2(file, number)
 threading.Thread(target=end_with_caller, daemon=True).start()
 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-sys.stdin = open(os.devnull)
 sys.argv = json.loads(message)
 try:
-    call_colab(caller) if sys.argv[0] == "colab" else kaggle.main()
+    call_colab() if sys.argv[0] == "colab" else kaggle.main()
 except SystemExit as error:
     if isinstance(error.code, str):
         print(error.code, file=sys.stderr)

@@ -10,6 +10,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psutil
@@ -17,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
-from dr_lib.files import lock
+from dr_lib.files import lock, write_json
 from dr_lib.rooms.remote.client import WAITS
 from dr_lib.rooms.remote.colab import Colab
 from tests.processes import find_port, is_listening, wait_until
@@ -38,7 +39,7 @@ import sys
 
 with socket.socket(socket.AF_UNIX) as line:
     line.connect({line!r})
-    socket.send_fds(line, [json.dumps([{name!r}, *sys.argv[1:]]).encode()], [1, 2])
+    socket.send_fds(line, [json.dumps([{name!r}, *sys.argv[1:]]).encode()], [0, 1, 2])
     status = line.recv(1)
 sys.exit(status[0] if status else 1)
 """
@@ -117,6 +118,7 @@ def cloud(services, house, monkeypatch) -> Cloud:
     """The house with the library in it, and both real clients with their stand-ins."""
     kaggle, programs = services
     (house / "dr_lib").symlink_to(ROOT / "dr_lib")
+    (house / "requirements.txt").touch()
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     enter(programs, house, monkeypatch)
     return Cloud(programs.parent, house, kaggle)
@@ -132,17 +134,16 @@ def enter(programs: Path, house: Path, patch: pytest.MonkeyPatch) -> None:
         patch.setattr(WAITS, name, seconds)
     patch.setattr("sys.executable", str(programs / "python"))
     patch.setenv("HOME", str(house.parent))
-    patch.setattr(Colab, "results", f"{home}/content")
-    patch.setattr(Colab, "home", f"{home}/content/dr-lib")
+    patch.setattr(Colab, "content", f"{home}/machine/content")
 
 
 def end_machines(home: Path) -> None:
     """End the machines of Colab's account, as its page does."""
     (home / "machines.json").unlink(missing_ok=True)
     for process in psutil.process_iter(["cwd"]):
-        if str(process.info["cwd"]).startswith(f"{home}/content"):
+        if str(process.info["cwd"]).startswith(f"{home}/machine"):
             process.kill()
-    shutil.rmtree(home / "content", ignore_errors=True)
+    shutil.rmtree(home / "machine", ignore_errors=True)
 
 
 @contextmanager
@@ -158,6 +159,9 @@ def open_services(home: Path, python: str = sys.executable) -> Iterator:
     command = [python, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     about = {"argv": command, "display_name": "Python 3", "language": "python"}
     (kernel / "kernel.json").write_text(json.dumps(about))
+    # each call of Colab's client prints first that there is a newer one
+    news = {"latest_version": "99.0", "last_check": f"{datetime.now(UTC)}"}
+    write_json(home / ".config" / "colab-cli" / "settings.json", news)
     port = find_port()
     environment = os.environ | {
         "COLAB": str(home),

@@ -91,6 +91,7 @@ def build_house(house: Path, platform: str) -> Path:
     row.rename(house / "dr_lib" / "row.json")
     for package in ("dr_lib", "dr_lib/report"):
         (house / package / "__init__.py").touch()
+    (house / "requirements.txt").touch()
     (house / "dr_lib" / "__main__.py").write_text(QUICK)
     set_up = "RUNNER = ()\n\n\ndef install_missing():\n    return []\n"
     (house / "dr_lib" / "report" / "setup.py").write_text(set_up)

@@ -148,10 +148,7 @@ class KaggleService(ThreadingHTTPServer):
         inputs.mkdir(parents=True)
         for file in self.data_sets[data_set]["files"]:
             blob = self.blobs[file["token"]]
-            content = blob["content"]
-            if blob["name"].endswith(".json"):  # settings name folders of the machine
-                content = content.replace(b"/kaggle/", f"{folder}/".encode())
-            (inputs / blob["name"]).write_bytes(content)
+            (inputs / blob["name"]).write_bytes(blob["content"])
         self.scripts[slug] = Script(folder, self.script or request["text"], self.python)
         url = f"{self.address}/{slug}"
         return {"ref": f"/code/somebody/{slug}", "url": url, "versionNumber": 1}

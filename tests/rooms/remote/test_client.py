@@ -11,7 +11,6 @@ from dr_lib.errors import DrError
 from dr_lib.rooms.remote.client import WAITS
 from dr_lib.rooms.remote.colab import Colab
 from dr_lib.rooms.remote.kaggle import Kaggle
-from dr_lib.rooms.remote.session import Record
 from tests.conftest import ROOT
 
 INSTALL = ".venv/bin/python -m pip install -e '.[remote]'"
@@ -30,9 +29,7 @@ def kaggle(tmp_path, monkeypatch):
     def put(lines: str) -> Kaggle:
         (programs / "kaggle").write_text(f"#!/bin/sh\n{lines}\n")
         (programs / "kaggle").chmod(0o755)
-        return Kaggle(
-            Record(session="dr-x", on="kaggle:cpu", host="here", started=""), tmp_path, print
-        )
+        return Kaggle(tmp_path, "dr-x", "kaggle:cpu", "here", 1.0)
 
     return put
 
@@ -51,11 +48,8 @@ def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, mo
     assert client.find() == str(tmp_path / ".venv" / "bin" / "kaggle")
     os.remove(client.find())
     assert client.find() == str(other)
-    colab = Colab(
-        Record(session="dr-x", on="colab:cpu", host="here", started=""), tmp_path, print
-    )
     with pytest.raises(DrError) as raised:
-        colab.find()
+        Colab(tmp_path, "dr-x", "colab:cpu", "here", 1.0).find()
     needs = "colab is not installed (it needs Python 3.12 or newer)"
     assert str(raised.value) == f"{needs}: {INSTALL}"
 

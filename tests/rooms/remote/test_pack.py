@@ -4,7 +4,7 @@ or a person.
 
 import shutil
 import subprocess
-import tarfile
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -25,6 +25,7 @@ def pack_up(house: Path, **changes) -> str:
     """Pack a study into the folder upload of the house; what that is, in words."""
     path = write_study(house, **changes)
     (house / "upload").mkdir(exist_ok=True)
+    (house / "requirements.txt").write_text("papermill>=2.6\n")
     return pack.pack_up(path, load_study(path, house), house, house / "upload")
 
 
@@ -46,7 +47,6 @@ def packed(house, small_sample, monkeypatch) -> Path:
         "dr_lib/.ipynb_checkpoints/module.py": "shows Ana",
         "notebooks/other.ipynb": "shows Ana",
         "COMMIT": "0123abcd-dirty",  # in place of git
-        "requirements.txt": "papermill>=2.6\n",
         "data/prepared/notes.txt": "the photograph of Ana",
         "data/prepared.private/names.csv": "Ana",
         "data/weights.h5": "weights",
@@ -60,11 +60,12 @@ def packed(house, small_sample, monkeypatch) -> Path:
     monkeypatch.setenv("DR_LIB_PRICES", str(house / "own.csv"))
     monkeypatch.setattr(pack, "PART_BYTES", 200_000)
     monkeypatch.setattr(remote_script, "INSTALL", "")
+    monkeypatch.setattr(remote_script, "HOME", house / "there")
     parameters = {"data_dir": "data/prepared", "weights": "data/weights.h5", "split": "own.csv"}
     made = pack_up(house, parameters=parameters, instance="colab")
     assert len(list((house / "upload").iterdir())) > 1
     assert "crops of data/prepared with pseudonyms, grades and split, no file names" in made
-    remote_script.set_up(str(house / "upload"), str(house / "there"))
+    remote_script.set_up(str(house / "upload"))
     return house / "there"
 
 
@@ -89,7 +90,7 @@ def test_nothing_else_leaves(packed):
     that were named, one price, and the notebook without its outputs, which may be photographs.
     """
     files = [path for path in packed.rglob("*") if path.is_file()]
-    names = {str(path.relative_to(packed)) for path in files}
+    names = {str(path.relative_to(packed)) for path in files} - {"upload.zip"}
     study = {"papermill_runs/trial.yaml", "COMMIT", "data/weights.h5", "requirements.txt"}
     study |= {"notebooks/quick.ipynb", "dr_lib/module.py", "dr_lib/runs/prices.csv"}
     assert {name for name in names if not name.startswith("data/prepared/")} == study
@@ -110,8 +111,8 @@ def test_no_file_that_git_ignores_leaves(house):
     for command in (["init", "-q"], ["add", ".gitignore", "dr_lib/known.py"]):
         subprocess.run(["git", "-C", house, *command], check=True)
     pack_up(house)
-    with tarfile.open(house / "upload" / f"{pack.PART}000") as archive:
-        names = archive.getnames()
+    with zipfile.ZipFile(house / "upload" / f"{pack.PART}000") as archive:
+        names = archive.namelist()
     assert {"dr_lib/known.py", "dr_lib/new.py"} <= set(names)
     assert "dr_lib/ignored.py" not in names
 

@@ -16,7 +16,7 @@ from tests.rooms.remote.faults import build_house
     ("changes", "made"),
     [
         ({}, ["C1-r00", "C1-r01"]),
-        ({"device": Colab.devices["T4"].pattern}, ["C1-r00"]),  # its row is of another device
+        ({"device": Colab.devices["T4"][1]}, ["C1-r00"]),  # its row is of another device
         ({"hours": 0.01}, []),  # too few for a run
     ],
 )
@@ -24,34 +24,33 @@ def test_the_files_of_each_run_are_zipped(tmp_path, monkeypatch, capsys, changes
     """Rows, logs and what else a run left, without what is too large to download, which is named;
     the session ends with its hours, and at a row of another device.
     """
-    monkeypatch.setattr(remote_script, "MAX_MIB", 1)
-    monkeypatch.chdir(tmp_path)
-    build_house(tmp_path / "house", "colab")
-    study = tmp_path / "house" / "papermill_runs" / "trial"
+    monkeypatch.setenv("DR_LIB_SESSION", "")
+    build_house(tmp_path / "dr-lib", "colab")
+    study = tmp_path / "dr-lib" / "papermill_runs" / "trial"
     run = "C1-r00-colab-2-cpus-4-gib"
     for folder in (study / "runs" / run, study / "runs" / "C1-r01-else", tmp_path / "results"):
         folder.mkdir(parents=True)
     (study / "runs" / run / "best.keras").write_bytes(b"model")
-    (study / "runs" / run / "large.keras").write_bytes(bytes(2**20 + 1))
+    with (study / "runs" / run / "large.keras").open("wb") as large:
+        large.truncate(2**26 + 1)
+    monkeypatch.chdir(tmp_path / "results")
     settings = {
-        "home": str(tmp_path / "house"),
-        "results": str(tmp_path / "results"),
         "study": "papermill_runs/trial.yaml",
         "session": "dr-x",
         "runs": ["C1-r00", "C1-r01"],
         "hours": 24.0,
         "platform": "colab",
-        "device": Colab.devices["cpu"].pattern,
+        "device": Colab.devices["cpu"][1],
     }
     remote_script.make_all(settings | changes)
     printed = capsys.readouterr().out
-    assert sorted(os.listdir("results")) == [f"{name}.zip" for name in made]
+    assert sorted(os.listdir()) == [f"{name}.zip" for name in made]
     assert printed.count(" ended with 0") == len(made)
     if made:
-        with zipfile.ZipFile("results/C1-r00.zip") as archive:
+        with zipfile.ZipFile("C1-r00.zip") as archive:
             names = {f"rows/{run}.json", "logs/C1-r00.log", f"runs/{run}/best.keras"}
             assert set(archive.namelist()) == names
-        assert f"runs/{run}/large.keras is left out: it has more than 1 MiB" in printed
+        assert f"runs/{run}/large.keras is left out: it has more than 64 MiB" in printed
 
 
 T4 = "C1-r00-colab-1x-tesla-t4-2-cpus-13-gib"
@@ -84,7 +83,7 @@ def test_a_row_is_known_by_its_device(device, run_id, accelerator, status, is_on
     """
     service = Kaggle if device == "t4x2" else Colab
     row = {"run_id": run_id, "accelerator": accelerator, "status": status}
-    pattern = service.devices[device].pattern
+    _, pattern = service.devices[device]
     assert remote_script.is_on(row, service.platform, pattern) == is_on
 
 

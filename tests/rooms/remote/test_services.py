@@ -105,33 +105,29 @@ def test_another_device_ends_the_session_and_its_row_is_kept(cloud, quick, on):
 
 
 @pytest.mark.parametrize(
-    ("on", "runner", "said"),
+    ("on", "file", "code", "said", "logs"),
     [
-        ("kaggle:cpu", "sys.exit(1)", "C1-r00: left no row"),
-        ("colab:cpu", "sys.exit(3)", "every other run would fail alike"),
+        ("kaggle:cpu", "__main__.py", "raise SystemExit(1)", "C1-r00: left no row", 2),
+        ("colab:cpu", "__main__.py", "raise SystemExit(3)", "run would fail alike", 1),
+        (
+            "colab:cpu",
+            "report/setup.py",
+            "raise ImportError('no internet')",
+            "left no row: ImportError: no internet\n",
+            0,
+        ),
     ],
 )
-def test_a_run_that_fails_is_said(cloud, quick, on, runner, said):
-    """Its log is here; the session goes on with the next run, unless that would fail alike."""
+def test_what_fails_there_is_said(cloud, quick, on, file, code, said, logs):
+    """A run's log is here, and the session goes on with the next one, unless that would fail alike;
+    of a machine that cannot be set up, the last error in the session's log says why, such as pip's.
+    """
     path = quick(on)
-    (cloud.house / "dr_lib" / "__main__.py").write_text(f"import sys\n{runner}\n")
+    (cloud.house / "dr_lib" / file).write_text(f"{code}\n")
     result = cloud.run(path, on)
     assert result.exit_code == 1
     assert said in result.output
-    logs = list(path.with_suffix("").glob("logs/C1-r0?.log"))
-    assert len(logs) == (1 if "alike" in said else 2)
-    assert not cloud.list_left()
-
-
-def test_a_machine_that_cannot_be_set_up_says_why(cloud, quick):
-    """The last error in the session's log is of what failed there, such as pip."""
-    on = "colab:cpu"
-    path = quick(on)
-    set_up = cloud.house / "dr_lib" / "report" / "setup.py"
-    set_up.write_text("raise ImportError('no internet')\n")
-    result = cloud.run(path, on)
-    assert result.exit_code == 1
-    assert result.output.endswith("left no row: ImportError: no internet\n")
+    assert len(list(path.with_suffix("").glob("logs/C1-r0?.log"))) == logs
     assert not cloud.list_left()
 
 
@@ -188,9 +184,9 @@ def test_what_kaggle_does_not_delete_is_never_said_to_be_deleted(cloud, quick, f
         f"kernels delete somebody/{script}",
         f"datasets delete somebody/{script}-data",
     ):
-        assert f"to delete it: kaggle {name}" in result.output
+        assert f"kaggle {name}" in result.output
     assert "is deleted\n" not in result.output
-    assert not cloud.sessions[0]["ended"]
+    assert cloud.sessions[0]["state"] != "closed"
     cloud.kaggle.faults = {}
     assert "is deleted\n" in cloud.run(path, "kaggle:cpu").output
     assert not cloud.list_left()

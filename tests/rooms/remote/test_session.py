@@ -8,7 +8,7 @@ import pytest
 from dr_lib.errors import DrError
 from dr_lib.rooms.remote.client import WAITS, RemoteError
 from dr_lib.rooms.remote.colab import Colab
-from dr_lib.rooms.remote.session import Record, Session, read_records
+from dr_lib.rooms.remote.session import Session, read_records
 from tests.rooms.remote.faults import build_house
 
 RUN = "C1-r00-colab-2-cpus-4-gib"
@@ -19,6 +19,7 @@ class Shelf(Session):
 
     platform = "colab"
     name = "Shelf"
+    by_hand = "clear it"
     devices = Colab.devices
     looks: list = []
     results = b""
@@ -56,18 +57,9 @@ def shelf(tmp_path, monkeypatch):
     row = tmp_path / "house" / "dr_lib" / "row.json"
     with zipfile.ZipFile(tmp_path / "C1-r00.zip", "w") as archive:
         archive.write(row, f"rows/{RUN}.json")
-    record = Record(
-        session="dr-x",
-        on="colab:cpu",
-        host="here",
-        started="",
-        runs=["C1-r00"],
-        state="running",
-    )
-    said = []
-    session = Shelf(record, path.with_suffix(""), said.append)
+    words = (path.with_suffix(""), "dr-x", "colab:cpu", "here", 1.0)
+    session = Shelf(*words, runs=["C1-r00"], state="running")
     session.results = (tmp_path / "C1-r00.zip").read_bytes()
-    session.said = said
     session.row = json.loads(row.read_bytes())
     return session
 
@@ -98,7 +90,7 @@ DOWN = RemoteError("503 Server Error")
     ],
 )
 def test_a_session_ends_closed_or_is_resumed(
-    shelf, looks, is_unattended, is_known, state, rows
+    shelf, capsys, looks, is_unattended, is_known, state, rows
 ):
     """The record on disk says what is left to do; what is not closed is said."""
     shelf.looks = list(looks)
@@ -111,14 +103,13 @@ def test_a_session_ends_closed_or_is_resumed(
             shelf.make()
         if "MemoryError" in str(looks):
             assert str(raised.value).endswith("left no row: MemoryError: no room")
-    assert shelf.record.state == state
+    assert shelf.state == state
     assert shelf.deleted == (state == "closed")
     assert len(list(shelf.folder.glob("rows/*"))) == rows
-    assert any("repeat the command to resume" in line for line in shelf.said) == (
-        not shelf.deleted
-    )
+    assert ("repeat the command to resume" in capsys.readouterr().out) == (not shelf.deleted)
     if state == "closed":
-        assert read_records(shelf.folder) == [shelf.record]
+        (record,) = read_records(shelf.folder)
+        assert record["state"] == state
 
 
 @pytest.mark.parametrize("results", [b"", b"no archive"], ids=["none", "broken"])
@@ -129,7 +120,7 @@ def test_rows_that_did_not_come_are_not_given_up(shelf, results):
     shelf.results = results
     with pytest.raises(RemoteError, match="returned no rows for C1-r00|download is invalid"):
         shelf.make()
-    assert shelf.record.state == "running"
+    assert shelf.state == "running"
     assert not shelf.deleted
 
 
@@ -159,10 +150,19 @@ def test_only_rows_of_the_study_are_copied(shelf, tmp_path):
     assert not list(tmp_path.rglob("*out.json"))
 
 
-def test_records_of_an_older_version_are_read(shelf):
-    """Of them, the fields that are still in use."""
-    path = shelf.folder / "sessions.json"
-    old = {"session": "dr-y", "on": "kaggle:cpu", "host": "here", "started": "2026-11-01"}
-    path.write_text(json.dumps([old | {"state": "closed", "units_before": 29.5}]))
+def test_a_session_of_an_older_version_is_resumed(shelf):
+    """By the fields of its record that are still in use."""
+    old = {"session": "dr-y", "on": "colab:cpu", "host": "here", "started": "2026-11-01"}
+    old |= {
+        "hours": 1.0,
+        "runs": ["C1-r00"],
+        "made": ["C1-r00"],
+        "state": "fetched",
+        "ended": "",
+    }
+    (shelf.folder / "sessions.json").write_text(json.dumps([old | {"units_before": 29.5}]))
     (record,) = read_records(shelf.folder)
-    assert (record.session, record.state) == ("dr-y", "closed")
+    session = Shelf(shelf.folder, **record)
+    assert session.make() == []
+    assert session.deleted
+    assert read_records(shelf.folder)[0]["state"] == "closed"
