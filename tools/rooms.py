@@ -18,9 +18,9 @@ from pathlib import Path
 from dr_lib.rooms import find_rooms
 
 ROOT = Path(__file__).resolve().parents[1]
-# collection imports every test and what it tests; these read code, pages, commands and words
-NOTICING = "test_pages or test_readme or test_repository or test_command or test_style"
-FRONT_DOOR = "import dr_lib; [getattr(dr_lib, name) for name in dr_lib.__all__]"
+# collection imports every test and what it tests; these read code, pages, commands, words and the
+# front door
+NOTICING = "test_pages or test_readme or test_repository or test_command or test_style or test_the_door"
 
 
 def copy_tree(folder: Path, without: Sequence[str] = ()) -> None:
@@ -33,24 +33,26 @@ def copy_tree(folder: Path, without: Sequence[str] = ()) -> None:
             shutil.copy2(ROOT / name, folder / name)
 
 
-def copy_without(room: str, folder: Path) -> None:
-    """Copy all but a room; the copy is a repository of its own."""
-    own = find_rooms()[room].own
-    copy_tree(folder, [f"dr_lib/rooms/{room}/*", f"tests/rooms/{room}/*", *own])
+def copy_without(rooms: Sequence[str], folder: Path) -> None:
+    """Copy all but some rooms; the copy is a repository of its own."""
+    without: list[str] = []
+    for room in rooms:
+        without += [f"dr_lib/rooms/{room}/*", f"tests/rooms/{room}/*", *find_rooms()[room].own]
+    copy_tree(folder, without)
     _git(folder, "init", "-q")
     _git(folder, "add", "-A")
     identity = ("-c", "user.name=rooms", "-c", "user.email=rooms@example.org")
-    _git(folder, *identity, "commit", "-q", "-m", f"without {room}")
+    _git(folder, *identity, "commit", "-q", "-m", f"without {' '.join(rooms)}")
 
 
-def try_without(room: str, *, quick: bool) -> str:
-    """Test the suite without a room; return what went wrong, or nothing."""
-    commands = [["-m", "dr_lib", "--help"], ["-c", FRONT_DOOR]]
+def try_without(*rooms: str, quick: bool) -> str:
+    """Test the suite without some rooms; return what went wrong, or nothing."""
+    commands = [["-m", "dr_lib", "--help"]]
     # the slow marker is that of pyproject
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
     commands.append([*tests, "-k", NOTICING] if quick else [*tests, "-n", "2"])
     with tempfile.TemporaryDirectory() as folder:
-        copy_without(room, Path(folder))
+        copy_without(rooms, Path(folder))
         for words in commands:
             command = [sys.executable, *words]
             ran = subprocess.run(

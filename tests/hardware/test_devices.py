@@ -24,11 +24,11 @@ def in_a_process(code: str) -> str:
     return done.stdout.strip()
 
 
-def refuse(*plans: str, before: str = "") -> list[str]:
+def refuse(*plans: str) -> list[str]:
     """The messages with which `activate` refuses the plans of these arguments in one fresh
     process.
     """
-    code = f"""{before}
+    code = f"""
 for facts, *request in [{", ".join(f"[{plan}]" for plan in plans)}]:
     try:
         activate(choose(facts, *request))
@@ -103,44 +103,44 @@ def test_activation_raises_where_tensorflow_lists_no_gpu():
 @pytest.mark.slow
 def test_activation_raises_where_the_framework_lists_no_accelerator():
     """A runtime that promises a TPU or a GPU that is not there stops the run, never the CPU in
-    silence.
+    silence; JAX has then counted its devices, and it is too late to divide the CPU.
     """
     pytest.importorskip("jax")
-    messages = refuse("COLAB_TPU", "COLAB_T4._replace(backends=('jax',))", "H200")
+    plans = ("COLAB_TPU", "COLAB_T4._replace(backends=('jax',))", "H200")
+    *messages, late = refuse(*plans, "LAPTOP, Request(backend='jax', num_devices=8)")
     assert len(messages) == 3 and all(", JAX lists " in message for message in messages)
+    assert "restart the kernel" in late
 
 
 @pytest.mark.slow
-def test_another_plan_in_the_same_kernel_replaces_the_first():
-    """After eight devices one: nothing of the distribution stays."""
-    pytest.importorskip("jax")
-    code = """
-for number in (8, 1):
-    activate(choose(LAPTOP, Request(backend='jax', num_devices=number)))
+@pytest.mark.parametrize(
+    ("backend", "number", "count"),
+    [
+        ("tensorflow", 2, "device.distribution.num_replicas_in_sync"),
+        ("jax", 8, "len(__import__('jax').devices())"),
+    ],
+)
+def test_virtual_devices_are_counted_by_name(backend, number, count):
+    """A simulation on several devices of the CPU really has them. Another plan in the same kernel
+    replaces the first: nothing of the distribution stays.
+    """
+    pytest.importorskip(backend)
+    code = f"""
+device = activate(choose(LAPTOP, Request(backend='{backend}', num_devices={number})))
+print({count})
+activate(choose(LAPTOP, Request(backend='{backend}')))
 import keras
 print(keras.distribution.distribution())
 """
-    assert in_a_process(code).endswith("None")
+    assert in_a_process(code).split()[-2:] == [str(number), "None"]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("backend", "number"), [("tensorflow", 2), ("jax", 8)])
-def test_virtual_devices_are_counted_by_name(backend, number):
-    """A simulation on several devices of the CPU really has them; too late to divide it is an
-    error.
-    """
-    pytest.importorskip(backend)
-    late, count = {
-        "tensorflow": (
-            "import tensorflow as f; f.constant(1)",
-            "device.distribution.num_replicas_in_sync",
-        ),
-        "jax": ("import jax; jax.devices()", "len(__import__('jax').devices())"),
-    }[backend]
-    plan = f"LAPTOP, Request(backend='{backend}', num_devices={number})"
-    printed = in_a_process(f"device = activate(choose({plan}))\nprint({count})")
-    assert printed.endswith(str(number))
-    assert "restart the kernel" in refuse(plan, before=late)[-1]
+def test_tensorflow_that_has_computed_cannot_be_divided():
+    """Too late is an error."""
+    tensorflow = pytest.importorskip("tensorflow")
+    tensorflow.constant(1)
+    with pytest.raises(HardwareError, match="restart the kernel"):
+        activate(choose(LAPTOP, Request(backend="tensorflow", num_devices=2)))
 
 
 def stand_in(framework: str, peaks: list) -> SimpleNamespace:
