@@ -139,7 +139,7 @@ def test_10_and_11_run_without_tensorflow_and_opencv(clone, small_sample, monkey
 def test_10_goes_on_after_a_kill(clone, small_sample):
     """papermill and its kernel killed in the middle, on two devices: the same command ends the same
     run, and the row says so, with the strategy, the replicas and what each epoch dropped."""
-    request = {"data_dir": small_sample, "epochs": 9, "image_size": 48, "num_devices": 2}
+    request = {"data_dir": small_sample, "epochs": 5, "image_size": 48, "num_devices": 2}
     command = papermill_command("10_train", **request)
     process = subprocess.Popen(
         command, cwd=clone, stderr=subprocess.DEVNULL, start_new_session=True
@@ -154,10 +154,10 @@ def test_10_goes_on_after_a_kill(clone, small_sample):
     (row,) = read_rows(clone)
     known = {"resumed": 1, "run_id": next(runs.iterdir()).name, "num_accelerators": 1}
     known |= {"strategy": "MirroredStrategy", "num_replicas": 2}
-    assert known.items() <= row.items() and 0 < len(row["epoch_s"]) < 9
+    assert known.items() <= row.items() and 0 < len(row["epoch_s"]) < 5
     assert row["num_images_dropped"] == row["num_images_train"] % 8
     history = (runs / row["run_id"] / "history.csv").read_text().splitlines()
-    assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(9)]
+    assert [line.split(",")[0] for line in history[1:]] == [str(epoch) for epoch in range(5)]
     assert not (runs / row["run_id"] / "checkpoint.npz").exists()
 
 

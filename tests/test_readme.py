@@ -24,14 +24,16 @@ ELSEWHERE = (
     r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
     r"| --on |tools.bench_| own:"
 )
-# they need larger crops, more photographs, every fold, a private report, predictions, another port
+# they need larger crops, more photographs, every fold, a private report, predictions, another port;
+# the last is another language of what was run before
 HELP = r"resolution.yaml|recalibrat|evaluate .*--folds|missed.csv|evaluate predictions| --port "
+HELP += r"|evaluate .*--lang"
 SHELL = set("cd curl docker git head make tar".split())  # what readers have without .venv
 LITTLE = {
     "weights: imagenet": "weights: none",
     "image_size: 299": "image_size: 32",
     "epochs: 5": "epochs: 1",
-    ", split-3-of-5.csv, split-4-of-5.csv, split-5-of-5.csv": "",
+    ", split-2-of-5.csv, split-3-of-5.csv, split-4-of-5.csv, split-5-of-5.csv": "",
 }
 
 

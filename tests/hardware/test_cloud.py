@@ -123,11 +123,12 @@ def test_a_busy_service_is_asked_once_more(tmp_path, service, monkeypatch):
     assert find_instance_type(write_system(tmp_path, AZURE), address) == "F4s_v2"
 
 
-def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path):
+def test_a_service_that_does_not_answer_leaves_it_empty(tmp_path, monkeypatch):
     """It listens and says nothing, as in a container one hop too far away; or nobody listens at
     all.
     """
     system = write_system(tmp_path, EC2)
+    monkeypatch.setattr("dr_lib.hardware.cloud.TIMEOUTS_S", (0.1, 0.2))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert find_instance_type(system, address) == ""

@@ -147,7 +147,8 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(
     house, command, capsys, monkeypatch
 ):
     """No TPU is here: by hand, C1 and C2 of two accelerators and two levels have one row each,
-    which no further call writes again and which is no copy of the other; C3 and C4 are made.
+    which no further call writes again and which is no copy of the other; C3 and C4, begun before,
+    are made.
     """
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
@@ -161,13 +162,14 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(
     assert statuses == ["skipped", "skipped", "to", "to"] * 2
     assert "4 not possible on this machine: this machine has no TPU" in planned
 
+    complete(house, path, {"C3": 1.0, "C4": 1.0}, notebook="10_train")
     assert run_quietly(path, house) == []
     assert "scenarios skipped: 2, this machine has no TPU" in capsys.readouterr().out
     written = {row: row.read_bytes() for row in trial(house).glob("rows/C[12]-*.json")}
     assert sorted(row.name[:6] for row in written) == ["C1-r00", "C2-r00"]
     assert run_quietly(path, house) == run_quietly(path, house, only="C1-r01") == []
     assert written == {row: row.read_bytes() for row in trial(house).glob("rows/C[12]-*.json")}
-    assert list_begun(house) == ["C3-r00", "C4-r00", "C3-r01", "C4-r01"]
+    assert list_begun(house) == ["C3-r01", "C4-r01"]
     assert not command("plan", path, "--commands").strip()
 
     for row in map(json.loads, written.values()):
@@ -208,7 +210,7 @@ def test_a_run_that_dies_or_hangs_fails_alone(house, trouble, reason, accelerato
     ("trouble", "levels", "begun", "status"),
     [
         ("refused", ["a", "b"], 1, 3),  # names neither a factor nor a level
-        ("level", ["a", "b"], 4, 1),  # each is of its own level
+        ("level", ["a", "b", "c"], 3, 1),  # each is of its own level
         ("fails", [], 2, 3),  # by chance once, perhaps
         ("fails", ["a", "b"], 2, 3),  # in two scenarios
     ],
@@ -217,9 +219,11 @@ def test_a_failure_that_every_run_would_repeat_stops_the_study(
     house, command, trouble, levels, begun, status
 ):
     """Where no run has succeeded; a failure of one level alone stops nothing."""
-    factors = {"factors": {"level": levels}} if levels else {"repetitions": 4}
+    factors = {"factors": {"level": levels}} if levels else {}
+    repetitions = {2: 2, 3: 1}.get(len(levels), 4)
     parameters = {"trouble": trouble}
-    path = write_study(house, order="sequential", parameters=parameters, **factors)
+    options = {"order": "sequential", "repetitions": repetitions, "parameters": parameters}
+    path = write_study(house, **options, **factors)
     said = command("run", path, status=status)
     assert len(list_begun(house)) == begun
     assert f"{begun} run{'s' if begun > 1 else ''} failed:" in said and "100 %" not in said
@@ -256,7 +260,7 @@ def test_the_time_of_a_run_follows_from_its_epochs(epochs, whole_s):
 
 def test_the_bar_counts_epochs_and_completed_runs(house, capsys):
     """A run of one epoch after the other moves it; one that failed is not counted."""
-    path = write_study(house, order="sequential", parameters={"pause_s": 5.0, "fail_at": 1})
+    path = write_study(house, order="sequential", parameters={"pause_s": 1.5, "fail_at": 1})
     run_study(path, house)
     shown = capsys.readouterr().err
     assert re.search(r"run 1 of 2: C1, repetition 0, epoch \d of 5 .*\b[1-4]\d %", shown)

@@ -227,7 +227,7 @@ def fork(folder: Path, arguments: dict) -> int:
 
 
 def kill_at_random(
-    folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int
+    folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int, inside: int = 3
 ) -> None:
     """Kill trainings at random moments, and inside the writing of a checkpoint, until there were
     enough of both.
@@ -240,9 +240,9 @@ def kill_at_random(
 
     chance = random.Random(seed)
     done = 0
-    inside = 0
+    found = 0
     trainings = 0
-    while done < kills or inside < 3:
+    while done < kills or found < inside:
         here = folder / f"training-{trainings}"
         unfinished = here / "checkpoint.npz.tmp"
         history = here / "history.csv"
@@ -264,13 +264,13 @@ def kill_at_random(
                 os.kill(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 done = done + 1
-                inside = inside + unfinished.exists()
+                found = found + unfinished.exists()
                 break
             time.sleep(0.0002)
         else:
             trainings += 1
     os.waitpid(fork(folder / f"training-{trainings}", arguments), 0)
-    (folder / "kills.json").write_text(json.dumps({"kills": done, "inside": inside}))
+    (folder / "kills.json").write_text(json.dumps({"kills": done, "inside": found}))
 
 
 if __name__ == "__main__":

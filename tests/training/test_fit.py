@@ -142,10 +142,10 @@ def test_times_add_up(photographs, tmp_path):
     """The first step is part of the first epoch; the epochs are train_s, which ends with the last,
     not with fit.
 
-    Validation, 6 batches of at least 0.1 s here, is part of an epoch and not of its training
+    Validation, 3 batches of at least 0.1 s here, is part of an epoch and not of its training
     steps. Each part of train_s has what was made slow in it.
     """
-    images, labels = photographs
+    images, labels = (array[:24] for array in photographs)
     done = []
     recorder = LateRecorder(tmp_path, report=lambda *epochs: done.append(epochs))
     outside = time.monotonic()
@@ -156,7 +156,7 @@ def test_times_add_up(photographs, tmp_path):
     assert len(timing.epoch_s) == len(timing.training_s) == 3
     assert 0 < timing.first_step_s < timing.training_s[0]
     validation_s = np.subtract(timing.epoch_s, timing.training_s)
-    assert min(timing.training_s) > 0 and min(validation_s) >= 0.6
+    assert min(timing.training_s) > 0 and min(validation_s) >= 0.3
     assert sum(timing.epoch_s) == pytest.approx(timing.train_s)
     assert timing.train_s <= outside - 0.5
     assert 0 < timing.cpu_s and timing.resumed == 0
@@ -164,8 +164,8 @@ def test_times_add_up(photographs, tmp_path):
     assert min(parts.values()) > 0
     assert sum(parts.values()) == pytest.approx(timing.train_s, rel=0.02)
     assert parts["compile_s"] < timing.first_step_s + validation_s[0]
-    # 17 batches behind the first, less the steps meanwhile
-    assert 0.3 < parts["input_s"] < 17 * 0.2 and parts["steps_s"] < timing.train_s / 2
+    # 8 batches behind the first, less the steps meanwhile
+    assert 0.15 < parts["input_s"] < 8 * 0.2 and parts["steps_s"] < timing.train_s / 2
     assert parts["checkpoint_s"] > 0.1 * 2 and parts["callbacks_s"] > 0.1 * 3
 
 

@@ -30,10 +30,12 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
         "augmentation": "colour",
         "epochs": 5,
     }
-    asked = {"config": config, "number": 57, "dropout": 0.3}
-    for name, steps in {"step": 8, "epoch": 0}.items():
-        changes = {"steps_per_execution": steps}
-        run("train", tmp_path / name, **asked, impatient=True, changes=changes)
+    asked = {"config": config, "number": 57, "dropout": 0.3, "impatient": True}
+    runs = {
+        name: asked | {"changes": {"steps_per_execution": steps}}
+        for name, steps in {"step": 8, "epoch": 0}.items()
+    }
+    run("train_all", tmp_path, runs=runs)
     folders = [tmp_path / name for name in ("step", "epoch")]
     step, epoch = (read_arrays(folder / "checkpoint.npz") for folder in folders)
     assert step.keys() == epoch.keys()

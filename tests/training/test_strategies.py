@@ -67,6 +67,7 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
             NUMBER, BATCH
         )
         assert result["num_replicas"] == config["num_devices"]
+        assert result["batch_norm"] == "synchronised"
         assert result["strategy"] == STRATEGIES.get((backend, config["num_devices"]), "none")
         rounding = 5e-3 if is_half else 1e-6  # half precision rounds with the batch's company
         assert result["kept_auc"] == pytest.approx(history["val_auc"].max(), abs=rounding), run

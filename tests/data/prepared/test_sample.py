@@ -2,6 +2,7 @@
 changed.
 """
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -22,10 +23,10 @@ def test_two_that_open_it_at_once_draw_it_once(tmp_path):
 
 
 def test_what_another_version_drew_is_drawn_anew_and_a_users_photographs_are_not_touched(
-    tmp_path, monkeypatch
+    small_sample, tmp_path, monkeypatch
 ):
     """A changed library; then a folder of that name which nobody drew."""
-    records = open_sample(tmp_path / "drawn", num_patients=16, workers=1)
+    records = shutil.copytree(small_sample.parent, tmp_path / "drawn") / "records"
     before = (records / "manifest.json").stat().st_mtime_ns
     open_sample(tmp_path / "drawn")
     assert (records / "manifest.json").stat().st_mtime_ns == before

@@ -11,6 +11,7 @@ import pandas as pd
 import papermill
 import pytest
 
+from dr_lib.runs.row import write_row
 from tests.notebooks import execute, report, show_without_paper, texts
 from tests.rooms.mnist.test_reference import draw_digits
 from tests.studies import write_studies
@@ -119,15 +120,15 @@ def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
 
 @pytest.mark.slow
 def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch):
-    """One implementation a run, a cold and two warm ones, on JAX too; what needs a GPU is skipped,
-    as the row says; the report reads it all.
+    """One implementation a run, a cold and a warm one, on JAX too; what needs a GPU is skipped, as
+    the row says; the report reads it all, with a second warm one copied from the first.
     """
     pytest.importorskip("jax")
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
-        "notebook: 40_mnist_cuda\nrepetitions: 3\nseed: 20\n"
+        "notebook: 40_mnist_cuda\nrepetitions: 2\nseed: 20\n"
         f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
         "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
     )
@@ -142,6 +143,12 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     ]
     ours, theirs = (row["metric_accuracy_test"] for row in rows)
     assert ours == pytest.approx(theirs, abs=0.01)
+    for scenario, factor in (("C2", 1.01), ("C3", 0.99)):
+        (path,) = study.parent.glob(f"trial/rows/{scenario}-r01-*")
+        row = json.loads(path.read_text())
+        changed = {name: factor * row[name] for name in ("train_s", "steady_epoch_s")}
+        about = {"run_id": row["run_id"].replace("r01", "r02"), "repetition": 2, "seed": 22}
+        write_row(study.with_suffix(""), row | about | changed)
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text
     assert "Rapidez em relação ao Keras" in text
