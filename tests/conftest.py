@@ -3,6 +3,7 @@ and a kernel.
 """
 
 import atexit
+import gc
 import io
 import os
 import shutil
@@ -60,6 +61,12 @@ def pytest_configure(config: pytest.Config) -> None:
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         "XLA_FLAGS": "--xla_backend_optimization_level=1",  # 0 gives NaN on several devices
     }
+
+
+def pytest_collection_finish() -> None:
+    """A collection of garbage, as each training makes, passes over all that is imported by now."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,7 @@ from tests.rooms.serving.driver import (
     run_process,
 )
 
-CLIENTS = 6
+CLIENTS = 12
 NUM_REQUESTS = 200
 EXPECTED = {200, 400, 404, 405, 408, 411, 413, 415, 422, 431, 503, "closed"}
 
