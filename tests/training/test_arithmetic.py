@@ -227,7 +227,7 @@ def test_detection_disturbs_nothing_on_a_device():
     """
     made = []
     for is_detected in (False, True):
-        keras.utils.clear_session()
+        keras.utils.clear_session(free_memory=False)
         device = activate()
         before = read_state()
         if is_detected:
