@@ -392,7 +392,7 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     rows = pd.concat(sides)
     is_between = rows["machine"].nunique() > 1
     rows = rows.replace(["", UNKNOWN], np.nan)
-    known = {name for name in rows if rows[name].notna().any()}
+    known = set(rows.columns[rows.notna().any()])
     backends = set(rows.get("backend", pd.Series(dtype=object)).dropna())
     names = [*ARITHMETIC, "environment_settings", *sorted(known & {"batch_norm", "warmth"})]
     if known & {"backend", *PLANNED}:
@@ -459,7 +459,7 @@ def judge_models(a: pd.DataFrame, b: pd.DataFrame) -> Models:
         a: rows of one side, one a run, of one kind of work.
         b: those of the other.
     """
-    known = {name for side in (a, b) for name in side if side[name].notna().any()}
+    known = {name for side in (a, b) for name in side.columns[side.notna().any()]}
     if "predict_ms" in known:
         versions = [side.get("model_version", pd.Series([""])) for side in (a, b)]
         files = [sorted(set(column.fillna("").astype(str))) for column in versions]
