@@ -45,6 +45,7 @@ class Client:
 
     always = ()  # options of every call
     needs = ""
+    noise = "\0"  # pattern of what is no part of an answer
     hint = "\0"  # what separates a failure from advice behind it
 
     def find(self) -> str:
@@ -94,6 +95,7 @@ class Client:
             output = error.stdout or b""
             fault = "" if limit_s else f"did not end within {WAITS.call:.0f} s"
         said = re.sub(r"\x1b\[[\d;]*m", "", output.decode(errors="replace"))
+        said = re.sub(self.noise, "", said)
         said = re.sub(r"(?i)((?:token|signature)=)[^\s&'\"]+", r"\1***", said)
         if self.no_credentials in said:
             fault = f"{self.platform} has no credentials, or cannot renew them offline"

@@ -38,7 +38,7 @@ class Kaggle(Session):
     oldest = (2, 2, 1)
     login = "auth login"
     no_credentials = "Authentication required"
-    always = ("-W",)  # else a warning of an old version precedes an answer
+    noise = r"(?m)^Warning: .*\n"  # of its version, or of a key that others can read
     hint = "\n\n"
     devices = {
         "t4x2": ("--accelerator NvidiaTeslaT4", r"\b2x.*\bt4\b"),

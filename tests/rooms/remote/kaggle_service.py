@@ -242,6 +242,7 @@ class Handler(BaseHTTPRequestHandler):
     def _send(self, status: int, content: bytes) -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
+        self.send_header("X-Kaggle-APIVersion", "99.0")  # of which the client warns
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content[: len(content) // 2] if self.is_short else content)

@@ -59,7 +59,7 @@ def test_the_client_beside_this_python_goes_before_the_path(kaggle, tmp_path, mo
     [
         ("echo Kaggle API 1.6.17", f".venv/bin/kaggle is 1.6.17, which is too old: {INSTALL}"),
         ("echo 'No module named six'; exit 1", "kaggle failed: No module named six"),
-        ("exit 1", "kaggle failed: it does not say why"),
+        ("echo Warning: readable; exit 1", "kaggle failed: it does not say why"),
         (
             "echo 'Authentication required to call the Kaggle API.'; exit 1",
             "kaggle has no credentials, or cannot renew them offline: log in once with"
