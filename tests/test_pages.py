@@ -66,11 +66,8 @@ def test_every_link_and_picture_is_there(page):
 def test_the_readme_in_portuguese_has_the_same_blocks():
     """Each heading, paragraph, and line of a list or table."""
     texts = [(ROOT / f"README{end}.md").read_text() for end in ("", ".pt-BR")]
-    blocks = [
-        [each.type for each in MarkdownIt("gfm-like", {"linkify": False}).parse(text)]
-        for text in texts
-    ]
-    assert blocks[0] == blocks[1], "README.pt-BR.md has other blocks than README.md"
+    english, portuguese = (re.findall(r"(?m)^(?:#+ |\||- |$)", text) for text in texts)
+    assert english == portuguese, "README.pt-BR.md has other blocks than README.md"
 
 
 def check_command(command: str) -> None:

@@ -117,8 +117,10 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     """A report in Portuguese has no English in its figures and tables, and the table of words
     holds nothing unused: each is a text of the code or of a table, or the header of a column there.
     """
-    with (ROOT / "dr_lib/report/words.csv").open(encoding="utf-8") as file:
-        known = {row["english"]: row["columns"].split() for row in csv.DictReader(file)}
+    header, *lines = (ROOT / "dr_lib/report/words.csv").read_text(encoding="utf-8").splitlines()
+    assert lines == sorted(lines), "sort the lines of dr_lib/report/words.csv"
+    rows = csv.DictReader([header, *lines])
+    known = {row["english"]: row["columns"].split() for row in rows}
     sentences = find_sentences()
     missing = sentences - known.keys()
     assert not missing, f"dr_lib/report/words.csv has no Portuguese of {missing}"
