@@ -119,8 +119,7 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     """
     header, *lines = (ROOT / "dr_lib/report/words.csv").read_text(encoding="utf-8").splitlines()
     assert lines == sorted(lines), "sort the lines of dr_lib/report/words.csv"
-    rows = csv.DictReader([header, *lines])
-    known = {row["english"]: row["columns"].split() for row in rows}
+    known = {row["english"]: row["columns"].split() for row in csv.DictReader([header, *lines])}
     sentences = find_sentences()
     missing = sentences - known.keys()
     assert not missing, f"dr_lib/report/words.csv has no Portuguese of {missing}"
