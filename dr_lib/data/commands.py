@@ -47,7 +47,7 @@ def sample(root: Path) -> None:
     default="robust",
     show_default=True,
     type=click.Choice(["robust", "voets"]),
-    help="how to crop: voets is that of Voets et al.",
+    help="how to crop: robust, or voets, as Voets et al. did",
 )
 @click.option(
     "--scheme",
