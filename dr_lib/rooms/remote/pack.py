@@ -27,9 +27,9 @@ SPLIT = ["image_id", "group", "split", "reason"]
 def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     """Pack everything that a machine needs for the study's runs; return what that is, in words.
 
-    The code is that of the working files which git does not ignore, with the study's notebook,
-    and says of which commit. Of data, only the prepared folders and the single files
-    that the study's parameters name go along, cut by `share_folder`; never another folder.
+    The code is that of the working files which git does not ignore, with the study's notebook, and
+    says of which commit. Of data, only the prepared folders and the single files that the study's
+    parameters name go along, cut by `share_folder`; never another folder.
 
     Args:
         path: the study file.
