@@ -245,12 +245,11 @@ def compare_resumed(mode: str, setting: Setting) -> Figures:
     config = {"backend": "jax", "mode": mode, "accelerator": setting.accelerator}
     config |= {"augmentation": "colour", "epochs": 12}
     asked = {"config": config, "number": 57, "dropout": 0.3}
-    simulation.run("train", folder / "straight", **asked)
-    simulation.run("kill", folder / "killed", arguments=asked, kills=2, window_s=0.5, seed=1)
-    kills = json.loads((folder / "killed" / "kills.json").read_text())["kills"]
+    simulation.run("kill", folder, arguments=asked, kills=2, window_s=0.5, seed=1)
+    kills = json.loads((folder / "kills.json").read_text())["kills"]
     whole = folder / "straight"
     distances: dict[str, list[float]] = {"losses": [], "weights": []}
-    for resumed in sorted((folder / "killed").glob("training-*")):
+    for resumed in sorted(folder.glob("training-*")):
         histories = [pd.read_csv(path / "history.csv")["loss"] for path in (resumed, whole)]
         distances["losses"].append(float(abs(histories[0] - histories[1]).max()))
         arrays = [simulation.read_arrays(path / "checkpoint.npz") for path in (resumed, whole)]

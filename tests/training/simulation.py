@@ -229,8 +229,8 @@ def fork(folder: Path, arguments: dict) -> int:
 def kill_at_random(
     folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int, inside: int = 3
 ) -> None:
-    """Kill trainings at random moments, and inside the writing of a checkpoint, until there were
-    enough of both.
+    """Train once into `straight`; then kill trainings at random moments, and inside the writing of
+    a checkpoint, until there were enough of both.
 
     A life ends at random between its start and `window_s` after its first epoch; a training that
     ends is kept, and the next one begins.
@@ -238,6 +238,7 @@ def kill_at_random(
     os.environ["KERAS_BACKEND"] = arguments["config"]["backend"]
     import keras  # noqa: F401, the children find it imported
 
+    assert os.waitpid(fork(folder / "straight", arguments), 0)[1] == 0
     chance = random.Random(seed)
     done = 0
     found = 0

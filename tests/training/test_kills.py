@@ -26,16 +26,15 @@ def test_killed_at_random_moments(tmp_path, config, changes, kills, inside, wind
     config = config | {"epochs": 12, "augmentation": "colour", "learning_rate": 0.02}
     asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3}
     asked["changes"] = changes
-    simulation.run("train", tmp_path / "straight", **asked)
     how = {"kills": kills, "inside": inside, "window_s": window_s, "seed": 1}
-    simulation.run("kill", tmp_path / "killed", arguments=asked, **how)
-    counted = json.loads((tmp_path / "killed" / "kills.json").read_text())
+    simulation.run("kill", tmp_path, arguments=asked, **how)
+    counted = json.loads((tmp_path / "kills.json").read_text())
     assert counted["kills"] >= kills and counted["inside"] >= inside
     straight = tmp_path / "straight"
     resumed = 0
     expected = simulation.read_arrays(straight / "checkpoint.npz")
     assert pd.read_csv(straight / "history.csv")["learning_rate"].nunique() > 1  # it fell
-    for folder in sorted((tmp_path / "killed").glob("training-*")):
+    for folder in sorted(tmp_path.glob("training-*")):
         assert (folder / "history.csv").read_bytes() == (straight / "history.csv").read_bytes()
         found = simulation.read_arrays(folder / "checkpoint.npz")
         assert found.keys() == expected.keys()

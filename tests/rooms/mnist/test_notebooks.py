@@ -103,7 +103,6 @@ def test_41_of_ones_own_shows_no_paper(clone, kernel):
         ({"implementation": "numpy@1"}, "NAME one of paper, fused"),
         ({"implementation": "keras_jax@1, keras_tensorflow@1"}, "one backend per process"),
         ({"mnist": "absent.npz"}, "absent.npz"),
-        ({"implementation": "paper@1", "device": "cpu"}, "UnavailableError: paper needs a GPU"),
     ],
 )
 def test_40_says_what_it_cannot_do(clone, kernel, digits, parameters, message):
