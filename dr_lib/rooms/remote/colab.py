@@ -50,9 +50,8 @@ class Colab(Session):
         """The client's notes of this session alone."""
         return Path.home() / ".config" / "colab-cli" / self.session / "sessions.json"
 
-    @property
-    def always(self) -> list[str]:
-        """The option that names the notes; those that the client has lost are restored."""
+    def call(self, *words: str, text: str = "", limit_s: float = 0) -> str:
+        """Call the client with these notes, and restore what it has lost of them."""
         notes = self._notes
         kept = notes.with_suffix(".kept")
         notes.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +59,7 @@ class Colab(Session):
             shutil.copy(notes, kept)
         elif kept.exists():
             shutil.copy(kept, notes)
-        return ["--config", str(notes)]
+        return super().call("--config", str(notes), *words, text=text, limit_s=limit_s)
 
     def prepare(self) -> str:
         """List the account's other machines."""

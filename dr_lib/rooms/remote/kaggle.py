@@ -149,7 +149,7 @@ class Kaggle(Session):
             slug = name.partition("/")[2]
             output = self.call(kind, "list", "--mine", "--csv", "--search", slug)
             return "unknown" if slug in output else ""
-        return output.removesuffix("deleted")
+        return "" if output == "deleted" else output
 
     def _read_state(self) -> list[str]:
         """Read running, or how the session ended in Kaggle's word, and the message of a failure."""
@@ -165,7 +165,7 @@ class Kaggle(Session):
     def look(self, shown: int) -> tuple[str, list[str]]:
         """Read the state and, for a while, the log."""
         status, *message = self._read_state()
-        wait_s = WAITS.poll * (status == "running")
+        wait_s = WAITS.poll if status == "running" else 0.0
         log = ""
         with suppress(RemoteError):
             words = ("kernels", "logs", "-f", self._names["kernels"])

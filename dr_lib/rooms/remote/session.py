@@ -123,7 +123,8 @@ class Session(Client):
             echo(f"{self.session} {where}: repeat the command to resume it")
             return
         try:
-            outcome = retry(self.delete, patience_s=WAITS.hurry * is_interrupted)
+            patience_s = WAITS.hurry if is_interrupted else WAITS.patience
+            outcome = retry(self.delete, patience_s=patience_s)
         except DrError as unclosed:
             fault = f"{self.session} is not closed ({unclosed})"
             fault += f": repeat the command to resume it, or {self.by_hand}"
