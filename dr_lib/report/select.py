@@ -576,7 +576,7 @@ def write_level(value: object) -> str:
 def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame:
     """Write what a run did, where and when as texts, with the values of older rows."""
     known = [*within, *LEVELS, *WORK, *PLAN, *SOFTWARE]
-    known += ["commit", "environment", "mode", "study", "scenario"]
+    known += ["commit", "environment", "mode", "study", "scenario", "framework"]
     names = [name for name in dict.fromkeys(known) if name in finished]
     is_known = finished[names].notna()
     levels = finished[names].map(write_level).where(is_known, "nan")  # None, too
