@@ -50,7 +50,9 @@ def try_without(*rooms: str, quick: bool) -> str:
     commands = [["-m", "dr_lib", "--help"]]
     # the slow marker is that of pyproject
     tests = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    commands.append([*tests, "-k", NOTICING] if quick else [*tests, "-n", "2"])
+    commands.append(
+        [*tests, "-k", NOTICING] if quick else [*tests, *"-n 2 --dist worksteal".split()]
+    )
     with tempfile.TemporaryDirectory() as folder:
         copy_without(rooms, Path(folder))
         for words in commands:
