@@ -256,7 +256,7 @@ def test_a_data_set_is_read_as_its_authors_mean_it(tmp_path, tables, photographs
     assert ("fellow eyes" in found["notices"]) == (
         found["patients"] in ("unknown", "partly unknown")
     )
-    assert ("public notebook" in found["notices"]) == ("brset" in found["layout"])
+    assert ("public notebook" in found["notices"]) == (found["layout"] in ("brset", "mbrset"))
 
 
 def test_resized_eyepacs_is_chosen_by_its_folder(tmp_path):
