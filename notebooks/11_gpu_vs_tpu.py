@@ -182,9 +182,7 @@ if published:
 from dr_lib import answer_training, plot_training_time
 
 answer = answer_training(selection, environments, places, lang, published=published)
-figure = None
-if published or len(selection.timed):
-    figure = plot_training_time(finished, lang, published=published)
+figure = plot_training_time(finished, lang, published=published)
 words = (
     "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
     "disturbed."

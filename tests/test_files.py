@@ -67,7 +67,7 @@ def test_no_folder_is_named_as_a_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path / "ana"))
     said = CliRunner().invoke(main, ["report", "--out=$NOWHERE/x", "rows"])
     assert said.exit_code == 1 and "$NOWHERE is not set" in said.output
-    said = CliRunner().invoke(main, ["claims", "~/rows"])
+    said = CliRunner().invoke(main, ["report", "~/rows"])
     assert said.output == f"Error: {tmp_path}/ana/rows: no such folder\n"
     assert not list(tmp_path.iterdir())
 

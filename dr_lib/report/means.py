@@ -47,11 +47,13 @@ def plot_means(
     """Draw a panel for each work that has means, the first mean on top, from 0 on.
 
     Args:
-        panels: means by the words for their work; one at least.
+        panels: means by the words for their work; without any the figure is empty.
         lang: en, or pt with decimal commas.
         unit: of the values; seconds are written in the unit that suits each panel if it is empty.
     """
     panels = {words: means for words, means in panels.items() if means}
+    if not panels:
+        return Figure()
     heights = [0.5 + 0.52 * len(means) for means in panels.values()]
     figure, axes = open_panels(len(panels), heights=heights)
     for ax, (words, means) in zip(axes, panels.items(), strict=True):

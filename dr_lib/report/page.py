@@ -145,7 +145,7 @@ class Page:
     ) -> None:
         """Show what a report says first, with a figure and its caption."""
         drawn = ""
-        if figure:
+        if figure and figure.axes:
             drawn = self._draw(figure, name, escape_html(self.say(caption), quote=False))
         self.html(answer.write(drawn, self.say))
 
@@ -187,7 +187,7 @@ class Page:
     def figure(
         self, figure: Figure, name: str, caption: str, *values: object, is_ours: bool = True
     ) -> None:
-        """Show a figure with its number and caption.
+        """Show a figure with its number and caption, unless it is empty.
 
         Args:
             figure: under the notice of the page, if there is one.
@@ -197,6 +197,8 @@ class Page:
             is_ours: false where nothing is drawn but what a paper printed, whatever our own images
                 were.
         """
+        if not figure.axes:
+            return
         text = escape_html(self.say(caption).format(*values), quote=False)
         self._counts["Figure"] += 1
         number = f"<strong>{self.say('Figure')} {self._counts['Figure']}.</strong>"

@@ -10,11 +10,9 @@ from matplotlib.colors import to_hex
 from dr_lib.report.figures import plot_history, plot_training_time
 from dr_lib.report.select import select_runs
 from dr_lib.report.style import ACCELERATOR_COLOURS, OURS, THEIRS
-from tests.conftest import ABSENT
+from tests.conftest import WITH_CLAIMS
 from tests.report.reading import is_whole, words
 from tests.report.timed_rows import CPU, T4, TPU, make_runs
-
-WITH_CLAIMS = pytest.mark.skipif("claims" in ABSENT, reason="it has the published times")
 
 
 def plot(runs, lang="en", **options):

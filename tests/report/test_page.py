@@ -6,11 +6,11 @@ import csv
 
 import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 
 from dr_lib.errors import DrError
 from dr_lib.report import page, style
 from dr_lib.report.answer import Answer, Number
+from dr_lib.report.means import plot_means
 from dr_lib.report.select import select_runs
 from dr_lib.report.training_time import compare_environments
 from tests.report.real_rows import CPU, both, train_referable
@@ -125,7 +125,8 @@ def test_what_a_file_holds_is_no_markup(shown, tmp_path):
     assert "<p>&lt;b&gt;my_*model*</p>" in shown[0] and shown[1] == written
     assert f"model = {written};" in text and f"- commit: {written}" in text
     answer = Answer(name, [Number(name, "1")], [name], [name], name)
-    paper.answer(answer, Figure(), "figure_../1", CAPTION)
+    figure, _ = style.open_panels(1)
+    paper.answer(answer, figure, "figure_../1", CAPTION)
     assert shown[-1].count("&lt;b&gt;my_*model*") == 5 and "<b>" not in text + shown[-1]
     assert (tmp_path / "figure_.._1.png").is_file()
 
@@ -137,6 +138,7 @@ def test_a_figure_is_part_of_the_page_and_three_files(shown, tmp_path):
         figure, (ax,) = style.open_panels(1, width=width, heights=2)
         ax.text(0.5, 0.5, "some <words>", fontweight="bold")
         paper.figure(figure, name, CAPTION)
+    paper.figure(plot_means({"nothing": []}), "nothing", CAPTION)
     files = {f"{name}.{suffix}" for name in ("one", "two") for suffix in ("pdf", "png", "svg")}
     assert {path.name for path in tmp_path.iterdir()} == {*files, "report.sha256"}
     assert 'class="half"' in shown[0] and 'class="wide"' in shown[1]
@@ -168,10 +170,10 @@ def test_the_title_says_what_was_measured_where_and_that_a_sample_is_synthetic(s
             paper = page.Page(lang=lang)
             paper.title(QUESTION, "A", select_runs(runs))
         assert (f"<mark>{notice}</mark>" in shown[-1]) == bool(notice)
-        figure = Figure()
+        figure, _ = style.open_panels(1)
         paper.figure(figure, "one", CAPTION)
         assert figure.get_supxlabel() == notice
-        published = Figure()
+        published, _ = style.open_panels(1)
         words = "Time of a prediction of {} on each machine, in each format."
         paper.figure(published, "two", words, "<b>VGG19", is_ours=False)
         assert published.get_supxlabel() == ""

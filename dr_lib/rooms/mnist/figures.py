@@ -166,9 +166,9 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             style = "-" if line.batch[1] == keras.batch[1] else ":"
             ratio = _divide(keras.seconds, line.seconds)
             drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
+        paper = _read_paper() if published else {}
         # what the paper's Keras most likely was
-        if published and keras.batch == ("keras_tensorflow", 32):
-            paper = _read_paper()
+        if paper and keras.batch == ("keras_tensorflow", 32):
             ratio = paper["keras"] / paper["cuda"]
             when = say("after {} epochs").format(EPOCHS)
             label = f"{_write_paper(ratio, '', lang)} x, {when}"
@@ -188,8 +188,9 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
 
 
 def _read_paper() -> dict[str, float]:
-    """Read the seconds of the paper's two end points, by framework."""
-    points = list_published("D").query("column == 'train_s'")
+    """Read the seconds of the paper's two end points, by framework; none without the claims."""
+    points = list_published("D").reindex(columns=["column", "framework", "value"])
+    points = points.query("column == 'train_s'")
     return points.set_index("framework")["value"].astype(float).to_dict()
 
 

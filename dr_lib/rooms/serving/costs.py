@@ -52,9 +52,12 @@ def read_paper_latencies() -> pd.DataFrame:
     """Read paper B's latencies, one row per `model` and `instance`.
 
     Returns:
-        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
+        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`;
+        empty where the room claims is absent.
     """
-    printed = list_published("B").assign(instance=lambda rows: rows["hardware"])
+    columns = ["column", "value", "tolerance", "hardware", "model"]
+    printed = list_published("B").reindex(columns=columns)
+    printed = printed.rename(columns={"hardware": "instance"})
     times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
     predict, call = (

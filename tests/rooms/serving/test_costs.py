@@ -7,8 +7,10 @@ import pytest
 
 from dr_lib.rooms.serving.costs import cost_table, read_paper_latencies
 from dr_lib.runs.prices import Price
+from tests.conftest import WITH_CLAIMS
 
 
+@WITH_CLAIMS
 def test_papers_b_costs():
     """The costs that its prices and latencies give, done by hand."""
     costs = cost_table(read_paper_latencies())
@@ -18,6 +20,7 @@ def test_papers_b_costs():
     assert found["mobilenet"].tolist() == pytest.approx([5.41, 3.93, 4.49, 3.44], abs=0.005)
 
 
+@WITH_CLAIMS
 def test_papers_b_latencies_are_read_from_its_table():
     """Eight rows, with prices, deviations and whole calls."""
     table = read_paper_latencies().set_index(["model", "instance"])

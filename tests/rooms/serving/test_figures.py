@@ -8,6 +8,7 @@ from dr_lib.rooms.serving.figures import (
     plot_latency_percentiles,
     plot_predict_time,
 )
+from tests.conftest import WITH_CLAIMS
 from tests.report.reading import is_whole, timed_runs, words
 
 ROW = {
@@ -44,6 +45,7 @@ def means(ax):
     return [line.get_xdata()[0] for line in ax.lines if line.get_markersize() == 8]
 
 
+@WITH_CLAIMS
 @pytest.mark.parametrize(
     ("model", "published"),
     [("vgg19", [350.6, 204.6, 392.2, 308.8]), ("mobilenet", [81.1, 61.5])],
@@ -64,6 +66,7 @@ def test_equal_work_stands_on_one_axis(model, published):
     assert [len(means(ax)) for ax in other] == [4, 2]
 
 
+@WITH_CLAIMS
 def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     """Before anything has been measured, and for networks that the paper did not have."""
     (paper,) = plot()
@@ -81,6 +84,7 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     assert [len(x) for x in points] == [25, 25]
 
 
+@WITH_CLAIMS
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
     """Decimal commas, on the axis too."""
     (ax,) = plot(make_requests(predict_ms=2000.0, platform="some cloud"), lang="pt")
