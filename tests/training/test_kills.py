@@ -10,15 +10,15 @@ from tests.training import simulation
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("config", "changes", "kills", "inside", "window_s"),
+    ("config", "changes", "kills", "window_s"),
     [
-        ({"backend": "tensorflow"}, {}, 4, 2, 1.0),
-        ({"backend": "jax", "mode": "fast"}, {}, 2, 1, 0.5),
-        ({"backend": "jax", "mode": "fast"}, {"steps_per_execution": 0}, 2, 1, 0.5),
+        ({"backend": "tensorflow"}, {}, 6, 1.0),
+        ({"backend": "jax", "mode": "fast"}, {}, 3, 0.5),
+        ({"backend": "jax", "mode": "fast"}, {"steps_per_execution": 0}, 2, 0.5),
     ],
     ids=["tensorflow", "jax", "an epoch in one program"],
 )
-def test_killed_at_random_moments(tmp_path, config, changes, kills, inside, window_s):
+def test_killed_at_random_moments(tmp_path, config, changes, kills, window_s):
     """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal
     to the bit.
     """
@@ -26,10 +26,10 @@ def test_killed_at_random_moments(tmp_path, config, changes, kills, inside, wind
     config = config | {"epochs": 12, "augmentation": "colour", "learning_rate": 0.02}
     asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3}
     asked["changes"] = changes
-    how = {"kills": kills, "inside": inside, "window_s": window_s, "seed": 1}
+    how = {"kills": kills, "window_s": window_s, "seed": 1}
     simulation.run("kill", tmp_path, arguments=asked, **how)
     counted = json.loads((tmp_path / "kills.json").read_text())
-    assert counted["kills"] >= kills and counted["inside"] >= inside
+    assert counted["kills"] >= kills and counted["inside"] >= 3
     straight = tmp_path / "straight"
     resumed = 0
     expected = simulation.read_arrays(straight / "checkpoint.npz")
