@@ -227,7 +227,7 @@ def fork(folder: Path, arguments: dict) -> int:
 
 
 def kill_at_random(
-    folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int, inside: int = 3
+    folder: Path, arguments: dict, *, kills: int, window_s: float, seed: int
 ) -> None:
     """Train once into `straight`; then kill trainings at random moments, and inside the writing of
     a checkpoint, until there were enough of both.
@@ -243,7 +243,7 @@ def kill_at_random(
     done = 0
     found = 0
     trainings = 0
-    while done < kills or found < inside:
+    while done < kills or found < 3:
         here = folder / f"training-{trainings}"
         unfinished = here / "checkpoint.npz.tmp"
         history = here / "history.csv"
