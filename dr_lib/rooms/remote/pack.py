@@ -49,7 +49,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         if cell["cell_type"] == "code":
             cell["outputs"] = []  # they may show photographs
     files[notebook] = json.dumps(content).encode()
-    files["requirements.txt"] = root / "requirements.txt"  # which versions are installed there
+    if (root / "requirements.txt").exists():  # which versions are installed there
+        files["requirements.txt"] = root / "requirements.txt"
     commit = read_commit(root, study.notebook)
     files[COMMIT] = commit.encode()
     contents = [f"the code of commit {shorten_commit(commit)}"]
