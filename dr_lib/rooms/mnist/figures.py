@@ -161,12 +161,12 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         )
     figure, axes = open_panels(len(panels), columns=2, share="xy")
     drawn = {}
+    paper = _read_paper() if published else {}
     for ax, (keras, near) in zip(axes, panels, strict=True):
         for line in near:
             style = "-" if line.batch[1] == keras.batch[1] else ":"
             ratio = _divide(keras.seconds, line.seconds)
             drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
-        paper = _read_paper() if published else {}
         # what the paper's Keras most likely was
         if paper and keras.batch == ("keras_tensorflow", 32):
             ratio = paper["keras"] / paper["cuda"]

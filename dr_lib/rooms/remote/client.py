@@ -43,7 +43,6 @@ class Client:
     no_credentials  what it prints when nobody is logged in
     """
 
-    always = ()  # options of every call
     needs = ""
     noise = "\0"  # pattern of what is no part of an answer
     hint = "\0"  # what separates a failure from advice behind it
@@ -81,7 +80,7 @@ class Client:
         path = self.find()
         try:
             ran = subprocess.run(
-                bind_to_parent([path, *self.always, *words]),
+                bind_to_parent([path, *words]),
                 input=text.encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
