@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench rates gallery gpu runtimes constraints rooms container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes constraints container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -83,17 +83,8 @@ clean: ## delete .venv, kernels and results
 
 bench: .venv/more ## measured comparisons
 	$(BIN)/python -m tools.bench_data 2>/dev/null
-	$(BIN)/python -m tools.bench_stream 2>/dev/null
-	$(BIN)/python -m tools.bench_monitor 2>/dev/null
 	$(BIN)/python -m tools.bench_training 2>/dev/null
-	$(BIN)/python -m tools.bench_runtimes 2>/dev/null
 	$(BIN)/python -m tools.bench_server 2>/dev/null
-	$(BIN)/python -m tools.bench_cuda 2>/dev/null
-	$(BIN)/python -m tools.bench_remote 2>/dev/null
-
-# make rates FULL=1 takes a night, without it 20 minutes on 2 cores
-rates: .venv/ready ## how often intervals and verdicts are wrong in simulations: FULL=1
-	$(BIN)/python -W ignore -m tools.rates $(if $(FULL),--full)
 
 gallery: .venv/more ## docs/gallery.md from small studies; needs chromium
 	$(BIN)/python -m tools.gallery
@@ -105,15 +96,10 @@ gpu: .venv/more ## all measurements on a GPU, most valuable first; resumes where
 runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 	@$(BIN)/python -m dr_lib sample > /dev/null
 	$(BIN)/python -m tools.runtimes
-	@$(PIP) uv
-	$(BIN)/python -m tools.floors
 
 constraints: .venv/ready ## constraints/: every package of these runtimes, as of today
 	@$(PIP) uv
 	$(BIN)/python -m tools.constraints
-
-rooms: .venv/ready ## the tests without each room in turn; hours on 2 cores
-	$(BIN)/python -m tools.rooms
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian
 	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL))

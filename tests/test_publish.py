@@ -15,7 +15,6 @@ import papermill
 import pytest
 
 from tests.conftest import ROOT, commit
-from tools.rooms import copy_tree
 
 STEMS = [path.stem for path in sorted(ROOT.glob("notebooks/*.py"))]
 GPU = {"10_train", "30_train_scenario", "40_mnist_cuda"}
@@ -211,7 +210,12 @@ def test_metadata_suit_colab_and_kaggle(stem):
 def tree(tmp_path_factory) -> Path:
     """A copy of the repository."""
     folder = tmp_path_factory.mktemp("tree")
-    copy_tree(folder)
+    listing = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    listed = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
 

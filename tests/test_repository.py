@@ -325,44 +325,6 @@ def test_the_readme_shows_what_was_measured(readme):
     assert f"<!-- measured -->\n{table}\n<!-- /measured -->" in text
 
 
-def test_the_page_on_scale_calculates_from_what_was_measured():
-    """By its formulas, from the rates of scale.csv."""
-    rates = pd.read_csv(ROOT / "tools" / "scale.csv", index_col="rate")["median"]
-    page = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
-    sizes, prepared, runs, served = re.findall(r"(?:^\| [\d.].*\n)+", page, re.MULTILINE)
-    overhead_s = rates["overhead_s"]
-    few = rates["search_10k_s"]
-    search_s = few / 100, few, rates["search_100k_s"] / 2, rates["search_1m_s"] / 2
-    expected = []
-    shown = read_numbers(sizes) + read_numbers(prepared) + read_numbers(runs)
-    for (size, *_), seconds in zip(read_numbers(sizes), search_s, strict=True):
-        core_h = size / rates["prepared_per_s"] / 3600
-        gb = size * rates["photograph_mb"] / 1000
-        gib = size * rates["crop_mib"] / 1024
-        expected.append([size, gb, gib, core_h / 2, seconds, core_h / 4 * 0.169])
-    for cores, *_ in read_numbers(prepared):
-        prepared_h = core_h / cores
-        epoch_min = 1e6 / rates["crops_per_s"] / cores / 60
-        expected.append([cores, prepared_h, gb * 1000 / prepared_h / 3600, gib, epoch_min])
-    for train_s, *_ in read_numbers(runs):
-        hours = 1000 * (train_s + overhead_s) / 3600
-        share = 100 * overhead_s / (train_s + overhead_s)
-        expected.append([train_s, hours, share, 0.169 * hours])
-    for numbers, calculated in zip(shown, expected, strict=True):
-        assert numbers == pytest.approx(calculated, rel=0.006)
-    length_ms = 1000 / rates["answers_per_s"]
-    for percent, machines, median, high, usd in read_numbers(served):
-        assert machines * 4 * rates["answers_per_s"] * percent / 100 >= 10_000 * 0.999
-        assert 0.99 * length_ms < median < high
-        assert usd == pytest.approx(0.169 * machines, rel=0.006)
-
-
-def read_numbers(table: str) -> list[list[float]]:
-    """The numbers of a Markdown table's lines."""
-    lines = table.replace(",", "").strip().splitlines()
-    return [[float(cell) for cell in line.split("|")[1:-1]] for line in lines]
-
-
 def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     """`python -m dr_lib claims` writes its table."""
     if ABSENT:

@@ -195,21 +195,6 @@ def list_cuda(setting: Setting) -> Measures:
         yield "paper, batch 1", train_paper
 
 
-def list_streams(setting: Setting) -> Measures:
-    """What streaming adds to a step of the networks, beside crops in memory."""
-    data_dir = open_sample(ROOT / "papermill_runs" / "sample")
-    for model in ("small_cnn",) if setting.is_dry else ("inception_v3", "mobilenet"):
-        yield f"{model}, 299 px, batch 8", partial(compare_streams, data_dir, model)
-
-
-def compare_streams(data_dir: Path, model: str) -> Figures:
-    """The share of a step's time that streaming adds."""
-    from tools.bench_stream import time_steps
-
-    times = time_steps(data_dir, model, TURNS)
-    return {"share that streaming adds": median_interval(1 - times[1] / times[0])}
-
-
 def list_networks(setting: Setting) -> Measures:
     """The networks of the serving paper at 224 px, in modes paper and fast."""
     for model in ("small_cnn",) if setting.is_dry else ("mobilenet", "vgg19"):
@@ -268,7 +253,6 @@ STEPS: dict[str, Callable[[Setting], Measures]] = {
     "batches": partial(list_runs, "gpu_batches"),
     "networks": list_networks,
     "resume": list_resumes,
-    "stream": list_streams,
     "cuda": list_cuda,
 }
 

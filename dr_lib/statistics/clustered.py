@@ -146,7 +146,7 @@ def auc_interval(
     The variance is that of `estimate_aucs`, the quantile that of t with the patients of the rarer
     kind less one. The AUC of a good test rests on few errors, and their spread says little: where
     few patients carry it, the variance is drawn towards that of Hanley and McNeil (1982), if that
-    is larger. docs/measured/rates.md has its error rates.
+    is larger.
 
     With fewer than MIN_PATIENTS patients of a kind, and where no patient's error is seen (a perfect
     or a constant score), the bounds are Hoeffding's (1963): they hold for any score.

@@ -16,7 +16,7 @@ from dr_lib.statistics.intervals import (
     widen,
 )
 
-# of each of two intervals, so that the narrower one errs as one of 90 % does (tools/rates.py)
+# of each of two intervals, so that the narrower one errs as one of 90 % does
 LEVEL_OF_TWO = 0.925
 
 

@@ -4,7 +4,6 @@ from dr_lib.rooms import Room
 
 ROOM = Room(
     "The papers' claims",
-    own=("docs/measured/holds.md",),
     commands=("claims",),
     judge="dr_lib.rooms.claims.verdicts:judge_claims",
     judge_data_sets="dr_lib.rooms.claims.verdicts:judge_data_sets",

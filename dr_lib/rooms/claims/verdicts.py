@@ -163,9 +163,8 @@ def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
     """Count the verdicts given, and how many would be wrong by chance if every true value were on a
     bound.
 
-    Each is wrong in ERROR of studies at most, which `make rates` measures. A verdict that follows
-    from others which were given, or from what was put in, is no further one; nor is a reading of
-    them.
+    Each is wrong in ERROR of studies at most. A verdict that follows from others which were given,
+    or from what was put in, is no further one; nor is a reading of them.
     """
     given = judged[judged["verdict"].isin(VERDICTS[:2])]
     sources = {*given["id"], "inputs"}

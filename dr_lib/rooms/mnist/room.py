@@ -5,7 +5,7 @@ from dr_lib.rooms import Paper, Room
 
 ROOM = Room(
     "A network in CUDA C",
-    own=("notebooks/4?_*", "papermill_runs/mnist_*.yaml", "tools/bench_cuda.py"),
+    own=("notebooks/4?_*", "papermill_runs/mnist_*.yaml"),
     parameters={
         "implementation": Parameter("may differ"),
         "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),

@@ -13,7 +13,6 @@ ROOM = Room(
         "docs/api.md",
         "docs/operation.md",
         "tools/bench_server.py",
-        "tools/bench_runtimes.py",
         "tools/container.py",
         "make:container",
         "extra:sagemaker",
