@@ -9,7 +9,6 @@ from importlib import import_module
 from pathlib import Path
 
 import nbformat
-import pandas as pd
 import papermill
 import pytest
 
