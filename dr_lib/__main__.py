@@ -8,7 +8,7 @@ import click
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.rooms import find_rooms
+from dr_lib.rooms import find_package, find_rooms
 
 ROOT = Path(__file__).resolve().parents[1]
 SPINE = {  # the spine's commands, and the modules that have them
@@ -62,7 +62,7 @@ class Commands(click.Group):
         groups = {"Prepare, train, report": SPINE}
         for name, room in find_rooms().items():
             if room.commands:
-                module = f"dr_lib.rooms.{name}.commands"
+                module = f"{find_package(name)}.commands"
                 groups[room.about] = dict.fromkeys(room.commands, module)
         return groups
 

@@ -59,12 +59,12 @@ setup.set_up(root, "statsmodels")
 # photographs, copies, synthetic photographs among real ones.
 
 # %%
-from dr_lib.parameters import split_paths
-from dr_lib.rooms.evaluation.predictions import (
+from dr_lib.evaluation.predictions import (
     average_sets,
     group_by_photographs,
     read_predictions,
 )
+from dr_lib.parameters import split_paths
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # those of the only training of this clone, or of the sample
@@ -79,22 +79,21 @@ if not paths:  # those of the only training of this clone, or of the sample
 
 # %%
 from dr_lib import Page
-from dr_lib.report.style import SAMPLE
-from dr_lib.rooms.evaluation.adjudication import (
+from dr_lib.evaluation.adjudication import (
     correct_accuracy,
     read_adjudicated,
     write_lists,
 )
-from dr_lib.rooms.evaluation.comparison import (
+from dr_lib.evaluation.comparison import (
     compare_data_sets,
     compare_models,
     follow_first,
     list_elsewhere,
     read_trainings,
 )
-from dr_lib.rooms.evaluation.curves import calibrate, trace_curves, weigh_decisions
-from dr_lib.rooms.evaluation.flow import count_flow, hide_flow, hides_test
-from dr_lib.rooms.evaluation.points import (
+from dr_lib.evaluation.curves import calibrate, trace_curves, weigh_decisions
+from dr_lib.evaluation.flow import count_flow, hide_flow, hides_test
+from dr_lib.evaluation.points import (
     ERRORS,
     SOURCES,
     abstain,
@@ -106,7 +105,7 @@ from dr_lib.rooms.evaluation.points import (
     measure_points,
     move_prevalence,
 )
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.scores import (
     FEW,
     count_below,
     count_grades,
@@ -117,7 +116,8 @@ from dr_lib.rooms.evaluation.scores import (
     summarise,
     write_few,
 )
-from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
+from dr_lib.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
+from dr_lib.report.style import SAMPLE
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
 chosen = split_paths(columns)
@@ -160,7 +160,7 @@ if adjudicated:
     regraded = read_adjudicated(Path(root, adjudicated), model.test, own)
 
 # %% tags=["report"]
-from dr_lib.rooms.evaluation import figures
+from dr_lib.evaluation import figures
 
 if private and len(own):
     from IPython.display import Markdown, display
@@ -626,7 +626,7 @@ if len(alarms):
     )
 
 # %% tags=["report"]
-from dr_lib.rooms.evaluation.readers import compare_readers, judge_agreement
+from dr_lib.evaluation.readers import compare_readers, judge_agreement
 
 readers = compare_readers(model, own)
 agreement = judge_agreement(model, own, margin)
@@ -703,8 +703,8 @@ if len(compared):
 # pública, pois a tabela original não estava acessível.
 
 # %% tags=["report"]
-from dr_lib.rooms.evaluation import checklist
-from dr_lib.rooms.evaluation.committee import write_committee
+from dr_lib.evaluation import checklist
+from dr_lib.evaluation.committee import write_committee
 from dr_lib.runs.folds import find_folds
 
 tables = (flow, summary, own, measured, patients, calibrated, groups, data_sets)
@@ -754,7 +754,7 @@ if private and len(own):
 
 # %% tags=["answer"]
 
-from dr_lib.rooms.evaluation.answer import answer_evaluation, limit_ungradable
+from dr_lib.evaluation.answer import answer_evaluation, limit_ungradable
 
 aims = [
     say("{} % sensitivity").format(page.number(100 * sensitivity)),

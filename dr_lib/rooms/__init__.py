@@ -67,9 +67,13 @@ class Room(NamedTuple):
 
 def find_rooms() -> dict[str, Room]:
     """Find the rooms that this copy has, in order."""
-    folder = Path(__file__).parent
-    present = [name for name in NAMES if (folder / name / "room.py").is_file()]
-    return {name: import_module(f"dr_lib.rooms.{name}.room").ROOM for name in present}
+    return {name: import_module(f"{find_package(name)}.room").ROOM for name in NAMES}
+
+
+def find_package(room: str) -> str:
+    """Find the package of a room: here, or beside this one."""
+    is_here = (Path(__file__).parent / room / "__init__.py").is_file()
+    return f"dr_lib.rooms.{room}" if is_here else f"dr_lib.{room}"
 
 
 def find_all(what: str) -> list[Callable]:

@@ -44,12 +44,12 @@ TABLES = {
     ],
     "rooms.claims.page": ["WORDINGS"],
     "rooms.claims.verdicts": ["VERDICTS"],
-    "rooms.evaluation.checklist": ["METHODS", "NAMES"],
-    "rooms.evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
-    "rooms.evaluation.curves": ["CALIBRATED"],
-    "rooms.evaluation.points": ["POINTS", "ERRORS", "REASONS"],
-    "rooms.evaluation.predictions": ["SUBGROUPS"],
-    "rooms.evaluation.readers": ["KINDS", "VERDICTS"],
+    "evaluation.checklist": ["METHODS", "NAMES"],
+    "evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
+    "evaluation.curves": ["CALIBRATED"],
+    "evaluation.points": ["POINTS", "ERRORS", "REASONS"],
+    "evaluation.predictions": ["SUBGROUPS"],
+    "evaluation.readers": ["KINDS", "VERDICTS"],
     "rooms.explain.figures": ["TITLES"],
     "rooms.mnist.epochs": ["IMPLEMENTATIONS"],
     "rooms.scenarios.figures": ["METERS"],
@@ -72,7 +72,7 @@ def list_words_of_tables() -> set[str]:
 
         words.update(claim.place for claim in read_judged() if claim.wording != "reading")
     if "evaluation" not in ABSENT:
-        from dr_lib.rooms.evaluation import checklist, flow
+        from dr_lib.evaluation import checklist, flow
 
         words.update([*checklist.METHODS, *flow.STAGES])
         items = Path(checklist.__file__).with_name("checklist.csv")

@@ -8,7 +8,7 @@ import pytest
 from dr_lib.rooms.claims.verdicts import judge_data_sets
 from tests.report.predictions import AUTHORS, draw_predictions
 
-evaluation = "dr_lib.rooms.evaluation"
+evaluation = "dr_lib.evaluation"
 comparison = pytest.importorskip(f"{evaluation}.comparison")
 operating = pytest.importorskip(f"{evaluation}.points")
 predictions = pytest.importorskip(f"{evaluation}.predictions")

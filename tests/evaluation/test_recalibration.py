@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit, logit
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.predictions import read_predictions
-from dr_lib.rooms.evaluation.recalibration import (
+from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.evaluation.recalibration import (
     choose_hospital,
     compare,
     recalibrate_locally,

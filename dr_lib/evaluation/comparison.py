@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dr_lib.rooms.evaluation.points import find_called, measure, measure_points
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import tabulate_scores, unbind, unpack
+from dr_lib.evaluation.points import find_called, measure, measure_points
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import tabulate_scores, unbind, unpack
 from dr_lib.statistics.clustered import (
     MIN_PATIENTS,
     auc_difference,

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.evaluation.checklist import Evaluated
+from dr_lib.evaluation.committee import write_committee
+from dr_lib.evaluation.flow import count_flow
+from dr_lib.evaluation.points import choose_points, measure_points
+from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.evaluation.scores import summarise
+from dr_lib.evaluation.subgroups import hide_subgroups, split_subgroups
 from dr_lib.report.page import Page
-from dr_lib.rooms.evaluation.checklist import Evaluated
-from dr_lib.rooms.evaluation.committee import write_committee
-from dr_lib.rooms.evaluation.flow import count_flow
-from dr_lib.rooms.evaluation.points import choose_points, measure_points
-from dr_lib.rooms.evaluation.predictions import read_predictions
-from dr_lib.rooms.evaluation.scores import summarise
-from dr_lib.rooms.evaluation.subgroups import hide_subgroups, split_subgroups
 from tests.report.reading import find_english
 
 

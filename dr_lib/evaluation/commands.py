@@ -52,10 +52,10 @@ def evaluate(
     sets (external validation).
     """
     from dr_lib.data.labels.privacy import place_private
+    from dr_lib.evaluation.adjudication import LIST, WEIGHTS
+    from dr_lib.evaluation.predictions import read_predictions
     from dr_lib.files import find_listed
     from dr_lib.report.render import run_analysis
-    from dr_lib.rooms.evaluation.adjudication import LIST, WEIGHTS
-    from dr_lib.rooms.evaluation.predictions import read_predictions
 
     choice = dict(parameters)
     if prepared := choice.get("private"):
@@ -122,7 +122,7 @@ def patients(
     """Find how many patients a study needs for intervals of a width; print the paragraph for the
     ethics committee, in English and Portuguese.
     """
-    from dr_lib.rooms.evaluation.size import ASSURANCE, Design, describe_study, find_sizes
+    from dr_lib.evaluation.size import ASSURANCE, Design, describe_study, find_sizes
 
     expected = {"AUC": auc, "sensitivity": sensitivity, "specificity": specificity}
     design = Design(width, prevalence, eyes, correlation)
@@ -162,10 +162,10 @@ def recalibrate(
     """
     import numpy as np
 
+    from dr_lib.evaluation import recalibration
+    from dr_lib.evaluation.predictions import read_predictions
+    from dr_lib.evaluation.scores import unpack
     from dr_lib.report.page import Page
-    from dr_lib.rooms.evaluation import recalibration
-    from dr_lib.rooms.evaluation.predictions import read_predictions
-    from dr_lib.rooms.evaluation.scores import unpack
     from dr_lib.statistics.clustered import MIN_PATIENTS, auc_interval
     from dr_lib.training.metrics import find_doubt
 

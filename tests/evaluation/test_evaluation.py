@@ -17,17 +17,17 @@ from sklearn.metrics import (
 )
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation import checklist
-from dr_lib.rooms.evaluation.answer import limit_ungradable
-from dr_lib.rooms.evaluation.comparison import (
+from dr_lib.evaluation import checklist
+from dr_lib.evaluation.answer import limit_ungradable
+from dr_lib.evaluation.comparison import (
     compare_data_sets,
     compare_models,
     follow_first,
     read_trainings,
 )
-from dr_lib.rooms.evaluation.curves import calibrate, weigh_decisions
-from dr_lib.rooms.evaluation.flow import count_flow, hide_flow
-from dr_lib.rooms.evaluation.points import (
+from dr_lib.evaluation.curves import calibrate, weigh_decisions
+from dr_lib.evaluation.flow import count_flow, hide_flow
+from dr_lib.evaluation.points import (
     abstain,
     choose_points,
     freeze_points,
@@ -36,18 +36,18 @@ from dr_lib.rooms.evaluation.points import (
     measure_points,
     move_prevalence,
 )
-from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.predictions import Predictions, read_predictions
+from dr_lib.evaluation.scores import (
     count_below,
     count_grades,
     read_shares,
     seems_confidence,
     summarise,
 )
-from dr_lib.rooms.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
+from dr_lib.evaluation.subgroups import find_crowded, hide_subgroups, split_subgroups
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 ASKED = {"sensitivity": 0.9, "specificity": 0.9}
 
 
@@ -647,7 +647,7 @@ def test_the_facts_of_the_checklist_are_those_of_this_run(evaluated):
     assert facts["crossed"].startswith("high sensitivity: TP ")
     for name in ("sensitivity", "specificity", "ppv", "npv"):  # at both points
         assert all(f"{value:.3f} [" in facts["points"] for value in measured[name][:2])
-    items = pd.read_csv(ROOT / "dr_lib/rooms/evaluation/checklist.csv")["fact"].dropna()
+    items = pd.read_csv(ROOT / "dr_lib/evaluation/checklist.csv")["fact"].dropna()
     assert set(items) <= set(facts)
 
 

@@ -14,19 +14,19 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.markdown import escape
-from dr_lib.numbers import write_probability, write_span
-from dr_lib.report.style import translate
-from dr_lib.rooms.evaluation.flow import hide_flow, hides_test
-from dr_lib.rooms.evaluation.points import keep_usual
-from dr_lib.rooms.evaluation.predictions import Predictions, Source
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.flow import hide_flow, hides_test
+from dr_lib.evaluation.points import keep_usual
+from dr_lib.evaluation.predictions import Predictions, Source
+from dr_lib.evaluation.scores import (
     FEW,
     count_below,
     find_worse_eyes,
     list_rules,
     write_few,
 )
+from dr_lib.markdown import escape
+from dr_lib.numbers import write_probability, write_span
+from dr_lib.report.style import translate
 from dr_lib.statistics.bootstrap import MAX_DRAWS, MAX_WEIGHTS
 from dr_lib.statistics.clustered import MIN_PATIENTS
 

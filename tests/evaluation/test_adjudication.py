@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.adjudication import (
+from dr_lib.evaluation.adjudication import (
     LIST,
     WEIGHTS,
     correct_accuracy,

@@ -14,7 +14,7 @@ from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.data.labels.readers import count_rules
 from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.predictions import Predictions
+from dr_lib.evaluation.predictions import Predictions
 from dr_lib.statistics.clustered import (
     average_precision_interval,
     brier_interval,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from dr_lib.rooms.evaluation import scores
-from dr_lib.rooms.evaluation.predictions import read_predictions
+from dr_lib.evaluation import scores
+from dr_lib.evaluation.predictions import read_predictions
 from tests.test_old import OLD
 
 

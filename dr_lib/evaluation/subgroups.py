@@ -7,9 +7,9 @@ import pandas as pd
 
 from dr_lib.data.labels.schema import EVALUATED, OWN, fold_name
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.points import find_called
-from dr_lib.rooms.evaluation.predictions import SUBGROUPS, Predictions
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.points import find_called
+from dr_lib.evaluation.predictions import SUBGROUPS, Predictions
+from dr_lib.evaluation.scores import (
     FEW,
     find_worse_eyes,
     score_calls,

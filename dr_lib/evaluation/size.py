@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import expit, logit
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.scores import check_share
+from dr_lib.evaluation.scores import check_share
 from dr_lib.statistics.clustered import MIN_PATIENTS, Z
 from dr_lib.statistics.intervals import UPPER
 

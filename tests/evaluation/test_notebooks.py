@@ -7,8 +7,8 @@ import pandas as pd
 import papermill
 import pytest
 
-from dr_lib.rooms.evaluation.curves import calibrate
-from dr_lib.rooms.evaluation.predictions import read_predictions
+from dr_lib.evaluation.curves import calibrate
+from dr_lib.evaluation.predictions import read_predictions
 from tests.notebooks import execute, num_pictures, texts
 from tests.report.predictions import draw_abroad, draw_predictions, write
 

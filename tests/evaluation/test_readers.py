@@ -9,9 +9,9 @@ from scipy import stats
 from sklearn.metrics import cohen_kappa_score
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.points import choose_points
-from dr_lib.rooms.evaluation.predictions import read_predictions
-from dr_lib.rooms.evaluation.readers import compare_readers, judge_agreement
+from dr_lib.evaluation.points import choose_points
+from dr_lib.evaluation.predictions import read_predictions
+from dr_lib.evaluation.readers import compare_readers, judge_agreement
 
 
 def draw(path, num_patients=120, model_error=0.2, reader_error=0.2, seed=0):

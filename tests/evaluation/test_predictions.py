@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
+from dr_lib.evaluation.comparison import compare_models
+from dr_lib.evaluation.curves import recalibrate
+from dr_lib.evaluation.flow import count_flow
+from dr_lib.evaluation.points import choose_points, list_errors, measure_points
+from dr_lib.evaluation.predictions import average_sets, read_predictions
+from dr_lib.evaluation.scores import summarise
+from dr_lib.evaluation.subgroups import split_subgroups
 from dr_lib.parameters import join_paths, split_paths
-from dr_lib.rooms.evaluation.comparison import compare_models
-from dr_lib.rooms.evaluation.curves import recalibrate
-from dr_lib.rooms.evaluation.flow import count_flow
-from dr_lib.rooms.evaluation.points import choose_points, list_errors, measure_points
-from dr_lib.rooms.evaluation.predictions import average_sets, read_predictions
-from dr_lib.rooms.evaluation.scores import summarise
-from dr_lib.rooms.evaluation.subgroups import split_subgroups
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 

@@ -13,6 +13,8 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dr_lib.evaluation.points import ERRORS, POINTS, keep_usual
+from dr_lib.evaluation.predictions import Predictions
 from dr_lib.numbers import write_number, write_probability, write_span
 from dr_lib.report.style import (
     HALF,
@@ -26,8 +28,6 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.rooms.evaluation.points import ERRORS, POINTS, keep_usual
-from dr_lib.rooms.evaluation.predictions import Predictions
 
 MIN_NEAR = 5  # photographs within 0.1 of a point of the calibration curve
 MAX_BAND = 0.8  # a wider one says nothing

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from dr_lib.rooms.evaluation.answer import answer_evaluation
+from dr_lib.evaluation.answer import answer_evaluation
 from dr_lib.statistics.intervals import Interval
 
 NAN = float("nan")

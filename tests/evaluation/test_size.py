@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.size import Design, describe_study, find_sizes
+from dr_lib.evaluation.size import Design, describe_study, find_sizes
 from dr_lib.statistics.clustered import auc_interval, proportion_interval
 
 

@@ -10,26 +10,26 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.numbers import write_day, write_decimals
-from dr_lib.report.page import Page, write_table
-from dr_lib.report.render import write_page
-from dr_lib.report.style import translate
-from dr_lib.rooms.evaluation.answer import (
+from dr_lib.evaluation.answer import (
     People,
     count_people,
     draw_people,
     limit_ungradable,
     read_counts,
 )
-from dr_lib.rooms.evaluation.checklist import Evaluated
-from dr_lib.rooms.evaluation.points import keep_usual
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.checklist import Evaluated
+from dr_lib.evaluation.points import keep_usual
+from dr_lib.evaluation.scores import (
     COUNTED,
     count_below,
     find_worse_eyes,
     list_rules,
     score_share,
 )
+from dr_lib.numbers import write_day, write_decimals
+from dr_lib.report.page import Page, write_table
+from dr_lib.report.render import write_page
+from dr_lib.report.style import translate
 from dr_lib.statistics.intervals import LEVEL, has_learned
 
 STYLE = """<style>.page { display: block; max-width: 800px } .two { align-items: end }

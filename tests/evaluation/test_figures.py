@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.evaluation import figures
+from dr_lib.evaluation.comparison import compare_data_sets
+from dr_lib.evaluation.curves import trace_curves
+from dr_lib.evaluation.flow import count_flow
+from dr_lib.evaluation.points import POINTS, choose_points, freeze_points, measure_points
+from dr_lib.evaluation.predictions import Predictions, read_predictions
+from dr_lib.evaluation.scores import summarise
 from dr_lib.report.style import HALF
-from dr_lib.rooms.evaluation import figures
-from dr_lib.rooms.evaluation.comparison import compare_data_sets
-from dr_lib.rooms.evaluation.curves import trace_curves
-from dr_lib.rooms.evaluation.flow import count_flow
-from dr_lib.rooms.evaluation.points import POINTS, choose_points, freeze_points, measure_points
-from dr_lib.rooms.evaluation.predictions import Predictions, read_predictions
-from dr_lib.rooms.evaluation.scores import summarise
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import is_whole, words
 

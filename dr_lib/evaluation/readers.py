@@ -10,9 +10,9 @@ import pandas as pd
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.readers import list_readings
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.points import find_called
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import score_calls, score_share, tabulate_scores
+from dr_lib.evaluation.points import find_called
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import score_calls, score_share, tabulate_scores
 from dr_lib.statistics.clustered import excess_kappa, kappa_interval
 
 VERDICTS = ("within the readers' agreement", "below the readers' agreement", "undecided")

@@ -10,10 +10,10 @@ from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
+from dr_lib.evaluation.adjudication import write_lists
+from dr_lib.evaluation.points import choose_points
+from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.numbers import write_number
-from dr_lib.rooms.evaluation.adjudication import write_lists
-from dr_lib.rooms.evaluation.points import choose_points
-from dr_lib.rooms.evaluation.predictions import read_predictions
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import HOSTILE, Shown, check_hostile, find_english
 

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import FEW
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import FEW
 
 STAGES = {  # of the flow: the side of the split
     "offered": "",

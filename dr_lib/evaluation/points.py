@@ -9,8 +9,8 @@ import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.errors import DrError
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import (
     COUNTED,
     check_share,
     find_worse_eyes,

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from dr_lib.evaluation.flow import hides_test
+from dr_lib.evaluation.scores import take_interval
 from dr_lib.numbers import ROUNDING, write_probability
 from dr_lib.report.answer import Answer, Number
 from dr_lib.report.style import OURS, WRONG, choose_words
-from dr_lib.rooms.evaluation.flow import hides_test
-from dr_lib.rooms.evaluation.scores import take_interval
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
 

@@ -15,10 +15,10 @@ from dr_lib.data.labels.reader import (
 )
 from dr_lib.data.labels.schema import fold_id, read_words
 from dr_lib.errors import DrError
+from dr_lib.evaluation.points import find_called, measure
+from dr_lib.evaluation.predictions import read_column
+from dr_lib.evaluation.scores import count_below, tabulate_scores
 from dr_lib.files import write_text
-from dr_lib.rooms.evaluation.points import find_called, measure
-from dr_lib.rooms.evaluation.predictions import read_column
-from dr_lib.rooms.evaluation.scores import count_below, tabulate_scores
 from dr_lib.statistics.clustered import TINY
 from dr_lib.statistics.intervals import UPPER, Interval
 

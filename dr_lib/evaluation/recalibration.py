@@ -10,11 +10,11 @@ import pandas as pd
 
 from dr_lib.data.labels.groups import unite
 from dr_lib.errors import DrError
+from dr_lib.evaluation.curves import score_calibration
+from dr_lib.evaluation.points import choose_points, freeze_points, measure
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import tabulate_scores, unpack
 from dr_lib.files import write_json
-from dr_lib.rooms.evaluation.curves import score_calibration
-from dr_lib.rooms.evaluation.points import choose_points, freeze_points, measure
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import tabulate_scores, unpack
 from dr_lib.statistics.calibration import choose_recalibration
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.recalibration import Recalibration

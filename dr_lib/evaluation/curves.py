@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import precision_recall_curve, roc_curve
 
-from dr_lib.rooms.evaluation.predictions import Predictions
-from dr_lib.rooms.evaluation.scores import (
+from dr_lib.evaluation.predictions import Predictions
+from dr_lib.evaluation.scores import (
     name_fold,
     score_calls,
     tabulate_scores,
