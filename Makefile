@@ -62,7 +62,7 @@ test-slow: .venv/kernels ## the slow tests; downloads the other frameworks
 lint: .venv/lint ## ruff and hadolint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/hadolint dr_lib/rooms/serving/Dockerfile
+	$(BIN)/hadolint dr_lib/serving/Dockerfile
 
 # on a machine with Python 3.12; CI runs it
 test-runtime: .venv/ready ## the reports on the versions that Kaggle ships; needs Python 3.12

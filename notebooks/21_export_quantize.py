@@ -56,7 +56,7 @@ run = Run.of_notebook(root, "21_export_quantize", globals())
 
 # %%
 from dr_lib import hardware
-from dr_lib.rooms.serving.export.runtimes import pin_tensorflow
+from dr_lib.serving.export.runtimes import pin_tensorflow
 
 facts = hardware.probe()
 pin_tensorflow(num_threads)
@@ -66,7 +66,7 @@ device = hardware.activate(
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} cores per prediction")
 
 # %%
-from dr_lib.rooms.serving.untrained import export_untrained
+from dr_lib.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder
 
 is_trained = bool(model_dir)
@@ -85,7 +85,7 @@ print(f"weights: {source.facts['weights']}")
 # %%
 from dr_lib import Prepared, open_sample
 from dr_lib.data.prepared.folder import find_split
-from dr_lib.rooms.serving.export.export import open_examples
+from dr_lib.serving.export.export import open_examples
 
 if data_dir == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
@@ -114,8 +114,8 @@ print(
 import pandas as pd
 from IPython.display import HTML, Markdown
 
-from dr_lib.rooms.serving.export.convert import FORMATS
-from dr_lib.rooms.serving.export.export import export_model
+from dr_lib.serving.export.convert import FORMATS
+from dr_lib.serving.export.export import export_model
 
 exported = export_model(
     source.path,
@@ -156,8 +156,8 @@ HTML(table.to_html(index=False, float_format="%.3g"))
 # without that call's overhead, and the reference of the speed-up: median and quartiles over rounds.
 
 # %%
-from dr_lib.rooms.serving.export import timing
-from dr_lib.rooms.serving.export.runtimes import RUNTIMES, open_runtime
+from dr_lib.serving.export import timing
+from dr_lib.serving.export.runtimes import RUNTIMES, open_runtime
 
 written = {
     row.format: read_folder(Path(row.folder)).artifact

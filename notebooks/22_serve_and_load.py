@@ -105,7 +105,7 @@ if url and not served_dir:
     )
 is_untrained = not served_dir
 if is_untrained:
-    from dr_lib.rooms.serving.untrained import export_untrained
+    from dr_lib.serving.untrained import export_untrained
 
     served_dir = run.folder / "served"
     examples = np.stack([pixels.decode_jpeg(encoded, image_size) for encoded in stored[:50]])
@@ -123,7 +123,7 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # %% [markdown]
 # ## Method
 #
-# The server is the same process as in the container, `python -m dr_lib.rooms.serving serve`, on a
+# The server is the same process as in the container, `python -m dr_lib.serving serve`, on a
 # port of the loopback interface. `GET /ping` returns 503 until a warm-up prediction has finished. A
 # SageMaker endpoint offers no `/ping` to clients; it needs only its name, and boto3 signs the
 # requests with the user's credentials.
@@ -131,7 +131,7 @@ print(f"{served.facts['bytes'] / 2**20:.2f} MiB; weights: {served.facts['weights
 # %%
 import psutil
 
-from dr_lib.rooms.serving.server.process import ServerProcess, wait_until_ready
+from dr_lib.serving.server.process import ServerProcess, wait_until_ready
 
 server = None
 name = instance.replace(".", "-")  # as SageMaker lets an endpoint be called
@@ -152,7 +152,7 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 # comes first, so that no earlier request has warmed up the server.
 
 # %%
-from dr_lib.rooms.serving.server import load
+from dr_lib.serving.server import load
 
 asked_at = url if url.startswith("sagemaker:") else f"{url}/invocations"
 endpoint = {"url": asked_at, "bodies": bodies, "content_type": media_type}
@@ -165,7 +165,7 @@ requests[parts].describe().round(2)
 # artifact: the same crop, stored and read as a record, and the same network.
 
 # %%
-from dr_lib.rooms.serving.export.runtimes import open_runtime
+from dr_lib.serving.export.runtimes import open_runtime
 
 network = open_runtime(served.facts["format"], served.artifact, num_threads=0)
 largest = 0.0
@@ -224,7 +224,7 @@ found.tried[shown].sort_values("rate_per_s").round(3)
 # %%
 from IPython import get_ipython
 
-from dr_lib.rooms.serving.figures import plot_latency_percentiles
+from dr_lib.serving.figures import plot_latency_percentiles
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
 plot_latency_percentiles(found.tried, bound_ms)
@@ -237,9 +237,9 @@ if server:
 import pandas as pd
 
 from dr_lib import hardware
-from dr_lib.rooms.serving.export.gate import describe_gate
-from dr_lib.rooms.serving.request_log import write_requests
-from dr_lib.rooms.serving.server.sagemaker import find_endpoint
+from dr_lib.serving.export.gate import describe_gate
+from dr_lib.serving.request_log import write_requests
+from dr_lib.serving.server.sagemaker import find_endpoint
 
 table = run.folder / "requests.csv"
 write_requests(table, pd.concat([requests, found.requests], ignore_index=True))
@@ -306,7 +306,7 @@ Markdown(
 # dr_lib export --pack` writes.
 #
 # ```sh
-# docker build -f dr_lib/rooms/serving/Dockerfile -t fundus-grader .
+# docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
 # docker run --rm --read-only --tmpfs /tmp -p 8080:8080 \
 #   -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader
 # curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations

@@ -80,7 +80,7 @@ timed.filter(["environment", "model", "format", "repetition", "predict_ms", "dis
 
 # %% tags=["report"]
 from dr_lib.report.style import name
-from dr_lib.rooms.serving.figures import plot_predict_time
+from dr_lib.serving.figures import plot_predict_time
 
 ours = sorted(set(timed["model"])) if len(timed) else []
 theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
@@ -94,7 +94,7 @@ for model in ours or theirs:
     )
 
 # %% tags=["report"]
-from dr_lib.rooms.serving.request_log import summarise_requests
+from dr_lib.serving.request_log import summarise_requests
 
 summary = summarise_requests(timed)
 names = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
@@ -110,7 +110,7 @@ page.null(selection, "predict_ms")
 
 # %% tags=["report"]
 from dr_lib.report.select import list_runs
-from dr_lib.rooms.serving.request_log import KINDS
+from dr_lib.serving.request_log import KINDS
 
 # `environment` names the machine, and its instance type where that tells two apart
 keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
@@ -126,7 +126,7 @@ page.energy(list_runs(timed), keys, g_per_kwh)
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.rooms.serving.costs import cost_table, read_paper_latencies
+from dr_lib.serving.costs import cost_table, read_paper_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += [
@@ -182,9 +182,9 @@ if len(
 # %% tags=["report"]
 from dr_lib.errors import DrError
 from dr_lib.report.select import UnlikeRunsError
-from dr_lib.rooms.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
-from dr_lib.rooms.serving.figures import describe_choice
 from dr_lib.runs.prices import PriceError
+from dr_lib.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
+from dr_lib.serving.figures import describe_choice
 
 endpoints = pd.DataFrame(columns=["model", "image_size", "usd_per_month"])
 try:
@@ -235,8 +235,8 @@ if published:
 # %% tags=["answer"]
 from dr_lib.numbers import write_days
 from dr_lib.report.answer import Answer, list_limits
-from dr_lib.rooms.serving.answer import answer_price
-from dr_lib.rooms.serving.figures import plot_prices
+from dr_lib.serving.answer import answer_price
+from dr_lib.serving.figures import plot_prices
 
 answer = Answer(say("No request has been timed yet."))
 figure = None

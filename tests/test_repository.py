@@ -359,7 +359,7 @@ def test_the_container_installs_what_the_notebooks_do():
     these bring along.
     """
     known = read_list(REQUIREMENTS)
-    pinned = read_list(ROOT / "dr_lib/rooms/serving/requirements.txt")
+    pinned = read_list(ROOT / "dr_lib/serving/requirements.txt")
     for name in pinned.keys() & known.keys():
         (pin,) = pinned[name].specifier
         assert pin.version in known[name].specifier

@@ -22,7 +22,7 @@ import numpy as np
 
 from dr_lib.training.model_folder import read_folder
 from tests.processes import find_port, is_listening, wait_until
-from tests.rooms.serving.driver import Process, run_process
+from tests.serving.driver import Process, run_process
 from tools.bench import ROOT, describe, draw_photograph, time_in_turn
 
 REPEATS = 60
@@ -32,7 +32,7 @@ STARTS = 7
 
 def export_mobilenet(folder: Path, format_name: str = "litert_int8") -> Path:
     """MobileNet at 224 px with random weights, calibrated on crops of drawn photographs."""
-    from dr_lib.rooms.serving.untrained import export_untrained
+    from dr_lib.serving.untrained import export_untrained
 
     crops = draw_crops(224, 16)
     served = folder / "served"
@@ -67,7 +67,7 @@ def run_plain(model: Path) -> Iterator[Process]:
     """Serve the same model by granian alone."""
     port = find_port()
     options = ["--interface", "asginl", "--no-ws", "--port", str(port)]
-    command = [sys.executable, "-m", "granian", *options, "tests.rooms.serving.plain:app"]
+    command = [sys.executable, "-m", "granian", *options, "tests.serving.plain:app"]
     environment = os.environ | {"MODEL": str(model), "GRANIAN_LOG_ENABLED": "false"}
     with subprocess.Popen(command, cwd=ROOT, env=environment) as process:
         try:

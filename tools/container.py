@@ -24,16 +24,16 @@ from typing import Any
 import numpy as np
 import psutil
 
-from dr_lib.rooms.serving.export.convert import convert, load_network
-from dr_lib.rooms.serving.grader.predict import Predictor
-from dr_lib.rooms.serving.untrained import export_untrained
+from dr_lib.serving.export.convert import convert, load_network
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.processes import find_port, is_ready, wait_until
-from tests.rooms.serving.driver import ROOT, list_wheel_options, post, run_process
+from tests.serving.driver import ROOT, list_wheel_options, post, run_process
 from tools.bench import draw_photograph
 from tools.bench_server import draw_crops
 
-DOCKERFILE = ROOT / "dr_lib" / "rooms" / "serving" / "Dockerfile"
+DOCKERFILE = ROOT / "dr_lib" / "serving" / "Dockerfile"
 BASE, PYTHON, SUITE = re.search(
     r"FROM (python:(3\.\d+)-slim-(\w+))", DOCKERFILE.read_text()
 ).groups()

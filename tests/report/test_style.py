@@ -53,7 +53,7 @@ TABLES = {
     "rooms.explain.figures": ["TITLES"],
     "rooms.mnist.epochs": ["IMPLEMENTATIONS"],
     "rooms.scenarios.figures": ["METERS"],
-    "rooms.serving.endpoint": ["DOUBTS", "REASONS"],
+    "serving.endpoint": ["DOUBTS", "REASONS"],
 }
 
 

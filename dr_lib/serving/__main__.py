@@ -1,0 +1,109 @@
+"""The entry point of the container: python -m dr_lib.serving serve."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+
+def _end_at_signals() -> None:
+    """End at signals until the server listens; a container's first process would ignore SIGTERM."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: sys.exit(0))
+
+
+if __name__ == "__main__":
+    _end_at_signals()  # importing takes half a second, too
+
+import click  # noqa: E402
+
+from dr_lib.errors import DrError  # noqa: E402
+from dr_lib.options import PATH, POSITIVE  # noqa: E402
+from dr_lib.processes import end_with_parent  # noqa: E402
+from dr_lib.training.model_folder import ModelFolderError  # noqa: E402
+
+PORT = click.IntRange(0, 65535)
+
+
+# SageMaker's contract has the folder, the port and its variable
+@click.command(context_settings={"show_default": True})
+@click.argument("folder", type=PATH, required=False)
+@click.option(
+    "--model", type=PATH, envvar="MODEL", default="/opt/ml/model", help="model folder"
+)
+@click.option(
+    "--recalibration",
+    "recalibration_file",
+    type=PATH,
+    envvar="RECALIBRATION",
+    help="file of the command recalibrate",
+)
+@click.option(
+    "--host",
+    envvar="LISTEN_HOST",
+    default="127.0.0.1",
+    help="address to listen at, 0.0.0.0 for all",
+)
+@click.option(
+    "--port",
+    type=PORT,
+    envvar=["SAGEMAKER_BIND_TO_PORT", "PORT"],
+    default=8080,
+    help="port to listen at",
+)
+@click.option(
+    "--metrics-port", type=PORT, default=0, help="port of /metrics for Prometheus, 0 for none"
+)
+@click.option(
+    "--metrics-host", default="127.0.0.1", help="address of /metrics, 0.0.0.0 for all"
+)
+@click.option(
+    "--max-body",
+    type=POSITIVE,
+    envvar="MAX_BODY",
+    default=6.291456,  # of a request to an endpoint of SageMaker
+    help="largest body of a request [MB]",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1),
+    help="number of predictions at a time  [default: one per core]",
+)
+@click.option(
+    "--queue", type=click.IntRange(0), default=64, help="number of requests that may wait"
+)
+@click.option(
+    "--request-seconds",
+    type=POSITIVE,
+    default=10.0,
+    help="seconds for a client to send its body",
+)
+@click.option(
+    "--end-with",
+    type=int,
+    metavar="PID",
+    help="process id of the parent: end when it ends (Linux)",
+)
+def serve(folder: Path | None, model: Path, end_with: int | None, **options) -> None:
+    """Serve an exported model over HTTP, as the container does: FOLDER, or that of --model."""
+    if end_with:
+        end_with_parent(signal.SIGTERM)
+        if os.getppid() != end_with:  # it has ended already
+            sys.exit(0)
+    _end_at_signals()
+    from dr_lib.serving.server import server
+
+    try:
+        server.serve(folder or model, **options)
+    except (ModelFolderError, OSError) as error:
+        sys.exit(f"no model to serve: {error}")
+    except DrError as error:
+        sys.exit(str(error))
+    # all is answered; granian's threads may still run, and abort an interpreter that is ending
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    click.Group(commands=[serve])()

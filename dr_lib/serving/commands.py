@@ -1,0 +1,353 @@
+"""The commands that export, use, serve, load and price a model."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from dr_lib.command import write_command
+from dr_lib.data.commands import describe_statuses
+from dr_lib.options import COLUMN, PATH, POSITIVE, SHEET, Amount, show_progress
+from dr_lib.serving.__main__ import serve as serve  # one of them, and the container's
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.option(
+    "--data",
+    "data_dir",
+    type=PATH,
+    required=True,
+    help="prepared folder, for calibration and for the accuracy gate",
+)
+@click.option(
+    "--out", type=PATH, required=True, help="folder to write; each format gets a folder in it"
+)
+@click.option(
+    "--format",
+    "formats",
+    multiple=True,
+    help="format such as litert_int8, repeatable  [default: all serving formats]",
+)
+@click.option(
+    "--force",
+    is_flag=True,
+    help="also write formats that fail the accuracy gate or cannot be judged",
+)
+@click.option(
+    "--pack", is_flag=True, help="also write FORMAT.tar.gz, as SageMaker's model.tar.gz"
+)
+def export(
+    model: Path,
+    data_dir: Path,
+    out: Path,
+    formats: tuple[str, ...],
+    force: bool,
+    pack: bool,
+) -> None:
+    """Convert a model folder of notebook 10 and keep the formats that pass the accuracy gate."""
+    from dr_lib.hardware import import_keras
+
+    import_keras("tensorflow")
+    from dr_lib.data.prepared.folder import Prepared, find_split
+    from dr_lib.serving.export.convert import FORMATS
+    from dr_lib.serving.export.export import export_model, open_examples, pack_folder
+    from dr_lib.training.model_folder import read_folder
+
+    facts = read_folder(model).facts
+    prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
+    calibration, labelled = open_examples(prepared, facts)
+    exported = export_model(
+        model,
+        out,
+        formats=formats or FORMATS,
+        calibration=calibration,
+        labelled=labelled,
+        force=force,
+        say=click.echo,
+    )
+    for row in exported.itertuples():
+        outcome = f"refused: {row.reason}"
+        if row.folder:
+            outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
+        change = (
+            f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}  sensitivity"
+            f" {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}"
+        )
+        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
+        if pack and row.folder:
+            pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
+    if not exported["folder"].any():
+        again = write_command(*sys.argv[1:], "--force")
+        raise click.ClickException(
+            f"every format failed the accuracy gate; to write them anyway: {again}"
+        )
+
+
+@click.command()
+@click.argument("model", type=PATH)
+@click.argument("images", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--out",
+    type=PATH,
+    required=True,
+    help="CSV to write; it names the files, so keep it private",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    help="number of processes  [default: one per core if there are many files]",
+)
+@click.option(
+    "--external",
+    is_flag=True,
+    help="confirm that the model was not trained on photographs of this prepared folder",
+)
+@click.option(
+    "--by-patient",
+    is_flag=True,
+    help="also write one answer per patient (files PATIENT_left.jpg or PATIENT_OD.jpg, or "
+    "--labels) next to the CSV",
+)
+@click.option(
+    "--labels", type=PATH, help="with --by-patient, table with the columns image and patient"
+)
+@SHEET
+@COLUMN
+@click.option(
+    "--sep",
+    default=",",
+    show_default=True,
+    type=click.Choice([",", ";"]),
+    help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
+)
+@click.option(
+    "--recalibration", "recalibration_file", type=PATH, help="file of the command recalibrate"
+)
+def predict(
+    model: Path,
+    images: tuple[Path, ...],
+    out: Path,
+    workers: int | None,
+    external: bool,
+    by_patient: bool,
+    sep: str,
+    labels: Path | None,
+    recalibration_file: Path | None,
+    sheet: str,
+    columns: tuple[str, ...],
+) -> None:
+    """Grade photographs, given as files or folders, with an exported model.
+
+    For one prepared folder, it writes predictions to evaluate, which name no file; MODEL may then
+    be a trained model too.
+    """
+    from dr_lib.serving.grader import grade_files as grader
+    from dr_lib.statistics.recalibration import read_recalibration
+    from dr_lib.training.model_folder import read_folder
+
+    is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
+    if labels and not by_patient:
+        raise click.UsageError("--labels needs --by-patient: give both")
+    if external and not is_prepared:
+        raise click.UsageError("--external needs one prepared folder: leave it out")
+    if is_prepared and (by_patient or sep != ","):
+        raise click.UsageError(
+            "--by-patient and --sep need photographs, not a prepared folder: leave them out"
+        )
+    folder = read_folder(model)
+    recalibration = read_recalibration(recalibration_file, folder.version)
+    progress = show_progress("grading")
+    if is_prepared:
+        grader.grade_prepared(
+            folder,
+            images[0],
+            out,
+            is_external=external,
+            recalibration=recalibration,
+            progress=progress,
+        )
+        own = model.parent / "predictions.csv"  # its thresholds are frozen there
+        evaluated = [own, out] if own.is_file() else [out]
+        if recalibration:  # a model of its own, with thresholds of its own
+            low, *_, high = recalibration.thresholds * 2
+            evaluated = [out, "-p", "thresholds", f"{low},{high}"]
+        again = write_command("evaluate", *evaluated, "--out", "FOLDER")
+        return click.echo(f"wrote {out}; {again}")
+    answers = out.with_name(f"{out.stem}.patients.csv")
+    if by_patient and answers.exists():
+        raise click.ClickException(f"{answers} exists and is not overwritten: move it")
+    files = grader.list_photographs(images)
+    if by_patient:
+        patients = grader.find_patients(files, labels, sheet=sheet, columns=columns)
+    reasons, statuses = grader.grade_files(
+        folder,
+        files,
+        out,
+        workers=workers,
+        sep=sep,
+        recalibration=recalibration,
+        progress=progress,
+    )
+    click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")
+    for reason, number in reasons.most_common():
+        click.echo(f"  {number} {reason}")
+    describe_statuses(statuses)
+    if warning := folder.facts.get("warning"):
+        click.echo(warning)
+    if by_patient:
+        table = grader.refer_patients(out, patients, answers, sep)
+        num_alone = patients.isin(list(map(str, files))).sum()
+        _describe_patients(table["answer"].tolist(), num_alone)
+
+
+def _describe_patients(answers: list[str], num_alone: int) -> None:
+    """Print how many patients have which answer, in both languages."""
+    num_referred = answers.count("refer")
+    num_open = answers.count("grade by hand")
+    click.echo(
+        f"{len(answers)} patients: {num_referred} to refer, {num_open} to grade by hand."
+        " This is not a medical device."
+    )
+    if num_alone:
+        click.echo(f"photographs of unknown patients, each counted as one: {num_alone}")
+    click.echo(
+        f"{len(answers)} pacientes: {num_referred} a encaminhar, {num_open} a avaliar por uma"
+        " pessoa. Isto não é um dispositivo médico."
+    )
+
+
+@click.command()
+@click.argument("url")
+@click.option("--images", type=PATH, required=True, help="folder of JPEG files to send")
+@click.option(
+    "--requests",
+    "num_requests",
+    type=click.IntRange(1),
+    help="number of requests, one after another  [default: 25]",
+)
+@click.option("--gap", "gap_s", type=Amount(0), help="seconds between requests  [default: 5]")
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=POSITIVE,
+    help="requests a second, sent without waiting for answers, instead of a closed loop",
+)
+@click.option("--seconds", type=POSITIVE, help="with --rate, how long  [default: 60]")
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    help="with --rate, largest number of requests under way  [default: 64]",
+)
+@click.option("--out", type=PATH, required=True, help="CSV to write, one row per request")
+def load(
+    url: str,
+    images: Path,
+    num_requests: int | None,
+    gap_s: float | None,
+    rate_per_s: float | None,
+    seconds: float | None,
+    clients: int | None,
+    out: Path,
+) -> None:
+    """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
+    from dr_lib.data.labels.label_files import find_files
+    from dr_lib.serving.server.load import describe_load, run_closed_loop, run_open_loop
+
+    if rate_per_s and (num_requests or gap_s is not None):
+        raise click.UsageError(
+            "--requests and --gap are of a test without --rate: leave them out"
+        )
+    if not rate_per_s and (seconds or clients):
+        raise click.UsageError("--seconds and --clients need --rate: give it, too")
+    photographs = find_files(images)[0] if images.is_dir() else [images]
+    bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
+    if not bodies:
+        raise click.ClickException(
+            f"no JPEG files below {images}: set --images to the folder of the photographs to send"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.touch()  # better now than after the requests
+    if rate_per_s:
+        requests = run_open_loop(
+            url,
+            bodies,
+            rate_per_s=rate_per_s,
+            seconds=seconds or 60.0,
+            seed=0,
+            num_connections=clients or 64,
+        )
+    else:
+        requests = run_closed_loop(
+            url,
+            bodies,
+            num_requests=num_requests or 25,
+            gap_s=5.0 if gap_s is None else gap_s,
+        )
+    requests.to_csv(out, index=False)
+    failed = requests[requests["error"] != ""]
+    if len(failed) == len(requests):
+        raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
+    click.echo("\n".join([*describe_load(requests), f"wrote {out}"]))
+
+
+@click.command()
+@click.argument("folders", type=PATH, nargs=-1, required=True)
+@click.option(
+    "--requests-per-day",
+    required=True,
+    type=POSITIVE,
+    help="requests that the endpoint answers per day, monthly mean",
+)
+@click.option(
+    "--p99-ms",
+    required=True,
+    type=POSITIVE,
+    help="99 % of the responses must take at most this long",
+)
+@click.option(
+    "--accuracy-within",
+    type=POSITIVE,
+    help="largest loss of AUC and kappa allowed to a format  [default: any]",
+)
+@click.option(
+    "--instances",
+    default="",
+    help="labels from the price table, such as ml.m5.xlarge,ml.c7g.xlarge: price each "
+    "measurement at all of them  [default: the label of each run]",
+)
+def price(
+    folders: tuple[Path, ...],
+    requests_per_day: float,
+    p99_ms: float,
+    accuracy_within: float | None,
+    instances: str,
+) -> None:
+    """Find the cheapest endpoint in the load tests below the folders."""
+    from dr_lib.report.page import Page
+    from dr_lib.report.select import UnlikeRunsError, list_faults
+    from dr_lib.runs.row import read_runs
+    from dr_lib.serving.endpoint import (
+        list_endpoints,
+        price_endpoints,
+        tabulate_endpoints,
+    )
+    from dr_lib.serving.figures import describe_choice
+
+    runs = read_runs(*folders)
+    for fault in list_faults(runs):
+        click.echo(fault)
+    labels = [name.strip() for name in instances.split(",") if name.strip()]
+    try:
+        endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
+    except UnlikeRunsError as error:
+        again = write_command("report", *folders, "--out", "FOLDER")
+        raise click.ClickException(f"{error}; -p is an option of {again}") from error
+    priced = price_endpoints(
+        endpoints,
+        requests_per_day=requests_per_day,
+        accuracy_within=accuracy_within,
+    )
+    table = Page().format(tabulate_endpoints(priced), "endpoints")
+    click.echo(table.to_string(index=False))
+    click.echo("\n".join(describe_choice(priced)))

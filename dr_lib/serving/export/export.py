@@ -1,0 +1,247 @@
+"""From a trained model's folder to folders to serve, one for each format that passes."""
+
+import math
+import tarfile
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dr_lib import files
+from dr_lib.data.labels.grades import GRADES
+from dr_lib.data.prepared.folder import Prepared
+from dr_lib.errors import DrError
+from dr_lib.hardware.facts import read_version
+from dr_lib.runs.folds import find_folds
+from dr_lib.serving.export import gate
+from dr_lib.serving.export.convert import (
+    MIB,
+    convert,
+    count_ideal_bytes,
+    find_format,
+    load_network,
+)
+from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.training.model_folder import (
+    MANIFEST,
+    ModelFolder,
+    list_files,
+    read_folder,
+    write_folder,
+)
+
+UNJUDGED = "the model was trained with another split, possibly on these test photographs"
+BATCH_SIZE = 16  # VGG19's first layers take 26 MB a photograph at 224 px
+
+
+def open_examples(
+    prepared: Prepared, facts: Mapping[str, Any]
+) -> tuple[np.ndarray, gate.Labelled]:
+    """Open the crops of a prepared folder that calibrate and that judge a model's exports.
+
+    Args:
+        prepared: with the split that the model was trained with.
+        facts: of the model's manifest.
+
+    Returns:
+        The first 100 crops of the training side, and all of the test side with their grades.
+    """
+    # decodes the few that are taken
+    calibration = prepared.load("train", facts["image_size"], stream=True).images
+    test = prepared.load("test", facts["image_size"])
+    split_sha256 = prepared.describe(facts)["split_sha256"]
+    status = prepared.photographs.query("split == 'test'")["status"]
+    labelled = gate.Labelled(test.images, test.grade, test.patient_id, split_sha256, status)
+    return calibration[:100], labelled
+
+
+def export_model(
+    folder: Path,
+    out: Path,
+    *,
+    formats: Iterable[str],
+    calibration: np.ndarray,
+    labelled: gate.Labelled,
+    margin: float = 0.02,
+    force: bool = False,
+    say: Callable[[str], object] = print,
+) -> pd.DataFrame:
+    """Convert a trained model, compare each format with the Keras network, and write those that
+    pass.
+
+    `out`/<format> becomes a model folder with the source's facts and the gate's row. It is written
+    beside its place and then renamed; what lay there is replaced whole. A refused format writes
+    nothing and leaves what lay there.
+
+    Args:
+        folder: a model folder that holds a .keras file.
+        out: where the folders go.
+        formats: of `convert.FORMATS`.
+        calibration: (n, side, side, 3) uint8 crops of the training split, for int8.
+        labelled: of a split that nothing was chosen on.
+        margin: non-inferiority margin of AUC and kappa.
+        force: write what the gate refuses too, or cannot judge; its manifest says so.
+        say: is told of each format before it is converted.
+
+    Returns:
+        One row per format: format, artifact_mib, ideal_mib, size_ratio, what `gate.compare` gives,
+        split_sha256, forced, and folder (empty where nothing was written).
+
+    Raises:
+        DrError: an unknown format, the folder holds no Keras model that grades, there are no
+            photographs, or the model may have learned from them, a conversion failed or came out
+            too large, or an artifact of a precision that loses nothing gives other probabilities.
+    """
+    artifacts = {name: find_format(name).artifact for name in formats}
+    source = _open_source(folder, labelled, force)
+    folds = find_folds(source.path)
+    say(folds["sentence"])
+    network = load_network(source.artifact, source.facts["model"])
+    before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
+    out.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for format_name, artifact in artifacts.items():
+        say(f"converting to {format_name} and comparing")
+        with tempfile.TemporaryDirectory(dir=out, prefix=".exporting-") as temporary:
+            new = Path(temporary) / format_name
+            new.mkdir()
+            size = convert(network, format_name, new / artifact, calibration=calibration)
+            ideal = count_ideal_bytes(network, format_name)
+            after = _predict(format_name, new / artifact, labelled.images)
+            verdict = _judge(source, labelled, before, after, margin)
+            _check_difference(format_name, verdict["max_abs_difference"])
+            if verdict["warning"] and not rows:
+                say(verdict["warning"])
+            is_written = verdict["passes"] or force
+            row = {
+                "format": format_name,
+                "artifact_mib": size / MIB,
+                "ideal_mib": ideal / MIB,
+                "size_ratio": size / ideal,
+                **verdict,
+                "split_sha256": labelled.split_sha256,
+                "forced": is_written and not verdict["passes"],
+            }
+            target = out / format_name
+            if is_written:
+                facts = {
+                    **_describe(source, labelled, row),
+                    "folds": folds,
+                    "expected": _count_expected(after, labelled.status),
+                }
+                write_folder(new, artifact, facts)
+                if target.exists():
+                    target.rename(new.parent / "old")
+                new.rename(target)
+            rows.append({**row, "folder": str(target) if is_written else ""})
+    return pd.DataFrame(rows)
+
+
+def _open_source(folder: Path, labelled: gate.Labelled, force: bool) -> ModelFolder:
+    """Open a model folder that can be exported and be judged by these photographs."""
+    source = read_folder(folder)
+    if source.facts["format"] != "keras":
+        raise DrError(
+            f"{folder} holds {source.facts['format']}: give the folder of the trained Keras model"
+        )
+    if not source.facts["grades"]:
+        raise DrError(
+            f"{folder} holds a model for referral: only models of task grades can be exported"
+        )
+    if not len(labelled.images):
+        raise DrError("no labelled photographs: the test split is empty")
+    if not (_is_judged(source, labelled) or force):
+        raise DrError(
+            f"{UNJUDGED}: judge it with the split that it was trained with, or train it again "
+            "(force writes the formats as not judged)"
+        )
+    return source
+
+
+def _is_judged(source: ModelFolder, labelled: gate.Labelled) -> bool:
+    return source.facts["split_sha256"] in ("", labelled.split_sha256)
+
+
+def _judge(
+    source: ModelFolder,
+    labelled: gate.Labelled,
+    before: np.ndarray,
+    after: np.ndarray,
+    margin: float,
+) -> dict[str, Any]:
+    """Compare as the gate does; without scores where the model may know the photographs."""
+    verdict = gate.compare(
+        labelled.grade,
+        labelled.patient_id,
+        before,
+        after,
+        threshold=source.facts["threshold"],
+        margin=margin,
+    )
+    if not _is_judged(source, labelled):
+        scores = ("auc_", "kappa_", "sensitivity_")
+        hidden = [name for name in verdict if name.startswith(scores)]
+        verdict.update(dict.fromkeys(hidden, math.nan))
+        verdict.update(passes=False, reason=f"not judged: {UNJUDGED}", warning="")
+    return verdict
+
+
+def _describe(
+    source: ModelFolder, labelled: gate.Labelled, row: dict[str, Any]
+) -> dict[str, Any]:
+    """Describe an export in the facts of its manifest: those of its source, and the gate's row."""
+    facts = {
+        **source.facts,
+        "source_sha256": source.facts["sha256"],
+        "converters": {name: read_version(name) for name in ("tensorflow", "keras")},
+        "format": row["format"],
+        "gate": row,
+    }
+    if _is_judged(source, labelled):
+        facts["warning"] = row["warning"]
+    return facts
+
+
+def _predict(format_name: str, artifact: Path, images: np.ndarray) -> np.ndarray:
+    predict = open_runtime(format_name, artifact, num_threads=0)
+    starts = range(0, len(images), BATCH_SIZE)
+    return np.concatenate([predict(images[start : start + BATCH_SIZE]) for start in starts])
+
+
+def _count_expected(probabilities: np.ndarray, status: Sequence[str]) -> dict[str, float]:
+    """Compute the shares that a server compares its answers with: each grade, and not ok."""
+    given = probabilities.argmax(axis=1)
+    shares = {f"grade_{grade}": float((given == grade).mean()) for grade in range(len(GRADES))}
+    if len(status):
+        shares["not_ok"] = float((np.asarray(status) != "ok").mean())
+    return shares
+
+
+def _check_difference(format_name: str, difference: float) -> None:
+    # rounding is no mistake, another result in the same precision is one; a MobileNet trained on
+    # photographs came out 1.1e-5 off in float32, 0.02 in float16
+    tolerances = {"savedmodel": 1e-4, "litert_float32": 1e-4, "litert_float16": 5e-2}
+    tolerance = tolerances.get(format_name, 1.0)
+    if difference > tolerance:
+        raise DrError(
+            f"{format_name} changes probabilities by {difference:.2g}, rounding by at most "
+            f"{tolerance:g}: the conversion failed, or the format computes an operation differently"
+        )
+
+
+def pack_folder(folder: Path, path: Path) -> None:
+    """Pack a model folder into a model.tar.gz for SageMaker: the files at the archive's root.
+
+    Nothing is packed but artifact and manifest, and no name of a user.
+    """
+    model = read_folder(folder)
+
+    def forget_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+        return entry.replace(uid=0, gid=0, uname="", gname="", mtime=0, mode=0o644, deep=False)
+
+    with files.replace(path) as temporary, tarfile.open(temporary, "w:gz") as archive:
+        for file in (model.path / MANIFEST, *list_files(model.artifact)):
+            archive.add(file, file.relative_to(model.path).as_posix(), filter=forget_owner)

@@ -1,0 +1,84 @@
+"""Open an artifact with a runtime, and call all runtimes in the same way.
+
+A runtime is a function from (n, side, side, 3) uint8 photographs to (n, grades) float32
+probabilities.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dr_lib.command import write_install
+from dr_lib.errors import DrError
+from dr_lib.hardware import import_tensorflow, without_output
+from dr_lib.hardware.cpus import count_cpus
+from dr_lib.serving.export.convert import FORMATS, load_network
+
+Predict = Callable[[np.ndarray], np.ndarray]
+
+RUNTIMES = {  # runtime: the format that it reads
+    "keras_predict": "keras",  # model.predict, which the paper timed
+    **{name: name for name in FORMATS},
+}
+
+
+def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
+    """Open an artifact with a runtime.
+
+    TensorFlow has one pool of threads for the process: the first SavedModel or Keras model sets its
+    size, and where TensorFlow has already computed with another number this is an error.
+
+    Args:
+        name: one of RUNTIMES.
+        artifact: a file, or SavedModel's folder, of the runtime's format.
+        num_threads: that one prediction may use; 0 leaves it to the runtime, which takes the cores
+            that there are.
+
+    Returns:
+        The function; it takes any number of photographs, and one thread at a time may call it.
+
+    Raises:
+        DrError: a package is missing, the artifact cannot be read, or TensorFlow's
+            threads are set already.
+    """
+    if num_threads < 0:
+        raise DrError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
+    family = name.partition("_")[0]
+    if family in ("keras", "savedmodel") and num_threads:
+        pin_tensorflow(num_threads)
+    try:
+        if family == "keras":
+            network = load_network(artifact)
+            return lambda images: network.predict(images, verbose=0)
+        if family == "savedmodel":
+            from dr_lib.serving.grader.savedmodel import SavedModel
+
+            return SavedModel(artifact)
+        from dr_lib.serving.grader.litert import LiteRT
+
+        with without_output(2):  # it names its delegate there; what fails raises
+            return LiteRT(artifact, num_threads=num_threads or count_cpus())
+    except ImportError as error:
+        install = write_install("ai-edge-litert")
+        raise DrError(f"{name} cannot be opened ({error}): {install}") from error
+    except Exception as error:  # every runtime has errors of its own
+        raise DrError(f"{artifact.name} cannot be opened as {name}: {error}") from error
+
+
+def pin_tensorflow(num_threads: int) -> None:
+    """Set TensorFlow's number of threads in this process; call it before TensorFlow computes
+    anything.
+
+    Raises:
+        DrError: it has already computed with another number.
+    """
+    tf = import_tensorflow()
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+        tf.config.threading.set_inter_op_parallelism_threads(num_threads)
+    except RuntimeError as error:
+        raise DrError(
+            "TensorFlow already uses a different number of threads in this process: call "
+            f"pin_tensorflow({num_threads}) before any use, or open the model in a separate process"
+        ) from error

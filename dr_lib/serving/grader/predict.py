@@ -1,0 +1,278 @@
+"""Answer a request from its body: unpack, crop, shrink, predict."""
+
+import binascii
+import json
+import platform
+import uuid
+from pathlib import Path
+from queue import SimpleQueue
+from time import perf_counter
+from typing import Any
+
+import cv2
+import numpy as np
+
+from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
+from dr_lib.data.photograph.crop import Crop, crop_fundus
+from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, is_dicom, open_picture
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
+from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.errors import DrError
+from dr_lib.hardware.cloud import find_instance_type
+from dr_lib.hardware.cpus import count_cpus, find_cpu_model
+from dr_lib.hardware.facts import read_version
+from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.grader.savedmodel import SavedModel
+from dr_lib.statistics.recalibration import Recalibration
+from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
+
+MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/dicom", "application/json")
+UNKNOWN = ("", "application/octet-stream")  # the body itself says what it is
+
+
+class RefusedError(DrError):
+    """A request cannot be answered; `status` is the HTTP status, the message says what to
+    change.
+    """
+
+    def __init__(self, status: int, message: str):
+        """Refuse a request with an HTTP status."""
+        super().__init__(message)
+        self.status = status
+
+
+def check_media_type(content_type: str, content_encoding: str) -> str:
+    """Read the media type of a body; refuse an unsupported Content-Type or Content-Encoding.
+
+    A form's media type is refused, for curl -d sends it, and drops bytes of a photograph.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    if media_type.startswith("multipart/"):
+        raise RefusedError(
+            415,
+            "send the file itself as the body, not a form: curl --data-binary @eye.jpg "
+            "-H 'Content-Type: image/jpeg', not -F",
+        )
+    if media_type not in (*MEDIA_TYPES, *UNKNOWN):
+        raise RefusedError(
+            415,
+            f"Content-Type {media_type[:100]}: send a photograph as image/jpeg, image/png or "
+            "application/dicom (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in "
+            "base64 as application/json",
+        )
+    if content_encoding not in ("", "identity"):
+        raise RefusedError(415, "send the body as it is, without Content-Encoding")
+    return media_type
+
+
+class Predictor:
+    """A served model, for a fixed number of threads that may call it at once."""
+
+    def __init__(
+        self,
+        folder: ModelFolder,
+        num_threads: int,
+        recalibration: Recalibration | None = None,
+    ):
+        """Load the model, whose probabilities and threshold a recalibration replaces.
+
+        A small model gets an interpreter for each thread. Of a larger one fewer interpreters share
+        the threads, and photographs wait for each other: each interpreter packs the weights again,
+        which multiplies the memory. A SavedModel is there once, for all threads.
+
+        Raises:
+            ModelFolderError: the folder holds another kind of model than LiteRT and SavedModel, or
+                one that does not fit its manifest.
+        """
+        self.facts = folder.facts
+        self.version = folder.version
+        self.recalibration = recalibration
+        self.threshold = recalibration.threshold if recalibration else folder.facts["threshold"]
+        gate = folder.facts.get("gate") or {}  # of models that were exported before, it alone
+        self.warning = folder.facts.get("warning", gate.get("warning", ""))
+        is_litert = folder.facts["format"] != "savedmodel"
+        runtime = "ai_edge_litert" if is_litert else "tensorflow"
+        self.machine = {
+            "instance_type": find_instance_type(),
+            "cpu": find_cpu_model(),
+            "num_cpus": count_cpus(),
+            "threads": num_threads,
+            # by it a client that asks in several runs sees that they are of one deployment
+            "deployment": uuid.uuid4().hex[:12],
+            "python": platform.python_version(),
+            runtime: read_version(runtime),
+        }
+        self._idle: SimpleQueue[LiteRT | SavedModel] = SimpleQueue()
+        for model in _open(folder, num_threads):
+            if model.image_size != folder.facts["image_size"]:
+                raise ModelFolderError(
+                    f"{folder.path}: the model takes {model.image_size} px, but its manifest "
+                    "differs"
+                )
+            self._idle.put(model)
+        if not is_litert:
+            self.machine.update(model.detect_arithmetic())
+
+    def warm_up(self) -> None:
+        """Run a synthetic photograph through every interpreter.
+
+        Raises:
+            ModelFolderError: no probabilities come out, one for each grade.
+        """
+        photograph = np.zeros((480, 640, 3), np.uint8)
+        cv2.circle(photograph, (320, 240), 200, (190, 100, 50), -1)
+        body = encode_jpeg(photograph)
+        for _ in range(self._idle.qsize()):  # the queue gives each in turn
+            probabilities = self.grade(body)["probabilities"]
+            is_whole = len(probabilities) == len(self.facts["grades"])
+            if not is_whole or not abs(sum(probabilities) - 1) < 0.02:
+                raise ModelFolderError(
+                    f"the model gives {probabilities} instead of probabilities"
+                )
+
+    def predict(self, images: np.ndarray) -> np.ndarray:
+        """Predict (n, grades) probabilities from (n, side, side, 3) uint8 crops of the model's
+        size.
+        """
+        interpreter = self._idle.get()
+        try:
+            probabilities = interpreter(images)
+        finally:
+            self._idle.put(interpreter)
+        return recalibrate(probabilities, self.recalibration)
+
+    def __call__(self, body: bytes, media_type: str = "image/jpeg") -> dict[str, Any]:
+        """Answer a request as the endpoint does, with its JSON as a dictionary.
+
+        Args:
+            body: as it was sent.
+            media_type: one of MEDIA_TYPES or UNKNOWN; JSON is an object whose `image` holds the
+                file in base64.
+
+        Raises:
+            RefusedError: what came is no JPEG, PNG or DICOM that fits, is damaged, or shows no
+                field of view.
+            MemoryError: there is too little memory to decode it.
+        """
+        if not body:
+            raise RefusedError(400, "the body is empty: send a JPEG, PNG or DICOM file")
+        encoded = _read_json(body) if media_type == "application/json" else body
+        try:
+            is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
+            if not is_picture and not is_dicom(encoded):
+                raise RefusedError(415, "the file is neither a JPEG nor a PNG nor DICOM")
+            return self.grade(encoded)
+        except NoFundusError as error:
+            raise RefusedError(422, str(error)) from error
+        except UnreadableImageError as error:
+            raise RefusedError(400, str(error)) from error
+
+    def grade(self, source: Path | bytes) -> dict[str, Any]:
+        """Grade a picture, a file or its bytes, cropped as in `prepare` and read as in
+        training; only
+        `referable_at_threshold` depends on the threshold.
+
+            Raises:
+                UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
+                MemoryError: there is too little memory to decode it.
+        """
+        start = perf_counter()
+        crop = self._crop(source)
+        image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])
+        decoded = perf_counter()
+        probabilities = self.predict(image[None])[0]
+        predicted = perf_counter()
+        referable = float(sum_referable(probabilities))
+        circle = {name: round(px, 2) for name, px in crop.circle._asdict().items()}
+        named = {}
+        if self.recalibration:
+            named["recalibration"] = self.recalibration.version
+        return {
+            "most_probable_grade": int(probabilities.argmax()),
+            "probabilities": probabilities.tolist(),
+            "probability_referable": referable,
+            "referable_at_threshold": referable >= self.threshold,
+            "threshold": self.threshold,
+            "model": self.facts["model"],
+            "model_version": self.version,
+            **named,
+            "warning": self.warning,
+            "machine": self.machine,
+            "fundus": {"status": crop.status, **circle},
+            "timings_ms": {
+                "decode": round(1000 * (decoded - start), 3),
+                "predict": round(1000 * (predicted - decoded), 3),
+            },
+        }
+
+    def _crop(self, source: Path | bytes) -> Crop:
+        try:
+            return crop_fundus(
+                source, self.facts["crop_size"], method=self.facts["crop_method"]
+            )
+        except (UnreadableImageError, cv2.error) as error:
+            # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
+            np.empty(min(count_bytes(open_picture(source), 1), MAX_MEMORY), np.uint8)
+            if isinstance(error, cv2.error):  # OpenCV's own limits
+                raise UnreadableImageError("the picture is damaged") from error
+            raise
+
+
+def recalibrate(probabilities: np.ndarray, recalibration: Recalibration | None) -> np.ndarray:
+    """Recalibrate (n, 5) probabilities of the grades, or (n, 1) of referable disease.
+
+    Referable disease gets its recalibrated probability; the grades on each side of the border keep
+    their proportions.
+    """
+    if recalibration is None:
+        return probabilities
+    if probabilities.shape[1] == 1:
+        return recalibration(probabilities)
+    near = np.maximum(probabilities, 1e-12)  # a side without probability is shared alike
+    is_referable = np.arange(near.shape[1]) >= REFERABLE_FROM
+    moved = recalibration(sum_referable(probabilities))[:, None]
+    referable = near[:, is_referable].sum(axis=1, keepdims=True)
+    other = near[:, ~is_referable].sum(axis=1, keepdims=True)
+    return np.where(is_referable, near / referable * moved, near / other * (1 - moved))
+
+
+def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:
+    """Open the models that the threads take in turn."""
+    kind = folder.facts["format"]
+    if kind == "savedmodel":
+        return [SavedModel(folder.artifact)] * num_threads
+    if not kind.startswith("litert_"):
+        raise ModelFolderError(
+            f"{folder.path}: {kind} cannot be served; export the trained model first: {EXPORT}"
+        )
+    # interpreters may pack 12 MiB of artifacts, each its own copy
+    count = max(1, min(num_threads, 12 * 2**20 // max(1, folder.facts["bytes"])))
+    content = folder.artifact.read_bytes()
+    return [
+        LiteRT(folder.artifact, num_threads=num_threads // count, content=content)
+        for _ in range(count)
+    ]
+
+
+def _read_json(body: bytes) -> bytes:
+    """Read the file in the only `image` of a JSON object, in any base64 that people send: with line
+    ends, as a data URL, with the URL-safe alphabet, without padding.
+    """
+    # base64 has none of them; 6 MB of them would become 200 MB of objects
+    if sum(map(body.count, b"[{,")) > 100:
+        raise RefusedError(400, 'the JSON may hold little besides "image", the file in base64')
+    try:
+        # an object becomes its pairs; line ends may stand within a text
+        pairs = json.loads(body, object_pairs_hook=list, strict=False)
+        (text,) = [value for name, value in pairs if name == "image"]
+        if text.startswith("data:"):
+            text = text.partition(",")[2]
+        # from the URL-safe alphabet, without line ends
+        text = text.strip().translate(str.maketrans("-_", "+/", "\r\n\t")).rstrip("=")
+        return binascii.a2b_base64(text + "=" * (-len(text) % 4), strict_mode=True)
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise RefusedError(
+            400,
+            'send JSON such as {"image": BASE64}: one file for each request, under the key image, '
+            "in base64",
+        ) from error

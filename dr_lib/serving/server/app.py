@@ -1,0 +1,246 @@
+"""The endpoint: POST /invocations, GET /ping and /openapi.json, in front of a bounded queue and
+worker threads.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import re
+import time
+import traceback
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from http import HTTPMethod
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from dr_lib.serving.grader.predict import Predictor, RefusedError, check_media_type
+from dr_lib.serving.server.metrics import Metrics
+
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+NUM_PENDING = 32  # largest bodies that may be received or wait at a time
+OPENAPI = Path(__file__).with_name("openapi.json")
+
+logger = logging.getLogger(__name__)
+
+
+class Service:
+    """A predictor, its threads, and a bounded queue of requests.
+
+    All but the predictor lives in the event loop.
+    """
+
+    def __init__(
+        self,
+        predictor: Predictor,
+        *,
+        threads: int,
+        queue: int,
+        request_s: float,
+        max_body: int,
+    ):
+        """Take the options of `serve`; the predictor must be made for as many threads."""
+        self.predictor = predictor
+        self.metrics = Metrics(predictor.facts)
+        self.request_s = request_s
+        self.max_body = max_body
+        self.max_accepted = threads + queue
+        self.is_warm = False
+        self.is_stopping = False
+        self.num_accepted = 0
+        self.pending_bytes = 0
+        self.pool = ThreadPoolExecutor(threads, "predict")
+
+    async def answer(self, request: Request) -> dict[str, Any]:
+        """Read a request's body and predict, or raise RefusedError."""
+        media_type = check_media_type(
+            request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding", "")
+        )
+        self._check_room()
+        body = bytearray()
+        try:
+            await self._receive(request, body)
+            self._check_room()
+            self.num_accepted += 1
+            try:
+                with self.metrics.accepted.track_inprogress():
+                    return await asyncio.get_running_loop().run_in_executor(
+                        self.pool, self.predictor, bytes(body), media_type
+                    )
+            finally:
+                self.num_accepted -= 1
+        finally:
+            self.pending_bytes -= len(body)
+
+    async def discard_body(self, request: Request) -> None:
+        """Read what a refused client still sends, because closing early would reset its
+        connection.
+        """
+        num_bytes = 0
+        with contextlib.suppress(TimeoutError, ClientDisconnect, RuntimeError):
+            async with asyncio.timeout(self.request_s):
+                async for chunk in request.stream():
+                    num_bytes += len(chunk)
+                    if num_bytes > 2 * self.max_body:
+                        return
+
+    def _check_room(self) -> None:
+        if not self.is_warm:
+            raise RefusedError(503, "the model is being loaded")
+        if self.num_accepted >= self.max_accepted:
+            raise RefusedError(503, "too many requests are already waiting")
+
+    async def _receive(self, request: Request, body: bytearray) -> None:
+        """Append the request's body to `body`, and stop at the first byte over the limit."""
+        too_large = RefusedError(
+            413, f"the body is larger than {self.max_body / 1e6:.2f} MB, the limit (--max-body)"
+        )
+        if int(request.headers.get("Content-Length", 0)) > self.max_body:
+            raise too_large
+        try:
+            async with asyncio.timeout(self.request_s):
+                async for chunk in request.stream():
+                    body += chunk
+                    self.pending_bytes += len(chunk)
+                    if len(body) > self.max_body:
+                        raise too_large
+                    if self.pending_bytes > NUM_PENDING * self.max_body:
+                        raise RefusedError(503, "too many requests are already being received")
+        except TimeoutError as error:
+            raise RefusedError(
+                408, f"the body did not arrive within {self.request_s:g} s"
+            ) from error
+        except ClientDisconnect as error:
+            raise RefusedError(400, "the body was cut short") from error
+
+
+def build_app(service: Service) -> Starlette:
+    """Build the application of a service; the caller must warm up the predictor and report it."""
+
+    async def ping(request: Request) -> Response:
+        facts = service.predictor.facts
+        state = "ready" if service.is_warm else "loading"
+        if service.is_stopping:
+            state = "stopping"
+        return JSONResponse(
+            {
+                "status": state,
+                "model": facts["model"],
+                "format": facts["format"],
+                "model_version": service.predictor.version,
+                "folds": facts.get("folds", {}).get("sentence", ""),
+            },
+            200 if state == "ready" else 503,
+        )
+
+    async def describe(request: Request) -> Response:
+        document = json.loads(OPENAPI.read_bytes())
+        document["info"]["version"] = service.predictor.version
+        return JSONResponse(document)
+
+    async def invoke(request: Request) -> Response:
+        attributes = request.headers.get(ATTRIBUTES)
+        try:
+            if attributes is not None and not re.fullmatch(r"[\x20-\x7e]{0,1024}", attributes):
+                attributes = None
+                raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
+            answer = await service.answer(request)
+            service.metrics.count_answer(answer)
+            response = JSONResponse(answer)
+        except RefusedError as error:
+            response = _refuse(error.status, str(error))
+            if error.status != 408:
+                response.background = BackgroundTask(service.discard_body, request)
+        except MemoryError:
+            response = _refuse(503, "not enough memory now: try again later")
+        except Exception as error:  # its message may hold what was sent, so it is not logged
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
+            response = _refuse(500, "internal error of the server; the request may be valid")
+        if attributes is not None:
+            response.headers[ATTRIBUTES] = attributes
+        return response
+
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        words = f"{error.detail}: use POST /invocations, GET /ping or GET /openapi.json"
+        return _refuse(error.status_code, words)
+
+    app = Starlette(
+        routes=[
+            Route("/ping", ping),
+            Route("/openapi.json", describe),
+            Route("/invocations", invoke, methods=["POST"]),
+        ],
+        middleware=[Middleware(_Log, service)],
+        exception_handlers={HTTPException: refuse},
+    )
+    # a redirect would repeat the path and the host that were sent
+    app.router.redirect_slashes = False
+    return app
+
+
+def _refuse(status: int, words: str) -> JSONResponse:
+    headers = {408: {"Connection": "close"}, 503: {"Retry-After": "1"}}
+    return JSONResponse({"error": words}, status, headers.get(status))
+
+
+class _Log:
+    """Log a line a request, with nothing of a person; while stopping, have connections closed.
+
+    Every answer names the request and the model's version.
+    """
+
+    def __init__(self, app, service: Service):
+        self.app = app
+        self.service = service
+
+    async def __call__(self, scope, receive, send):
+        """Pass a request on and log its answer."""
+        start = time.perf_counter()
+        request_id = uuid.uuid4().hex[:16]
+        version = self.service.predictor.version
+        method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "-"
+        routes = ("/ping", "/invocations", "/openapi.json")
+        route = scope["path"] if scope["path"] in routes else "-"
+        num_bytes = 0
+
+        async def receive_and_count():
+            nonlocal num_bytes
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            return message
+
+        async def send_and_log(message):
+            if message["type"] != "http.response.start":
+                return await send(message)
+            added = [
+                (b"x-request-id", request_id.encode()),
+                (b"x-model-version", version.encode()),
+            ]
+            if self.service.is_stopping:
+                added.append((b"connection", b"close"))
+            message["headers"] = [*message["headers"], *added]
+            await send(message)
+            seconds = time.perf_counter() - start
+            status = message["status"]
+            caller = Headers(scope=scope).get("x-request-id")
+            said = f"{method} {route} {status} {num_bytes} bytes {1000 * seconds:.1f} ms"
+            said += f" model={version} id={request_id}"
+            if caller:  # it may be a patient's
+                said += f" caller={hashlib.sha256(caller.encode()).hexdigest()[:16]}"
+            logger.info(said)
+            if route == "/invocations":
+                self.service.metrics.count_request(status, seconds)
+
+        await self.app(scope, receive_and_count, send_and_log)

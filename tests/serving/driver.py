@@ -1,0 +1,207 @@
+"""What the tests and the benchmark of the server share: a model folder, photographs, a client
+and processes.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import psutil
+
+from dr_lib.serving.server.process import ServerProcess
+from dr_lib.training.model_folder import read_folder
+from tests.processes import READY_S, find_port, is_listening, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVING = ROOT / "dr_lib" / "serving"
+
+
+class Answer(NamedTuple):
+    """What came back over HTTP."""
+
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The JSON, without its times and the machine, which two processes need not share."""
+        return {
+            name: value
+            for name, value in json.loads(self.body).items()
+            if name not in ("timings_ms", "machine")
+        }
+
+
+def draw_photograph(seed: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
+    """A mottled disc on black, (height, width, 3) uint8 BGR, unlike that of any other seed."""
+    rng = np.random.default_rng(seed)
+    mottle = cv2.resize(rng.integers(0, 110, (12, 12, 3), np.uint8), (width, height))
+    disc = cv2.circle(
+        np.zeros_like(mottle), (width // 2, height // 2), height * 2 // 5, (40, 90, 140), -1
+    )
+    return np.where(disc > 0, disc + mottle, 0).astype(np.uint8)
+
+
+def encode(photograph: np.ndarray, suffix: str = ".jpg") -> bytes:
+    """Encode a BGR photograph as OpenCV does."""
+    return cv2.imencode(suffix, photograph)[1].tobytes()
+
+
+def claim_size(png: bytes, width: int, height: int) -> bytes:
+    """The same PNG with a header that promises a size."""
+    header = b"IHDR" + struct.pack(">2I", width, height) + png[24:29]
+    return png[:12] + header + struct.pack(">I", zlib.crc32(header)) + png[33:]
+
+
+def get(port: int, path: str = "/ping") -> Answer:
+    """GET a path over a connection of its own."""
+    return call(port, "GET", path)
+
+
+def post(port: int, body: Any, media_type: str | None = "image/jpeg", **headers: str) -> Answer:
+    """POST to /invocations over a connection of its own."""
+    if media_type:
+        headers["Content-Type"] = media_type
+    return call(port, "POST", "/invocations", body, headers)
+
+
+def call(
+    port: int, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None
+) -> Answer:
+    """Send one request; a body that is an iterator goes out in chunks."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    with contextlib.closing(connection):
+        connection.request(method, path, body, headers or {})
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+
+
+def send_raw(port: int, data: bytes, *, timeout_s: float = 20) -> bytes:
+    """Send bytes over a connection of their own; return all that comes until the server closes
+    it.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        connection.sendall(data)
+        received = b""
+        with contextlib.suppress(ConnectionResetError):  # closed before all was read
+            while more := connection.recv(65536):
+                received += more
+        return received
+
+
+def head(length: int | str, *extra: str, media_type: str = "image/jpeg") -> bytes:
+    """The head of a POST to /invocations that promises a body of `length` bytes."""
+    lines = [
+        "POST /invocations HTTP/1.1",
+        "Host: x",
+        f"Content-Type: {media_type}",
+        f"Content-Length: {length}",
+    ]
+    return "\r\n".join([*lines, *extra, "", ""]).encode()
+
+
+def open_service(
+    folder: Path,
+    *,
+    kind: type | None = None,
+    threads: int = 2,
+    queue: int = 8,
+    request_s: float = 10.0,
+    max_body: int = 6_291_456,
+):
+    """A service of the folder, not warm yet; `kind` is a Predictor of the test's own."""
+    from dr_lib.serving.grader.predict import Predictor
+    from dr_lib.serving.server.app import Service
+
+    predictor = (kind or Predictor)(read_folder(folder), threads)
+    return Service(
+        predictor, threads=threads, queue=queue, request_s=request_s, max_body=max_body
+    )
+
+
+@contextlib.contextmanager
+def run_in_thread(service: Any) -> Iterator[int]:
+    """Serve a service over real sockets from a thread of this process; yields the port, not yet
+    warm perhaps.
+    """
+    from dr_lib.serving.server.app import build_app
+    from dr_lib.serving.server.server import Server
+
+    port = find_port()
+    server = Server(service, build_app(service), "127.0.0.1", port)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until(lambda: is_listening(port))
+        yield port
+    finally:
+        server.stop()
+        thread.join()
+        service.pool.shutdown()
+
+
+def list_wheel_options(version: str, machine: str) -> list[str]:
+    """pip's options for the container's wheels, for a Python and a processor that need not be
+    this one's.
+    """
+    platforms = [f"manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "_2_17", "2014")]
+    options = ["--only-binary=:all:", "--python-version", version]
+    options += [word for platform in platforms for word in ("--platform", platform)]
+    return [*options, "--requirement", str(SERVING / "requirements.txt")]
+
+
+def read_image_environment() -> dict[str, str]:
+    """The environment that the Dockerfile sets."""
+    text = (SERVING / "Dockerfile").read_text().replace("\\\n", " ")
+    (words,) = re.findall("(?m)^ENV (.*)", text)
+    return dict(word.split("=") for word in words.split())
+
+
+class Process(NamedTuple):
+    """A server in a process of its own."""
+
+    process: subprocess.Popen
+    port: int
+    log: Path
+
+    def measure_resident_mb(self) -> float:
+        """Memory of all its processes now, shared pages by their share (PSS) [MB]."""
+        server = psutil.Process(self.process.pid)
+        processes = (server, *server.children(recursive=True))
+        return sum(process.memory_full_info().pss for process in processes) / 1e6
+
+    def measure_peak_mb(self) -> float:
+        """The most resident memory so far [MB]."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e6
+
+
+@contextlib.contextmanager
+def run_process(
+    model: Path,
+    log: Path,
+    *options: str,
+    python: tuple[str | Path, ...] = (sys.executable,),
+    cwd: Path = ROOT,
+    ready_s: float = READY_S,
+    **env: str,
+) -> Iterator[Process]:
+    """Serve a model from a process of its own, in the container's environment."""
+    environment = {"PATH": os.environ["PATH"]} | read_image_environment() | env
+    how = {"python": python, "cwd": cwd, "env": environment, "timeout_s": ready_s}
+    with ServerProcess(model, log, *options, **how) as process:
+        yield Process(process, process.port, log)

@@ -1,0 +1,142 @@
+"""Converting a Keras network: sizes on the disk, the same probabilities, silence, and errors
+that say what to do.
+"""
+
+import json
+import os
+import re
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from dr_lib.errors import DrError
+from dr_lib.serving.export.convert import convert, load_network
+from dr_lib.serving.export.runtimes import open_runtime
+from tests.serving.stand_in import build_network, draw_crops
+
+# the largest and the mean difference of a probability; measured 4e-6, 3e-3, 0.06 (dynamic) and 0.08
+# on the stand-in, whose logits are steep; in the mean 0.015 of int8
+CLOSE = {
+    "savedmodel": (4, 1e-5, 1e-5),
+    "litert_float32": (4, 1e-4, 1e-4),
+    "litert_float16": (2, 0.02, 0.02),
+    "litert_dynamic_int8": (1, 0.3, 0.02),
+    "litert_int8": (1, 0.3, 0.02),
+}
+
+
+def count_on_disk(path) -> int:
+    """Bytes of a file, or of all below a folder."""
+    return sum(file.stat().st_size for file in [path, *path.rglob("*")] if file.is_file())
+
+
+@pytest.mark.parametrize("format_name", CLOSE)
+def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog, format_name):
+    """At most 1.15 x parameters x bytes + 64 KiB, nothing said, and the Keras network's
+    probabilities.
+    """
+    bytes_each, most, mean = CLOSE[format_name]
+    artifact = tmp_path / "artifact"
+    size = convert(network, format_name, artifact, calibration=draw_crops(50, seed=2))
+    assert capfd.readouterr() == ("", "") and not caplog.records
+    ideal = network.count_params() * bytes_each
+    assert size == count_on_disk(artifact) and 0.95 * ideal < size <= 1.15 * ideal + 64 * 1024
+    assert os.listdir(tmp_path) == ["artifact"]
+    crops = draw_crops(40, seed=3)
+    given = open_runtime(format_name, artifact, num_threads=0)(crops)
+    difference = np.abs(given - network.predict(crops, verbose=0))
+    assert difference.max() < most and difference.mean() < mean
+    if (
+        format_name == "litert_int8"
+    ):  # weights and activations of all convolutions and dense layers
+        tensors = Interpreter(str(artifact)).get_tensor_details()
+        names = "conv2d|dense"
+        kinds = [each["dtype"] for each in tensors if re.search(names, each["name"])]
+        assert len(kinds) > 10 and set(kinds) == {np.int8}
+
+
+def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
+    """Its float32 weights are all there; the probabilities are those of the training up to
+    float16's rounding.
+    """
+    before = keras.mixed_precision.dtype_policy()
+    try:
+        keras.mixed_precision.set_global_policy("mixed_float16")
+        mixed = build_network()
+        mixed.save(tmp_path / "model.keras")
+    finally:
+        keras.mixed_precision.set_global_policy(before)
+    network = load_network(tmp_path / "model.keras")
+    crops = draw_crops(20)
+    assert "float16" not in network.to_json()
+    wanted = network.predict(crops, verbose=0)
+    assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
+
+
+def test_refuses_an_artifact_that_is_too_large(tmp_path):
+    """Weights kept in float64 take twice the bytes of float32."""
+    inputs = keras.Input((8, 8, 3), dtype="uint8")
+    wide = keras.layers.Dense(500, dtype="float64")(keras.layers.Flatten()(inputs))
+    wide = keras.layers.Dense(5, activation="softmax", dtype="float32")(wide)
+    with pytest.raises(DrError, match="stored twice or in a different precision"):
+        convert(keras.Model(inputs, wide), "savedmodel", tmp_path / "artifact")
+    assert not os.listdir(tmp_path)
+
+
+def test_a_converter_that_fails_is_heard(tmp_path, capfd):
+    """LiteRT has no inverse error function: its words stand in the error, and streams work
+    again.
+    """
+    inputs = keras.Input((4, 4, 3), dtype="uint8")
+    x = keras.ops.erfinv(keras.ops.cast(keras.layers.Flatten()(inputs), "float32") / 300)
+    network = keras.Model(inputs, keras.layers.Dense(5, activation="softmax")(x))
+    with pytest.raises(DrError, match="(?i)litert_float32: .*erfinv"):
+        convert(network, "litert_float32", tmp_path / "model.tflite")
+    assert not os.listdir(tmp_path) and capfd.readouterr() == ("", "")
+    print("heard")
+    os.write(2, b"heard too")
+    assert capfd.readouterr() == ("heard\n", "heard too")
+
+
+@pytest.mark.parametrize(
+    "calibration", [None, draw_crops(1)[:0], draw_crops(1) * 0], ids=["none", "empty", "flat"]
+)
+def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
+    """Flat ones would end the process, from inside LiteRT."""
+    with pytest.raises(DrError, match="litert_int8 needs calibration"):
+        convert(network, "litert_int8", tmp_path / "model.tflite", calibration=calibration)
+
+
+def test_a_model_that_cannot_be_read_says_why(tmp_path):
+    """A file that is none is named. What this version of Keras cannot know is no damage: the
+    command that helps is printed.
+    """
+
+    def refuse(name, message):
+        with pytest.raises(DrError, match=message):
+            load_network(tmp_path / name)
+
+    (tmp_path / "broken.keras").write_bytes(b"PK\x03\x04 no archive")
+    for name in ("broken.keras", "missing.keras"):
+        refuse(name, f"{name} is not a Keras model that this library can read")
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "model.keras")
+    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    parts["config.json"] = parts["config.json"].replace(b'"units"', b'"unit_axes": 1, "units"')
+    newer = "by Keras 99.1.2, which Keras .* keras==99.1.2"
+    for version, message in (("99.1.2", newer), (keras.__version__, "unit_axes")):
+        parts["metadata.json"] = json.dumps({"keras_version": version}).encode()
+        with zipfile.ZipFile(tmp_path / "other.keras", "w") as archive:
+            for name, content in parts.items():
+                archive.writestr(name, content)
+        refuse("other.keras", message)
+
+
+def test_another_backend_is_told_what_to_set(network, tmp_path, monkeypatch):
+    """Keras on JAX trains, but nothing converts from it."""
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(DrError, match="set KERAS_BACKEND=tensorflow"):
+        convert(network, "savedmodel", tmp_path / "artifact")

@@ -1,0 +1,169 @@
+"""From a model folder to folders that can be served: the gate decides, and the disk shows whole
+folders only.
+"""
+
+import json
+import os
+import shlex
+import shutil
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dr_lib.__main__ import main
+from dr_lib.errors import DrError
+from dr_lib.serving.export.convert import FORMATS
+from dr_lib.serving.export.export import export_model, pack_folder
+from dr_lib.serving.export.runtimes import open_runtime
+from dr_lib.training.model_folder import read_folder, write_folder
+from tests.serving.stand_in import build_network, draw_crops, write_model_folder
+
+
+def export(source, out, labelled, *formats, calibration=None, **options):
+    """The rows of an export."""
+    calibration = draw_crops(1) if calibration is None else calibration
+    options |= {"formats": formats, "labelled": labelled, "calibration": calibration}
+    return export_model(source, out, **options).itertuples()
+
+
+@pytest.mark.slow
+def test_every_format_becomes_a_folder_that_serves(network, source, labelled, exported):
+    """One row and one folder per format, with the source's facts, its own artifact and the
+    gate's row.
+    """
+    out, table = exported
+    assert set(os.listdir(out)) == set(table["format"]) == set(FORMATS)
+    assert table["passes"].all() and not table["forced"].any()
+    before = read_folder(source).facts
+    kept = ("model", "threshold", "grades", "metrics", "split_sha256", "commit", "weights")
+    for row in table.itertuples():
+        model = read_folder(Path(row.folder))
+        assert [model.facts[name] for name in kept] == [before[name] for name in kept]
+        assert model.facts["format"] == row.format == model.path.name
+        assert model.facts["source_sha256"] == before["sha256"]
+        assert model.facts["gate"]["agreement"] == row.agreement
+        assert row.artifact_mib == pytest.approx(model.facts["bytes"] / 2**20)
+        assert row.size_ratio == pytest.approx(row.artifact_mib / row.ideal_mib)
+        given = open_runtime(row.format, model.artifact, num_threads=0)(labelled.images)
+        change = np.abs(given - network.predict(labelled.images, verbose=0)).max()
+        assert change == pytest.approx(row.max_abs_difference, abs=1e-5)
+
+
+def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
+    """Calibrated on nearly black crops int8 loses much: nothing is written, and the folder of
+    yesterday stays.
+    """
+    (tmp_path / "litert_int8").mkdir()
+    (tmp_path / "litert_int8" / "yesterday").write_text("")
+    dark = draw_crops(20) // 32
+    (row,) = export(source, tmp_path, labelled, "litert_int8", calibration=dark)
+    assert not row.passes and "margin 0.02" in row.reason and row.folder == ""
+    assert row.kappa_after < row.kappa_before == 1
+    assert os.listdir(tmp_path) == ["litert_int8"]
+    assert os.listdir(tmp_path / "litert_int8") == ["yesterday"]
+
+
+def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_path):
+    """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any
+    reader takes, no NaN. Its package for SageMaker is the folder, nothing else that lies there; no
+    user, no time.
+    """
+    folder = tmp_path / "litert_float32"
+    folder.mkdir()
+    (folder / "yesterday").write_text("")
+    few = labelled._replace(
+        images=labelled.images[:10],
+        grade=np.zeros(10, int),
+        patient_id=labelled.patient_id[:10],
+        status=["ok"] * 9 + ["clipped"],
+    )
+    (row,) = export(source, tmp_path, few, "litert_float32", force=True)
+    model = read_folder(folder)
+    assert row.forced and not row.passes and "too few to decide" in row.reason
+    assert sorted(os.listdir(folder)) == ["manifest.json", "model.tflite"]
+    manifest = (folder / "manifest.json").read_text()
+    assert not {"NaN", "Infinity"} & set(manifest.replace(",", " ").split())
+    gate = json.loads(manifest)["gate"]
+    assert gate["auc_difference"] is None and gate["forced"] and not gate["passes"]
+    assert model.facts["expected"]["not_ok"] == 0.1
+
+    (folder / "notes.txt").write_text("of nobody else's business")
+    pack_folder(folder, tmp_path / "model.tar.gz")
+    with tarfile.open(tmp_path / "model.tar.gz") as archive:
+        entries = archive.getmembers()
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    known = {(each.uid, each.gid, each.uname, each.gname, each.mtime) for each in entries}
+    assert known == {(0, 0, "", "", 0)}
+    assert [entry.name for entry in entries] == ["manifest.json", "model.tflite"]
+    assert read_folder(tmp_path / "unpacked").facts == model.facts
+
+
+def test_too_few_photographs_end_in_the_command_that_goes_on(
+    source, small_sample, tmp_path, monkeypatch
+):
+    """10 of 32 are in the test split."""
+    monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
+    facts = read_folder(source).facts | {"split_sha256": ""}
+    model = write_folder(shutil.copytree(source, tmp_path / "model"), "model.keras", facts).path
+    asked = ["export", str(model), "--data", str(small_sample), "--format", "litert_float32"]
+    asked += ["--out", str(tmp_path / "exported")]
+    monkeypatch.setattr("sys.argv", ["dr_lib", *asked])
+    said = CliRunner().invoke(main, asked).output
+    assert "refused: 10 labelled photographs are too few to decide: give 30 or more" in said
+    assert said.endswith(f" -m dr_lib {shlex.join(asked)} --force\n")
+    assert list((tmp_path / "exported").iterdir()) == []
+
+
+def test_photographs_of_another_split_do_not_judge_a_model(network, labelled, tmp_path):
+    """By another split than the model's the export is refused; forced, the manifest says that
+    nothing was judged.
+    """
+    source = write_model_folder(tmp_path / "run" / "model", network)
+    other = labelled._replace(split_sha256="0" * 64)
+    why = "the model was trained with another split, possibly on these test photographs"
+    with pytest.raises(DrError, match=why):
+        export(source, tmp_path / "out", other, "litert_float32")
+    assert not (tmp_path / "out").exists()
+    (row,) = export(source, tmp_path / "out", other, "litert_float32", force=True)
+    gate = read_folder(tmp_path / "out" / "litert_float32").facts["gate"]
+    assert row.forced and not gate["passes"] and gate["reason"] == f"not judged: {why}"
+    hidden = ("auc_before", "auc_difference_low", "kappa_before", "kappa_difference_low")
+    assert [gate[name] for name in hidden] == [None] * 4
+
+
+def test_another_model_in_the_folder_is_no_rounding(
+    source, labelled, network, tmp_path, monkeypatch
+):
+    """An artifact of full precision that gives other probabilities is an error, whatever is
+    forced.
+    """
+    monkeypatch.setattr("dr_lib.serving.export.export.load_network", lambda *_: network)
+    monkeypatch.setattr(network, "predict", build_network(seed=1).predict)
+    message = "litert_float32 changes probabilities by .*, rounding by at most 0.0001"
+    with pytest.raises(DrError, match=message):
+        export(source, tmp_path, labelled, "litert_float32", force=True)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("format_name", "facts", "message"),
+    [
+        ("savedmodel", {"format": "savedmodel"}, "holds savedmodel"),
+        ("savedmodel", {"grades": []}, "for referral"),
+        ("litert", {}, "format 'litert': choose from savedmodel, litert_float32"),
+        ("savedmodel", {}, "the test split is empty"),
+    ],
+)
+def test_refuses_what_cannot_be_exported(
+    labelled, network, tmp_path, format_name, facts, message
+):
+    """An exported folder, one of a model that gives no grades; a format that is none, no
+    photographs.
+    """
+    source = write_model_folder(tmp_path / "trained", network, **facts)
+    none = labelled._replace(images=labelled.images[:0])
+    with pytest.raises(DrError, match=message):
+        export(source, tmp_path / "out", none, format_name)

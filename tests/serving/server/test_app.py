@@ -1,0 +1,330 @@
+"""The endpoint, over real sockets, against predictions made in this process, the wording of
+SageMaker's contract and the API's document.
+"""
+
+import base64
+import gzip
+import json
+import resource
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import cv2
+import jsonschema
+import numpy as np
+import psutil
+import pytest
+
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
+from dr_lib.hardware import probe
+from dr_lib.serving.grader.litert import LiteRT
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.app import OPENAPI
+from dr_lib.training.model_folder import read_folder
+from tests.processes import wait_until
+from tests.serving.driver import (
+    call,
+    claim_size,
+    draw_photograph,
+    encode,
+    get,
+    head,
+    open_service,
+    post,
+    run_in_thread,
+)
+
+LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+DOCUMENT = json.loads(OPENAPI.read_bytes())
+JPEG = encode(draw_photograph())
+PNG = encode(draw_photograph(), ".png")
+JSON = "application/json"
+BASE64 = base64.b64encode(JPEG[: len(JPEG) // 3 * 3]).decode()
+
+
+class GatedPredictor(Predictor):
+    """A real one that lets nothing through until its gate is open, to see what the endpoint does
+    meanwhile.
+    """
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.gate = threading.Event()
+
+    def grade(self, encoded):
+        assert self.gate.wait(60)
+        return super().grade(encoded)
+
+
+@pytest.fixture(scope="module")
+def predictor(served_folder):
+    """The model in this process, for as many threads as the server has."""
+    return Predictor(read_folder(served_folder), 2)
+
+
+def pack_json(encoded):
+    """The JSON that holds a photograph."""
+    return json.dumps({"image": base64.b64encode(encoded).decode()}).encode()
+
+
+def chunk(body, size=65536):
+    """Pieces of a body, which the client sends as chunks."""
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+def check(answer, path="/invocations", method="post"):
+    """Hold an answer against the document; return its JSON."""
+    responses = DOCUMENT["paths"][path][method]["responses"]
+    schema = responses[str(answer.status)]["content"]["application/json"]["schema"]
+    facts = json.loads(answer.body)
+    jsonschema.validate(facts, {**schema, **DOCUMENT})
+    described = DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    assert set(described["required"]) <= set(facts) <= set(described["properties"])
+    assert answer.headers["X-Model-Version"] and len(answer.headers["X-Request-Id"]) == 16
+    return facts
+
+
+def test_the_answer_says_what_the_contract_promises(port, served_folder):
+    """Grade, probabilities, threshold, model, fundus and timings, computed here step by step
+    from the library.
+    """
+    answer = post(port, JPEG)
+    crop = crop_fundus(JPEG)
+    image = decode_jpeg(encode_jpeg(crop.image), 32)
+    probabilities = LiteRT(served_folder / "model.tflite")(image[None])[0]
+    body = check(answer)
+    timings_ms = body.pop("timings_ms")
+    machine = body.pop("machine")
+    facts = probe()
+    assert (machine["cpu"], machine["num_cpus"]) == (facts.cpu, facts.num_cpus)
+    assert answer.status == 200 and answer.headers["Content-Type"] == "application/json"
+    sha256 = json.loads((served_folder / "manifest.json").read_text())["sha256"]
+    circle = {name: pytest.approx(v, abs=0.01) for name, v in crop.circle._asdict().items()}
+    assert body == {
+        "most_probable_grade": int(np.argmax(probabilities)),
+        "probabilities": probabilities.tolist(),
+        "probability_referable": pytest.approx(probabilities[2:].sum(), abs=1e-6),
+        "referable_at_threshold": bool(probabilities[2:].sum() >= 0.5),
+        "threshold": 0.5,
+        "model": "small_cnn",
+        "model_version": sha256[:12],
+        "warning": "The model is untrained: its answers mean nothing.",
+        "fundus": {"status": crop.status, **circle},
+    }
+    assert timings_ms["decode"] > 0 and timings_ms["predict"] > 0
+    version = check(get(port), "/ping", "get")["model_version"]
+    assert version == json.loads(get(port, "/openapi.json").body)["info"]["version"]
+    assert version == body["model_version"]
+
+
+def test_photographs_come_as_jpeg_png_json_and_in_chunks(port, predictor):
+    """However the same file is packed, the answer is the same; so it is for a PNG as for its
+    pixels.
+    """
+    wanted = predictor(JPEG)
+    del wanted["timings_ms"], wanted["machine"]
+    for body, media_type in (
+        (JPEG, "image/jpeg; name=x"),
+        (JPEG, "IMAGE/JPEG"),
+        (JPEG, "image/jpg"),
+        (JPEG, None),
+        (pack_json(JPEG), JSON),
+        (chunk(JPEG, 1000), "image/jpeg"),
+    ):
+        answer = post(port, body, media_type)
+        assert answer.status == 200 and answer.facts == wanted
+    png = encode(cv2.imdecode(np.frombuffer(JPEG, np.uint8), 1), ".png")
+    found = post(port, png, "image/png").facts["probabilities"]
+    assert found == pytest.approx(wanted["probabilities"], abs=0.01)
+
+
+CURL = "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'"
+KEY = '{"image": BASE64}'
+REFUSED = {
+    "no type, and text": (415, b"hello", None, "neither a JPEG nor a PNG nor DICOM"),
+    "another type": (415, JPEG, "application/x-image", CURL),
+    "as curl -F sends it": (415, b"--x", "multipart/form-data; boundary=x", CURL),
+    "as curl -d sends it": (415, JPEG, "application/x-www-form-urlencoded", CURL),
+    "nothing": (400, b"", "image/jpeg", "the body is empty"),
+    "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png", "neither a JPEG nor"),
+    "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
+    "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
+    "half a PNG": (400, PNG[:900], "image/png", "damaged"),
+    "too long a side": (400, claim_size(PNG, 40_000, 10), "image/png", "40000"),
+    "no JSON": (400, b'{"image": "', JSON, KEY),
+    "another key": (400, b'{"Image": ""}', JSON, KEY),
+    "a list": (400, b"[1]", JSON, KEY),
+    "a number": (400, b'{"image": 1}', JSON, KEY),
+    "a number of 5,000 digits": (400, b"9" * 5000, JSON, KEY),
+    "a path": (400, b'{"image": "/data/eye.jpg"}', JSON, KEY),
+    "nested JSON": (400, b"[" * 90 + b"{" * 9, JSON, KEY),
+    "a JSON bomb": (400, b'{"image": [' + b"[]," * 2_000_000 + b"1]}", JSON, "hold little"),
+    "a key twice": (400, f'{{"image": "{BASE64}", "image": "{BASE64}"}}', JSON, KEY),
+    "two texts": (400, json.dumps({"image": f"{BASE64}={BASE64}"}), JSON, KEY),
+    "black": (422, encode(np.zeros((480, 640, 3), np.uint8)), "image/jpeg", "field of view"),
+    "tiny": (422, encode(draw_photograph(0, 60, 50)), "image/jpeg", "48 px"),
+    "too large": (413, bytes(LIMIT + 1), "image/jpeg", "larger than 6.29 MB"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_predicted_is_refused_with_a_sentence(port, name):
+    """Each kind of wrong body has its status, and the JSON says what is wrong."""
+    status, body, media_type, message = REFUSED[name]
+    answer = post(port, body, media_type)
+    assert answer.status == status, answer.body
+    assert message in check(answer)["error"]
+
+
+def test_every_status_of_the_code_is_documented():
+    """The server refuses with no other status than those of the document."""
+    sources = [OPENAPI.with_name("app.py"), OPENAPI.parents[1] / "grader" / "predict.py"]
+    code = "".join(path.read_text() for path in sources)
+    codes = {word for word in ("400", "408", "413", "415", "422", "500", "503") if word in code}
+    assert codes | {"200"} == set(DOCUMENT["paths"]["/invocations"]["post"]["responses"])
+
+
+def test_base64_comes_as_people_write_it(predictor):
+    """White space, padding and a type carry nothing; RFC 4648 has two alphabets."""
+    wrapped = base64.encodebytes(JPEG).decode()  # lines as base64 and MIME write them
+    plain = wrapped.replace("\n", "")
+    texts = [
+        plain,
+        wrapped,
+        wrapped.replace("\n", "\r\n"),
+        f" {plain}\n",
+        f"data:image/jpeg;base64,{plain}",
+        base64.urlsafe_b64encode(JPEG + bytes(-len(JPEG) % 3 + 1)).decode().rstrip("="),
+    ]
+    bodies = [json.dumps({"image": text, "id": 7}).encode() for text in texts]
+    bodies.append(f'{{"image": "{wrapped}"}}'.encode())  # a shell's "$(base64 eye.jpg)"
+    bodies += [b"\xef\xbb\xbf" + bodies[0], bodies[0].decode().encode("utf-16")]
+    expected = predictor(JPEG)["probabilities"]
+    for body in bodies:
+        assert predictor(body, JSON)["probabilities"] == expected, body[:80]
+
+
+def test_a_packed_body_is_refused(port):
+    """The sentence says how to send it."""
+    answer = post(port, gzip.compress(JPEG), **{"Content-Encoding": "gzip"})
+    assert answer.status == 415 and b"without Content-Encoding" in answer.body
+
+
+def test_the_largest_body_is_the_contracts(port):
+    """Exactly 6,291,456 bytes are served and one more is not, in chunks too."""
+    assert post(port, JPEG.ljust(LIMIT, b"\0")).status == 200
+    assert post(port, chunk(JPEG.ljust(LIMIT, b"\0"))).status == 200
+    assert post(port, chunk(bytes(LIMIT + 1))).status == 413
+
+
+def test_custom_attributes_come_back(port):
+    """As they were sent, with answers and with refusals; only up to 1024 visible ASCII
+    characters.
+    """
+    longest = "trace=7; " + "~" * 1015
+    for body in (JPEG, b"hello"):
+        sent = post(port, body, **{ATTRIBUTES: longest})
+        assert sent.headers[ATTRIBUTES] == longest
+    for bad in (longest + "~", "caf\xe9", "a\tb"):
+        answer = post(port, JPEG, **{ATTRIBUTES: bad})
+        assert answer.status == 400 and ATTRIBUTES not in answer.headers
+    assert ATTRIBUTES not in post(port, JPEG).headers
+
+
+def test_other_paths_and_methods_are_refused(port):
+    """404 and 405 are JSON as all errors are."""
+    assert [get(port, path).status for path in ("/", "/ping/", "/../ping", "/%00")] == [404] * 4
+    assert call(port, "POST", "/ping", JPEG).status == get(port, "/invocations").status == 405
+    assert "error" in json.loads(get(port, "/").body)
+
+
+def test_ping_waits_for_the_warm_up_and_busy_is_503(served_folder, predictor):
+    """503 before the warm-up; then one predicts, one waits, and the third is sent away at once,
+    to come again.
+    """
+    service = open_service(served_folder, kind=GatedPredictor, threads=1, queue=1)
+    with run_in_thread(service) as port, ThreadPoolExecutor(2) as clients:
+        assert check(get(port), "/ping", "get")["status"] == "loading"
+        assert post(port, JPEG).status == 503
+        service.predictor.gate.set()
+        wait_until(lambda: get(port).status == 200)
+        service.predictor.gate.clear()
+        accepted = [clients.submit(post, port, JPEG) for _ in range(2)]
+        wait_until(lambda: service.num_accepted == 2)
+        refused = post(port, JPEG)  # answered while the gate is closed
+        assert refused.status == 503 and int(refused.headers["Retry-After"]) >= 1
+        assert get(port).status == 200 and not any(answer.done() for answer in accepted)
+        service.predictor.gate.set()
+        assert [answer.result().status for answer in accepted] == [200, 200]
+        assert post(port, JPEG).facts["probabilities"] == predictor(JPEG)["probabilities"]
+        assert service.num_accepted == service.pending_bytes == 0
+
+
+def test_bodies_on_their_way_are_counted(served_folder, monkeypatch):
+    """Bodies on their way have a limit in all, and what slow clients took of it is given back."""
+    service = open_service(served_folder, request_s=0.5, max_body=1_000_000)
+    monkeypatch.setattr("dr_lib.serving.server.app.NUM_PENDING", 1)
+    with run_in_thread(service) as port:
+        wait_until(lambda: get(port).status == 200)
+        clients = [socket.create_connection(("127.0.0.1", port)) for _ in range(4)]
+        for client in clients:  # all are let in while nothing has come
+            client.sendall(head(800_000) + b"1")
+        wait_until(lambda: service.pending_bytes == 4)
+        most = []
+        for client in clients:
+            client.sendall(bytes(700_000))
+            time.sleep(0.05)
+            most.append(service.pending_bytes)
+        assert max(most) <= 1_000_000
+        assert sum(b" 503 " in client.recv(4096) for client in clients) >= 3
+        wait_until(lambda: service.pending_bytes == 0)
+        for client in clients:
+            client.close()
+        assert post(port, JPEG).status == 200
+
+
+class FailingPredictor(Predictor):
+    """A real one with a fault in it, and without memory for a PNG: it may take 10 MB more than the
+    process has.
+    """
+
+    def __call__(self, body, *args):
+        if body == b"fail":
+            raise ZeroDivisionError("SECRET")
+        soft = resource.RLIM_INFINITY
+        if body.startswith(b"\x89PNG"):
+            soft = psutil.Process().memory_info().vms + 10**7
+        resource.setrlimit(resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+        try:
+            return super().__call__(body, *args)
+        finally:
+            resource.setrlimit(resource.RLIMIT_AS, [resource.RLIM_INFINITY] * 2)
+
+
+def test_a_fault_of_ours_is_500_and_too_little_memory_503(served_folder, caplog):
+    """The log names the kind and the place of the error, not its message; the server goes on. A
+    photograph for which there is no memory is right, though to OpenCV it is damaged, so the client
+    may send it again.
+    """
+    large = encode(np.zeros((4000, 4500, 3), np.uint8), ".png")
+    with run_in_thread(open_service(served_folder, kind=FailingPredictor)) as port:
+        wait_until(lambda: get(port).status == 200)
+        failed = post(port, b"fail")
+        assert failed.status == 500 and "SECRET" not in check(failed)["error"]
+        refused = post(port, large)
+        assert refused.status == 503 and "memory" in check(refused)["error"]
+        assert refused.headers["Retry-After"] == "1"
+        assert post(port, large[: len(large) // 2]).status == 400
+        assert post(port, JPEG).status == 200
+    assert "ZeroDivisionError in " in caplog.text and "SECRET" not in caplog.text
+
+
+def test_a_larger_body_is_let_in_by_an_option(served_folder):
+    """A body of 7 MB, refused by default, is graded by a server that allows 8."""
+    with run_in_thread(open_service(served_folder, max_body=8_000_000)) as port:
+        wait_until(lambda: get(port).status == 200)
+        assert post(port, JPEG.ljust(7_000_000, b"\0")).status == 200

@@ -1,0 +1,96 @@
+"""Connections that are slow, or promise what they do not keep."""
+
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.processes import wait_until
+from tests.serving.driver import get, head, open_service, post, run_in_thread, send_raw
+
+LIMIT = 6_291_456  # bytes of a body, from SageMaker's contract
+CLOSE = "Connection: close"
+
+
+def test_too_large_is_said_before_the_end_of_the_body(port):
+    """A promise of too much is refused before a byte of it; an endless body at the first byte
+    too many.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head(LIMIT + 1))
+        assert connection.recv(12) == b"HTTP/1.1 413"
+    chunked = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(chunked + b"%x\r\n" % (2 * LIMIT) + bytes(LIMIT + 1))
+        assert connection.recv(12) == b"HTTP/1.1 413"
+
+
+def test_a_false_length_harms_only_its_own_connection(port, jpeg):
+    """Too short, and the rest is no request; too long, and the client is told so or closed;
+    never another's body.
+    """
+    assert send_raw(port, head(10) + jpeg).startswith(b"HTTP/1.1 400")
+    assert b"HTTP/1.1 408" in send_raw(port, head(len(jpeg) + 10) + jpeg)
+    for length in ("-1", "1e3", "0x10", "", "9" * 5000):
+        assert b" 200 " not in send_raw(port, head(length, CLOSE) + jpeg)[:20]
+    assert post(port, jpeg).status == 200
+
+
+def test_a_client_that_does_not_finish_its_head_is_closed(served_folder, monkeypatch):
+    """After the seconds that it has, and without an answer, for there was no request."""
+    monkeypatch.setattr("dr_lib.serving.server.server.HEAD_S", 1)
+    heads = (b"", b"POST /invo", b"GET /ping HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+    with (
+        run_in_thread(open_service(served_folder)) as port,
+        ThreadPoolExecutor(len(heads)) as clients,
+    ):
+        wait_until(lambda: get(port).status == 200)
+        start = time.monotonic()
+        for answer in clients.map(
+            lambda sent: (send_raw(port, sent), time.monotonic() - start), heads
+        ):
+            assert answer[0] == b"" and 0.9 < answer[1] < 5
+
+
+def test_a_slow_body_is_408_and_its_connection_closed(port):
+    """The clock counts the whole body: drops do not wind it up again."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(head(1000))
+        start = time.monotonic()
+        for _ in range(4):
+            time.sleep(0.2)
+            connection.sendall(b"x")
+        assert b"".join(iter(lambda: connection.recv(65536), b"")).startswith(b"HTTP/1.1 408")
+        assert 0.9 < time.monotonic() - start < 5
+
+
+def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
+    """A body that was refused unread does not run into the next request."""
+    requests = head(len(jpeg), media_type="text/plain") + jpeg + head(len(jpeg), CLOSE) + jpeg
+    answers = send_raw(port, requests)
+    assert [answers.count(b"HTTP/1.1 %d" % status) for status in (415, 200)] == [1, 1]
+
+
+def test_a_client_that_does_not_read_holds_nobody_up(served_folder, jpeg):
+    """Pipelined requests whose answers nobody takes: no memory grows, others have theirs, and the
+    server ends.
+    """
+    # come back: a kB
+    request = head(
+        0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain"
+    )
+    with run_in_thread(open_service(served_folder)) as port, socket.socket() as connection:
+        # before it connects: that bounds its window
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", port))
+        connection.settimeout(1)
+        num_sent = 0
+        try:
+            while num_sent < 20_000:
+                num_sent += connection.send(request * 10) // len(request)
+        except OSError:  # the server reads no more of them, or has closed the connection
+            pass
+        assert num_sent < 20_000
+        wait_until(lambda: get(port).status == 200)
+        assert post(port, jpeg).status == 200
+        start = time.monotonic()
+    assert time.monotonic() - start < 5

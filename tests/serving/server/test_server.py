@@ -1,0 +1,302 @@
+"""The process: how it starts, what it refuses to serve, what it logs, and how it ends."""
+
+import http.client
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.request import urlopen
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
+
+from dr_lib.errors import DrError
+from dr_lib.serving.__main__ import serve
+from dr_lib.serving.grader.predict import Predictor
+from dr_lib.serving.server.server import Server
+from dr_lib.training.model_folder import ModelFolderError, write_folder
+from tests.processes import find_port, is_ready, wait_until
+from tests.serving.driver import (
+    ROOT,
+    call,
+    draw_photograph,
+    encode,
+    get,
+    head,
+    open_service,
+    post,
+    run_in_thread,
+    run_process,
+    send_raw,
+)
+
+SERVE = [sys.executable, "-m", "dr_lib.serving", "serve"]
+
+
+@pytest.fixture(scope="module")
+def server(served_folder, tmp_path_factory):
+    """A server in a process of its own, started with a list of what it imports, with metrics."""
+    python = (sys.executable, "-X", "importtime")
+    log = tmp_path_factory.mktemp("server") / "log"
+    options = ("--threads", "2", "--request-seconds", "2", "--metrics-port", str(find_port()))
+    with run_process(served_folder, log, *options, python=python) as server:
+        yield server
+
+
+def read_log(server):
+    """The lines of the log, without those that list imports."""
+    lines = server.log.read_text().splitlines()
+    return [line for line in lines if not line.startswith("import time")]
+
+
+def test_it_imports_little_and_nothing_that_could_load_another_model(server, jpeg):
+    """No Keras, no TensorFlow, none of the other wings, also not while it predicts."""
+    assert post(server.port, jpeg).status == 200
+    lines = server.log.read_text().splitlines()
+    imported = {line.split("|")[2].strip() for line in lines if line.count("|") == 2}
+    assert {"cv2", "granian", "dr_lib.serving.grader.predict"} <= imported
+    packages = {name.split(".")[0] for name in imported}
+    others = "keras tensorflow h5py joblib torch jax pandas scipy pydantic"
+    assert not packages & {*others.split()}
+    assert " ready: small_cnn litert_float32, version " in "".join(read_log(server))
+    assert not any("XNNPACK" in line for line in lines)
+
+
+def test_the_log_holds_no_word_of_a_client(server, jpeg):
+    """Date, method, route, status, bytes, milliseconds, model and ids: no address, path, name,
+    header, or word about the picture; a caller's own id is there as its hash.
+    """
+    named = {"X-Amzn-SageMaker-Custom-Attributes": "SECRET", "X-Request-Id": "SECRET"}
+    answer = post(server.port, jpeg, **named)
+    get(server.port, "/SECRET?SECRET")
+    call(server.port, "SECRET", "/ping", headers={"X-SECRET": "SECRET"})
+    post(server.port, b"SECRET")
+    post(server.port, b'{"image": "SECRET!"}', "application/json")
+    send_raw(server.port, head(7) + b"SECRET")
+    send_raw(server.port, b"SECRET\r\n\r\n")
+    log = read_log(server)
+    assert "SECRET" not in "".join(log)
+    assert (
+        "127.0.0.1" not in "".join(log).partition("/ping 200")[2]
+    )  # where it listens, it may say
+    version = answer.headers["X-Model-Version"]
+    date = r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    line = rf"{date} (.*) \d+\.\d ms model={version} id=(\w{{16}})(.*)"
+    found = [re.fullmatch(line, each).groups() for each in log[-6:]]
+    assert [(said, rest) for said, _, rest in found] == [
+        (f"POST /invocations 200 {len(jpeg)} bytes", " caller=0917b13a9091915d"),  # sha256sum
+        ("GET - 404 0 bytes", ""),
+        ("- /ping 405 0 bytes", ""),
+        ("POST /invocations 415 6 bytes", ""),
+        ("POST /invocations 400 20 bytes", ""),
+        ("POST /invocations 408 6 bytes", ""),
+    ]
+    assert found[0][1] == answer.headers["X-Request-Id"]
+
+
+def read_metrics(server):
+    """The metrics, from a port of their own."""
+    port = server.process.args[-1]
+    text = urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10).read().decode()
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_count_what_was_answered(server, jpeg):
+    """Requests by status, times, grades and fields of view, not where photographs are sent."""
+    before = read_metrics(server)
+    answers = [json.loads(post(server.port, jpeg).body) for _ in range(3)]
+    post(server.port, b"no picture")
+    assert get(server.port, "/metrics").status == 404
+    after = read_metrics(server)
+    expected = {
+        ("fundus_requests_total", "200"): 3,
+        ("fundus_requests_total", "415"): 1,
+        ("fundus_request_seconds_count",): 3,
+        ("fundus_grades_total", str(answers[0]["most_probable_grade"])): 3,
+        ("fundus_not_ok_total",): sum(each["fundus"]["status"] != "ok" for each in answers),
+        ("fundus_accepted",): 0,
+    }
+    assert {name: after[name] - before.get(name, 0) for name in expected} == expected
+
+
+def test_a_body_of_tiny_chunks_does_not_stop_the_loop(served_folder):
+    """While 200,000 chunks of a byte arrive, every /ping has its turn, and they have their time."""
+    chunks = head(0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    chunks += b"1\r\nx\r\n" * 200_000 + b"0\r\n\r\n"
+    with (
+        run_in_thread(open_service(served_folder, request_s=2)) as port,
+        ThreadPoolExecutor(1) as hostile,
+    ):
+        wait_until(lambda: is_ready(port))
+        answer = hostile.submit(send_raw, port, chunks, timeout_s=60)
+        num_pings = 0
+        while not answer.done():
+            num_pings += get(port).status == 200
+    assert answer.result().startswith(b"HTTP/1.1 408") and num_pings >= 8
+
+
+def test_an_endpoint_without_its_model_ends_at_once(tmp_path):
+    """One line, status 1."""
+    environment = {"PATH": os.environ["PATH"], "MODEL": str(tmp_path / "nothing")}
+    ended = subprocess.run(
+        SERVE, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
+    (line,) = ended.stderr.splitlines()
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert line.startswith("no model to serve") and "such as exported/litert_int8" in line
+
+
+def test_only_litert_that_fits_its_manifest_is_loaded(served_folder, tmp_path):
+    """A Keras file, even with its right sha256, is not opened; nor is anything else under the
+    name of LiteRT.
+    """
+    copy = shutil.copytree(served_folder, tmp_path / "model")
+    (copy / "model.keras").write_bytes(b"PK\x03\x04")
+    facts = json.loads((copy / "manifest.json").read_text())
+    advice = "keras cannot be served.*: .*-m dr_lib export FOLDER --data DATA --out exported$"
+    for artifact, wrong, message in (
+        ("model.keras", {"format": "keras"}, advice),
+        ("model.keras", {"format": "litert_float32"}, "not a LiteRT model"),
+        ("model.tflite", {"image_size": 64}, "32 px"),
+    ):
+        with pytest.raises(ModelFolderError, match=message):
+            Predictor(write_folder(copy, artifact, facts | wrong), 1)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("threads", "0"), ("queue", "-1"), ("request-seconds", "nan"), ("port", "70000")],
+)
+def test_options_that_make_no_sense_are_refused(option, value):
+    """Before a model is opened; the option is named."""
+    said = CliRunner().invoke(serve, [f"--{option}", value])
+    assert said.exit_code == 2 and f"Invalid value for '--{option}'" in said.output
+
+
+def test_the_contracts_port_and_folder_are_the_defaults():
+    """Port 8080 and /opt/ml/model, unless the environment says otherwise; what is empty is not
+    set.
+    """
+    environment = dict.fromkeys(("MODEL", "PORT", "SAGEMAKER_BIND_TO_PORT", "LISTEN_HOST"), "")
+    with CliRunner(env=environment).isolation():
+        options = serve.make_context("serve", []).params
+    assert (options["port"], options["model"]) == (8080, Path("/opt/ml/model"))
+    assert (options["host"], options["max_body"]) == ("127.0.0.1", 6.291456)
+
+
+def test_a_port_in_use_is_a_sentence(served_folder):
+    """It names the port and the way out, of requests as of metrics."""
+    with run_in_thread(open_service(served_folder)) as port:
+        service = open_service(served_folder)
+        taken = f"port {port} of 127.0.0.1 .[aA]ddress already in use.: choose another --"
+        with pytest.raises(DrError, match=f"^cannot listen on {taken}port"):
+            Server(service, None, "127.0.0.1", port).run()
+        with pytest.raises(DrError, match=f"^cannot serve metrics on {taken}metrics-port$"):
+            service.metrics.serve("127.0.0.1", port)
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="Linux alone tells a process that its parent has died"
+)
+@pytest.mark.parametrize("is_up", [True, False])
+def test_it_ends_with_the_process_that_started_it(served_folder, tmp_path, is_up):
+    """A kill -9 of a notebook's kernel, which nobody can catch, leaves no server behind; neither
+    does one while the server is starting.
+    """
+    code = "import sys, pathlib, dr_lib.serving.server.process as p"
+    code += "; p.ServerProcess(*map(pathlib.Path, sys.argv[1:])).wait()"
+    log = tmp_path / "log"
+    parent = subprocess.Popen([sys.executable, "-c", code, served_folder, log], cwd=ROOT)
+    try:
+        wait_until(lambda: psutil.Process(parent.pid).children())
+        (server,) = psutil.Process(parent.pid).children()
+        wait_until(lambda: not is_up or " ready: " in log.read_text())
+    finally:
+        parent.kill()
+        parent.wait()
+    assert psutil.wait_procs([server], timeout=20)[1] == []
+
+
+def test_sigterm_answers_everything_that_was_accepted(served_folder, tmp_path):
+    """Under load from kept connections, fresh ones and slow uploads: no answer is lost, and the
+    status is 0.
+
+    A request counts as accepted once its bytes were sent over a connection that the server had not
+    said it would close; a refused connection is no loss.
+    """
+    body = encode(draw_photograph(1, 1600, 1200))
+    outcomes = []
+    options = ("--threads", "2", "--queue", "200")
+    with run_process(served_folder, tmp_path / "log", *options) as server:
+
+        def keep_asking():
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            while True:
+                connection.request("POST", "/invocations", body, {"Content-Type": "image/jpeg"})
+                response = connection.getresponse()
+                outcomes.append(response.status)
+                response.read()
+                if response.headers.get("Connection") == "close":
+                    return
+
+        def upload_slowly():
+            with socket.create_connection(("127.0.0.1", server.port)) as connection:
+                connection.sendall(head(len(body)) + body[:1000])
+                time.sleep(0.8)
+                connection.sendall(body[1000:])
+                outcomes.append(int(connection.recv(12)[9:]))
+
+        with ThreadPoolExecutor(32) as clients:
+            running = [clients.submit(keep_asking) for _ in range(12)]
+            wait_until(lambda: len(outcomes) > 50)
+            running += [clients.submit(upload_slowly) for _ in range(4)]
+            fresh = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(8)]
+            time.sleep(0.2)
+            start = time.monotonic()
+            server.process.terminate()
+            # connected before, sent after: their bytes arrive while the server is stopping
+            for connection in fresh:
+                connection.sendall(head(len(body)) + body)
+            for connection in fresh:
+                assert connection.recv(12) == b"HTTP/1.1 200"
+                connection.close()
+            for client in running:
+                client.result()
+            assert server.process.wait(25) == 0
+        assert set(outcomes) == {200} and time.monotonic() - start < 25
+
+
+def test_it_starts_and_ends_as_sagemaker_has_it(served_folder):
+    """Serve alone, all else in the environment; connections that are merely open do not hold its
+    end up.
+    """
+    port = find_port()
+    environment = {
+        "PATH": os.environ["PATH"],
+        "MODEL": str(served_folder),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+    }
+    process = subprocess.Popen(SERVE, cwd=ROOT, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: is_ready(port))
+        kept = http.client.HTTPConnection("127.0.0.1", port)
+        kept.request("GET", "/ping")
+        kept.getresponse().read()
+        fresh = [socket.create_connection(("127.0.0.1", port)) for _ in range(2)]
+    finally:
+        process.terminate()
+    assert process.wait(timeout=5) == 0
+    for connection in (kept, *fresh):
+        connection.close()
