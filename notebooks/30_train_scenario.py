@@ -63,8 +63,8 @@ print(setup.describe_machine(root))
 import os
 
 from dr_lib import Run, probe
-from dr_lib.rooms.scenarios.frameworks.threads import pin
 from dr_lib.runs.run import UnavailableError
+from dr_lib.scenarios.frameworks.threads import pin
 
 facts = probe()
 if accelerator != "cpu" and facts.gpu_error:
@@ -97,8 +97,8 @@ print(f"{work}, on the {device.upper()}")
 
 # %%
 from dr_lib.data.small_images import load_images
-from dr_lib.rooms.scenarios.frameworks import architecture
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks import architecture
+from dr_lib.scenarios.frameworks.batches import FixedBatches
 
 images = load_images(dataset, image_size, data_source, share=data_share, seed=seed)
 batches = FixedBatches(images.x_train, images.y_train, batch_size, seed=run.seed)
@@ -111,7 +111,7 @@ print(f"{batches.num_dropped} dropped in each")
 
 # %%
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.scenarios.frameworks.factory import open_network
+from dr_lib.scenarios.frameworks.factory import open_network
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
 for layer in layers:

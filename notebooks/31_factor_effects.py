@@ -147,7 +147,7 @@ if timed["usd_per_hour"].notna().any():
 timed.filter([*keys, "repetition", "train_s", "cost_usd", "cpu_percent_mean"])
 
 # %% tags=["report"]
-from dr_lib.rooms.scenarios import figures as scenarios
+from dr_lib.scenarios import figures as scenarios
 
 page.figure(
     scenarios.plot_time_and_cost(timed, lang),
@@ -197,7 +197,7 @@ page.energy(timed, keys, g_per_kwh)
 # três ou mais.
 
 # %% tags=["report"]
-from dr_lib.rooms.scenarios.effects import allocate_variation, estimate_effects
+from dr_lib.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 
 effects = variation = pd.DataFrame()
@@ -229,7 +229,7 @@ else:
 page.null(selection, "steady_epoch_s")
 
 # %% tags=["report"]
-from dr_lib.rooms.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
+from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
 is_priced = (timed["cost_usd"] > 0).any()
@@ -278,7 +278,7 @@ if published:
 
 # %% tags=["answer"]
 from dr_lib.report.answer import Answer, list_limits, say_rests
-from dr_lib.rooms.scenarios.answer import answer_shares
+from dr_lib.scenarios.answer import answer_shares
 
 answer = Answer(
     say("The study is unfinished: its design has cells without a run."), is_stop=True

@@ -36,20 +36,19 @@ TRAINING = "models resident checkpoint keras_backend recorder fit frozen lite0".
 MAY_IMPORT = {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {"data/prepared/batches.py": {"keras"}, "rooms/explain/grad_cam.py": {"keras"}}
 MAY_IMPORT |= {
-    f"rooms/scenarios/frameworks/{name}_network.py": {name}
-    for name in ("keras", "torch", "mxnet")
+    f"scenarios/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = """
     code errors files command parameters processes report/__init__ report/setup
     runs/__init__ runs/row runs/run runs/prices runs/monitor runs/warmth
-    rooms/__init__ rooms/scenarios/__init__ rooms/remote/__init__ rooms/remote/remote_script
+    rooms/__init__ scenarios/__init__ rooms/remote/__init__ rooms/remote/remote_script
     data/__init__ data/small_images data/labels/__init__ data/labels/reader data/labels/schema
     training/__init__ training/divergence training/keras_backend training/versions
     training/arithmetic
 """
 FOREIGN = [f"{name}.py" for name in FOREIGN.split()]
-for folder in ("hardware", "rooms/scenarios/frameworks"):
+for folder in ("hardware", "scenarios/frameworks"):
     FOREIGN += [f"{folder}/{path.name}" for path in (ROOT / "dr_lib" / folder).glob("*.py")]
 FOREIGN = [name for name in FOREIGN if (ROOT / "dr_lib" / name).is_file() or not ABSENT]
 LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}

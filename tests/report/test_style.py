@@ -52,7 +52,7 @@ TABLES = {
     "evaluation.readers": ["KINDS", "VERDICTS"],
     "rooms.explain.figures": ["TITLES"],
     "rooms.mnist.epochs": ["IMPLEMENTATIONS"],
-    "rooms.scenarios.figures": ["METERS"],
+    "scenarios.figures": ["METERS"],
     "serving.endpoint": ["DOUBTS", "REASONS"],
 }
 

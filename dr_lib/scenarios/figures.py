@@ -23,7 +23,7 @@ from dr_lib.report.style import (
     open_panels,
     use_commas,
 )
-from dr_lib.rooms.scenarios.answer import write_p
+from dr_lib.scenarios.answer import write_p
 
 METERS = {
     "cpu_percent_mean": "CPU",

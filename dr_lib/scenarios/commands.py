@@ -15,7 +15,7 @@ def kernels(root: Path, names: tuple[str, ...]) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     from dr_lib.hardware.facts import list_gpus
-    from dr_lib.rooms.scenarios.kernels import KERNELS, KernelError, add_cuda, set_up
+    from dr_lib.scenarios.kernels import KERNELS, KernelError, add_cuda, set_up
 
     has_gpu = bool(list_gpus())
     failures = []

@@ -9,7 +9,7 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.formula.api import ols
 
-from dr_lib.rooms.scenarios.effects import allocate_variation, estimate_effects
+from dr_lib.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
 from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
 

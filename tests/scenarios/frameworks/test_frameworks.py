@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).with_name("one_framework.py")
 KERNELS = {"keras_torch": "dr-torch", "pytorch": "dr-torch", "mxnet": "dr-mxnet"}
 BACKENDS = {"keras_jax": "jax", "keras_torch": "torch", "pytorch": "torch", "mxnet": "mxnet"}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dr_lib.rooms.scenarios.frameworks import threads
+from dr_lib.scenarios.frameworks import threads
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_tensorflow_stays_on_one_cpu():
     seconds.
     """
     code = (
-        "from dr_lib.rooms.scenarios.frameworks.threads import pin\n"
+        "from dr_lib.scenarios.frameworks.threads import pin\n"
         "import os, time\n"
         "pin(1)\n"
         "import tensorflow as tf\n"

@@ -38,7 +38,7 @@ ROOM = Room(
                 "python": "3.9",
                 "cuda": "11.7",
             },
-            add_bills="dr_lib.rooms.scenarios.costs:add_bills",
+            add_bills="dr_lib.scenarios.costs:add_bills",
         )
     },
 )

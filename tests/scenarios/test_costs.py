@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 
 from dr_lib.report.select import Selection
-from dr_lib.rooms.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 from dr_lib.runs.prices import PriceError
+from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 RUN = {
     "usd_per_hour": 0.36,

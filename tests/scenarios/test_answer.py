@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.report.style import choose_words
-from dr_lib.rooms.scenarios.answer import answer_shares
+from dr_lib.scenarios.answer import answer_shares
 
 
 def test_a_share_is_said_only_of_a_factor_that_can_be_told_from_none():

@@ -10,9 +10,9 @@ import sys
 import numpy as np
 
 from dr_lib.data.small_images import load_images
-from dr_lib.rooms.scenarios.frameworks.architecture import build_layers, draw_weights
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
-from dr_lib.rooms.scenarios.frameworks.factory import open_network
+from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
+from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.factory import open_network
 
 CASES = [(1, "mnist", 64), (2, "cifar10", 32)]
 BATCH_SIZE = 32

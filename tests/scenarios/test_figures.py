@@ -6,7 +6,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dr_lib.report.style import ACCELERATOR_COLOURS, FRAMEWORK_COLOURS
-from dr_lib.rooms.scenarios.figures import (
+from dr_lib.scenarios.figures import (
     name_scenarios,
     plot_effects,
     plot_time_and_cost,

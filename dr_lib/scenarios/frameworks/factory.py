@@ -13,8 +13,8 @@ import numpy as np
 from dr_lib.command import write_install
 from dr_lib.hardware import import_keras
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.scenarios.frameworks.architecture import Layer
-from dr_lib.rooms.scenarios.frameworks.base import Network
+from dr_lib.scenarios.frameworks.architecture import Layer
+from dr_lib.scenarios.frameworks.base import Network
 
 # that each framework needs; the first one names the module of its network
 PACKAGES = {
@@ -78,7 +78,7 @@ def import_network(packages: tuple[str, ...], accelerator: str) -> ModuleType:
             os.environ["KERAS_TORCH_DEVICE"] = "cuda:0" if on_gpu else "cpu"
         if framework == "keras":
             import_keras(packages[-1])
-        return importlib.import_module(f"dr_lib.rooms.scenarios.frameworks.{framework}_network")
+        return importlib.import_module(f"dr_lib.scenarios.frameworks.{framework}_network")
     # MXNet with NumPy 1.24 or later is an AttributeError
     except (ImportError, AttributeError, OSError) as error:
         reason = f"{framework} cannot be imported ({error}): its versions may be incompatible"

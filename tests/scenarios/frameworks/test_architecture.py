@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.scenarios.frameworks.architecture import (
+from dr_lib.scenarios.frameworks.architecture import (
     Layer,
     build_layers,
     count_multiplications,

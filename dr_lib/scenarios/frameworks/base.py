@@ -11,8 +11,8 @@ import numpy as np
 
 from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
-from dr_lib.rooms.scenarios.frameworks.architecture import Layer
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.architecture import Layer
+from dr_lib.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.arithmetic import UNITS, name_arithmetic
 from dr_lib.training.divergence import find_fault
 from dr_lib.training.versions import read_versions

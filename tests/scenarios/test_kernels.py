@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.hardware import facts
-from dr_lib.rooms.scenarios import kernels
-from dr_lib.rooms.scenarios.kernels import Kernel, KernelError, find_kernel, set_up
+from dr_lib.scenarios import kernels
+from dr_lib.scenarios.kernels import Kernel, KernelError, find_kernel, set_up
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.scenarios.frameworks import factory
-from dr_lib.rooms.scenarios.frameworks.architecture import build_layers, draw_weights
-from dr_lib.rooms.scenarios.frameworks.base import Network
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
-from dr_lib.rooms.scenarios.frameworks.factory import open_network
+from dr_lib.scenarios.frameworks import factory
+from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
+from dr_lib.scenarios.frameworks.base import Network
+from dr_lib.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.factory import open_network
 from dr_lib.training.divergence import find_fault
 
 LAYERS = build_layers(1, 8, 1)

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.scenarios.frameworks.architecture import Layer, to_channels_first
-from dr_lib.rooms.scenarios.frameworks.base import MOMENTUM, Network
+from dr_lib.scenarios.frameworks.architecture import Layer, to_channels_first
+from dr_lib.scenarios.frameworks.base import MOMENTUM, Network
 
 
 class TorchNetwork(Network):

@@ -13,7 +13,7 @@ import pytest
 from jupyter_client import KernelManager
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.scenarios.kernels import find_kernel
+from dr_lib.scenarios.kernels import find_kernel
 from tests.notebooks import (
     execute,
     read_rows,

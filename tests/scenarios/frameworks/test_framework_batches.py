@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dr_lib.data.small_images import to_floats
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.batches import FixedBatches
 
 
 @pytest.fixture

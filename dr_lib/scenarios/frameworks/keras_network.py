@@ -6,9 +6,9 @@ import keras
 import numpy as np
 from keras import layers as keras_layers
 
-from dr_lib.rooms.scenarios.frameworks.architecture import Layer
-from dr_lib.rooms.scenarios.frameworks.base import MOMENTUM, Network, OnEpochEnd
-from dr_lib.rooms.scenarios.frameworks.batches import FixedBatches
+from dr_lib.scenarios.frameworks.architecture import Layer
+from dr_lib.scenarios.frameworks.base import MOMENTUM, Network, OnEpochEnd
+from dr_lib.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.keras_backend import choose_device, fit_timed
 
 
