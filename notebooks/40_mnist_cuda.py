@@ -53,8 +53,8 @@ setup.set_up(root)
 import os
 
 from dr_lib import Run
-from dr_lib.rooms.mnist import cuda as cuda_mnist
-from dr_lib.rooms.mnist.reference import BACKENDS, MnistReference
+from dr_lib.mnist import cuda as cuda_mnist
+from dr_lib.mnist.reference import BACKENDS, MnistReference
 from dr_lib.runs.run import RUN_VARIABLE, UnavailableError
 
 KERAS = {f"keras_{backend}": backend for backend in BACKENDS}
@@ -96,7 +96,7 @@ print(f"{len(x_train):,} training images, {len(x_test):,} test images")
 
 # %%
 from dr_lib import hardware
-from dr_lib.rooms.mnist.build import build
+from dr_lib.mnist.build import build
 
 facts = hardware.probe()
 try:
@@ -203,7 +203,7 @@ def train(name, batch, run):
 # %%
 from dr_lib import Monitor
 from dr_lib.errors import DrError
-from dr_lib.rooms.mnist.epochs import summarise_trainings
+from dr_lib.mnist.epochs import summarise_trainings
 
 paths = []
 for name, batch in trainings:
@@ -243,8 +243,8 @@ for name, batch in trainings:
 # claims.
 
 # %%
+from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.report.select import select_runs
-from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
 from dr_lib.runs.row import read_row
 
 trained = ("framework", "implementation", "batch_size", "learning_rate", "backend")

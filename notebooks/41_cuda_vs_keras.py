@@ -81,8 +81,8 @@ page.title(
 # ## Result · Resultado
 
 # %% tags=["report"]
+from dr_lib.mnist import figures as mnist
 from dr_lib.report.select import NoRunsError
-from dr_lib.rooms.mnist import figures as mnist
 
 page.figure(
     mnist.plot_cumulative_time(timed, lang, published=published),
@@ -109,7 +109,7 @@ except NoRunsError as error:
     print(error)
 
 # %% tags=["report"]
-from dr_lib.rooms.mnist.epochs import compare_like_for_like, tabulate_accuracies
+from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
 
 accuracies = tabulate_accuracies(timed)
 compared = compare_like_for_like(timed)

@@ -155,8 +155,8 @@ def list_cuda(setting: Setting) -> Measures:
     to the paper's accuracy.
     """
     from dr_lib.data.small_images import load_mnist
-    from dr_lib.rooms.mnist import cuda as mnist
-    from dr_lib.rooms.mnist.build import build
+    from dr_lib.mnist import cuda as mnist
+    from dr_lib.mnist.build import build
 
     library = build(setting.accelerator)
     share = 60 if setting.is_dry else 1

@@ -51,7 +51,7 @@ TABLES = {
     "evaluation.predictions": ["SUBGROUPS"],
     "evaluation.readers": ["KINDS", "VERDICTS"],
     "rooms.explain.figures": ["TITLES"],
-    "rooms.mnist.epochs": ["IMPLEMENTATIONS"],
+    "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
     "serving.endpoint": ["DOUBTS", "REASONS"],
 }

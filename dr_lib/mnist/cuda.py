@@ -7,7 +7,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.mnist.build import Library
+from dr_lib.mnist.build import Library
 
 # the numbers that mnist_cnn.cu knows them by
 IMPLEMENTATIONS = {"paper": 3, "fused": 0, "true_gradient": 1, "minibatch": 2}

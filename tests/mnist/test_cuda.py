@@ -6,7 +6,7 @@ import pytest
 from dr_lib.data.small_images import load_mnist
 from dr_lib.errors import DrError
 from dr_lib.hardware import HardwareError
-from dr_lib.rooms.mnist import cuda as mnist
+from dr_lib.mnist import cuda as mnist
 
 
 def weights_after(

@@ -13,8 +13,8 @@ import pytest
 
 from dr_lib.runs.row import write_row
 from tests.conftest import ABSENT
+from tests.mnist.test_reference import draw_digits
 from tests.notebooks import execute, report, show_without_paper, texts
-from tests.rooms.mnist.test_reference import draw_digits
 from tests.studies import write_studies
 
 

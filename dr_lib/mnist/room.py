@@ -25,7 +25,7 @@ ROOM = Room(
                 "learning_rate",
                 "backend",
             ),
-            derive="dr_lib.rooms.mnist.epochs:add_accuracy_columns",
+            derive="dr_lib.mnist.epochs:add_accuracy_columns",
         )
     },
 )

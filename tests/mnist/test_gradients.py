@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from dr_lib.rooms.mnist import cuda as mnist
-from dr_lib.rooms.mnist.reference import MnistReference
+from dr_lib.mnist import cuda as mnist
+from dr_lib.mnist.reference import MnistReference
 
 # of the original program, read by hand
 DIVISORS = {"conv_kernel": 576, "conv_bias": 576, "pool_bias": 216}

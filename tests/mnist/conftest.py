@@ -5,8 +5,8 @@ synthetic digits.
 import numpy as np
 import pytest
 
-from dr_lib.rooms.mnist import build
-from tests.rooms.mnist.test_reference import draw_digits
+from dr_lib.mnist import build
+from tests.mnist.test_reference import draw_digits
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dr_lib.rooms.mnist import build
-from dr_lib.rooms.mnist import cuda as mnist
+from dr_lib.mnist import build
+from dr_lib.mnist import cuda as mnist
 
 HERE = Path(__file__).resolve().parent
 FLAGS = (
@@ -99,7 +99,7 @@ TRAIN = """
 import sys
 from pathlib import Path
 import numpy as np
-from dr_lib.rooms.mnist import build, cuda as mnist
+from dr_lib.mnist import build, cuda as mnist
 library, rng = build.Library(Path(sys.argv[1]), "gpu"), np.random.default_rng(0)
 data = rng.integers(0, 256, (4, 28, 28)).astype(np.uint8), np.arange(4, dtype=np.uint8)
 mnist.train_weights(library, "fused", data, 1, 1, 0.1, 0, 1)
@@ -115,7 +115,7 @@ def find_races(folder: Path, without_sync: int | None = None) -> bool:
     compiler = shutil.which("g++") or "c++"
     asked = [compiler, "-print-file-name=libtsan.so"]
     runtime = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
-    environment = {**os.environ, "LD_PRELOAD": runtime, "PYTHONPATH": str(HERE.parents[2])}
+    environment = {**os.environ, "LD_PRELOAD": runtime, "PYTHONPATH": str(HERE.parents[1])}
     environment["TSAN_OPTIONS"] = (
         "ignore_noninstrumented_modules=1 report_signal_unsafe=0 exitcode=0"
     )

@@ -13,9 +13,9 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware import HardwareError, facts
-from dr_lib.rooms.mnist import build
+from dr_lib.mnist import build
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_refuses_what_it_cannot_use(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_two_processes_may_build_at_once(tmp_path):
     """Both get a library that works, and one file stays."""
-    code = "from dr_lib.rooms.mnist.build import build; print(build('cpu').path)"
+    code = "from dr_lib.mnist.build import build; print(build('cpu').path)"
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", code]
     pipe = {"stdout": subprocess.PIPE, "text": True}

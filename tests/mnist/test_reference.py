@@ -7,8 +7,8 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms.mnist import cuda as mnist
-from dr_lib.rooms.mnist.reference import MnistReference
+from dr_lib.mnist import cuda as mnist
+from dr_lib.mnist.reference import MnistReference
 
 
 def draw_digits(n, seed=0):

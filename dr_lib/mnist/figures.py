@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
+from dr_lib.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 from dr_lib.numbers import write_number
 from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import NoRunsError
@@ -29,7 +30,6 @@ from dr_lib.report.style import (
     open_panels,
     space_ticks,
 )
-from dr_lib.rooms.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 
 COLOURS = {  # Keras has those of its backends elsewhere
     "keras_tensorflow": FRAMEWORK_COLOURS["tensorflow"],

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.report.select import UnlikeRunsError, select_runs
-from dr_lib.rooms.mnist.epochs import (
+from dr_lib.mnist.epochs import (
     compare_like_for_like,
     find_times_to_accuracy,
     list_epochs,
     summarise_trainings,
     tabulate_accuracies,
 )
+from dr_lib.report.select import UnlikeRunsError, select_runs
 
 ROW = {
     "status": "ok",

@@ -4,14 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dr_lib.report.select import NoRunsError
-from dr_lib.rooms.mnist.figures import (
+from dr_lib.mnist.figures import (
     plot_cumulative_time,
     plot_speed_up,
     plot_time_to_accuracy,
 )
+from dr_lib.report.select import NoRunsError
+from tests.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
 from tests.report.reading import is_whole, timed_runs, words
-from tests.rooms.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
 
 claims = pytest.importorskip("dr_lib.rooms.claims.claims", reason="they show published times")
 
