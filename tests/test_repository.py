@@ -329,7 +329,7 @@ def test_the_page_of_papers_counts_the_claims_as_the_program_does():
     """`python -m dr_lib claims` writes its table."""
     if ABSENT:
         pytest.skip("it counts the claims of all papers")
-    from dr_lib.rooms.claims.claims import count_claims
+    from dr_lib.claims.claims import count_claims
 
     text = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
     table = re.search("(?s)<!-- claims -->\n(.*)<!-- /claims -->", text)[1].strip()

@@ -13,7 +13,7 @@ from dr_lib.report.select import NoRunsError
 from tests.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
 from tests.report.reading import is_whole, timed_runs, words
 
-claims = pytest.importorskip("dr_lib.rooms.claims.claims", reason="they show published times")
+claims = pytest.importorskip("dr_lib.claims.claims", reason="they show published times")
 
 FORTY = [0.9 + 0.001 * k for k in range(40)]
 SPREAD = (0.98, 1.0, 1.02)

@@ -42,8 +42,8 @@ TABLES = {
         *("OF_DEFAULTS", "OF_EQUAL", "OF_FLOAT32", "OF_MODELS", "OF_STACK", "WARMTH"),
         *("WITHIN", "WITHIN_NULL"),
     ],
-    "rooms.claims.page": ["WORDINGS"],
-    "rooms.claims.verdicts": ["VERDICTS"],
+    "claims.page": ["WORDINGS"],
+    "claims.verdicts": ["VERDICTS"],
     "evaluation.checklist": ["METHODS", "NAMES"],
     "evaluation.committee": ["AIMS", "NOT_FOR", "UNKNOWN"],
     "evaluation.curves": ["CALIBRATED"],
@@ -68,7 +68,7 @@ def list_words_of_tables() -> set[str]:
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
     if "claims" not in ABSENT:
-        from dr_lib.rooms.claims.claims import read_judged
+        from dr_lib.claims.claims import read_judged
 
         words.update(claim.place for claim in read_judged() if claim.wording != "reading")
     if "evaluation" not in ABSENT:

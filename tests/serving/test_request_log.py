@@ -74,7 +74,7 @@ def test_a_row_for_each_request_with_its_runs_columns(write):
 @pytest.fixture
 def judged():
     """Judges the published time of VGG19, where the room claims is present."""
-    verdicts = pytest.importorskip("tests.rooms.claims.test_verdicts")
+    verdicts = pytest.importorskip("tests.claims.test_verdicts")
     return lambda requests: verdicts.judge("B6", requests)[0]
 
 

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
+from dr_lib.claims.verdicts import VERDICTS, count_by_chance
 from dr_lib.numbers import COMMAS
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.style import read_headers
-from dr_lib.rooms.claims.verdicts import VERDICTS, count_by_chance
 
 WORDINGS = {
     "paraphrase": "{}, paraphrased",

@@ -5,11 +5,11 @@ from xml.etree import ElementTree
 
 import pytest
 
+from dr_lib.claims.claims import read_judged
+from dr_lib.claims.verdicts import judge_claims
 from dr_lib.report import page
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import select_runs
-from dr_lib.rooms.claims.claims import read_judged
-from dr_lib.rooms.claims.verdicts import judge_claims
 from tests.report.real_rows import CPU, run_scenarios, train_referable
 
 

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from scipy import stats
 
 from dr_lib.__main__ import main
+from dr_lib.claims import verdicts
+from dr_lib.claims.claims import read_claims
+from dr_lib.claims.verdicts import count_by_chance, judge_claims, list_judged_rows
 from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import PLAN, WITHIN_NULL, WORK, list_faults, select_runs
-from dr_lib.rooms.claims import verdicts
-from dr_lib.rooms.claims.claims import read_claims
-from dr_lib.rooms.claims.verdicts import count_by_chance, judge_claims, list_judged_rows
 from dr_lib.runs.row import RowError, read_runs, write_row
 from dr_lib.statistics.intervals import Interval
 from tests.report.real_rows import (

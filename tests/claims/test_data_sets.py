@@ -5,7 +5,7 @@ import re
 import pandas as pd
 import pytest
 
-from dr_lib.rooms.claims.verdicts import judge_data_sets
+from dr_lib.claims.verdicts import judge_data_sets
 from tests.report.predictions import AUTHORS, draw_predictions
 
 evaluation = "dr_lib.evaluation"

@@ -38,12 +38,12 @@ def claims(
     """
     import pandas as pd
 
+    from dr_lib.claims.claims import count_claims
+    from dr_lib.claims.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.report.papers import PAPERS
     from dr_lib.report.rows import choose_rows
     from dr_lib.report.select import UnlikeRunsError, list_columns, list_faults
-    from dr_lib.rooms.claims.claims import count_claims
-    from dr_lib.rooms.claims.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.runs.row import read_runs
 
     if not folders:
@@ -98,8 +98,8 @@ def claims(
 
 def list_undecided(study: Path, repetitions: int) -> Iterator[str]:
     """List the claims that need more repetitions and those that the rows leave undecided."""
+    from dr_lib.claims.claims import read_judged
     from dr_lib.report.papers import PAPERS
-    from dr_lib.rooms.claims.claims import read_judged
     from dr_lib.runs.row import read_rows, read_runs
 
     folder = study.with_suffix("")
@@ -127,9 +127,9 @@ def _judge(
     bills: Sequence[float] = (),
 ) -> "pd.DataFrame":
     """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
+    from dr_lib.claims.verdicts import judge_claims
     from dr_lib.report.papers import PAPERS
     from dr_lib.report.rows import list_paper_rows, select_paper
-    from dr_lib.rooms.claims.verdicts import judge_claims
 
     rows = list_paper_rows(paper, runs)
     selection = select_paper(paper, rows, folders, allowed=allowed)
