@@ -42,7 +42,7 @@ MAY_IMPORT |= {
 FOREIGN = """
     code errors files command parameters processes report/__init__ report/setup
     runs/__init__ runs/row runs/run runs/prices runs/monitor runs/warmth
-    rooms/__init__ scenarios/__init__ rooms/remote/__init__ rooms/remote/remote_script
+    rooms/__init__ scenarios/__init__ remote/__init__ remote/remote_script
     data/__init__ data/small_images data/labels/__init__ data/labels/reader data/labels/schema
     training/__init__ training/divergence training/keras_backend training/versions
     training/arithmetic

@@ -219,12 +219,12 @@ def try_service(runtime: Runtime, python: Path, clone: Path) -> list[str]:
     study.write_text(
         json.dumps({"notebook": "10_train", "repetitions": 1, "parameters": parameters})
     )
-    from tests.rooms.remote.conftest import open_services
+    from tests.remote.conftest import open_services
 
     home = clone / "cloud"
     code = (
         "import sys; sys.executable, content = sys.argv.pop(1), sys.argv.pop(1);"
-        "from dr_lib.rooms.remote.colab import Colab; Colab.content = content;"
+        "from dr_lib.remote.colab import Colab; Colab.content = content;"
         "from dr_lib.__main__ import main; main()"
     )
     with open_services(home, str(python)) as (kaggle, programs):

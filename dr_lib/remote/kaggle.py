@@ -22,9 +22,9 @@ from click import echo
 
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
-from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence, retry
-from dr_lib.rooms.remote.remote_script import LEAST_HOURS
-from dr_lib.rooms.remote.session import Session
+from dr_lib.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence, retry
+from dr_lib.remote.remote_script import LEAST_HOURS
+from dr_lib.remote.session import Session
 
 SET_UP_HOURS = 1 / 3  # of a session, beside the hours of its runs
 

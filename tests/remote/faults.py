@@ -10,7 +10,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from tests.rooms.remote.conftest import Cloud, end_machines, enter
+from tests.remote.conftest import Cloud, end_machines, enter
 from tests.runs.conftest import PARAMETERS, complete, write_study
 
 # of a session in their order: the client's commands, or the service's names of requests

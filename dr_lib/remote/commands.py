@@ -13,12 +13,12 @@ import click
 
 from dr_lib.errors import DrError
 from dr_lib.files import write_json
-from dr_lib.rooms.remote import remote_script
-from dr_lib.rooms.remote.colab import Colab
-from dr_lib.rooms.remote.kaggle import Kaggle
-from dr_lib.rooms.remote.pack import pack_up
-from dr_lib.rooms.remote.remote_script import is_on
-from dr_lib.rooms.remote.session import read_records
+from dr_lib.remote import remote_script
+from dr_lib.remote.colab import Colab
+from dr_lib.remote.kaggle import Kaggle
+from dr_lib.remote.pack import pack_up
+from dr_lib.remote.remote_script import is_on
+from dr_lib.remote.session import read_records
 from dr_lib.runs.backlog import ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.row import read_rows

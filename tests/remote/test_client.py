@@ -8,9 +8,9 @@ import tomllib
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote.client import WAITS
-from dr_lib.rooms.remote.colab import Colab
-from dr_lib.rooms.remote.kaggle import Kaggle
+from dr_lib.remote.client import WAITS
+from dr_lib.remote.colab import Colab
+from dr_lib.remote.kaggle import Kaggle
 from tests.conftest import ROOT
 
 INSTALL = ".venv/bin/python -m pip install -e '.[remote]'"
@@ -24,7 +24,7 @@ def kaggle(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "executable", str(programs / "python"))
     # the parent's Python is not this one
-    monkeypatch.setattr("dr_lib.rooms.remote.client.bind_to_parent", list)
+    monkeypatch.setattr("dr_lib.remote.client.bind_to_parent", list)
 
     def put(lines: str) -> Kaggle:
         (programs / "kaggle").write_text(f"#!/bin/sh\n{lines}\n")

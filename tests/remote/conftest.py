@@ -19,13 +19,13 @@ from click.testing import CliRunner, Result
 
 from dr_lib.__main__ import main
 from dr_lib.files import lock, write_json
-from dr_lib.rooms.remote.client import WAITS
-from dr_lib.rooms.remote.colab import Colab
+from dr_lib.remote.client import WAITS
+from dr_lib.remote.colab import Colab
 from tests.processes import find_port, is_listening, wait_until
-from tests.rooms.remote.kaggle_service import KaggleService
+from tests.remote.kaggle_service import KaggleService
 from tools.runtimes import HOMES, find_python
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 PINNED = ("google-colab-cli==0.7.5", "kaggle==2.2.5", "kagglesdk>=0.1.38")
 NEEDED = (
     "six bleach jupytext protobuf python-dateutil python-dotenv python-slugify requests tqdm"

@@ -24,7 +24,7 @@ from pydantic.dataclasses import dataclass
 
 from dr_lib.errors import DrError
 from dr_lib.files import write_json, write_text
-from dr_lib.rooms.remote.client import (
+from dr_lib.remote.client import (
     WAITS,
     Client,
     RemoteError,
@@ -32,7 +32,7 @@ from dr_lib.rooms.remote.client import (
     find_sentence,
     retry,
 )
-from dr_lib.rooms.remote.remote_script import HAS_ENDED, is_on
+from dr_lib.remote.remote_script import HAS_ENDED, is_on
 from dr_lib.runs.row import read_left, write_row
 
 

@@ -12,8 +12,8 @@ import pytest
 
 from dr_lib.runs.row import read_rows
 from tests.processes import wait_until
-from tests.rooms.remote.conftest import end_machines
-from tests.rooms.remote.faults import (
+from tests.remote.conftest import end_machines
+from tests.remote.faults import (
     QUICK,
     REQUESTS,
     Fault,

@@ -6,10 +6,10 @@ import zipfile
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote.client import WAITS, RemoteError
-from dr_lib.rooms.remote.colab import Colab
-from dr_lib.rooms.remote.session import Session, read_records
-from tests.rooms.remote.faults import build_house
+from dr_lib.remote.client import WAITS, RemoteError
+from dr_lib.remote.colab import Colab
+from dr_lib.remote.session import Session, read_records
+from tests.remote.faults import build_house
 
 RUN = "C1-r00-colab-2-cpus-4-gib"
 

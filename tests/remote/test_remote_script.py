@@ -5,11 +5,11 @@ import zipfile
 
 import pytest
 
-from dr_lib.rooms.remote import remote_script
-from dr_lib.rooms.remote.colab import Colab
-from dr_lib.rooms.remote.kaggle import Kaggle
+from dr_lib.remote import remote_script
+from dr_lib.remote.colab import Colab
+from dr_lib.remote.kaggle import Kaggle
 from dr_lib.runs.backlog import ALIKE_STATUS
-from tests.rooms.remote.faults import build_house
+from tests.remote.faults import build_house
 
 
 @pytest.mark.parametrize(

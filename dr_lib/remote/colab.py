@@ -17,9 +17,9 @@ from collections.abc import Collection
 from pathlib import Path
 
 from dr_lib.files import hash_file
-from dr_lib.rooms.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence, retry
-from dr_lib.rooms.remote.remote_script import STATUS
-from dr_lib.rooms.remote.session import Session
+from dr_lib.remote.client import WAITS, RemoteError, defer_ctrl_c, find_sentence, retry
+from dr_lib.remote.remote_script import STATUS
+from dr_lib.remote.session import Session
 
 
 class Colab(Session):

@@ -14,7 +14,7 @@ import pytest
 from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote import pack, remote_script
+from dr_lib.remote import pack, remote_script
 from dr_lib.runs.study import load_study
 from tests.runs.conftest import write_study
 

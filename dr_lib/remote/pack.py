@@ -15,7 +15,7 @@ from dr_lib.data.labels.readers import list_readings
 from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.data.prepared.folder import format_table, parse_table, verify
 from dr_lib.errors import DrError
-from dr_lib.rooms.remote.remote_script import PART
+from dr_lib.remote.remote_script import PART
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.study import Study, check_paths, list_cells
 

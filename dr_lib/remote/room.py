@@ -6,5 +6,5 @@ ROOM = Room(
     "Colab and Kaggle",
     own=("extra:remote",),
     targets=("colab", "kaggle"),
-    start="dr_lib.rooms.remote.commands:run_on_service",
+    start="dr_lib.remote.commands:run_on_service",
 )
