@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from dr_lib.cluster import machines
+from dr_lib.cluster.machines import Several, find_place
 from dr_lib.hardware import HardwareError
 from dr_lib.hardware.machine import Place
-from dr_lib.rooms.cluster import machines
-from dr_lib.rooms.cluster.machines import Several, find_place
 
 GIVEN = {"DR_LIB_COORDINATOR": "node1:29400", "DR_LIB_NUM_MACHINES": "4", "DR_LIB_MACHINE": "3"}
 JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "1", "SLURM_LOCALID": "0"}

@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
+from dr_lib.cluster import dask_crops
 from dr_lib.data.prepared.crops import hash_code
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
 from dr_lib.errors import DrError
-from dr_lib.rooms.cluster import dask_crops
 from tests.conftest import ROOT
 from tests.processes import find_port
 
@@ -38,7 +38,7 @@ def cluster(monkeypatch):
     """The target, and a function that starts a scheduler or a worker with its nanny; all are
     killed at last.
     """
-    monkeypatch.setattr("dr_lib.rooms.cluster.dask_client.PATIENCE_S", 5.0)
+    monkeypatch.setattr("dr_lib.cluster.dask_client.PATIENCE_S", 5.0)
     started = []
     address = f"127.0.0.1:{find_port()}"
     words = {

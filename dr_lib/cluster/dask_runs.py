@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
+from dr_lib.cluster import dask_client
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_text
-from dr_lib.rooms.cluster import dask_client
 from dr_lib.runs.backlog import ALIKE, ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
@@ -136,7 +136,7 @@ def make_run(
     on_cpu: bool,
 ) -> tuple[list[str], list[Row]]:
     """Make one run of a study on this worker; return its error lines and rows."""
-    root = root or Path(__file__).resolve().parents[3]
+    root = root or Path(__file__).resolve().parents[2]
     path = root / "papermill_runs" / f"{name}.yaml"
     # another worker may be at the same
     with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from dr_lib.cluster import dask_client
 from dr_lib.data.prepared.crops import hash_code
 from dr_lib.data.prepared.workers import Map, start_ahead
 from dr_lib.errors import DrError
-from dr_lib.rooms.cluster import dask_client
 
 
 @contextmanager

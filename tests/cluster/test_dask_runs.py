@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
+from dr_lib.cluster.dask_runs import run_on_cluster
 from dr_lib.errors import DrError
-from dr_lib.rooms.cluster.dask_runs import run_on_cluster
 from dr_lib.runs.backlog import ALIKE
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, list_begun, trial, wait_for_silence, write_study
@@ -21,7 +21,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
     A killed worker's run is made by another; where Dask gives up, the run is named, and the next
     call makes it.
     """
-    monkeypatch.setattr("dr_lib.rooms.cluster.dask_client.PATIENCE_S", 1.0)
+    monkeypatch.setattr("dr_lib.cluster.dask_client.PATIENCE_S", 1.0)
     there = shutil.copytree(house, house / "there")
     factors = {"level": ["a", "b"], "fail_at": [99, 98, 97]}  # not in the order of the alphabet
     asked = {"factors": factors, "repetitions": 1, "order": "sequential"}

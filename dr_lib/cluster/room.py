@@ -6,7 +6,7 @@ ROOM = Room(
     "Several machines",
     own=("docs/clusters.md", "papermill_runs/scaling*.yaml", "extra:dask"),
     targets=("dask",),
-    start="dr_lib.rooms.cluster.dask_runs:run_on_cluster",
-    map_over="dr_lib.rooms.cluster.dask_crops:map_on_cluster",
-    machines="dr_lib.rooms.cluster.machines:Several",
+    start="dr_lib.cluster.dask_runs:run_on_cluster",
+    map_over="dr_lib.cluster.dask_crops:map_on_cluster",
+    machines="dr_lib.cluster.machines:Several",
 )
