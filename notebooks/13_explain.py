@@ -56,8 +56,8 @@ import numpy as np
 
 from dr_lib import Prepared
 from dr_lib.data.prepared.folder import find_split
-from dr_lib.rooms.explain.grad_cam import load_network
-from dr_lib.rooms.explain.lesions import draw_lesions, load_masked
+from dr_lib.explain.grad_cam import load_network
+from dr_lib.explain.lesions import draw_lesions, load_masked
 
 network, facts = load_network(model_dir)
 image_size = facts["image_size"]
@@ -84,7 +84,7 @@ print(f"trained by run {Path(model_dir).name}")
 # of the top 5 % of a map inside lesions with the lesions' share of the field of view: 1 is chance.
 
 # %%
-from dr_lib.rooms.explain.grad_cam import grad_cam, measure_overlap, randomise
+from dr_lib.explain.grad_cam import grad_cam, measure_overlap, randomise
 
 maps = grad_cam(network, images)
 control = grad_cam(randomise(network, seed), images)
@@ -105,7 +105,7 @@ if lesions is not None:
     display(pd.Series(overlap).round(2).to_frame(column))
 
 # %%
-from dr_lib.rooms.explain.figures import plot_explanations
+from dr_lib.explain.figures import plot_explanations
 
 if not is_synthetic:
     notice = "> **This notebook shows photographs of patients: keep it private.**"

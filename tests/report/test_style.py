@@ -50,7 +50,7 @@ TABLES = {
     "evaluation.points": ["POINTS", "ERRORS", "REASONS"],
     "evaluation.predictions": ["SUBGROUPS"],
     "evaluation.readers": ["KINDS", "VERDICTS"],
-    "rooms.explain.figures": ["TITLES"],
+    "explain.figures": ["TITLES"],
     "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
     "serving.endpoint": ["DOUBTS", "REASONS"],

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from dr_lib import TrainingConfig, probe, train_once
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
-from dr_lib.rooms.explain.grad_cam import load_network
+from dr_lib.explain.grad_cam import load_network
 from dr_lib.training.model_folder import write_folder
 from tests.conftest import ROOT
 from tests.notebooks import execute, num_pictures, read_rows, texts

@@ -23,7 +23,7 @@ from dr_lib.options import LANG, PATH
 @LANG
 def explain(model: Path, listed: Path, folder: Path, out: Path, lang: str) -> None:
     """Show where the model of a training looks on each photograph of a list, on a private page."""
-    from dr_lib.rooms.explain.page import write_explanations
+    from dr_lib.explain.page import write_explanations
 
     left_out = write_explanations(model, listed, folder, out, lang)
     for file, reason in left_out.items():

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.explain.page import read_list
+from dr_lib.explain.page import read_list
 
 TABLE = pd.DataFrame({"image_id": ["7", "8", "7"], "file": ["é 1.jpg", "b, c.jpg", "é 1.jpg"]})
 LINES = "é 1.jpg\n\nb, c.jpg\né 1.jpg\n"

@@ -14,11 +14,11 @@ from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
+from dr_lib.explain.figures import plot_explanations
+from dr_lib.explain.grad_cam import grad_cam, load_network, randomise
 from dr_lib.files import replace
 from dr_lib.report.render import write_page
 from dr_lib.report.style import translate, write_figure
-from dr_lib.rooms.explain.figures import plot_explanations
-from dr_lib.rooms.explain.grad_cam import grad_cam, load_network, randomise
 
 
 def write_explanations(

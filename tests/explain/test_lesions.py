@@ -10,7 +10,7 @@ from dr_lib.data.photograph.crop import Circle
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.synthetic import draw_eye, draw_look
 from dr_lib.errors import DrError
-from dr_lib.rooms.explain.lesions import crop_mask, draw_lesions, find_masks, load_masked
+from dr_lib.explain.lesions import crop_mask, draw_lesions, find_masks, load_masked
 
 IDRID = "A. Segmentation/{}/a. Training Set/{}"
 TRUTH = "2. All Segmentation Groundtruths"

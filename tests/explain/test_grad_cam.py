@@ -8,7 +8,7 @@ import pytest
 from keras import layers
 
 from dr_lib.errors import DrError
-from dr_lib.rooms.explain.grad_cam import grad_cam, measure_overlap, randomise
+from dr_lib.explain.grad_cam import grad_cam, measure_overlap, randomise
 from dr_lib.training.models import build_model, weighted_loss
 
 
