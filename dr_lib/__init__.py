@@ -19,7 +19,10 @@ data         from photographs and a label table to batches
 training     one timed training
 runs         from a study file to rows
 report       from rows to a page
-rooms        subjects beside this spine, found by name
+
+Beside this core, subjects that import it and no other:
+
+claims, cluster, evaluation, explain, mnist, remote, scenarios, serving
 """
 
 __version__ = "0.1.0"

@@ -8,17 +8,42 @@ import click
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.rooms import find_package, find_rooms
+from dr_lib.options import Suite
 
 ROOT = Path(__file__).resolve().parents[1]
-SPINE = {  # the spine's commands, and the modules that have them
-    "sample": "dr_lib.data.commands",
-    "prepare": "dr_lib.data.commands",
-    "split": "dr_lib.data.commands",
-    "verify": "dr_lib.data.commands",
-    "run": "dr_lib.runs.commands",
-    "plan": "dr_lib.runs.commands",
-    "report": "dr_lib.report.commands",
+COMMANDS = {  # under the headings of the help, with the folder whose commands.py has them
+    "Prepare, train, report": {
+        "sample": "data",
+        "prepare": "data",
+        "split": "data",
+        "verify": "data",
+        "run": "runs",
+        "plan": "runs",
+        "report": "report",
+    },
+    "Evaluate predictions": {
+        "evaluate": "evaluation",
+        "patients": "evaluation",
+        "recalibrate": "evaluation",
+    },
+    "An endpoint and its price": {
+        "export": "serving",
+        "predict": "serving",
+        "serve": "serving",
+        "load": "serving",
+        "price": "serving",
+    },
+    "Other frameworks": {"kernels": "scenarios"},
+    "The papers' claims": {"claims": "claims"},
+    "Where a model looks": {"explain": "explain"},
+}
+TARGETS = {  # of --on, before the colon: by command, the function that works there
+    "run": {
+        "colab": "dr_lib.remote.commands:run_on_service",
+        "kaggle": "dr_lib.remote.commands:run_on_service",
+        "dask": "dr_lib.cluster.dask_runs:run_on_cluster",
+    },
+    "prepare": {"dask": "dr_lib.cluster.dask_crops:map_on_cluster"},
 }
 ADVICE = {  # on what a disk refuses
     "EDQUOT": "your quota is used up: free some space",
@@ -31,40 +56,30 @@ ADVICE = {  # on what a disk refuses
 
 
 class Commands(click.Group):
-    """The commands of the spine and of the rooms, each imported when it is used.
+    """The commands, each imported when it is used.
 
     They report an error in one sentence, or with --debug as a traceback.
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """List the names of all commands, those of the spine first."""
-        return [name for commands in self._list_groups().values() for name in commands]
+        """List the names of all commands."""
+        return [name for commands in COMMANDS.values() for name in commands]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """Import a command from its module; None if there is no such command."""
-        for commands in self._list_groups().values():
+        for commands in COMMANDS.values():
             if name in commands:
-                return getattr(import_module(commands[name]), name)
+                return getattr(import_module(f"dr_lib.{commands[name]}.commands"), name)
         return super().get_command(context, name)
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands in groups, those of each room under its subject."""
-        for heading, names in self._list_groups().items():
+        """Write the commands in groups."""
+        for heading, names in COMMANDS.items():
             commands = [self.get_command(context, name) for name in names]
             with formatter.section(heading):
                 formatter.write_dl(
                     [(command.name, command.get_short_help_str(200)) for command in commands]
                 )
-
-    @staticmethod
-    def _list_groups() -> dict[str, dict[str, str]]:
-        """List the commands and their modules under the headings of the help."""
-        groups = {"Prepare, train, report": SPINE}
-        for name, room in find_rooms().items():
-            if room.commands:
-                module = f"{find_package(name)}.commands"
-                groups[room.about] = dict.fromkeys(room.commands, module)
-        return groups
 
     def invoke(self, context: click.Context) -> object:
         """Run the command named on the command line."""
@@ -101,7 +116,7 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context, debug: bool) -> None:
     """Train, time, price and serve a fundus model."""
-    context.obj = ROOT
+    context.obj = Suite(ROOT, TARGETS)
 
 
 if __name__ == "__main__":

@@ -20,9 +20,8 @@ READERS = {
     "__main__.py",
     "options.py",
     "commands.py",
-    "room.py",
     "report",
-    # in rooms, or rooms themselves
+    # in subjects, or subjects themselves
     "claims",
     "evaluation",
     "effects.py",

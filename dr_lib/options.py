@@ -1,12 +1,36 @@
 """The options that several commands have, and how commands show progress."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 
+from dr_lib.errors import DrError
 from dr_lib.files import expand_home
 from dr_lib.parameters import ParameterError, read_value
+
+
+class Suite(NamedTuple):
+    """What the command line hands to its commands."""
+
+    root: Path  # of the repository
+    # of --on, before the colon: by command, the function that works there, as module:function
+    targets: Mapping[str, Mapping[str, str]]
+
+    def find_target(self, command: str, on: str) -> Callable:
+        """Import a command's function for a target, such as colab:T4.
+
+        Raises:
+            DrError: there is none; the message lists the targets.
+        """
+        targets = self.targets[command]
+        name = on.partition(":")[0]
+        if name not in targets:
+            raise DrError(f"unknown target {name!r}: choose from {', '.join(targets)}")
+        module, _, function = targets[name].partition(":")
+        return getattr(import_module(module), function)
 
 
 class HomePath(click.Path):

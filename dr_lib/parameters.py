@@ -11,12 +11,12 @@ import json
 import operator
 import re
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
-from dr_lib.rooms import find_rooms
 
 KINDS = {  # of parameters, by their annotation, in words
     "int": "a whole number",
@@ -54,7 +54,13 @@ class Parameter(NamedTuple):
     only_with: tuple[str, str, Any] | None = None
 
 
-PARAMETERS = {  # of the spine's notebooks, and of several rooms; a room has those of its own
+SUBJECTS = {  # folders with a module `parameters`, and the notebooks whose own it describes
+    "explain": "13",
+    "serving": "21 22 23",
+    "scenarios": "30 31",
+    "mnist": "40 41",
+}
+PARAMETERS = {  # of the other notebooks, and of several subjects
     "data_dir": Parameter("level", words=("sample",)),  # data_sha256 says which
     "model_dir": Parameter("may differ", words=("",)),  # model_version says which
     "split": Parameter("may differ", is_path=True),  # split_sha256 says which
@@ -105,23 +111,28 @@ class ParameterError(DrError):
 
 
 def find_entries(notebook: str = "") -> dict[str, Parameter]:
-    """Find the entries of a notebook's parameters, or of every notebook's; a room's own count in
-    its notebooks, the spine's everywhere else.
+    """Find the entries of a notebook's parameters, or of every notebook's; a subject's own count in
+    its notebooks, those of all everywhere else.
     """
     entries = dict(PARAMETERS)
-    for room in find_rooms().values():
-        if room.owns(f"notebooks/{notebook}.py"):
-            entries.update(room.parameters)
+    for subject, notebooks in SUBJECTS.items():
+        if notebook[:2] in notebooks.split():
+            entries.update(read_table(subject))
         elif not notebook:
-            entries = {**room.parameters, **entries}
+            entries = {**read_table(subject), **entries}
     return entries
+
+
+def read_table(subject: str) -> dict[str, Parameter]:
+    """Read the table of a subject's parameters."""
+    return import_module(f"dr_lib.{subject}.parameters").PARAMETERS
 
 
 def find_columns(rows: str) -> dict[str, Any]:
     """Find the columns of parameters by how rows compare that differ in them, and for each the
     value of older rows, if there is one.
     """
-    tables = [PARAMETERS, *(room.parameters for room in find_rooms().values())]
+    tables = [PARAMETERS, *map(read_table, SUBJECTS)]
     return {
         entry.column or name: entry.older
         for table in tables

@@ -48,10 +48,12 @@ setup.set_up(root, "statsmodels")
 # %%
 
 from dr_lib import Page, open_rows
+from dr_lib.claims.claims import list_printed
+from dr_lib.claims.papers import PAPERS
 
 # rows of the paper's task, else of grades: a mean over both would be the mean of nothing
 rows = open_rows(
-    "A",
+    PAPERS["A"],
     runs,
     root,
     default="papermill_runs/demo",
@@ -76,7 +78,7 @@ finished.filter(["place", "repetition", "train_s", "steady_epoch_s", "disturbed"
 words = "How long does training take?"
 if published:
     words = "GPU or TPU: how long does training take?"
-page.title(words, "A" if published else "", selection)
+page.title(words, PAPERS["A"] if published else None, selection)
 
 # %% [markdown]
 # ## Method
@@ -171,9 +173,12 @@ words = "An epoch by the number of machines [95 % interval]."
 page.table(machines, "machines", words, own=factors)
 
 # %% tags=["report"]
-judged = rows.judge()
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.verdicts import judge_claims
+
+judged = judge_claims("A", selection)
 if published:
-    page.claims(judged)
+    show_claims(page, judged)
 
 # %% [markdown]
 # ## What this shows
@@ -182,7 +187,8 @@ if published:
 from dr_lib import answer_training, plot_training_time
 
 answer = answer_training(selection, environments, places, lang, published=published)
-figure = plot_training_time(finished, lang, published=published)
+theirs = list_printed("A") if published else None
+figure = plot_training_time(finished, lang, published=theirs)
 words = (
     "Time of one training: mean and 95 % interval; small points are single runs, hollow if "
     "disturbed."

@@ -194,7 +194,8 @@ if private and len(own):
         )
 
 # %% tags=["report"]
-from dr_lib import rooms
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.verdicts import judge_data_sets
 
 data_sets = compare_data_sets(models, points)
 if len(group_by_photographs(models)) > 1:
@@ -233,11 +234,9 @@ if len(group_by_photographs(models)) > 1:
             wrong = list_errors(other, at, num_errors).drop(columns="image_id")
             page.table(wrong, f"errors_{number}", "The worst errors on this data set.")
 trainings = read_trainings(models, paths)
-for judge_data_sets in rooms.find_all("judge_data_sets"):  # of the room claims
-    judged = judge_data_sets(data_sets, trainings)
-    if judged["verdict"].eq("not measured").all():
-        continue
-    page.claims(judged)
+judged = judge_data_sets(data_sets, trainings)
+if judged["verdict"].ne("not measured").any():
+    show_claims(page, judged)
     if unknown := [name for name, training in trainings.items() if not training]:
         page.note(
             "How {} was trained is unknown, so no claim is compared: leave predictions.csv beside "

@@ -52,9 +52,22 @@ setup.set_up(root)
 import pandas as pd
 
 from dr_lib import Page, open_rows
+from dr_lib.claims.claims import list_printed
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.papers import PAPERS
+from dr_lib.claims.verdicts import judge_claims
 
 default = "papermill_runs/adhoc,papermill_runs/exports,papermill_runs/serving"
-rows = open_rows("B", runs, root, default=default, allow=allow, only=only, exclude=exclude)
+rows = open_rows(
+    PAPERS["B"],
+    runs,
+    root,
+    default=default,
+    allow=allow,
+    only=only,
+    exclude=exclude,
+)
+printed = list_printed("B") if published else None
 selection = rows.selection
 timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
@@ -63,7 +76,7 @@ say = page.say
 print(f"{len(rows.table)} runs, {len(timed)} requests timed")
 
 # %% tags=["title"]
-page.title("What does a prediction cost?", "B" if published else "", selection)
+page.title("What does a prediction cost?", PAPERS["B"] if published else None, selection)
 
 # %% [markdown]
 # ## Method
@@ -86,7 +99,7 @@ ours = sorted(set(timed["model"])) if len(timed) else []
 theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
 for model in ours or theirs:
     page.figure(
-        plot_predict_time(timed, model, lang, published=published),
+        plot_predict_time(timed, model, lang, published=printed),
         f"predict_time_{model}",
         "Time of a prediction of {} on each machine, in each format.",
         name(model),
@@ -126,7 +139,7 @@ page.energy(list_runs(timed), keys, g_per_kwh)
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.serving.costs import cost_table, read_paper_latencies
+from dr_lib.serving.costs import cost_table, tabulate_latencies
 
 COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
 COSTS += [
@@ -139,7 +152,7 @@ COSTS += [
 COSTS += ["computed_rate_per_s"]
 if published:
     # the paper does not time the decoding
-    paper = cost_table(read_paper_latencies()).drop(columns="busy_ms")
+    paper = cost_table(tabulate_latencies(printed)).drop(columns="busy_ms")
     paper = paper.reindex(columns=COSTS)
     shown = [
         "model",
@@ -217,7 +230,7 @@ else:
 
 # %% tags=["report"]
 if published:
-    page.claims(rows.judge())
+    show_claims(page, judge_claims("B", selection))
 
 # %% [markdown] tags=["en", "paper"]
 # Most claims are about machines other than those of these rows; they are shown but not compared. A

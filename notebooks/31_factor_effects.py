@@ -47,8 +47,10 @@ setup.set_up(root, "statsmodels")
 import pandas as pd
 
 from dr_lib import Page, open_rows
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.papers import PAPERS
+from dr_lib.claims.verdicts import judge_claims
 from dr_lib.command import write_lasting_command
-from dr_lib.report.papers import FACTORS
 from dr_lib.runs.prices import find_price, price_runs
 from dr_lib.runs.row import read_rows
 
@@ -61,7 +63,8 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)
     runs = "papermill_runs/scenarios_demo"
-rows = open_rows("C", runs, root, default=runs, allow=allow, only=only, exclude=exclude)
+rows = open_rows(PAPERS["C"], runs, root, default=runs, allow=allow, only=only, exclude=exclude)
+FACTORS = PAPERS["C"].design
 if rows.table.empty:
     command = write_lasting_command("run", "papermill_runs/scenarios_small.yaml")
     raise SystemExit(f"no rows of notebook 30 below the folders: {command} makes them")
@@ -74,7 +77,7 @@ page = Page(out, lang)
 say = page.say
 
 # %% tags=["title"]
-page.title("What does each factor cost?", "C" if published else "", selection)
+page.title("What does each factor cost?", PAPERS["C"] if published else None, selection)
 
 # %% [markdown] tags=["heading"]
 # ## Understand the environment · Entender o ambiente
@@ -271,7 +274,7 @@ if published:
     priced = selection._replace(timed=timed, finished=price(selection.finished))
     if bill_usd and len(sums):
         priced = priced._replace(timed=add_bills(priced, [bill_usd]))
-    page.claims(rows.judge(priced))
+    show_claims(page, judge_claims("C", priced))
 
 # %% [markdown]
 # ## What this shows

@@ -45,9 +45,11 @@ setup.set_up(root)
 
 # %%
 from dr_lib import Page, open_rows
+from dr_lib.claims.claims import list_printed
+from dr_lib.claims.papers import PAPERS
 
 rows = open_rows(
-    "D",
+    PAPERS["D"],
     runs,
     root,
     default="papermill_runs/mnist_cuda",
@@ -55,6 +57,7 @@ rows = open_rows(
     only=only,
     exclude=exclude,
 )
+printed = list_printed("D") if published else None
 selection = rows.selection
 timed = selection.timed
 page = Page(out, lang)
@@ -66,7 +69,9 @@ timed.filter(["implementation", "batch_size", "repetition", "epoch", "train_s", 
 
 # %% tags=["title"]
 page.title(
-    "CUDA C or Keras: how much does the language matter?", "D" if published else "", selection
+    "CUDA C or Keras: how much does the language matter?",
+    PAPERS["D"] if published else None,
+    selection,
 )
 
 # %% [markdown]
@@ -85,20 +90,20 @@ from dr_lib.mnist import figures as mnist
 from dr_lib.report.select import NoRunsError
 
 page.figure(
-    mnist.plot_cumulative_time(timed, lang, published=published),
+    mnist.plot_cumulative_time(timed, lang, published=printed),
     "figure_1a",
     "Training time after each epoch: median and band of all replicas and runs. Solid: batch 1; "
     "dashed: 32; dash-dotted: larger.",
 )
 try:
-    figure = mnist.plot_time_to_accuracy(timed, lang, published=published)
+    figure = mnist.plot_time_to_accuracy(timed, lang, published=printed)
     page.figure(
         figure,
         "figure_1b",
         "Time to reach each accuracy, by which different batch sizes can be compared: median, "
         "where half have reached it, and band of all replicas and runs.",
     )
-    figure = mnist.plot_speed_up(timed, lang, published=published)
+    figure = mnist.plot_speed_up(timed, lang, published=printed)
     page.figure(
         figure,
         "figure_2",
@@ -126,9 +131,12 @@ page.table(
 page.null(selection)
 
 # %% tags=["report"]
-judged = rows.judge()
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.verdicts import judge_claims
+
+judged = judge_claims("D", selection)
 if published:
-    page.claims(judged)
+    show_claims(page, judged)
 
 # %% [markdown]
 # ## What this shows

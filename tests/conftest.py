@@ -17,14 +17,7 @@ from pathlib import Path
 import pytest
 from jupyter_client import KernelManager
 
-from dr_lib.rooms import NAMES, find_rooms
-
 ROOT = Path(__file__).resolve().parents[1]
-# of whom nothing can be tested here; where one is absent, pages may name what is not there
-ABSENT = [name for name in NAMES if name not in find_rooms()]
-WITH_CLAIMS = pytest.mark.skipif(
-    "claims" in ABSENT, reason="the room claims has what papers publish"
-)
 
 
 @cache

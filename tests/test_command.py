@@ -16,9 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib import command
-from dr_lib.__main__ import SPINE, Commands, main
+from dr_lib.__main__ import COMMANDS, Commands, main
 from dr_lib.command import write_command, write_install, write_lasting_command
-from dr_lib.rooms import find_rooms
 from tests.conftest import ROOT
 
 SOURCES = [*ROOT.glob("dr_lib/**/*.py"), *ROOT.glob("notebooks/*.py")]
@@ -122,13 +121,12 @@ def test_what_a_disk_refuses_is_said_with_what_helps(error, message):
     assert result.exit_code == 1 and re.search(message, result.output.strip())
 
 
-def test_help_lists_the_commands_in_groups_by_room():
-    """Every command of the spine and of the rooms, each with its first sentence."""
+def test_help_lists_the_commands_in_groups():
+    """Every command, each with its first sentence."""
     shown = CliRunner().invoke(main, ["--help"]).output
     groups = dict(re.findall(r"(?m)^(\S[^\n]*):\n((?:  .*\n?)+)", shown))
-    expected = {room.about: [*room.commands] for room in find_rooms().values()}
-    for heading, names in {"Prepare, train, report": [*SPINE], **expected}.items():
-        assert re.findall(r"(?m)^  (\w+) ", groups.get(heading, "")) == names
+    for heading, names in COMMANDS.items():
+        assert re.findall(r"(?m)^  (\w+) ", groups.get(heading, "")) == [*names]
     assert "...\n" not in shown.partition("Prepare")[2]
 
 

@@ -18,7 +18,7 @@ from dr_lib.numbers import write_interval
 from dr_lib.report.limits import PARTS
 from dr_lib.runs.row import write_row
 from dr_lib.training.model_folder import read_folder
-from tests.conftest import ABSENT, ROOT, WITH_CLAIMS
+from tests.conftest import ROOT
 from tests.notebooks import (
     displayed,
     execute,
@@ -104,7 +104,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     assert (written["split"] == "test").sum() == row["num_images_test"]
     assert str(small_sample.parent) not in json.dumps(row)  # no folder of this machine
     text = report(clone, "adhoc", lang="pt")
-    assert ("não comparável" in text or "claims" in ABSENT) and '<html lang="pt">' in text
+    assert "não comparável" in text and '<html lang="pt">' in text
     assert text.count("<figure") == 2
 
 
@@ -171,7 +171,6 @@ def test_10_stops_in_time(clone, kernel, small_sample):
     assert list(clone.glob("papermill_runs/adhoc/runs/*/checkpoint.npz"))
 
 
-@WITH_CLAIMS
 def test_11_without_rows_shows_the_paper_alone(clone, kernel):
     """Opened first, it draws the published bars and says that nothing has been measured."""
     notebook = execute(clone, "11_gpu_vs_tpu", kernel)

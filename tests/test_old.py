@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from dr_lib import Prepared, open_rows, read_runs, run_study, training_time
 from dr_lib.__main__ import main
+from dr_lib.claims.papers import PAPERS
 from dr_lib.data.prepared.folder import verify
 from dr_lib.errors import DrError
 
@@ -49,7 +50,7 @@ def test_rows_of_several_notebooks_are_read_and_compared():
         "21_export_quantize": 1,
         "30_train_scenario": 1,
     }
-    selection = open_rows("A", "demo", OLD).selection
+    selection = open_rows(PAPERS["A"], "demo", OLD).selection
     (found,) = training_time.compare_environments(selection.finished).to_dict("records")
     assert (found["n"], found["disturbed"]) == (2, 2)
     expected = {

@@ -15,7 +15,7 @@ from papermill.cli import papermill as papermill_command
 
 import dr_lib
 from dr_lib.__main__ import main
-from tests.conftest import ABSENT, find_studies
+from tests.conftest import find_studies
 from tests.test_readme import PAGES, read_commands
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,8 +57,6 @@ def test_every_link_and_picture_is_there(page):
             continue
         path, _, anchor = link.partition("#")
         target = (page.parent / path).resolve() if path else page
-        if ABSENT and not target.exists():
-            continue
         assert target.exists(), link
         assert not anchor or anchor in list_anchors(target), link
 
@@ -74,9 +72,6 @@ def check_command(command: str) -> None:
     """Parse one command by the program that it calls; an error where it cannot be."""
     words = shlex.split(re.sub(r"^(\w+=\S* )+", "", command))
     program = Path(words[0]).name
-    is_notebook = words[1:] and words[1].endswith(".ipynb")
-    if ABSENT and is_notebook and not (ROOT / words[1]).exists():
-        return
     if program == "make":
         assert {word for word in words[1:] if "=" not in word} <= {*TARGETS}
     elif program == "pip" or words[1:3] == ["-m", "pip"]:
@@ -88,8 +83,6 @@ def check_command(command: str) -> None:
         assert {name for name, _ in context.params["parameters"]} <= set(declared)
     elif words[1:3] == ["-m", "dr_lib"]:
         name, *rest = [word for word in words[3:] if word != "--debug"]
-        if ABSENT and name not in main.list_commands(None):
-            return
         check_ours(main.get_command(None, name).make_context(name, rest))
     elif words[1] == "-m":
         source = (ROOT / f"{words[2].replace('.', '/')}.py").read_text()
@@ -105,9 +98,9 @@ def check_ours(context: click.Context) -> None:
     values = context.params
     studies = [f"{folder}.yaml" for folder in values.get("folders") or ()]
     for study in filter(None, [values.get("study"), *studies]):
-        assert (ROOT / str(study)).is_file() or ABSENT, study
+        assert (ROOT / str(study)).is_file(), study
     declared = {name for path in ROOT.glob("notebooks/*.py") for name in list_parameters(path)}
-    assert {name for name, _ in values.get("parameters") or ()} <= declared or ABSENT
+    assert {name for name, _ in values.get("parameters") or ()} <= declared
 
 
 def list_parameters(notebook: Path) -> list[str]:
@@ -129,7 +122,7 @@ def test_every_command_is_one_that_its_program_takes(page):
 def test_every_command_of_a_study_file_exists(path):
     """In its comments."""
     for name in re.findall(r"-m dr_lib ([a-z]+)", path.read_text()):
-        assert name in main.list_commands(None) or ABSENT
+        assert name in main.list_commands(None)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +144,6 @@ def names() -> set[str]:
     return words
 
 
-@pytest.mark.skipif(bool(ABSENT), reason="pages name what an absent room has")
 @pytest.mark.parametrize("page", TEXTS, ids=lambda page: page.name)
 def test_a_page_names_nothing_that_is_gone(page, names):
     """Between backticks: a path is there, an option is one of ours, a name stands in the code."""

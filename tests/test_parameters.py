@@ -12,16 +12,16 @@ from click.testing import CliRunner
 from dr_lib.__main__ import main
 from dr_lib.parameters import (
     PARAMETERS,
+    SUBJECTS,
     Parameter,
     ParameterError,
     check_digits,
     find_entries,
     read_parameters,
+    read_table,
     read_value,
 )
-from dr_lib.rooms import find_rooms
 from dr_lib.runs.row import write_row
-from tests.conftest import ABSENT
 from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -172,7 +172,7 @@ def test_every_parameter_of_a_run_has_an_entry(path):
     rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
     rows = [row for row in rows if row["notebook"] == path.stem]
     for name, parameter in papermill.inspect_notebook(str(path)).items():
-        place = f"{name}: dr_lib/parameters.py, or the room.py of the notebook's room"
+        place = f"{name}: dr_lib/parameters.py, or the parameters.py of the notebook's subject"
         assert name in entries, f"{place}, needs an entry"
         entry = entries[name]
         kinds = ("work", "plan", "stack", "level", "may differ", "")
@@ -185,16 +185,15 @@ def test_every_parameter_of_a_run_has_an_entry(path):
             assert (entry.column or name) in row, f"{place}, needs older: what older rows did"
 
 
-def test_rooms_that_share_a_column_compare_it_alike():
+def test_subjects_that_share_a_column_compare_it_alike():
     """What the column says does not depend on the notebook."""
-    tables = [PARAMETERS, *(room.parameters for room in find_rooms().values())]
+    tables = [PARAMETERS, *map(read_table, SUBJECTS)]
     alike: dict[str, tuple] = {}
     for name, entry in [item for table in tables for item in table.items() if item[1].rows]:
         about = (entry.rows, entry.older)
         assert alike.setdefault(entry.column or name, about) == about, name
 
 
-@pytest.mark.skipif("serving" in ABSENT, reason="the room's commands take such numbers")
 @pytest.mark.parametrize(
     ("text", "advice"),
     [

@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
+from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report.conditions import Condition
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import HARDWARE
 from dr_lib.statistics.cells import AVERAGE, DIFFERENCE, RATIO, RATIO_OF_SUMS, SUM
 
@@ -177,7 +177,7 @@ def _read_entries(path: Path) -> tuple[Claim, ...]:
 
 
 def read_claims(paper: str = "", *, path: Path = ENTRIES) -> list[Claim]:
-    """Read the claims of a paper, or of all papers whose room is present.
+    """Read the claims of a paper, or of all papers.
 
     Raises:
         DrError: an entry is wrong; the sentence names it and its field.
@@ -195,8 +195,8 @@ def list_printed(paper: str) -> pd.DataFrame:
     """List the means that a paper reports.
 
     Returns:
-        A row per number: its `column`, `value` and `tolerance`, the `hardware` in words, and under
-        the columns of its conditions what it speaks of.
+        A row per number: its `column`, `value` and `tolerance`, the `hardware` in words, the
+        paper's `authors`, and under the columns of its conditions what it speaks of.
     """
     rows = []
     for claim in read_claims(paper):
@@ -207,6 +207,7 @@ def list_printed(paper: str) -> pd.DataFrame:
             row["value"] = claim.value
             row["tolerance"] = claim.tolerance
             row["hardware"] = claim.hardware
+            row["authors"] = PAPERS[paper].authors
             rows.append(row)
     return pd.DataFrame(rows)
 

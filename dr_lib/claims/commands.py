@@ -1,14 +1,12 @@
-"""The command that judges the papers' claims, and what `plan` says of them."""
+"""The command that judges the papers' claims."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from dr_lib.errors import DrError
 from dr_lib.options import PATH, POSITIVE
-from dr_lib.rooms import load
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,9 +37,9 @@ def claims(
     import pandas as pd
 
     from dr_lib.claims.claims import count_claims
+    from dr_lib.claims.papers import PAPERS
     from dr_lib.claims.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.numbers import write_span
-    from dr_lib.report.papers import PAPERS
     from dr_lib.report.rows import choose_rows
     from dr_lib.report.select import UnlikeRunsError, list_columns, list_faults
     from dr_lib.runs.row import read_runs
@@ -96,28 +94,6 @@ def claims(
         table.to_csv(out, index=False)
 
 
-def list_undecided(study: Path, repetitions: int) -> Iterator[str]:
-    """List the claims that need more repetitions and those that the rows leave undecided."""
-    from dr_lib.claims.claims import read_judged
-    from dr_lib.report.papers import PAPERS
-    from dr_lib.runs.row import read_rows, read_runs
-
-    folder = study.with_suffix("")
-    for name in [name for name, paper in PAPERS.items() if study.stem in paper.studies]:
-        for claim in read_judged(name):
-            if (claim.needs or 0) > repetitions:
-                yield f"claim {claim.id} needs about {claim.needs} repetitions to be decided"
-        if not read_rows(folder):
-            continue
-        try:
-            judged = _judge(name, read_runs(folder), [folder])
-        except DrError as error:  # what is left to do is planned all the same
-            yield f"the claims of paper {name} cannot be judged: {error}"
-            continue
-        for row in judged[judged["verdict"] == "undecided"].itertuples():
-            yield f"claim {row.id} is undecided: {row.reason}"
-
-
 def _judge(
     paper: str,
     runs: "pd.DataFrame",
@@ -127,13 +103,14 @@ def _judge(
     bills: Sequence[float] = (),
 ) -> "pd.DataFrame":
     """Judge the claims of a paper by its rows among `runs`; `allowed` columns may differ."""
+    from dr_lib.claims.papers import PAPERS
     from dr_lib.claims.verdicts import judge_claims
-    from dr_lib.report.papers import PAPERS
-    from dr_lib.report.rows import list_paper_rows, select_paper
+    from dr_lib.report.rows import list_paper_rows, load, select_paper
 
-    rows = list_paper_rows(paper, runs)
-    selection = select_paper(paper, rows, folders, allowed=allowed)
-    if bills and PAPERS[paper].add_bills:
-        add_bills = load(PAPERS[paper].add_bills)
+    about = PAPERS[paper]
+    rows = list_paper_rows(about, runs)
+    selection = select_paper(about, rows, folders, allowed=allowed)
+    if bills and about.add_bills:
+        add_bills = load(about.add_bills)
         selection = selection._replace(timed=add_bills(selection, bills))
     return judge_claims(paper, selection)

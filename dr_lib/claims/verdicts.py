@@ -18,9 +18,10 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from dr_lib.claims.claims import STATISTICS, Claim, read_judged
+from dr_lib.claims.papers import FACTORS, PAPERS
 from dr_lib.hardware.cloud import AZURE
 from dr_lib.report.conditions import Condition
-from dr_lib.report.papers import FACTORS, PAPERS
+from dr_lib.report.rows import load
 from dr_lib.report.select import (
     ALIKE,
     ARITHMETIC,
@@ -42,7 +43,6 @@ from dr_lib.report.select import (
     write_level,
     write_unlike,
 )
-from dr_lib.rooms import load
 from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import (
     MIN_RUNS,

@@ -4,16 +4,16 @@ from pathlib import Path
 
 import click
 
-from dr_lib.options import COLUMN, PATH, REFERENCE, SHEET, show_progress
+from dr_lib.options import COLUMN, PATH, REFERENCE, SHEET, Suite, show_progress
 
 
 @click.command()
 @click.pass_obj
-def sample(root: Path) -> None:
+def sample(suite: Suite) -> None:
     """Generate the synthetic sample and prepare it."""
     from dr_lib.data.prepared.sample import open_sample
 
-    folder = root / "papermill_runs" / "sample"
+    folder = suite.root / "papermill_runs" / "sample"
     click.echo(f"sample: {open_sample(folder, progress=show_progress)}")
 
 
@@ -72,7 +72,8 @@ def sample(root: Path) -> None:
 @SHEET
 @COLUMN
 @REFERENCE
-def prepare(on: str | None, **options) -> None:
+@click.pass_obj
+def prepare(suite: Suite, on: str | None, **options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
     or correct labels.
     """
@@ -81,7 +82,8 @@ def prepare(on: str | None, **options) -> None:
 
     if on and options["workers"]:
         raise click.UsageError("--on takes all workers of the cluster: leave out --workers")
-    options["workers"] = on or options["workers"]
+    if on:
+        options["workers"] = suite.find_target("prepare", on)(on)
     manifest = prepare(**options, progress=show_progress("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)

@@ -67,7 +67,7 @@ METHODS = {  # of the intervals, 95 %, over patients
 
 
 class Evaluated(NamedTuple):
-    """The tables of an evaluation, each as its function of this room returns it.
+    """The tables of an evaluation, each as its function returns it.
 
     Counts of the subgroups are as they may be shown, see `hide_subgroups`.
     """

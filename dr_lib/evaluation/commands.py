@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dr_lib.errors import DrError
-from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Amount
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Amount, Suite
 from dr_lib.parameters import join_paths
 
 
@@ -34,7 +34,7 @@ from dr_lib.parameters import join_paths
 @PARAMETERS
 @click.pass_obj
 def evaluate(
-    root: Path,
+    suite: Suite,
     predictions: tuple[Path, ...],
     out: Path,
     lang: str,
@@ -83,7 +83,9 @@ def evaluate(
         "lang": lang,
         **choice,
     }
-    page = run_analysis(root / "notebooks" / "12_evaluate.ipynb", out, root, **choice)
+    page = run_analysis(
+        suite.root / "notebooks" / "12_evaluate.ipynb", out, suite.root, **choice
+    )
     click.echo(
         f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), committee.html, "
         "checklist.csv and MODEL_CARD.md next to it"

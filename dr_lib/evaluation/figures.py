@@ -1,6 +1,6 @@
 """Draw an evaluation: flow, ROC, calibration, decisions, distributions, grades, abstention.
 
-Each function takes the tables of this room that its docstring names, and `lang`: en, or pt with
+Each function takes the tables of this folder that its docstring names, and `lang`: en, or pt with
 decimal commas.
 """
 

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from dr_lib.hardware.facts import HardwareError
-from dr_lib.rooms import find_all
-
 
 class Place(NamedTuple):
     """The position of this machine among all."""
@@ -19,7 +16,7 @@ class Place(NamedTuple):
 
 
 class Machine:
-    """This machine, which trains alone; the room cluster has a child for several."""
+    """This machine, which trains alone; the cluster has a child for several."""
 
     place = Place()
 
@@ -62,15 +59,9 @@ class Machine:
 
 
 def find_machine(number: int) -> Machine:
-    """Find this machine as one of so many that share a run.
-
-    Raises:
-        HardwareError: there are several, and this copy lacks the room for them.
-    """
+    """Find this machine as one of so many that share a run."""
     if number == 1:
         return Machine()
-    for several in find_all("machines"):
-        return several()
-    raise HardwareError(
-        f"num_machines {number}: this copy has no room cluster: set num_machines=1"
-    )
+    from dr_lib.cluster.machines import Several
+
+    return Several()

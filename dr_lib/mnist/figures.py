@@ -5,7 +5,7 @@ figure takes timed rows of a `Selection` with the epochs of their replicas, `lan
 decimal commas) and whether to draw the paper's points.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from textwrap import fill
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ from matplotlib.lines import Line2D
 
 from dr_lib.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
 from dr_lib.numbers import write_number
-from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import NoRunsError
 from dr_lib.report.style import (
     FRAMEWORK_COLOURS,
@@ -75,7 +74,7 @@ def did_paper_work(timed: pd.DataFrame) -> bool:
 
 
 def plot_cumulative_time(
-    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
     """Draw the time after each epoch, a line per implementation, batch and machine: figure 1a.
 
@@ -86,11 +85,14 @@ def plot_cumulative_time(
     for line in _list_lines(list_epochs(timed), say):
         _draw_band(ax, line.seconds, line)
     machines = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
-    shown = published and did_paper_work(timed)
-    for framework, seconds in _read_paper().items() if shown else ():
-        label = f"{machines[framework]}, {_write_paper(seconds, '{:g} s', lang)}"
-        marker = "D" if framework == "cuda" else "s"
-        ax.plot(EPOCHS, seconds, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label)
+    for point in _list_points(published) if did_paper_work(timed) else ():
+        authors = say(point.authors)
+        seconds = write_number(point.value, lang, "{:g} s")
+        label = f"{machines[point.framework]}, {authors}: {seconds}"
+        marker = "D" if point.framework == "cuda" else "s"
+        ax.plot(
+            EPOCHS, point.value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label
+        )
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
     ax.set(xscale="log", yscale="log")
     space_ticks(ax, lang)
@@ -99,7 +101,7 @@ def plot_cumulative_time(
 
 
 def plot_time_to_accuracy(
-    timed: pd.DataFrame, lang: str = "en", *, published: bool = True
+    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
     """Draw the time to reach each test error, which compares different batch sizes: figure 1b.
 
@@ -120,11 +122,11 @@ def plot_time_to_accuracy(
         spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
         spread = spread.where(np.isfinite(spread))
         _draw_band(ax, spread.set_axis(100 * (1 - spread.index)), line)
-    for seconds in _read_paper().values() if published and did_paper_work(timed) else ():
-        ax.axhline(seconds, color=THEIRS, lw=1, ls=":")
+    for point in _list_points(published) if did_paper_work(timed) else ():
+        ax.axhline(point.value, color=THEIRS, lw=1, ls=":")
         ax.annotate(
-            _write_paper(seconds, "{:g} s", lang),
-            (0, seconds),
+            f"{say(point.authors)}: {write_number(point.value, lang, '{:g} s')}",
+            (0, point.value),
             (3, 2),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
@@ -137,7 +139,9 @@ def plot_time_to_accuracy(
     return figure
 
 
-def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = True) -> Figure:
+def plot_speed_up(
+    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
+) -> Figure:
     """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
@@ -161,7 +165,7 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
         )
     figure, axes = open_panels(len(panels), columns=2, share="xy")
     drawn = {}
-    paper = _read_paper() if published else {}
+    paper = {point.framework: point for point in _list_points(published)}
     for ax, (keras, near) in zip(axes, panels, strict=True):
         for line in near:
             style = "-" if line.batch[1] == keras.batch[1] else ":"
@@ -169,9 +173,10 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
             drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
         # what the paper's Keras most likely was
         if paper and keras.batch == ("keras_tensorflow", 32):
-            ratio = paper["keras"] / paper["cuda"]
+            ratio = paper["keras"].value / paper["cuda"].value
             when = say("after {} epochs").format(EPOCHS)
-            label = f"{_write_paper(ratio, '', lang)} x, {when}"
+            authors = say(paper["keras"].authors)
+            label = f"{authors}: {write_number(ratio, lang, '')} x, {when}"
             drawn[label] = ax.axhline(ratio, color=THEIRS, ls="--")
         ax.axhline(1, color="black", lw=0.8)
         title = fill(say("against {}").format(keras.label), 36)
@@ -187,15 +192,11 @@ def plot_speed_up(timed: pd.DataFrame, lang: str = "en", *, published: bool = Tr
     return figure
 
 
-def _read_paper() -> dict[str, float]:
-    """Read the seconds of the paper's two end points, by framework; none without the claims."""
-    points = list_published("D").reindex(columns=["column", "framework", "value"])
-    points = points.query("column == 'train_s'")
-    return points.set_index("framework")["value"].astype(float).to_dict()
-
-
-def _write_paper(value: float, form: str, lang: str) -> str:
-    return f"{choose_words(lang)(PAPERS['D'].authors)}: {write_number(value, lang, form)}"
+def _list_points(published: pd.DataFrame | None) -> Iterable:
+    """List the paper's two end points, of the rows of `claims.list_printed`."""
+    if published is None:
+        return []
+    return published[published["column"] == "train_s"].itertuples()
 
 
 def name_line(line: str, say: Callable[[str], str]) -> str:

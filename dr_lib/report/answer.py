@@ -79,7 +79,8 @@ def answer_training(
         published: the rows are compared with paper A.
 
     Example:
-        >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
+        >>> from dr_lib.claims.papers import PAPERS
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
         >>> environments = training_time.compare_environments(selection.finished)
         >>> answer = answer_training(selection, environments, pd.DataFrame())
         >>> answer.sentence[:18]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dr_lib.options import LANG, PARAMETERS, PATH
+from dr_lib.options import LANG, PARAMETERS, PATH, Suite
 
 
 @click.command()
@@ -22,7 +22,7 @@ from dr_lib.options import LANG, PARAMETERS, PATH
 )
 @click.pass_obj
 def report(
-    root: Path,
+    suite: Suite,
     folders: tuple[Path, ...],
     out: Path | None,
     deposit: Path | None,
@@ -39,9 +39,9 @@ def report(
     if deposit:
         from dr_lib.report.deposit import write_deposit
 
-        readme = write_deposit(folders, deposit, root, **choice)
+        readme = write_deposit(folders, deposit, suite.root, **choice)
         return click.echo(f"wrote {readme} and the files it lists")
-    page = write_report(folders, out or folders[0], root, **choice)
+    page = write_report(folders, out or folders[0], suite.root, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF, SVG), tables (CSV, LaTeX), and runs.csv next to it"
     )

@@ -11,7 +11,6 @@ from matplotlib.ticker import MaxNLocator
 
 from dr_lib.report.limits import PARTS
 from dr_lib.report.means import UNITS, Mean, choose_unit, plot_means
-from dr_lib.report.papers import PAPERS, list_published
 from dr_lib.report.select import list_shown, measure
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
@@ -41,7 +40,7 @@ def is_paper_work(rows: pd.DataFrame) -> pd.Series:
 
 
 def plot_training_time(
-    finished: pd.DataFrame, lang: str = "en", *, published: bool = True
+    finished: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
     """Draw the mean training time of each place, and those of paper A beside equal work.
 
@@ -51,23 +50,24 @@ def plot_training_time(
         finished: finished rows of a `Selection`, of which those whose times count and cold ones are
             drawn. Without any the paper stands alone.
         lang: en, or pt with decimal commas.
-        published: draw the paper's means, of the claims.
+        published: the paper's means, of `claims.list_printed`.
 
     Example:
-        >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
-        >>> figure = plot_training_time(selection.finished, published=False)
+        >>> from dr_lib.claims.papers import PAPERS
+        >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
+        >>> figure = plot_training_time(selection.finished)
         >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
     theirs = say("The paper's work: {}").format("InceptionV3, 299 px")
     panels = {theirs: []}
-    for row in list_published("A").itertuples() if published else ():
+    for row in published.itertuples() if published is not None else ():
         interval = Interval(60 * row.value, np.nan, np.nan, 1)
-        label = f"{row.hardware}\n{say(PAPERS['A'].authors)}"
+        label = f"{row.hardware}\n{say(row.authors)}"
         panels[theirs].append(Mean(label, interval, THEIRS))
     if "train_s" in finished:
         timed = list_shown(finished).dropna(subset=["train_s"]).reset_index(drop=True)
-        is_like = is_paper_work(timed) & published
+        is_like = is_paper_work(timed) & (published is not None)
         for (place, is_theirs), rows in timed.groupby(["place", is_like]):
             label, words = _name_work(place, rows, say)
             count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())

@@ -26,7 +26,7 @@ from dr_lib.report.answer import Answer
 from dr_lib.report.energy import summarise_energy
 from dr_lib.report.figures import plot_division
 from dr_lib.report.limits import divide_times, say_limits
-from dr_lib.report.papers import PAPERS
+from dr_lib.report.rows import Paper
 from dr_lib.report.select import (
     ALIKE,
     ARITHMETIC,
@@ -52,7 +52,6 @@ from dr_lib.report.style import (
     translate,
     write_figure,
 )
-from dr_lib.rooms import find_all
 
 COMMITS = ("commit", "code_sha256", "model_code_sha256", "notebook_sha256")
 COMMITS += ("data_sha256", "labels_sha256", "split_sha256")
@@ -101,7 +100,7 @@ class Page:
         if self._out:
             write_listed(self._out / name, content)
 
-    def title(self, words: str, paper: str, selection: Selection) -> None:
+    def title(self, words: str, paper: Paper | None, selection: Selection) -> None:
         """Show the question, the paper, the study, the machines and the number of runs."""
         rows = selection.finished if len(selection.finished) else selection.runs
         say = self.say
@@ -109,7 +108,7 @@ class Page:
         if studies := _list_values(rows, "study"):
             facts.append(say("Study {}").format(", ".join(studies)))
         if paper:
-            facts.append(say("compared with {}").format(say(PAPERS[paper].authors)))
+            facts.append(say("compared with {}").format(say(paper.authors)))
         if environments := _list_values(rows, "environment"):
             processors = ", ".join(_list_values(rows, "cpu"))
             places = "; ".join(environments) + (f" ({processors})" if processors else "")
@@ -324,11 +323,6 @@ class Page:
             "Energy of a run, counted by its GPUs, mean [95 % interval].",
             own=keys,
         )
-
-    def claims(self, judged: pd.DataFrame) -> None:
-        """Show claims that were judged, as the room claims does; nothing where it is absent."""
-        for show in find_all("show_claims"):
-            show(self, judged)
 
     def appendix(self, selection: Selection, varied: Sequence[str] = ()) -> None:
         """Show what was excluded and why, the parameters of every run, commits and versions."""

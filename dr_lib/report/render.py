@@ -12,9 +12,15 @@ import nbformat
 from dr_lib.errors import DrError
 from dr_lib.files import LISTING, find_listed, write_listed, write_text
 from dr_lib.parameters import join_paths, read_value
-from dr_lib.report.papers import ANALYSES
 from dr_lib.runs.row import read_runs
 
+ANALYSES = {  # a notebook that makes rows: the notebook that reads them
+    "10_train": "11_gpu_vs_tpu",
+    "21_export_quantize": "23_serving_cost",
+    "22_serve_and_load": "23_serving_cost",
+    "30_train_scenario": "31_factor_effects",
+    "40_mnist_cuda": "41_cuda_vs_keras",
+}
 STYLE = """
 * { box-sizing: border-box }
 body { margin: 0; color: #1b1f24; background: #fff }

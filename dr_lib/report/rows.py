@@ -1,7 +1,9 @@
 """Open the rows of a paper's study, as each analysis notebook does first."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import pandas as pd
@@ -9,10 +11,23 @@ import pandas as pd
 from dr_lib.errors import DrError
 from dr_lib.parameters import parse_number, split_paths
 from dr_lib.report.conditions import Condition
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import Selection, list_columns, select_runs, write_level
-from dr_lib.rooms import find_all, load
 from dr_lib.runs.row import read_rows, read_runs
+
+
+class Paper(NamedTuple):
+    """A paper that rows are compared with; functions are named as in `load`."""
+
+    authors: str
+    notebooks: tuple[str, ...]  # that make the rows of its study
+    studies: tuple[str, ...]  # their study files: together they judge each of its claims
+    task: str = ""  # of its rows, where its notebooks have several
+    may_differ: tuple[str, ...] = ()  # columns in which rows of its study differ on purpose
+    design: tuple[str, ...] = ()  # one cell of its design has one level of each
+    versions: Mapping[str, str] = MappingProxyType({})  # that it names
+    select: str = ""  # selects its rows otherwise than `select_runs`
+    derive: str = ""  # adds the columns that its claims speak of
+    add_bills: str = ""  # adds what was paid
 
 
 class Rows(NamedTuple):
@@ -24,19 +39,16 @@ class Rows(NamedTuple):
     may_differ: list[str]
     selection: Selection
     num_others: int  # rows of the paper's notebooks that are of another task
-    paper: str = ""
 
-    def judge(self, selection: Selection | None = None) -> pd.DataFrame:
-        """Judge the paper's claims by these rows, or by them with prices: see `judge_claims` of the
-        room claims; empty where that room is absent.
-        """
-        for judge in find_all("judge"):
-            return judge(self.paper, selection or self.selection)
-        return pd.DataFrame()
+
+def load(function: str) -> Callable:
+    """Import a function that is named as `dr_lib.module:function`."""
+    module, _, name = function.partition(":")
+    return getattr(import_module(module), name)
 
 
 def open_rows(
-    paper: str,
+    paper: Paper,
     runs: str,
     root: Path,
     *,
@@ -48,7 +60,7 @@ def open_rows(
     """Read the rows below the folders, and select those of a paper's study.
 
     Args:
-        paper: a key of PAPERS.
+        paper: of `claims.papers.PAPERS`.
         runs: folders with rows, as `join_paths` writes them.
         root: of the repository, from which folders are named.
         default: these folders may be missing: without rows an analysis shows the paper alone.
@@ -57,7 +69,8 @@ def open_rows(
         exclude: marks of runs whose times do not count, separated by commas.
 
     Example:
-        >>> rows = open_rows("A", "papermill_runs/demo", Path("."))
+        >>> from dr_lib.claims.papers import PAPERS
+        >>> rows = open_rows(PAPERS["A"], "papermill_runs/demo", Path("."))
         >>> len(rows.selection.finished)
         2
     """
@@ -76,8 +89,8 @@ def open_rows(
     allowed = list_columns(allow, table)
     selection = select_paper(paper, rows, folders, exclude=excluded, allowed=allowed)
     num_others = len(list_paper_rows(paper, table, task="")) - len(rows)
-    may_differ = [*PAPERS[paper].may_differ, *allowed]
-    return Rows(folders, rows, excluded, may_differ, selection, num_others, paper)
+    may_differ = [*paper.may_differ, *allowed]
+    return Rows(folders, rows, excluded, may_differ, selection, num_others)
 
 
 def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
@@ -107,18 +120,18 @@ def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
     return rows.reset_index(drop=True)
 
 
-def list_paper_rows(paper: str, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
+def list_paper_rows(paper: Paper, table: pd.DataFrame, task: str | None = None) -> pd.DataFrame:
     """List the rows of a paper's notebooks, of the paper's task unless another is named."""
     if task is None:
-        task = PAPERS[paper].task
-    rows = table[table["notebook"].isin(PAPERS[paper].notebooks)]
+        task = paper.task
+    rows = table[table["notebook"].isin(paper.notebooks)]
     if task and "task" in rows:
         rows = rows[rows["task"].fillna(task) == task]
     return rows.reset_index(drop=True)
 
 
 def select_paper(
-    paper: str,
+    paper: Paper,
     rows: pd.DataFrame,
     folders: Sequence[Path],
     *,
@@ -126,8 +139,8 @@ def select_paper(
     allowed: Collection[str] = (),
 ) -> Selection:
     """Select the rows of a paper's study, see `select_runs`, or in the paper's own way."""
-    may_differ = PAPERS[paper].may_differ
-    if function := PAPERS[paper].select:
-        select = load(function)
+    may_differ = paper.may_differ
+    if paper.select:
+        select = load(paper.select)
         return select(rows, *folders, exclude=exclude, may_differ=[*may_differ, *allowed])
     return select_runs(rows, exclude=exclude, may_differ=may_differ, allowed=allowed)

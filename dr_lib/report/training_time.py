@@ -3,7 +3,8 @@ whether a speed counts.
 
 Example:
     >>> from dr_lib import open_rows, training_time
-    >>> selection = open_rows("A", "papermill_runs/demo", Path(".")).selection
+    >>> from dr_lib.claims.papers import PAPERS
+    >>> selection = open_rows(PAPERS["A"], "papermill_runs/demo", Path(".")).selection
     >>> training_time.compare_environments(selection.finished)["n"].tolist()
     [2]
 """

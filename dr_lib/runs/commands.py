@@ -6,8 +6,7 @@ import click
 
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
-from dr_lib.options import INSTANCE, PATH, POSITIVE
-from dr_lib.rooms import find_all, find_target
+from dr_lib.options import INSTANCE, PATH, POSITIVE, Suite
 
 
 @click.command()
@@ -39,16 +38,16 @@ from dr_lib.rooms import find_all, find_target
 )
 @click.option("--yes", is_flag=True, help="with --on, upload without asking")
 @click.pass_obj
-def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
+def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""
     from dr_lib.runs.backlog import ALIKE, ALIKE_STATUS
     from dr_lib.runs.runner import run_study
 
     if on:
-        start = find_target(on, "start")
-        failures = start(study, root, on, yes=yes, **options)
+        start = suite.find_target("run", on)
+        failures = start(study, suite.root, on, yes=yes, **options)
     else:
-        failures = run_study(study, root, **options)
+        failures = run_study(study, suite.root, **options)
     if failures:
         is_alike = failures[-1] == ALIKE
         number = len(failures) - is_alike
@@ -67,7 +66,7 @@ def run(root: Path, study: Path, on: str, yes: bool, **options) -> None:
     help="print one command per incomplete run and machine, for use with any scheduler",
 )
 @click.pass_obj
-def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
+def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, with the time, cost and repetitions still needed."""
     from dr_lib import hardware
     from dr_lib.hardware.machine import find_machine
@@ -84,6 +83,7 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
         plan_runs,
     )
 
+    root = suite.root
     folder = find_results(study)
     design = load_study(study, root, instance=instance)
     check_folder(folder, design)
@@ -112,9 +112,6 @@ def plan(root: Path, study: Path, instance: str, commands: bool) -> None:
             status = "skipped"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
     click.echo(backlog.describe(study))
-    for notes in find_all("plan_notes"):
-        for line in notes(study, design.repetitions):
-            click.echo(line)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
     find_unavailable(runs)

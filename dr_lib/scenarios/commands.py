@@ -1,14 +1,14 @@
 """The command that sets up the kernels of other frameworks."""
 
-from pathlib import Path
-
 import click
+
+from dr_lib.options import Suite
 
 
 @click.command()
 @click.argument("names", nargs=-1)
 @click.pass_obj
-def kernels(root: Path, names: tuple[str, ...]) -> None:
+def kernels(suite: Suite, names: tuple[str, ...]) -> None:
     """Set up Jupyter kernels for MXNet, PyTorch and JAX, each in its own environment in .kernels/.
     On a machine with a GPU, also add CUDA for TensorFlow to the current environment.
     """
@@ -21,7 +21,7 @@ def kernels(root: Path, names: tuple[str, ...]) -> None:
     failures = []
     with ThreadPoolExecutor() as pool:  # each is a minute of pip
         ready = {
-            name: pool.submit(set_up, name, root / ".kernels", has_gpu=has_gpu)
+            name: pool.submit(set_up, name, suite.root / ".kernels", has_gpu=has_gpu)
             for name in names or KERNELS
         }
         if has_gpu and not names:

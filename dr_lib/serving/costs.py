@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from dr_lib.report.papers import list_published
 from dr_lib.runs.prices import find_price
 
 
@@ -48,16 +47,16 @@ def cost_table(latencies: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def read_paper_latencies() -> pd.DataFrame:
-    """Read paper B's latencies, one row per `model` and `instance`.
+def tabulate_latencies(published: pd.DataFrame) -> pd.DataFrame:
+    """Tabulate paper B's latencies, one row per `model` and `instance`.
+
+    Args:
+        published: the paper's means, of `claims.list_printed`.
 
     Returns:
-        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`;
-        empty where the room claims is absent.
+        Their `usd_per_hour`, `predict_ms` with its deviation `predict_ms_sd`, and `round_trip_ms`.
     """
-    columns = ["column", "value", "tolerance", "hardware", "model"]
-    printed = list_published("B").reindex(columns=columns)
-    printed = printed.rename(columns={"hardware": "instance"})
+    printed = published.rename(columns={"hardware": "instance"})
     times = printed[printed["column"].isin(["predict_ms", "round_trip_ms"])]
     keys = ["model", "instance"]
     predict, call = (

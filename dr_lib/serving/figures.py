@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from dr_lib.numbers import write_number, write_span
 from dr_lib.report.means import Mean, plot_means
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.style import (
     OURS,
     THEIRS,
@@ -20,14 +19,14 @@ from dr_lib.report.style import (
     open_panels,
     space_ticks,
 )
-from dr_lib.serving.costs import read_paper_latencies
+from dr_lib.serving.costs import tabulate_latencies
 from dr_lib.serving.endpoint import NETWORK, find_candidates, list_doubts
 from dr_lib.serving.request_log import KINDS, summarise_requests
 from dr_lib.statistics.intervals import Interval
 
 
 def plot_predict_time(
-    timed: pd.DataFrame, model: str, lang: str = "en", *, published: bool = True
+    timed: pd.DataFrame, model: str, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
     """Draw a model's prediction time on each machine in each format, and below it paper B's.
 
@@ -38,7 +37,7 @@ def plot_predict_time(
             stands alone.
         model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
         lang: en or pt.
-        published: draw the paper's panel.
+        published: the paper's means, of `claims.list_printed`, for a panel of its own.
     """
     say = choose_words(lang)
     if len(timed):
@@ -46,11 +45,15 @@ def plot_predict_time(
     kinds = [kind for kind in KINDS if kind in timed]
     groups = timed.groupby(kinds, dropna=False, sort=False) if len(timed) else ()
     panels = {f"{name(model)}, 224 px": []}  # the paper's size
-    paper = read_paper_latencies().query("model == @model and @published")
-    for row in paper.itertuples():
+    theirs = []
+    authors = ""
+    if published is not None:
+        theirs = tabulate_latencies(published).query("model == @model").itertuples()
+        authors = say(published["authors"].iloc[0])
+    for row in theirs:
         ends = row.predict_ms + row.predict_ms_sd * np.array([-1, 1])
         interval = Interval(row.predict_ms, *ends, 1)
-        label = f"{row.instance}\n{say(PAPERS['B'].authors)}"
+        label = f"{row.instance}\n{authors}"
         panels[f"{name(model)}, 224 px"].append(Mean(label, interval, THEIRS))
     for row, (_, requests) in zip(summarise_requests(timed).itertuples(), groups, strict=True):
         mean = Mean(

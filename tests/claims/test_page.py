@@ -6,9 +6,10 @@ from xml.etree import ElementTree
 import pytest
 
 from dr_lib.claims.claims import read_judged
+from dr_lib.claims.page import show_claims
+from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_claims
 from dr_lib.report import page
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import select_runs
 from tests.report.real_rows import CPU, run_scenarios, train_referable
 
@@ -20,12 +21,11 @@ def read_table(text: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(header, row, strict=True)) for row in rows}
 
 
-@pytest.mark.skipif("C" not in PAPERS, reason="the paper's room is absent")
 def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     """What our machine can judge, and reasons on demand; what could be chance."""
     runs = run_scenarios(disturbed=True)
     judged = judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ))
-    page.Page().claims(judged)
+    show_claims(page.Page(), judged)
     given, every = (read_table(text) for text in shown if "<table" in str(text))
     assert list(every) == list(judged["id"])
     assert {row["verdict"] for row in given.values()} == {"holds", "does not hold"}
@@ -45,7 +45,9 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
 
 def test_what_no_row_reaches_is_folded_into_one_line(shown):
     """Claims on endpoints, and no rows of any; in Portuguese."""
-    page.Page(lang="pt").claims(judge_claims("B", select_runs(train_referable([1.0], CPU))))
+    show_claims(
+        page.Page(lang="pt"), judge_claims("B", select_runs(train_referable([1.0], CPU)))
+    )
     assert shown[1] == "Nenhuma afirmação pode ser julgada."
     num = len(read_judged("B"))
     assert f"Todas as {num} afirmações: não medida {num}<" in shown[2]
@@ -55,6 +57,6 @@ def test_what_no_row_reaches_is_folded_into_one_line(shown):
 def test_what_a_row_holds_is_no_markup_in_a_claim(shown):
     """The name of a platform, in what was measured."""
     runs = train_referable([1, 2], CPU, seed=20).assign(platform="<b>my_*model*")
-    page.Page().claims(judge_claims("A", select_runs(runs)))
+    show_claims(page.Page(), judge_claims("A", select_runs(runs)))
     assert "&lt;b&gt;my_*model*, CPU" in shown[2]
     assert "<b>" not in "".join(shown)

@@ -15,10 +15,10 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.claims.claims import read_judged
+from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_data_sets
 from dr_lib.hardware import Facts, HardwareError
 from dr_lib.parameters import describe
-from dr_lib.report.papers import PAPERS
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row
 from dr_lib.runs.study import PlannedRun, load_study, plan_runs
@@ -37,7 +37,6 @@ from tests.report.real_rows import (
     train_mnist,
 )
 
-pytestmark = pytest.mark.skipif(len(PAPERS) < 5, reason="a paper's room is absent")
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = {  # of the papers, as detected; endpoints are named by their studies
     "gpu_vs_tpu": [T4X2, TPU],

@@ -17,7 +17,6 @@ from dr_lib.__main__ import main
 from dr_lib.claims import verdicts
 from dr_lib.claims.claims import read_claims
 from dr_lib.claims.verdicts import count_by_chance, judge_claims, list_judged_rows
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import PLAN, WITHIN_NULL, WORK, list_faults, select_runs
 from dr_lib.runs.row import RowError, read_runs, write_row
 from dr_lib.statistics.intervals import Interval
@@ -63,9 +62,6 @@ def judge(ids, *tables, factors=(), **changes):
     if len(runs) and "file" not in runs:
         runs["run_id"] = runs["run_id"] + runs.index.astype(str)
     rows = list_judged_rows(select_runs(runs, may_differ=[*WORK, *PLAN]).timed)
-    absent = {name[0] for name in ids.split()} - set(PAPERS)
-    if absent:
-        pytest.skip(f"the room of paper {absent} is absent")
     claims = {claim.id: claim.model_copy(update=changes) for claim in read_claims()}
     return [verdicts.judge(claims[name], rows, factors) for name in ids.split()]
 
@@ -934,7 +930,6 @@ def test_one_printed_saving_is_read_in_three_ways():
         assert "backend (jax, tensorflow), jit (False, True)" in found.loc["A6", "reason"]
 
 
-@pytest.mark.skipif(len(PAPERS) < 5, reason="a paper's room is absent")
 def test_judged_claims_come_first_and_are_listed_by_id():
     """What is not measured comes last; up to a fortieth of the verdicts are wrong by chance. A
     number that no row can judge is no line.
@@ -975,7 +970,6 @@ def run_claims(*words):
     return CliRunner().invoke(main, ["claims", *map(str, words)])
 
 
-@pytest.mark.skipif(len(PAPERS) < 5, reason="a paper's room is absent")
 def test_the_command_counts_each_run_once_and_says_nothing_of_no_verdict(tmp_path):
     """Three runs on a CPU stand on both sides of GPU against TPU; that comparison decides
     nothing, by chance or not. A column that no row has is refused.

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.claims import claims
 from dr_lib.mnist.figures import (
     plot_cumulative_time,
     plot_speed_up,
@@ -13,7 +14,7 @@ from dr_lib.report.select import NoRunsError
 from tests.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
 from tests.report.reading import is_whole, timed_runs, words
 
-claims = pytest.importorskip("dr_lib.claims.claims", reason="they show published times")
+PAPER = claims.list_printed("D")
 
 FORTY = [0.9 + 0.001 * k for k in range(40)]
 SPREAD = (0.98, 1.0, 1.02)
@@ -52,7 +53,7 @@ def value(claim_id):
 
 def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
     """Medians of the runs after each epoch; 219 and 621 s at epoch 40 come from the claims."""
-    lines = take_lines(plot_cumulative_time(timed_runs(make_paper())).axes[0])
+    lines = take_lines(plot_cumulative_time(timed_runs(make_paper()), published=PAPER).axes[0])
     assert list(lines) == [
         "Keras / TensorFlow, batch 1, CPU",
         "Keras / TensorFlow, batch 32, CPU",
@@ -81,15 +82,24 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
 )
 def test_times_of_other_work_do_not_share_the_papers_axis(work, number):
     """Of a part of MNIST, or of drawn digits: four lines without the paper's two points."""
-    lines = take_lines(plot_cumulative_time(timed_runs(make_paper(**work))).axes[0])
+    lines = take_lines(
+        plot_cumulative_time(timed_runs(make_paper(**work)), published=PAPER).axes[0]
+    )
     assert len(lines) == number
 
 
 def test_before_any_run_the_paper_stands_alone():
     """Its two points, and no figure for which it has none."""
-    assert len(take_lines(plot_cumulative_time(timed_runs(pd.DataFrame())).axes[0])) == 2
+    assert (
+        len(
+            take_lines(
+                plot_cumulative_time(timed_runs(pd.DataFrame()), published=PAPER).axes[0]
+            )
+        )
+        == 2
+    )
     with pytest.raises(NoRunsError, match="notebook 40"):
-        plot_time_to_accuracy(timed_runs(pd.DataFrame()))
+        plot_time_to_accuracy(timed_runs(pd.DataFrame()), published=PAPER)
     with pytest.raises(NoRunsError, match="Keras on the same host"):
         plot_speed_up(make_timed(make_run(), make_run("keras_jax", cpu="EPYC")))
 
@@ -105,7 +115,7 @@ def test_figure_1b_ends_where_half_have_not_arrived():
 
 def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     """At batch 1 solid, 60 / 0.2; against batch 32 dotted, and there the paper's ratio stands."""
-    figure = plot_speed_up(timed_runs(make_paper()))
+    figure = plot_speed_up(timed_runs(make_paper()), published=PAPER)
     like, unlike = figure.axes
     titles = [ax.get_title(loc="left").replace("\n", " ") for ax in (like, unlike)]
     assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
@@ -130,7 +140,7 @@ def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas; all text lies inside the picture."""
     timed = timed_runs(make_paper(platform="some cloud"))
     plots = (plot_cumulative_time, plot_time_to_accuracy, plot_speed_up)
-    figures = [plot(timed, "pt") for plot in plots]
+    figures = [plot(timed, "pt", published=PAPER) for plot in plots]
     found = "\n".join(map(words, figures))
     for text in ("tempo de treinamento acumulado [s]", "CUDA C fundido, lote 1", "2,84 x"):
         assert text in found

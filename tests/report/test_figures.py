@@ -7,17 +7,21 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex
 
+from dr_lib.claims.claims import list_printed
 from dr_lib.report.figures import plot_history, plot_training_time
 from dr_lib.report.select import select_runs
 from dr_lib.report.style import ACCELERATOR_COLOURS, OURS, THEIRS
-from tests.conftest import WITH_CLAIMS
 from tests.report.reading import is_whole, words
 from tests.report.timed_rows import CPU, T4, TPU, make_runs
 
+PAPER = list_printed("A")
 
-def plot(runs, lang="en", **options):
+
+def plot(runs, lang="en", published=PAPER):
     """The figure of these rows."""
-    return plot_training_time(select_runs(runs, may_differ=["mode"]).finished, lang, **options)
+    return plot_training_time(
+        select_runs(runs, may_differ=["mode"]).finished, lang, published=published
+    )
 
 
 def means(ax):
@@ -37,13 +41,13 @@ def test_each_mode_has_its_line_below_the_papers():
     """
     modes = make_runs([90.0, 180.0], CPU, mode=["fast", "paper"])
     runs = pd.concat([modes, make_runs([540.0], T4, mode="paper")])
-    (ax,) = plot(runs, published=False).axes
+    (ax,) = plot(runs, published=None).axes
     assert [minutes for minutes, _ in means(ax)] == pytest.approx([9, 3, 1.5])
     places = ("kaggle, 2 x Tesla T4", "local, CPU", "local, CPU, fast")
     assert labels(ax) == [f"{place}\nn = 1, sessions: 1" for place in places]
 
     runs = make_runs([39.1, 14.7, 12.6], T4, cold=[True, False, False])
-    (ax,) = plot(runs, published=False).axes
+    (ax,) = plot(runs, published=None).axes
     assert [seconds for seconds, _ in means(ax)] == pytest.approx([13.65, 39.1])
     assert labels(ax) == [
         "kaggle, 2 x Tesla T4\nn = 2, sessions: 1",
@@ -51,7 +55,6 @@ def test_each_mode_has_its_line_below_the_papers():
     ]
 
 
-@WITH_CLAIMS
 def test_other_work_has_an_axis_of_its_own():
     """A small network of 20 s is not set beside 51 min of the paper's; the paper's work is. Before
     anything has been measured the paper stands alone.
@@ -72,7 +75,7 @@ def test_a_mean_carries_spread_runs_and_n():
     is hollow, and n = 3.
     """
     runs = make_runs([1140.0, 1200, 1260], CPU, disturbed=[False, False, True])
-    (ax,) = plot(runs, published=False).axes
+    (ax,) = plot(runs, published=None).axes
     points = [line for line in ax.lines if line.get_markersize() == 3.5]
     filled = {line.get_markerfacecolor() != "white": [*line.get_xdata()] for line in points}
     assert filled == {True: [19, 20], False: [21]}
@@ -86,7 +89,6 @@ def test_a_mean_carries_spread_runs_and_n():
     assert labels(ax) == ["local, CPU\nn = 3, sessions: 1"]
 
 
-@WITH_CLAIMS
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped_or_overlaps():
     """Decimals have commas; all text lies inside the picture, and no two numbers touch. Each kind
     of accelerator has its colour, and what the paper published is grey.

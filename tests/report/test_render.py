@@ -11,21 +11,19 @@ import nbformat
 import pandas as pd
 import pytest
 from click.testing import CliRunner
+from dr_lib.report.papers import ANALYSES
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.report.page import Page
-from dr_lib.report.papers import ANALYSES
 from dr_lib.report.render import render, write_report
 from dr_lib.report.style import open_panels
 from dr_lib.runs.row import write_row
-from tests.conftest import ABSENT
 from tests.report.reading import HOSTILE, check_hostile
 from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = copy_row("22", "savedmodel")
-WITH_MNIST = pytest.mark.skipif("mnist" in ABSENT, reason="only one notebook is an analysis")
 
 
 def write_rows(folder: Path, *notebooks: str) -> Path:
@@ -43,7 +41,6 @@ def write_rows(folder: Path, *notebooks: str) -> Path:
             ["10_train", "40_mnist_cuda"],
             {},
             "11_gpu_vs_tpu and 41_cuda_vs_keras each read some",
-            marks=WITH_MNIST,
         ),
         (["my_own"], {}, "none reads those of my_own.: choose one with --notebook"),
         (

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.rows import choose_rows, open_rows
 from tests.report.real_rows import copy_row
 
@@ -26,7 +26,7 @@ def test_rows_of_other_notebooks_and_tasks_are_not_mixed_in(tmp_path):
     write_rows(tmp_path / "both", first, grades, copy_row("40", "fused", run_id="m"))
     write_rows(tmp_path / "alone", grades)
     names = {
-        name: open_rows("A", name, tmp_path).selection.timed["run_id"].tolist()
+        name: open_rows(PAPERS["A"], name, tmp_path).selection.timed["run_id"].tolist()
         for name in ("both", "alone")
     }
     assert names == {"both": ["a"], "alone": ["g"]}
@@ -34,11 +34,11 @@ def test_rows_of_other_notebooks_and_tasks_are_not_mixed_in(tmp_path):
 
 def test_folders_that_are_missing_are_named_unless_they_are_the_default(tmp_path):
     """An analysis without rows shows the paper alone."""
-    for paper in {"A", "B", "D"} & PAPERS.keys():
-        rows = open_rows(paper, "rows", tmp_path, default="rows")
+    for paper in "ABD":
+        rows = open_rows(PAPERS[paper], "rows", tmp_path, default="rows")
         assert rows.table.empty and rows.selection.timed.empty
     with pytest.raises(DrError, match="rwos: no such folder"):
-        open_rows("A", "rwos", tmp_path, default="rows")
+        open_rows(PAPERS["A"], "rwos", tmp_path, default="rows")
 
 
 def test_rows_are_chosen_by_their_values():

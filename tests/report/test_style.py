@@ -13,17 +13,18 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
+from dr_lib.claims.claims import read_judged
+from dr_lib.claims.papers import PAPERS
+from dr_lib.evaluation import checklist, flow
 from dr_lib.numbers import write_interval, write_probability
 from dr_lib.report import style
 from dr_lib.report.page import COMMITS
-from dr_lib.report.papers import PAPERS
 from dr_lib.report.select import PLAN, WORK
 from dr_lib.report.training_time import SCALED
-from tests.conftest import ABSENT
 
 ROOT = Path(__file__).resolve().parents[2]
 DRAWING = re.compile(
-    r"dr_lib/report/.*|dr_lib/rooms/\w+/(figures|answer|committee|page)\.py|notebooks/.*"
+    r"dr_lib/report/.*|dr_lib/\w+/(figures|answer|committee|page)\.py|notebooks/.*"
 )
 # called with an English sentence, and where theirs begins among their arguments
 SPEAKERS = dict.fromkeys("say state title heading section note".split(), 0)
@@ -58,26 +59,18 @@ TABLES = {
 
 
 def list_words_of_tables() -> set[str]:
-    """The words in the tables of the spine and of those rooms that are here."""
+    """The words in the tables of the library."""
     words = set()
     for module, names in TABLES.items():
-        if module.split(".")[1] in ABSENT:
-            continue
         for name in names:
             table = getattr(import_module(f"dr_lib.{module}"), name)
             table = [table] if isinstance(table, str) else table
             words.update(table.values() if isinstance(table, dict) else table)
-    if "claims" not in ABSENT:
-        from dr_lib.claims.claims import read_judged
-
-        words.update(claim.place for claim in read_judged() if claim.wording != "reading")
-    if "evaluation" not in ABSENT:
-        from dr_lib.evaluation import checklist, flow
-
-        words.update([*checklist.METHODS, *flow.STAGES])
-        items = Path(checklist.__file__).with_name("checklist.csv")
-        with items.open(encoding="utf-8") as file:
-            words.update(row["topic"] for row in csv.DictReader(file))
+    words.update(claim.place for claim in read_judged() if claim.wording != "reading")
+    words.update([*checklist.METHODS, *flow.STAGES])
+    items = Path(checklist.__file__).with_name("checklist.csv")
+    with items.open(encoding="utf-8") as file:
+        words.update(row["topic"] for row in csv.DictReader(file))
     return words
 
 
@@ -128,8 +121,8 @@ def test_every_sentence_has_its_portuguese_and_none_is_left_over():
     names = set(re.findall(r"\w+", " ".join(texts)))
     for words, columns in known.items():
         parts = {re.sub("^metric_|_test$|_sd$", "", column) for column in columns}
-        assert parts <= names or ABSENT, f"{words} is the header of no column"
-        assert columns or words in texts | sentences or ABSENT, f"{words} is said nowhere"
+        assert parts <= names, f"{words} is the header of no column"
+        assert columns or words in texts | sentences, f"{words} is said nowhere"
 
 
 def test_columns_that_a_table_shows_have_headers():

@@ -20,7 +20,6 @@ from dr_lib.runs import run as run_module
 from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.runs.row import RowError, read_left, read_runs
 from dr_lib.runs.run import Run, RunIdentity
-from tests.conftest import ABSENT
 from tests.processes import run_python, wait_until
 
 PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
@@ -316,7 +315,6 @@ def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     assert not unlike, f"dr_lib/runs/row.py or dr_lib/runs/monitor.py lacks {unlike}"
 
 
-@pytest.mark.skipif("scenarios" in ABSENT, reason="the room scenarios has the notebook")
 def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
     """As the row names them, and no folder; where its files go, and its price, are in no row."""
     cell = 'accelerator: str = "auto"\nthreads: int = 0\ndata_source: str = "synthetic"\n'

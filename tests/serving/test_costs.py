@@ -5,25 +5,23 @@ import math
 import pandas as pd
 import pytest
 
+from dr_lib.claims.claims import list_printed
 from dr_lib.runs.prices import Price
-from dr_lib.serving.costs import cost_table, read_paper_latencies
-from tests.conftest import WITH_CLAIMS
+from dr_lib.serving.costs import cost_table, tabulate_latencies
 
 
-@WITH_CLAIMS
 def test_papers_b_costs():
     """The costs that its prices and latencies give, done by hand."""
-    costs = cost_table(read_paper_latencies())
+    costs = cost_table(tabulate_latencies(list_printed("B")))
     found = costs.pivot(index="instance", columns="model", values="usd_per_million_never_idle")
     found = found.loc[[f"ml.{name}.xlarge" for name in ("m4", "m5", "m6g", "c7g")]]
     assert found["vgg19"].tolist() == pytest.approx([23.37, 13.07, 20.13, 14.93], abs=0.005)
     assert found["mobilenet"].tolist() == pytest.approx([5.41, 3.93, 4.49, 3.44], abs=0.005)
 
 
-@WITH_CLAIMS
 def test_papers_b_latencies_are_read_from_its_table():
     """Eight rows, with prices, deviations and whole calls."""
-    table = read_paper_latencies().set_index(["model", "instance"])
+    table = tabulate_latencies(list_printed("B")).set_index(["model", "instance"])
     assert len(table) == 8 and table.notna().all(axis=None)
     assert table.loc[("vgg19", "ml.c7g.xlarge")].tolist() == [0.174, 308.8, 15.5, 504.9]
 

@@ -13,7 +13,6 @@ from dr_lib.serving.endpoint import find_rates
 from dr_lib.serving.request_log import write_requests
 from dr_lib.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder
-from tests.conftest import WITH_CLAIMS
 from tests.notebooks import (
     displayed,
     execute,
@@ -110,7 +109,6 @@ def test_23_of_ones_own_shows_no_paper(clone, kernel):
     assert "max_rate_per_s" not in text
 
 
-@WITH_CLAIMS
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):
     """The published figures, each with its network, and their costs."""
     notebook = execute(clone, "23_serving_cost", kernel)

@@ -73,8 +73,9 @@ def test_a_row_for_each_request_with_its_runs_columns(write):
 
 @pytest.fixture
 def judged():
-    """Judges the published time of VGG19, where the room claims is present."""
-    verdicts = pytest.importorskip("tests.claims.test_verdicts")
+    """Judges the published time of VGG19."""
+    from tests.claims import test_verdicts as verdicts
+
     return lambda requests: verdicts.judge("B6", requests)[0]
 
 

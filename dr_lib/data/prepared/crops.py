@@ -8,6 +8,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
@@ -23,7 +24,7 @@ from dr_lib.data.photograph import pixels
 from dr_lib.data.prepared import records
 from dr_lib.data.prepared.folder import LISTED, check_file, parse_table, read_table, write_table
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.workers import crop_photograph, map_over
+from dr_lib.data.prepared.workers import Map, crop_photograph, map_over
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file, is_empty, replace, write_json
 
@@ -52,7 +53,7 @@ def crop_photographs(
     photographs: pd.DataFrame,
     out: Path,
     salt: bytes,
-    workers: int | str,
+    workers: int | AbstractContextManager[Map],
     *,
     files: dict[str, str],
     shard_size: int = SHARD_SIZE,

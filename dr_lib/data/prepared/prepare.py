@@ -4,7 +4,7 @@ import hashlib
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from dr_lib.data.prepared.folder import (
     read_manifest,
 )
 from dr_lib.data.prepared.split import lock_folder, write_split
+from dr_lib.data.prepared.workers import Map
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file, replace
 from dr_lib.hardware.cpus import count_cpus
@@ -51,7 +52,7 @@ def prepare(
     patients_by: str | None = None,
     reference: str = "",
     shard_size: int = SHARD_SIZE,
-    workers: int | str | None = None,
+    workers: int | AbstractContextManager[Map] | None = None,
     sheet: str = "",
     columns: Sequence[str] | str = (),
     progress: Callable[[int, int], None] = lambda done, total: None,

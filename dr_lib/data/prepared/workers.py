@@ -11,7 +11,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -26,7 +26,6 @@ from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
-from dr_lib.rooms import find_target
 
 # photographs handed out at a time: enough that none waits, and memory does not grow
 TASKS_PER_WORKER = 16
@@ -83,18 +82,18 @@ def crop_photograph(
 
 
 @contextmanager
-def map_over(workers: int | str) -> Iterator[Map]:
+def map_over(workers: int | AbstractContextManager[Map]) -> Iterator[Map]:
     """Yield a `map` over worker processes that works a bounded number of items ahead.
 
     Args:
         workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
-            process. Or whose workers, such as dask:tcp://HOST:8786.
+            process. Or what yields a map over workers elsewhere.
 
     Raises:
-        DrError: a worker died, or no room knows this target.
+        DrError: a worker died.
     """
-    if isinstance(workers, str):
-        with find_target(workers, "map_over")(workers) as map_there:
+    if not isinstance(workers, int):
+        with workers as map_there:
             yield map_there
         return
     if workers == 1:

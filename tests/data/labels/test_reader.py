@@ -204,7 +204,8 @@ def test_a_workbook_is_its_only_sheet_with_the_columns(tmp_path, sheets, title, 
 )
 def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
     """Of the columns that both read."""
-    evaluation = pytest.importorskip("dr_lib.evaluation.predictions")
+    from dr_lib.evaluation import predictions as evaluation
+
     (tmp_path / "a.jpg").touch()
     path = tmp_path / name
     more = ",patient_id,split,probability\n"
@@ -225,7 +226,6 @@ def test_two_commands_refuse_a_table_in_the_same_words(tmp_path, content, name):
 
 def test_two_commands_choose_alike(tmp_path):
     """By one option each, for a sheet and for a column."""
-    pytest.importorskip("dr_lib.evaluation.commands")
     (tmp_path / "a.jpg").touch()
     path = tmp_path / "t.xlsx"
     TABLE.to_excel(path, sheet_name="2026", index=False)

@@ -1,0 +1,38 @@
+"""The papers that rows are compared with: what makes their rows, and what their studies vary."""
+
+from dr_lib.report.rows import Paper
+
+FACTORS = ("framework", "dataset", "image_size", "network")  # of paper C's design
+
+PAPERS = {
+    "A": Paper("Araújo et al.", ("10_train",), ("gpu_vs_tpu",), task="referable"),
+    "B": Paper(
+        "Camargo et al.",
+        ("21_export_quantize", "22_serve_and_load"),
+        ("exports", "serving_sagemaker"),
+        select="dr_lib.serving.request_log:select_requests",
+    ),
+    "C": Paper(
+        "Moura Filho and Sousa",
+        ("30_train_scenario",),
+        ("scenarios_cpu", "scenarios_gpu"),
+        may_differ=(*FACTORS, "backend"),
+        design=FACTORS,
+        versions={  # source C
+            "tensorflow": "2.14.0",
+            "torch": "2.2.0",
+            "mxnet": "1.9.1",
+            "python": "3.9",
+            "cuda": "11.7",
+        },
+        add_bills="dr_lib.scenarios.costs:add_bills",
+    ),
+    "D": Paper(
+        "De Felice Lima and Zola",
+        ("40_mnist_cuda",),
+        ("mnist_cuda",),
+        may_differ=("framework", "implementation", "batch_size", "learning_rate", "backend"),
+        derive="dr_lib.mnist.epochs:add_accuracy_columns",
+    ),
+    "E": Paper("Voets et al.", ("12_evaluate",), ("eyepacs_authors",)),
+}
