@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from jupyter_client import KernelManager
 
+from tests.runs.conftest import dear, house  # noqa: F401  of studies, here and elsewhere
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
