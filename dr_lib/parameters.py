@@ -94,7 +94,6 @@ PARAMETERS = {  # of the other notebooks, and of several subjects
         column="matmul_precision_requested",
     ),
     "num_devices": Parameter("level"),  # num_replicas says how many
-    "num_machines": Parameter("may differ", least=1, most=1024),  # part of an environment
     "seed": Parameter("may differ"),
     "repetition": Parameter("may differ"),
     "instance": Parameter(""),  # priced_as
@@ -247,7 +246,6 @@ def check_together(values: Mapping[str, Any]) -> None:
             raise ParameterError(f"{fault}: leave it out")
     recipe = values.get("recipe", "full")
     is_partial = recipe != "full"
-    has_several = values.get("num_machines", 1) > 1
     augmentation = values.get("augmentation", "flip")
     is_stored = values.get("input") == "memory"
     is_small = str(values.get("model")).lower() == "small_cnn"
@@ -256,15 +254,10 @@ def check_together(values: Mapping[str, Any]) -> None:
         "min_delta: does not apply without patience: leave it out": (
             values.get("min_delta") and not values.get("patience")
         ),
-        f"recipe {recipe} caches features on one machine: use recipe full, or num_machines 1": (
-            is_partial and has_several
-        ),
         f"recipe {recipe} learns from each photograph and its mirror image, which is not"
         f" augmentation {augmentation}: leave it out": is_partial and augmentation != "flip",
-        "mode plain trains a whole network on one machine, and decodes in each epoch: use recipe"
-        " full, num_machines 1 and input auto, or mode paper": (
-            values.get("mode") == "plain" and (is_partial or has_several or is_stored)
-        ),
+        "mode plain trains a whole network, and decodes in each epoch: use recipe full and input"
+        " auto, or mode paper": (values.get("mode") == "plain" and (is_partial or is_stored)),
         "small_cnn has no ImageNet weights: use weights none, or mobilenet": (
             is_small and values.get("weights") == "imagenet"
         ),

@@ -42,7 +42,6 @@ accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
 matmul_precision: str = "default"  # default, float32, tf32, bfloat16 or bfloat16_3x
 num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; on a CPU several are virtual
-num_machines: int = 1  # machines that train as one; plan --commands prints their commands
 # where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab a folder on Drive is kept
 max_hours: float = 0.0  # save and stop within this time, 0 for no limit [h]

@@ -163,15 +163,6 @@ if len(modes := training_time.compare_modes(selection)):
 else:
     print("only one mode: run notebook 10 with another mode, and allow mode")
 
-# %% [markdown]
-# The table compares several machines that shared each batch: their speed-up over the fewest
-# machines, and its price.
-
-# %% tags=["report"]
-machines = training_time.compare_machines(selection.timed, factors)
-words = "An epoch by the number of machines [95 % interval]."
-page.table(machines, "machines", words, own=factors)
-
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims
 from dr_lib.claims.verdicts import judge_claims

@@ -187,9 +187,6 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     for paper in PAPERS.values():
         if paper.derive:
             rows = load(paper.derive)(rows)
-    # as in all papers
-    alone = rows.reindex(columns=["num_machines"])["num_machines"].fillna(1) == 1
-    rows = rows[alone].copy()
     for name, value in OLDER.items():
         rows[name] = rows[name].fillna(value) if name in rows else value
     sides = rows.reindex(

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import Facts, HardwareError, read_version
-from dr_lib.hardware.machine import Machine, find_machine
 from dr_lib.hardware.plans import Plan
 
 
@@ -26,7 +25,6 @@ class Device(NamedTuple):
     plan: Plan
     name: str  # as the framework gives it, or cpu
     distribution: Any  # a tf.distribute.Strategy, or None
-    machine: Machine = Machine()  # one of those of the plan
 
     def scope(self) -> AbstractContextManager:
         """The context in which the model is built and compiled."""
@@ -172,7 +170,6 @@ def _mirror(*devices: str) -> Any:
 
 def _activate_jax(plan: Plan) -> Device:
     is_cpu = plan.accelerator == "cpu"
-    num_local = plan.num_replicas // plan.num_machines
     if is_cpu:
         os.environ["JAX_PLATFORMS"] = "cpu"
     # errors: while it compiles for a GPU it warns by the page
@@ -186,12 +183,10 @@ def _activate_jax(plan: Plan) -> Device:
         "bfloat16_3x": "high",  # three passes on a TPU
     }
     jax.config.update("jax_default_matmul_precision", names.get(requested, requested))
-    if is_cpu and num_local > 1:
-        jax.config.update("jax_num_cpu_devices", num_local)
-    machine = find_machine(plan.num_machines)
-    machine.join(plan.num_machines, plan.accelerator, plan.num_gpus)
+    if is_cpu and plan.num_replicas > 1:
+        jax.config.update("jax_num_cpu_devices", plan.num_replicas)
     there = [device for device in jax.devices() if device.platform == plan.accelerator]
-    devices = machine.take(there, num_local)
+    devices = sorted(there, key=lambda device: device.id)[: plan.num_replicas]
     if len(devices) < plan.num_replicas:
         raise HardwareError(
             f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}:"
@@ -204,10 +199,9 @@ def _activate_jax(plan: Plan) -> Device:
     distribution = None  # a kernel may have had another plan before
     if plan.strategy == "DataParallel":
         names = [f"{device.platform}:{device.id}" for device in devices]
-        # each machine feeds its own part
         distribution = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
     keras.distribution.set_distribution(distribution)
-    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None, machine)
+    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None)
 
 
 def measure_device_peak(framework: str) -> float | None:

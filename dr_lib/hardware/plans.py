@@ -23,7 +23,6 @@ class Request:
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
     num_devices: int = 0  # 0 takes all GPUs or chips; several of a CPU are virtual
-    num_machines: int = 1  # that train as one, each like this one, see `machine`
     # paper and plain: float32, one step per call; fast and scaled take all that it can do
     mode: str = "paper"
     batch_size: int = 8  # over all replicas; as many devices are used as divide it
@@ -40,11 +39,10 @@ class Plan:
     request: Request
     facts: Facts
     accelerator: str  # cpu, gpu or tpu
-    num_devices: int  # of this machine, those that cannot share the batch too
+    num_devices: int  # those that cannot share the batch too
     backend: str  # of Keras
     strategy: str  # none (one device), MirroredStrategy or DataParallel
-    num_machines: int  # each started for itself
-    num_replicas: int  # of all machines; the batch is divided among them evenly
+    num_replicas: int  # the batch is divided among them evenly
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
     # of training, a call; on JAX Keras loops over them in Python. 0: an epoch is one program
@@ -56,8 +54,8 @@ class Plan:
 
     @property
     def num_gpus(self) -> int:
-        """Number of GPUs of this machine used for training."""
-        return self.num_replicas // self.num_machines if self.accelerator == "gpu" else 0
+        """Number of GPUs used for training."""
+        return self.num_replicas if self.accelerator == "gpu" else 0
 
     def describe(self) -> dict[str, str | int | bool]:
         """Describe the plan, without the device, in columns of a run's row."""
@@ -68,25 +66,17 @@ class Plan:
     def reasons(self) -> list[str]:
         """Why each part of the plan is as it is."""
         facts = self.facts
-        num_local = self.num_replicas // self.num_machines
         names = {
             "cpu": facts.cpu,
             "gpu": ", ".join(facts.gpus),
             "tpu": f"{facts.num_tpu_chips} chips",
         }
         reasons = [f"{self.accelerator}: {names[self.accelerator]}"]
-        if num_local < self.num_devices:
-            counts = f"{num_local} of {self.num_devices} devices"
+        if self.num_replicas < self.num_devices:
+            counts = f"{self.num_replicas} of {self.num_devices} devices"
             batch = f"a batch of {self.request.batch_size} cannot be divided over more"
             reasons.append(f"{counts}: {batch}")
-        if self.num_machines > 1:
-            reasons.append(
-                f"{self.num_machines} machines joined by JAX, {num_local} devices each; each "
-                "machine takes its part of a batch"
-            )
-        reasons.append(
-            f"{self.backend}: {_explain_backend(facts, self.accelerator, self.request)}"
-        )
+        reasons.append(f"{self.backend}: {_explain_backend(facts, self.accelerator)}")
         if self.num_replicas > 1:
             kind = "virtual devices" if self.accelerator == "cpu" else "devices"
             reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
@@ -118,12 +108,6 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         >>> plan.accelerator, plan.precision
         ('cpu', 'float32')
     """
-    num_machines = request.num_machines
-    if request.batch_size % num_machines:
-        raise HardwareError(
-            f"num_machines {num_machines}: a batch of {request.batch_size} cannot be divided over"
-            " so many"
-        )
     accelerator = request.accelerator
     if accelerator == "auto" and facts.num_tpu_chips:
         accelerator = "tpu"
@@ -132,8 +116,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     if accelerator == "auto":
         accelerator = "gpu" if facts.gpus else "cpu"
     num_devices = _count_devices(facts, accelerator, request.num_devices)
-    batch_size = request.batch_size // num_machines
-    num_replicas = num_machines * _count_replicas(accelerator, num_devices, batch_size)
+    num_replicas = _count_replicas(accelerator, num_devices, request.batch_size)
     backend = _choose_backend(facts, accelerator, request)
     strategy = "none"
     if num_replicas > 1:
@@ -158,7 +141,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         "tpu": 16.0,  # of a v5e chip, what Colab and Kaggle lend
     }
     fits = request.data_gib < min(device_gib[accelerator] / 2, facts.memory_gib / 4)
-    may_keep = request.may_keep and num_machines == 1 and source == "memory"
+    may_keep = request.may_keep and source == "memory"
     on_device = can_speed_up and fits and may_keep
     steps = (16 if accelerator == "gpu" else 8) if can_speed_up else 1
     # on a CPU XLA's loops are slow, and on a TPU they are not measured
@@ -171,7 +154,6 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         num_devices=num_devices,
         backend=backend,
         strategy=strategy,
-        num_machines=num_machines,
         num_replicas=num_replicas,
         precision=precision,
         jit=backend == "jax" or (can_speed_up and accelerator == "gpu"),
@@ -221,8 +203,8 @@ def _count_replicas(accelerator: str, num_devices: int, batch_size: int) -> int:
 
 def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     backend = request.backend
-    why = _explain_backend(facts, accelerator, request)
-    if accelerator == "tpu" or request.num_machines > 1:
+    why = _explain_backend(facts, accelerator)
+    if accelerator == "tpu":
         if backend == "tensorflow":
             raise HardwareError(
                 f"backend {backend!r} is not possible: {why}; set backend='jax'"
@@ -241,11 +223,9 @@ def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:
     return backend
 
 
-def _explain_backend(facts: Facts, accelerator: str, request: Request) -> str:
+def _explain_backend(facts: Facts, accelerator: str) -> str:
     if accelerator == "tpu":
         return "TensorFlow cannot drive the TPUs that Colab and Kaggle lend today"
-    if request.num_machines > 1:
-        return "several machines are joined by JAX"
     return f"installed here are {', '.join(facts.backends)}"
 
 

@@ -25,16 +25,14 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
         `gco2` [g].
     """
     columns = (
-        "gpu_energy_j monitored_s train_s load_s num_machines epochs epochs_done"
+        "gpu_energy_j monitored_s train_s load_s epochs epochs_done"
         " num_images_train num_images_dropped num_predictions"
     )
     number = runs.reindex(columns=columns.split()).astype(float)
-    source = runs.reindex(columns=["gpu_energy_from", "rehearsed"])
+    source = runs.reindex(columns=["gpu_energy_from"])
     time_s = number["train_s"].fillna(number["load_s"])
     # the energy of a part of the time is not the run's
     is_part = number["monitored_s"] < 0.95 * time_s
-    # one of several machines is watched
-    is_part |= (number["num_machines"] > 1) & ~source["rehearsed"].eq(True)
     is_counted = source["gpu_energy_from"].eq("NVML counter") & number["gpu_energy_j"].notna()
     is_counted &= (runs["accelerator"] != "cpu") & ~is_part
 

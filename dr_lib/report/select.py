@@ -542,7 +542,7 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
-    columns = [*HARDWARE, "cpu_quota", "num_machines", "rehearsed", "mode", *EXCLUSIONS]
+    columns = [*HARDWARE, "cpu_quota", "mode", *EXCLUSIONS]
     rows = finished.reindex(columns=columns).astype(object)
     count = rows["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
     machine = rows["platform"] + ", " + (count + rows["accelerator"]).replace("cpu", "CPU")
@@ -551,9 +551,6 @@ def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
     cpus = rows["cpu_quota"].where(rows["cpu_quota"].notna(), rows["num_cpus"])
     cores = (" x " + cpus.astype(str)).where(cpus.notna(), "")
     machine = _tell_apart(machine, rows["cpu"].astype(str) + cores)
-    number = rows["num_machines"].astype(float).fillna(1)
-    rehearsed = rows["rehearsed"].eq(True).map({True: " (rehearsed)", False: ""})
-    machine += (number.map(", {:.0f} machines".format) + rehearsed).where(number > 1, "")
     mode = rows["mode"].fillna("paper")
     return finished.assign(
         machine=machine,

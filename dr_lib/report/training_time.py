@@ -58,19 +58,6 @@ MODE_VERDICTS = (
 )
 # and how many times as fast one mode is as another by them
 TIMES = {"train_s": "times_as_fast", "steady_epoch_s": "times_as_fast_by_epoch"}
-# columns that tell apart what more machines are compared in; a table has those that differ
-SCALED = (
-    "model",
-    "image_size",
-    "mode",
-    "platform",
-    "instance_type",
-    "cpu",
-    "accelerator",
-    "threads",
-    "batch_size",
-    "rehearsed",
-)
 
 
 def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
@@ -347,60 +334,6 @@ def _find_median(rows: pd.DataFrame, retries: int) -> Measured:
     if np.isinf(found.value):
         return found._replace(scope=HALF_MISSED)
     return found
-
-
-def compare_machines(runs: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
-    """Compute the speed-up of more machines that share the same work, and its cost.
-
-    The speed-up is the time of the fewest machines over theirs, the efficiency the speed-up over
-    how many times as many they are.
-
-    Args:
-        runs: timed rows of a `Selection`. Those of weak scaling, where each machine had as much
-            work, are left out.
-        factors: of the `Selection`.
-
-    Returns:
-        A row per kind of work (the factors and columns of SCALED in which they differ) and
-        `num_machines`: `n` runs, `steady_epoch_s` [s], `speedup`, `efficiency` and
-        `cost_per_epoch_usd` (machines x hour), each with bounds. Empty where all runs trained on as
-        many machines.
-    """
-    if not {"num_machines", "steady_epoch_s"} <= set(runs):
-        return pd.DataFrame()
-    kinds = [*dict.fromkeys([*factors, *SCALED])]
-    known = runs.dropna(subset=["num_machines", "steady_epoch_s"]).reset_index(drop=True)
-    known = known.reindex(columns=[*dict.fromkeys([*known, *kinds, "scaling", "usd_per_hour"])])
-    known = known[known["scaling"] != "weak"].assign(rehearsed=known["rehearsed"].eq(True))
-    num_paid = known["num_machines"].mask(known["rehearsed"], 1)
-    usd_per_hour = num_paid * known["usd_per_hour"].astype(float)
-    known["cost_per_epoch_usd"] = usd_per_hour * known["steady_epoch_s"] / 3600
-    # one machine is what both rehearsed and real machines are compared with
-    alone = known[known["num_machines"] == 1]
-    known = pd.concat([known, alone.assign(rehearsed=True)], ignore_index=True)
-    lines = []
-    for kind, rows in known.groupby(kinds, dropna=False):
-        fewest = rows["num_machines"].min()
-        if rows["num_machines"].max() == fewest:
-            continue
-        first = rows[rows["num_machines"] == fewest]
-        for number, some in rows.groupby("num_machines"):
-            ratio = measure("steady_epoch_s", first, some)
-            if number == fewest:
-                ratio = Interval(1.0, 1.0, 1.0, ratio.n)
-            share = fewest / number
-            line = dict(zip(kinds, kind, strict=True))
-            line["num_machines"] = int(number)
-            line["n"] = len(some)
-            line["steady_epoch_s"] = measure("steady_epoch_s", some)
-            line["speedup"] = ratio
-            line["efficiency"] = Interval(*(share * bound for bound in ratio[:3]), ratio.n)
-            if (_read(some, "cost_per_epoch_usd") > 0).any():
-                line["cost_per_epoch_usd"] = measure("cost_per_epoch_usd", some)
-            lines.append(line)
-    table = tabulate(lines)
-    agreed = [name for name in kinds[:-1] if lines and table[name].nunique(dropna=False) == 1]
-    return table.drop(columns=agreed)
 
 
 def count_unlearned(finished: pd.DataFrame) -> tuple[int, int]:

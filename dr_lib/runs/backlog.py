@@ -189,10 +189,7 @@ class Backlog:
                 f"{command}"
             )
         elif left:
-            paid_s = sum(
-                run.num_machines * run_s for run, run_s in zip(left, seconds, strict=True)
-            )
-            usd = price_seconds(self._usd_per_hour, paid_s)
+            usd = price_seconds(self._usd_per_hour, sum(seconds))
             cost = "" if math.isnan(usd) else f", {usd:.2f} USD"
             unknown = {run.scenario for run in left} - {run.scenario for run in completed}
             source = f"; {len(unknown)} scenarios have not run and are taken to last as long as"

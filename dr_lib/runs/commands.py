@@ -63,13 +63,12 @@ def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
 @click.option(
     "--commands",
     is_flag=True,
-    help="print one command per incomplete run and machine, for use with any scheduler",
+    help="print one command per incomplete run, for use with any scheduler",
 )
 @click.pass_obj
 def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     """List the runs of a study file, with the time, cost and repetitions still needed."""
     from dr_lib import hardware
-    from dr_lib.hardware.machine import find_machine
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.folder import check_data, check_folder
     from dr_lib.runs.study import (
@@ -95,13 +94,12 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     check_data(folder, runs, backlog.rows, root)
     refused = find_refused(design, runs, facts)
     if commands:
-        # machines and kernels that are missing here may exist elsewhere
+        # kernels that are missing here may exist elsewhere
         skipped = refused.keys() & backlog.find_skipped().keys()
         for run in backlog.list_left():
             if run.scenario not in skipped:
                 command = write_lasting_command("run", study, "--only", run.name)
-                machine = find_machine(run.num_machines)
-                click.echo("\n".join(machine.list_commands(command, run.num_machines)))
+                click.echo(command)
         return
     backlog.unavailable = refused
     skipped = backlog.find_skipped()

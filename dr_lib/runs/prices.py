@@ -127,14 +127,14 @@ def price_runs(
             `bill.fit_overhead`.
 
     Returns:
-        The runs with usd_per_hour of a machine, price_as_of, formula_usd of the run (machines x
-        price x train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch
+        The runs with usd_per_hour of a machine, price_as_of, formula_usd of the run (price x
+        train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch
         (by steady_epoch_s), cost_per_1000_images_usd of so many more (by images_per_s). NaN where
         the label has no price or a time is missing.
     """
     table = read_prices() if prices is None else list(prices)
-    labels = runs.reindex(columns=["priced_as", "price_as_of", "rehearsed"])
-    numbers = "usd_per_hour num_machines train_s setup_s steady_epoch_s images_per_s".split()
+    labels = runs.reindex(columns=["priced_as", "price_as_of"])
+    numbers = "usd_per_hour train_s setup_s steady_epoch_s images_per_s".split()
     known = runs.reindex(columns=numbers).astype(float)
     if prices is not None:
         known["usd_per_hour"] = math.nan
@@ -150,18 +150,15 @@ def price_runs(
     day = labels["price_as_of"].astype(object)
     day = day.mask(own.isna(), labels["priced_as"].map(days)).fillna("")
 
-    # a rehearsal uses one machine
-    machines = known["num_machines"].mask(labels["rehearsed"].eq(True), 1).fillna(1)
-    paid = usd_per_hour * machines
     images_per_s = known["images_per_s"].where(known["images_per_s"] > 0)
     setup_s = known["setup_s"].fillna(0.0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
         price_as_of=day,
-        formula_usd=price_seconds(paid, known["train_s"]),
-        cost_usd=price_seconds(paid, known["train_s"], setup_s, overhead_s),
-        cost_per_epoch_usd=price_seconds(paid, known["steady_epoch_s"]),
-        cost_per_1000_images_usd=price_seconds(paid, 1000 / images_per_s),
+        formula_usd=price_seconds(usd_per_hour, known["train_s"]),
+        cost_usd=price_seconds(usd_per_hour, known["train_s"], setup_s, overhead_s),
+        cost_per_epoch_usd=price_seconds(usd_per_hour, known["steady_epoch_s"]),
+        cost_per_1000_images_usd=price_seconds(usd_per_hour, 1000 / images_per_s),
     )
 
 

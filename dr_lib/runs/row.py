@@ -102,8 +102,6 @@ DETAILS = {  # in some rows
     "conv_precision": str,  # of a Conv2D layer
     "matmul_precision_requested": str,  # default: the platform's own
     "num_accelerators": int,  # devices used for training
-    "num_machines": int,  # machines that trained as one
-    "rehearsed": bool,  # the machines were processes on one: times show overhead, no speed-up
     "cpu": str,  # name of the processor's model
     "num_cpus": int,  # CPUs that the process may use, rounded up
     "cpu_quota": float,  # CPUs whose time the container grants; null without a limit

@@ -9,7 +9,6 @@ import json
 import math
 import os
 import sys
-import tempfile
 import time
 import uuid
 from contextlib import suppress
@@ -27,7 +26,6 @@ from dr_lib.files import lock, write_json
 from dr_lib.hardware.cgroups import Quota, read_quotas
 from dr_lib.hardware.cpus import list_bound
 from dr_lib.hardware.facts import find_boot
-from dr_lib.hardware.machine import find_machine
 from dr_lib.hardware.settings import describe_settings
 from dr_lib.parameters import describe, read_notebook
 from dr_lib.processes import end_with_parent
@@ -61,7 +59,6 @@ class RunIdentity:
     arm: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
-    rehearsed: bool | None = None
     priced_as: str = ""
     # a cloud service's session names itself to the rows made there
     session: str | None = field(default_factory=lambda: os.environ.get("DR_LIB_SESSION"))
@@ -132,18 +129,13 @@ class Run:
         self._root = root
         request = json.loads(json.dumps({"notebook": notebook, "parameters": parameters}))
         run = RunIdentity.read()
-        place = find_machine(parameters.get("num_machines", 1)).place
         if run:
             end_with_parent()
         else:
             study_dir = Path(results) if results else root / "papermill_runs" / "adhoc"
-            if place.rank:  # machine 0 alone keeps what the run leaves
-                self._scratch = tempfile.TemporaryDirectory(prefix="dr-machine-")
-                study_dir = Path(self._scratch.name)
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
-        run.rehearsed = place.is_rehearsed or None
         if max_hours:
             run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 
@@ -238,9 +230,7 @@ class Run:
             RowError: a column has the wrong type, or a number that is infinite.
         """
         wall_s = self.seconds()
-        others = self._run.others_before
-        if not self._run.rehearsed:  # the other machines' processes are part of the run
-            others = max(others, _share_others(self._others, wall_s))
+        others = max(self._run.others_before, _share_others(self._others, wall_s))
         row = {
             **self.identity,
             "status": "ok",
@@ -272,8 +262,6 @@ class Run:
         if not self._price:
             return {}
         paid = self._price.usd_per_hour
-        if not self._run.rehearsed:
-            paid *= self.identity.get("num_machines") or 1
         train_s = measured.get("train_s") or math.nan
         if measured.get("resumed"):
             train_s = math.nan

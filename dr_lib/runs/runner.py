@@ -22,7 +22,6 @@ from dr_lib import hardware
 from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import describe
 from dr_lib.runs.backlog import ALIKE, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
@@ -118,11 +117,6 @@ def run_study(
     study = load_study(path, root, instance=instance)
     backlog = _plan(study, path, root, only, null, on_cpu)
     folder = backlog.folder
-    machine = find_machine(max(run.num_machines for run in backlog.planned))
-    errors = machine.take_part(backlog, only, root)
-    if errors is not None:
-        return errors
-
     backlog.stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     bar_format = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
     with (
@@ -318,11 +312,7 @@ def _execute(session: Session, offer: Offer, identity: RunIdentity) -> str:
             return f"ended after {limit_s:.0f} s: timeout_hours"
         if process.returncode == 0:
             return "the notebook ended without a row"  # or the row is there
-    error = find_error(execution.output, execution.log, process.returncode)
-    # so JAX ends where another one is silent
-    if run.num_machines > 1 and error.startswith("the kernel"):
-        return f"{error}; or another of its machines ended or stopped responding"
-    return error
+    return find_error(execution.output, execution.log, process.returncode)
 
 
 def _show(session: Session, offer: Offer) -> None:

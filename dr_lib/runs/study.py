@@ -25,7 +25,6 @@ from pydantic import (
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
-from dr_lib.hardware.machine import find_machine
 from dr_lib.parameters import (
     ParameterError,
     check_together,
@@ -102,11 +101,6 @@ class PlannedRun(NamedTuple):
     def name(self) -> str:
         """The run's name on any machine: C3-r02."""
         return name_run(self.scenario, self.repetition)
-
-    @property
-    def num_machines(self) -> int:
-        """Number of machines that the run trains on and pays for."""
-        return self.parameters.get("num_machines", 1)
 
 
 def find_results(path: Path) -> Path:
@@ -301,20 +295,17 @@ def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict
 
 
 def find_unavailable(runs: Sequence[PlannedRun], only: str = "") -> dict[str, str]:
-    """Explain why scenarios cannot be made here: a missing kernel, or missing machines.
+    """Explain why scenarios cannot be made here: a missing kernel.
 
     Raises:
         DrError: no run has its kernel, and not `only` one is asked for.
     """
     kernels = KernelSpecManager().find_kernel_specs()
-    machine = find_machine(max(run.num_machines for run in runs))
     reasons = {}
     for run in runs:
         if run.kernel not in kernels:
             hint = f"{write_command('kernels')} sets it up or explains why it cannot"
             reasons[run.scenario] = f"no Jupyter kernel {run.kernel}: {hint}"
-        elif fault := machine.find_fault(run.num_machines):
-            reasons[run.scenario] = fault
     if not only and kernels.keys().isdisjoint(run.kernel for run in runs):
         raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons

@@ -4,7 +4,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import keras
 import numpy as np
@@ -33,9 +33,7 @@ def write_checkpoint(
         np.savez(file, meta=np.frombuffer(meta, np.uint8), **numbered)
 
 
-def read_checkpoint(
-    path: Path | BinaryIO,
-) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Any], dict[str, list[np.ndarray]]]:
     """Read what `write_checkpoint` wrote; raise DrError if the file is damaged or not a
     checkpoint.
     """

@@ -92,7 +92,6 @@ class TrainingConfig:
     accelerator: str = "auto"
     backend: str = "auto"
     num_devices: int = 0
-    num_machines: int = 1
     input: str = "auto"
     matmul_precision: str = "default"
     seed: int = 20
@@ -178,7 +177,6 @@ class TrainingConfig:
             accelerator=self.accelerator,
             backend=self.backend,
             num_devices=self.num_devices,
-            num_machines=self.num_machines,
             mode=self.mode,
             batch_size=self.schedule.batch_size,
             input=self.input,

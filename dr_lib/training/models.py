@@ -420,13 +420,12 @@ def find_batch_norm(
     batch_size: int,
     *,
     num_replicas: int,
-    part: tuple[int, int] = (0, 1),
     jit: bool = False,
 ) -> str:
     """Find over which photographs batch normalisation takes its statistics in training.
 
     On several replicas a layer like the network's is trained on a batch of known variance. Call it
-    in the scope of the device; `part` is that of `Batches`, `jit` that of `Plan`.
+    in the scope of the device; `jit` is that of `Plan`.
 
     Returns:
         synchronised, those of the whole batch; local, those of each replica's part of it; or none:
@@ -441,7 +440,7 @@ def find_batch_norm(
     model = keras.Sequential([keras.Input((1, 1, 1)), layer])
     model.compile("sgd", "mse", jit_compile=jit)
     values = np.arange(batch_size, dtype=np.float32)[:, None, None, None]
-    batches = Batches(values, values, batch_size, part=part)
+    batches = Batches(values, values, batch_size)
     model.fit(batches.feed(), shuffle=False, verbose=0)
     variance = float(ops.convert_to_numpy(layer.moving_variance)[0])
     return "synchronised" if np.isclose(variance, values.var(), rtol=0.01) else "local"

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -57,8 +56,6 @@ class Recorder(keras.callbacks.Callback):
         session: Mapping[str, str] | None = None,
         report: Callable[[int, int], None] | None = None,
         seconds_left: Callable[[], float] | None = None,
-        writes: bool = True,
-        broadcast: Callable[[bytes], bytes] = bytes,
     ):
         """Start with an empty record.
 
@@ -70,8 +67,6 @@ class Recorder(keras.callbacks.Callback):
             report: called with (epochs done, epochs in all).
             seconds_left: called after each epoch; where the next one would not fit, the training is
                 saved and stops.
-            writes: the checkpoint; of several machines one does.
-            broadcast: see `Machine.broadcast`: all resume from one checkpoint, stop at one epoch.
         """
         super().__init__()
         self.out_dir = out_dir
@@ -79,8 +74,6 @@ class Recorder(keras.callbacks.Callback):
         self.identity = dict(identity or {})
         self.report = report
         self.seconds_left = seconds_left
-        self.writes = writes
-        self.broadcast = broadcast
         self.plateau = None
         self.monitor = ""  # the metric of the best epoch, empty to keep the last
         self.patience = 0  # this and min_delta: see `has_stalled`
@@ -108,11 +101,9 @@ class Recorder(keras.callbacks.Callback):
         Raises:
             DrError: it is damaged, or of other parameters, photographs, labels or another split.
         """
-        is_there = self.writes and self.path.exists()
-        content = self.broadcast(self.path.read_bytes() if is_there else b"")
-        if not content:
+        if not self.path.exists():
             return
-        progress, arrays = read_checkpoint(BytesIO(content))
+        progress, arrays = read_checkpoint(self.path)
         changed = [
             name
             for name, value in self.identity.items()
@@ -202,12 +193,11 @@ class Recorder(keras.callbacks.Callback):
         no_time = False
         if self.seconds_left is not None and not is_last:
             no_time = self.seconds_left() < longest + 2 * self.save_s
-        no_time = bool(self.broadcast(b"1" * no_time))
         now = time.monotonic()
         self.epoch_s.append(now - self.ended)
         # checkpoints between the first epoch's and the last take 5 % of the time at most
         is_due = (now - self.saved) * 0.05 >= self.save_s
-        if self.writes and (is_last or no_time or is_due):
+        if is_last or no_time or is_due:
             self._save(now)
         self.ended = time.monotonic()
         self.cpu_s = time.process_time() - self.cpu_start

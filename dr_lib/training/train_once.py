@@ -123,7 +123,6 @@ class Trained(NamedTuple):
         """Delete the file from which a killed training goes on, once its row is written."""
         from dr_lib.training.checkpoint import CHECKPOINT
 
-        # one of several machines wrote it
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def count_grades(self) -> pd.DataFrame:
@@ -197,7 +196,6 @@ def train_once(
     work = {**config.describe(), **data}
 
     device = activate(plan)
-    device.machine.check_alike({**work, "code_sha256": code_sha256})
     if not splits:
         is_streamed = plan.input == "stream"
         splits = {
@@ -210,7 +208,6 @@ def train_once(
     from dr_lib.training.recorder import Recorder
 
     identity = {**work, "backend": plan.backend}
-    identity.pop("num_machines")  # more or fewer may go on: their results are the same
     code = {"commit": commit, "code_sha256": code_sha256}
     recorder = Recorder(
         out_dir,
@@ -218,12 +215,10 @@ def train_once(
         session={**describe_session(device), **arithmetic, **code},
         report=report,
         seconds_left=seconds_left,
-        writes=device.machine.place.rank == 0,
-        broadcast=device.machine.broadcast,
     )
     with device.scope():
         setup_s = elapsed_s()
-        with monitor, device.machine.losing_one():
+        with monitor:
             timing = fit_model(config, setup, recorder)
         speed = measure_speed(device, setup, timing, arithmetic["conv_precision"])
         network = save_best(setup.network, recorder, device, fail)
@@ -314,8 +309,6 @@ def save_best(
     network: keras.Model, recorder: Recorder, device: Device, fail: Callable[..., Any]
 ) -> keras.Model:
     """Save the network with its best weights as BEST; raise the fault of one that diverged."""
-    import keras
-
     from dr_lib.training.models import save_model
 
     path = recorder.out_dir / BEST
@@ -327,7 +320,7 @@ def save_best(
     if fault:
         fail(fault, **device.describe(probe()))
         raise DrError(fault)
-    return keras.models.load_model(path) if device.machine.leave() else network
+    return network
 
 
 def measure_speed(
@@ -339,7 +332,7 @@ def measure_speed(
     plan = device.plan
     batches = setup.train_batches
     batch = batches[0]
-    images_per_batch = len(batch[1])  # of this machine
+    images_per_batch = len(batch[1])
     if not plan.steps_per_execution:  # of what XLA calls in a loop it counts one call
         batch = resident.Epoch(batches)[0]
     images_per_epoch = len(batches) * batches.batch_size
@@ -378,9 +371,8 @@ def find_arithmetic(device: Device) -> dict[str, str]:
     requested.
     """
     plan = device.plan
-    num_replicas = plan.num_replicas if plan.num_machines == 1 else 1
-    with device.machine.alone(), device.scope():
-        found = detect_arithmetic(jit=plan.jit, num_replicas=num_replicas)
+    with device.scope():
+        found = detect_arithmetic(jit=plan.jit, num_replicas=plan.num_replicas)
     requested = plan.request.matmul_precision
     unlike = [f"{name} {value}" for name, value in found.items() if value != requested]
     if unlike and requested != "default":
@@ -390,11 +382,9 @@ def find_arithmetic(device: Device) -> dict[str, str]:
 
 
 def sum_peaks(device: Device, precision: str) -> float:
-    """Sum up the peaks of all devices [FLOP/s], see `find_peak`; a CPU is one of each machine."""
+    """Sum up the peaks of all devices [FLOP/s], see `find_peak`; a CPU is one."""
     plan = device.plan
-    count = plan.num_replicas
-    if device.name == "cpu":
-        count = 1 if device.machine.place.is_rehearsed else plan.num_machines
+    count = 1 if device.name == "cpu" else plan.num_replicas
     return count * find_peak(device.name, precision)
 
 
@@ -409,7 +399,6 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     parts = config.parts
     seed = config.run_seed
     batch_size = config.schedule.batch_size
-    machine_part = (device.machine.place.rank, plan.num_machines)
     truth = "grade" if config.task == "grades" else "referable"
     splits = {name: side for name, side in splits.items() if len(side.grade)}
     inputs = {name: side.images for name, side in splits.items()}
@@ -444,23 +433,20 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
 
     validation_batches = None
     if "validation" in splits:
-        validation_batches = Batches(
-            inputs["validation"], targets["validation"], batch_size, part=machine_part
-        )
+        validation_batches = Batches(inputs["validation"], targets["validation"], batch_size)
     if config.mode == "plain":
         train_batches = plain.PlainBatches(
             splits["train"], targets["train"], batch_size, seed=seed
         )
     else:
         train_batches = Batches(
-            inputs["train"], targets["train"], batch_size, shuffle_seed=seed, part=machine_part
+            inputs["train"], targets["train"], batch_size, shuffle_seed=seed
         )
     with device.scope():
         batch_norm = models.find_batch_norm(
             network,
             batch_size,
             num_replicas=plan.num_replicas,
-            part=machine_part,
             jit=plan.jit,
         )
     return Setup(

@@ -97,7 +97,6 @@ def test_no_plan_combines_what_fails():
         "accelerator": PARAMETERS["accelerator"].choices,
         "backend": PARAMETERS["backend"].choices,
         "num_devices": (0, 2, 4),
-        "num_machines": (1, 2),
         "mode": PARAMETERS["mode"].choices,
         "batch_size": (7, 8),
     }
@@ -139,25 +138,6 @@ def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
     assert plan.num_replicas == num_replicas
     idle = num_replicas < max(len(facts.gpus), facts.num_tpu_chips)
     assert any("cannot be divided over more" in reason for reason in plan.reasons) == idle
-
-
-@pytest.mark.parametrize(
-    ("facts", "num_machines", "plan"),
-    [
-        (LAPTOP, 2, ("jax", "DataParallel", 2, "float32", True, 8)),
-        (KAGGLE_T4, 4, ("jax", "DataParallel", 8, "float16", True, 16)),
-        # four chips of each share a batch of 8
-        (KAGGLE_TPU, 2, ("jax", "DataParallel", 8, "bfloat16", True, 8)),
-    ],
-)
-def test_several_machines_are_joined_by_jax(facts, num_machines, plan):
-    """Each machine has as many replicas; photographs stay on the host, for each machine reads
-    its part of a batch.
-    """
-    asked = {"mode": "fast", "num_machines": num_machines}
-    chosen = choose(facts, Request(**asked))
-    assert columns(facts, **asked) == plan and not chosen.on_device
-    assert any(f"{num_machines} machines" in reason for reason in chosen.reasons)
 
 
 def test_photographs_stay_on_the_host_where_they_do_not_fit():
@@ -202,8 +182,6 @@ def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, 
         (COLAB_TPU._replace(backends=("tensorflow",)), {}, "jax is not installed"),
         (KAGGLE_T4, {"num_devices": 3}, "this machine has 2"),
         (COLAB_TPU, {"mode": "plain"}, "mode plain reads its shards by tf.data, and tensorfl"),
-        (LAPTOP, {"num_machines": 3}, "num_machines 3: a batch of 8 cannot be divided over so"),
-        (LAPTOP, {"num_machines": 2, "backend": "tensorflow"}, "set backend='jax'"),
     ],
 )
 def test_what_is_not_there_is_an_error(facts, asked, message):
@@ -226,7 +204,6 @@ A100 = H200._replace(
         (A100, {}, "float32 tf32"),
         (A100, {"backend": "jax"}, "float32 tf32"),
         (A100, {"mode": "scaled"}, "bfloat16"),
-        (H200, {"num_machines": 2}, "float32 tf32"),
         (COLAB_TPU, {}, "float32 bfloat16 bfloat16_3x"),
         (KAGGLE_TPU, {"accelerator": "cpu"}, "float32"),
     ],

@@ -34,13 +34,12 @@ def test_a_training_that_stopped_early_had_fewer_epochs():
 
 
 def test_the_energy_of_a_part_is_not_the_runs():
-    """94 of 100 s of a training are no measurement, 96 are; nor is one of two machines."""
+    """94 of 100 s of a training are no measurement, 96 are."""
     runs = [
         copy_row("10", train_s=100.0, monitored_s=s, **COUNTED, **T4X2) for s in (94.0, 96.0)
     ]
-    runs.append(runs[1] | {"num_machines": 2})
     energy = measure_energy(pd.DataFrame(runs))
-    assert energy["energy_j"].tolist() == pytest.approx([NAN, 3.96e6, NAN], nan_ok=True)
+    assert energy["energy_j"].tolist() == pytest.approx([NAN, 3.96e6], nan_ok=True)
 
 
 def test_a_prediction_has_its_share_of_the_load():

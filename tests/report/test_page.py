@@ -7,6 +7,7 @@ import csv
 import pandas as pd
 import pytest
 
+from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report import page, style
 from dr_lib.report.answer import Answer, Number
@@ -168,7 +169,7 @@ def test_the_title_says_what_was_measured_where_and_that_a_sample_is_synthetic(s
         runs = both(study="mine", started_at="2026-11-21T10:00", data_kind=kind)
         for lang in ("en", "pt"):
             paper = page.Page(lang=lang)
-            paper.title(QUESTION, "A", select_runs(runs))
+            paper.title(QUESTION, PAPERS["A"], select_runs(runs))
         assert (f"<mark>{notice}</mark>" in shown[-1]) == bool(notice)
         figure, _ = style.open_panels(1)
         paper.figure(figure, "one", CAPTION)

@@ -11,12 +11,11 @@ import nbformat
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from dr_lib.report.papers import ANALYSES
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
 from dr_lib.report.page import Page
-from dr_lib.report.render import render, write_report
+from dr_lib.report.render import ANALYSES, render, write_report
 from dr_lib.report.style import open_panels
 from dr_lib.runs.row import write_row
 from tests.report.reading import HOSTILE, check_hostile

@@ -52,11 +52,6 @@ def test_environments_are_told_apart_by_what_they_must_be():
     quotas = make_runs([1] * 2, CPU, cpu="EPYC", num_cpus=1, cpu_quota=[None, 0.5])
     machines = select_runs(quotas).timed["machine"].tolist()
     assert machines == ["local, CPU, EPYC x 1", "local, CPU, EPYC x 0.5"]
-    several = make_runs(
-        [1] * 4, CPU, num_machines=[1, 2, 2, None], rehearsed=[None, None, True, None]
-    )
-    ends = select_runs(several).timed["machine"].str.removeprefix("local, CPU").tolist()
-    assert ends == ["", ", 2 machines", ", 2 machines (rehearsed)", ""]
 
 
 def test_unlike_runs_are_refused_by_column_and_value():

@@ -12,7 +12,6 @@ from dr_lib.report.answer import answer_training
 from dr_lib.report.select import judge_models, select_runs
 from dr_lib.report.training_time import (
     compare_environments,
-    compare_machines,
     compare_places,
     summarise_targets,
 )
@@ -168,48 +167,6 @@ def test_scores_are_of_patients_of_one_run_and_of_all_runs_of_several():
     assert row.metric_auc_test == pytest.approx(0.91)
     (row,) = compare_finished(runs[1:2]).itertuples()
     assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
-
-
-# seconds of an epoch by the number of machines; geometric means 10, 6.25, 4.5
-EPOCHS = {1: (8.0, 12.5), 2: (5.0, 7.8125), 4: (4.05, 5.0)}
-
-
-@pytest.fixture
-def scaled() -> pd.DataFrame:
-    """Runs on one, two and four machines of 3.6 USD an hour each."""
-    runs = pd.DataFrame(EPOCHS).melt(var_name="num_machines", value_name="steady_epoch_s")
-    about = {"framework": "keras_jax", "dataset": "mnist", "image_size": 32, "network": 1}
-    return runs.assign(accelerator="cpu", usd_per_hour=3.6, session="one boot", **about)
-
-
-def test_speedup_and_efficiency_are_those_of_the_means(scaled):
-    """By hand: 10.25 s over 6.41 s, over two machines. Prices are of all machines; the weak scaling
-    of older rows is other work.
-    """
-    weak = scaled.assign(scaling="weak", steady_epoch_s=1.0)
-    both = pd.concat([scaled.assign(scaling="strong"), weak])
-    for runs in (scaled, both):
-        table = compare_machines(runs).query("not rehearsed").set_index("num_machines")
-        assert table["speedup"].round(4).to_dict() == {1: 1.0, 2: 1.6, 4: 2.2652}
-        assert table["efficiency"].round(4).tolist() == [1.0, 0.8, 0.5663]
-        assert (table["n"] == 2).all()
-        two = table.loc[2]
-        assert two["speedup_low"] < 1.6 < two["speedup_high"]
-        assert two["cost_per_epoch_usd"] == pytest.approx(2 * 6.4 * 0.001, rel=0.1)
-        assert table.loc[1, "speedup_low"] == table.loc[1, "speedup_high"] == 1.0
-
-
-def test_unlike_machines_are_not_compared(scaled):
-    """Another processor is no speed-up; rehearsed and real machines are both compared with one.
-    Without several numbers of machines there is no table.
-    """
-    runs = scaled.assign(cpu=scaled["num_machines"].map({1: "Xeon"}).fillna("EPYC"))
-    assert set(compare_machines(runs)["num_machines"]) == {2, 4}  # among themselves
-    many = scaled[scaled["num_machines"] > 1].assign(rehearsed=True)
-    table = compare_machines(pd.concat([scaled, many]))
-    assert table.groupby("rehearsed").size().to_dict() == {False: 3, True: 3}
-    assert compare_machines(scaled[scaled["num_machines"] == 2]).empty
-    assert compare_machines(scaled.drop(columns="num_machines")).empty
 
 
 def test_levels_stand_side_by_side_with_their_ratios():

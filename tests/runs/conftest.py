@@ -32,7 +32,6 @@ data_dir: str = "sample"  # folder that another notebook prepared, or the word s
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 weights: str = "none"  # none or the path of a file
 needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
-num_machines: int = 1  # that make the run together
 seed: int = 0  # of the study
 repetition: int = 0  # index of the run
 """
@@ -52,16 +51,11 @@ class OutOfTimeError(RuntimeError):
     pass
 
 
-asked = {"level": level, "num_machines": num_machines, "repetition": repetition, "seed": seed}
+asked = {"level": level, "repetition": repetition, "seed": seed}
 run = Run(Path.cwd(), "quick", asked)
 begun = run.study_dir / "begun"
 begun.mkdir(parents=True, exist_ok=True)
 (begun / f"{run.identity['run_id']}-{time.monotonic_ns()}").touch()
-# the machines meet before they train
-meeting = [Path(f"met-{machine}") for machine in range(num_machines)]
-meeting[int(os.environ.get("DR_LIB_MACHINE", 0))].touch()
-while not all(path.exists() for path in meeting):
-    time.sleep(0.02)
 for step in range(5):
     time.sleep(pause_s / 5)
     run.show_progress(step + 1, 5)

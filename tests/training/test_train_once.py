@@ -17,7 +17,6 @@ import pytest
 from dr_lib import hardware
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
-from dr_lib.hardware.machine import Place
 from dr_lib.parameters import PARAMETERS
 from dr_lib.report import select
 from dr_lib.training import metrics, resident
@@ -50,22 +49,14 @@ def test_the_config_has_the_parameters_of_the_notebook():
 
 
 @pytest.mark.parametrize(
-    ("name", "machines", "replicas", "is_rehearsed", "peaks"),
-    [
-        ("Tesla T4", 2, 4, False, 4),
-        ("cpu", 1, 4, False, 1),  # virtual devices
-        ("cpu", 3, 3, False, 3),
-        ("cpu", 3, 3, True, 1),  # processes of one machine
-    ],
+    ("name", "replicas", "peaks"),
+    [("Tesla T4", 4, 4), ("cpu", 4, 1)],  # virtual devices
 )
-def test_a_batch_has_the_peaks_of_all_that_share_it(
-    name, machines, replicas, is_rehearsed, peaks, monkeypatch
-):
-    """Of each GPU, and of the CPU of each machine."""
+def test_a_batch_has_the_peaks_of_all_that_share_it(name, replicas, peaks, monkeypatch):
+    """Of each GPU, and of the one CPU."""
     monkeypatch.setattr("dr_lib.training.train_once.find_peak", lambda *device: 1e12)
-    plan = SimpleNamespace(num_replicas=replicas, num_machines=machines)
-    machine = SimpleNamespace(place=Place(count=machines, is_rehearsed=is_rehearsed))
-    assert sum_peaks(hardware.Device(plan, name, None, machine), "float32") == peaks * 1e12
+    plan = SimpleNamespace(num_replicas=replicas)
+    assert sum_peaks(hardware.Device(plan, name, None), "float32") == peaks * 1e12
 
 
 def test_mode_scaled_takes_a_larger_batch():
@@ -101,20 +92,14 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
         ({"rho": 4e-5}, "rho: does not apply to optimizer adam: leave it out"),
         ({"min_delta": 0.01}, "min_delta: does not apply without patience: leave it out"),
         ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
-        (
-            {"recipe": "upper", "model": "mobilenet", "num_machines": 2},
-            "caches features on one machine",
-        ),
         ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
         ({"recipe": "upper", "augmentation": "colour"}, "not augmentation colour: leave it"),
-        ({"mode": "plain", "num_machines": 2}, "mode plain trains a whole network on one"),
-        ({"mode": "plain", "model": "mobilenet", "recipe": "few"}, "use recipe full, num_mach"),
-        ({"mode": "plain", "input": "memory"}, "decodes in each epoch: use recipe full, num_"),
+        ({"mode": "plain", "model": "mobilenet", "recipe": "few"}, "use recipe full and input"),
+        ({"mode": "plain", "input": "memory"}, "decodes in each epoch: use recipe full and"),
         ({"epochs": 0}, "^epochs is 0: give 1 or more"),
         ({"seed": -1}, "^seed is -1: give "),
         ({"num_devices": -1}, "^num_devices is -1: give "),
         ({"batch_size": 0}, "^batch_size is 0: give "),
-        ({"num_machines": 0}, "^num_machines is 0: give "),
         ({"epsilon": 0}, "^epsilon is 0: give "),
         ({"patience": 0.5}, "^patience is 0.5: give "),
     ],
@@ -285,7 +270,6 @@ ELSEWHERE = {  # what one step cannot show, and which test does
     "weights",  # test_weights_come_from_a_file
     "accelerator",  # hardware/test_plans.py
     "backend",  # hardware/test_plans.py: JAX need not be there
-    "num_machines",  # test_machines.py
     "target_auc",  # test_the_row_says_where_the_photographs_were
     "matmul_precision",  # test_arithmetic.py
 }

@@ -48,7 +48,6 @@ class Batches(keras.utils.PyDataset):
         batch_size: int,
         *,
         shuffle_seed: int | None = None,
-        part: tuple[int, int] = (0, 1),
     ):
         """Keep references to the arrays, which stay on the host or on disk.
 
@@ -58,8 +57,6 @@ class Batches(keras.utils.PyDataset):
             targets: (n,) float32, 1 for referable; or (n,) int64 grades.
             batch_size: over all replicas.
             shuffle_seed: None keeps the order, for evaluation.
-            part: of every batch, which one of how many even ones; what other machines feed is not
-                read.
         """
         super().__init__()
         self.inputs = inputs
@@ -69,7 +66,6 @@ class Batches(keras.utils.PyDataset):
         # of training: when each batch of the epoch was ready, monotonic [s]
         self.ready_s: list[float] = []
         self._error = None
-        self._part = slice(*(batch_size * k // part[1] for k in (part[0], part[0] + 1)))
         if len(inputs) != len(targets):
             raise ValueError(f"{len(inputs)} photographs have {len(targets)} targets")
         if batch_size < 1 or not len(self):
@@ -107,7 +103,6 @@ class Batches(keras.utils.PyDataset):
         """
         rows = self._order[index * self.batch_size : (index + 1) * self.batch_size]
         if self.shuffle_seed is not None:
-            rows = rows[self._part]
             batch = self._take(rows), self.targets[rows]
             self.note_ready()
             return batch
@@ -115,8 +110,8 @@ class Batches(keras.utils.PyDataset):
         num_empty = self.batch_size - len(rows)
         weights = np.full(self.batch_size, num_places / len(self.inputs), np.float32)
         weights[len(rows) :] = 0
-        rows = np.pad(rows, (0, num_empty), mode="edge")[self._part]
-        return self._take(rows), self.targets[rows], weights[self._part]
+        rows = np.pad(rows, (0, num_empty), mode="edge")
+        return self._take(rows), self.targets[rows], weights
 
     def note_ready(self) -> None:
         """Note that the next batch of the epoch is ready."""
