@@ -23,7 +23,6 @@ COMMANDS = {  # under the headings of the help, with the folder whose commands.p
     },
     "Evaluate predictions": {
         "evaluate": "evaluation",
-        "patients": "evaluation",
         "recalibrate": "evaluation",
     },
     "An endpoint and its price": {
@@ -35,7 +34,6 @@ COMMANDS = {  # under the headings of the help, with the folder whose commands.p
     },
     "Other frameworks": {"kernels": "scenarios"},
     "The papers' claims": {"claims": "claims"},
-    "Where a model looks": {"explain": "explain"},
 }
 TARGETS = {  # of --on, before the colon: by command, the function that works there
     "run": {

@@ -55,7 +55,6 @@ class Parameter(NamedTuple):
 
 
 SUBJECTS = {  # folders with a module `parameters`, and the notebooks whose own it describes
-    "explain": "13",
     "serving": "21 22 23",
     "scenarios": "30 31",
     "mnist": "40 41",

@@ -22,9 +22,6 @@ folds: bool = False  # treat the files as folds of one recipe and pool their tes
 sheet: str = ""  # sheet of a workbook, where several have the columns
 columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
 reference: str = ""  # of several readers, adjudicated, majority or median; empty for the first
-adjudicate: int = 0  # photographs to list for doctors to grade again, in the folder out
-adjudicated: str = ""  # that list filled in, with its weights beside it
-margin: float = 0.1  # of kappa, by which a model may agree less with the readers than they do
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
@@ -79,11 +76,6 @@ if not paths:  # those of the only training of this clone, or of the sample
 
 # %%
 from dr_lib import Page
-from dr_lib.evaluation.adjudication import (
-    correct_accuracy,
-    read_adjudicated,
-    write_lists,
-)
 from dr_lib.evaluation.comparison import (
     compare_data_sets,
     compare_models,
@@ -110,7 +102,6 @@ from dr_lib.evaluation.scores import (
     count_below,
     count_grades,
     find_worse_eyes,
-    list_rules,
     read_shares,
     seems_confidence,
     summarise,
@@ -154,10 +145,6 @@ own = points[0]
 measured = measure_points(model, own)
 patients = measure_points(model, own, by_patient=True)
 files = read_names(prepared.path) if private else {}
-if adjudicate and out:
-    write_lists(Path(out), model.test, own, adjudicate, files)
-if adjudicated:
-    regraded = read_adjudicated(Path(root, adjudicated), model.test, own)
 
 # %% tags=["report"]
 from dr_lib.evaluation import figures
@@ -625,50 +612,6 @@ if len(alarms):
     )
 
 # %% tags=["report"]
-from dr_lib.evaluation.readers import compare_readers, judge_agreement
-
-readers = compare_readers(model, own)
-agreement = judge_agreement(model, own, margin)
-if len(readers):
-    page.section("Readers")
-    rules = list_rules(model.test, say)
-    page.note("The reference of the test photographs, by rule: {}.", rules)
-    numbered = say("reader {}").format(r"\1")
-    page.table(
-        readers.drop(columns="num_images").replace(r"reader (\d+)", numbered, regex=True),
-        "readers",
-        "The model, the readers and the reference beside each other [95 % interval]. The model "
-        "refers at high sensitivity; a reader is part of a reference that is not adjudicated.",
-    )
-    page.table(
-        agreement,
-        "agreement",
-        "Kappa of the model with the readers, less that among the readers [95 % interval].",
-    )
-    page.note(
-        "Within the readers' agreement: the interval of the difference is above the margin of -{}. "
-        "It is over patients, for these readers.",
-        page.number(margin),
-    )
-
-# %% tags=["report"]
-if adjudicated:
-    page.section("Adjudication")
-    page.table(
-        correct_accuracy(model.test, own, regraded),
-        "adjudication",
-        "Accuracy by photograph, as labelled and corrected for wrong labels [95 % interval].",
-    )
-    is_changed = regraded["is_ill"] != (regraded["referable"] == 1)
-    page.note(
-        "{} photographs were graded again: {} could not be graded, the label of {} was wrong. They "
-        "count by the inverse of their probability of being chosen.",
-        len(regraded),
-        write_few(regraded["is_ill"].isna().sum()),
-        write_few((is_changed & regraded["is_ill"].notna()).sum()),
-    )
-
-# %% tags=["report"]
 compared = compare_models(models, points)
 if len(compared):
     page.section("Comparison")
@@ -767,11 +710,6 @@ if folds:
     words = say("Pooled are {} models of one recipe ({}), each tested on other patients.")
     words = words.format(model.test["fold"].nunique(), model.name)
     answer = answer._replace(sentence=f"{words} {answer.sentence}")
-for _, row in agreement.iterrows():
-    words = say("By {}, the model is {}: its kappa with the readers differs by {} from theirs.")
-    excess = page.interval(row, "excess")
-    if pd.notna(row["excess"]):
-        answer.more.append(words.format(say(row["kind"]), say(row["verdict"]), excess))
 for m in filter(seems_confidence, models):
     words = say(
         "No probability of {} is below {}, although {} of {} photographs are not referable: is it "

@@ -1,21 +1,18 @@
 # %% [markdown]
 # # Where does a network look?
 #
-# **Question.** Which regions of a photograph raise the probability of referable disease, and are
-# they lesions? **Input.** A run of notebook 10 or its model folder, and a folder that notebook 01
-# prepared or one with masks of lesions. **Output.** Maps beside their control, and how often they
-# meet lesions, relative to chance; no row, because nothing is timed. **Time.** Half a minute; a
-# minute more if no network has been trained.
+# **Question.** Which regions of a photograph raise the probability of referable disease?
+# **Input.** A run of notebook 10 or its model folder, and a folder that notebook 01 prepared.
+# **Output.** Maps beside their control; no row, because nothing is timed. **Time.** Half a minute;
+# a minute more if no network has been trained.
 #
-# **Resumo.** Que regiões de uma retinografia aumentam a probabilidade de doença referível, e são
-# elas lesões? Entrada: uma execução do notebook 10 ou sua pasta de modelo, e uma pasta preparada
-# pelo notebook 01 ou uma com máscaras de lesões. Saída: mapas ao lado do seu controle, e quanto
-# mais do que o acaso eles caem em lesões. Nenhuma linha é escrita: nada é cronometrado.
+# **Resumo.** Que regiões de uma retinografia aumentam a probabilidade de doença referível? Entrada:
+# uma execução do notebook 10 ou sua pasta de modelo, e uma pasta preparada pelo notebook 01. Saída:
+# mapas ao lado do seu controle. Nenhuma linha é escrita: nada é cronometrado.
 
 # %% tags=["parameters"]
 model_dir: str = ""  # run of notebook 10, or its model folder; empty for the latest
 data_dir: str = "sample"  # prepared folder with the test photographs to map, or sample
-masks_dir: str = ""  # folder of photographs with lesion masks, used in place of data_dir
 num_photographs: int = 100  # photographs to map, at most
 num_shown: int = 4  # photographs to show
 seed: int = 20  # of the control's random weights
@@ -39,8 +36,7 @@ setup.set_up(root, "cv2", "simplejpeg")
 #
 # Without `model_dir` this cell uses the latest run of this clone; in a clone without runs, a
 # network learns the sample. The photographs are referable ones of the test split, which the network
-# has not learned from. With `masks_dir`, they are those of a folder with lesion masks, laid out as
-# IDRiD or DDR.
+# has not learned from.
 
 # %%
 from dr_lib import activate, choose, open_sample, probe
@@ -48,7 +44,7 @@ from dr_lib.training.train_once import list_trained
 
 model_dir = model_dir or list_trained(root)[0]
 activate(choose(probe()))
-if data_dir == "sample" and not masks_dir:
+if data_dir == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
 
 # %%
@@ -57,21 +53,14 @@ import numpy as np
 from dr_lib import Prepared
 from dr_lib.data.prepared.folder import find_split
 from dr_lib.explain.grad_cam import load_network
-from dr_lib.explain.lesions import draw_lesions, load_masked
 
 network, facts = load_network(model_dir)
 image_size = facts["image_size"]
-is_synthetic = False
-if masks_dir:
-    found = load_masked(Path(masks_dir), image_size)
-    images, lesions = (each[:num_photographs] for each in found)
-else:
-    prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
-    is_synthetic = prepared.is_synthetic
-    test = prepared.load("test", image_size)
-    referable = np.flatnonzero(test.referable)[:num_photographs]
-    images = test.images[referable]
-    lesions = draw_lesions(prepared, test.image_id[referable], image_size)
+prepared = Prepared(data_dir, find_split(data_dir, facts["split_sha256"]))
+is_synthetic = prepared.is_synthetic
+test = prepared.load("test", image_size)
+referable = np.flatnonzero(test.referable)[:num_photographs]
+images = test.images[referable]
 print(f"{facts['model']}, {image_size} px; {len(images)} photographs to explain")
 print(f"trained by run {Path(model_dir).name}")
 
@@ -80,11 +69,10 @@ print(f"trained by run {Path(model_dir).name}")
 #
 # Grad-CAM (Selvaraju et al. 2017) maps what raises the probability of referable disease. Next to
 # each map is its control, from the same network with random weights (Adebayo et al. 2018): a map
-# that resembles its control explains nothing. If lesion masks exist, the table compares the share
-# of the top 5 % of a map inside lesions with the lesions' share of the field of view: 1 is chance.
+# that resembles its control explains nothing.
 
 # %%
-from dr_lib.explain.grad_cam import grad_cam, measure_overlap, randomise
+from dr_lib.explain.grad_cam import grad_cam, randomise
 
 maps = grad_cam(network, images)
 control = grad_cam(randomise(network, seed), images)
@@ -93,39 +81,21 @@ control = grad_cam(randomise(network, seed), images)
 # ## Result
 
 # %%
-import pandas as pd
 from IPython.display import Markdown, display
 
-if lesions is not None:
-    overlap = {
-        name: measure_overlap(mapped, lesions, images)
-        for name, mapped in (("network", maps), ("control", control))
-    }
-    column = "top 5 % of a map in lesions, ratio to chance"
-    display(pd.Series(overlap).round(2).to_frame(column))
-
-# %%
 from dr_lib.explain.figures import plot_explanations
 
 if not is_synthetic:
     notice = "> **This notebook shows photographs of patients: keep it private.**"
     display(Markdown(notice), metadata={"shows_photographs": True})
-shown = [
-    None if each is None else each[:num_shown] for each in (images, maps, control, lesions)
-]
+shown = [each[:num_shown] for each in (images, maps, control)]
 plot_explanations(*shown, is_synthetic=is_synthetic)
 
 # %% [markdown]
 # ## What this shows
 
-# %%
-said = "It is not known where lesions are: compare each map with its control."
-if lesions is not None:
-    said = (
-        f"The strongest 5 % of the network's maps meet lesions **{overlap['network']:.1f}** times "
-        f"as often as by chance, those of random weights {overlap['control']:.1f} times."
-    )
-Markdown(said)
+# %% [markdown]
+# Compare each map with its control: what both show is no reason of the network.
 
 # %% [markdown]
 # ## Limits

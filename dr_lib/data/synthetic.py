@@ -385,23 +385,3 @@ def _draw_eyes(seed: int, number: int, grades: Sequence[int]) -> Iterator[tuple]
     look = draw_look(rng)
     for eye, grade in zip(("left", "right"), grades, strict=True):
         yield eye, grade, look.quality, draw_eye(grade, eye, look, rng)
-
-
-def draw_masks(sample: Path, rows: Sequence[int]) -> list[np.ndarray]:
-    """Draw the lesion masks of photographs that `draw_sample` drew.
-
-    Args:
-        sample: the folder that it drew into.
-        rows: lines of its labels.csv, the header being line 1.
-
-    Returns:
-        (height, width) bool each.
-    """
-    parameters = json.loads((Path(sample) / "sample.json").read_text())
-    seed = parameters["seed"]
-    grades = choose_grades(parameters["num_patients"], seed).tolist()
-    masks = {}
-    for number in {(row - 2) // 2 for row in rows}:
-        for k, eye in enumerate(_draw_eyes(seed, number, grades[number])):
-            masks[2 * number + 2 + k] = eye[-1][2]
-    return [masks[row] for row in rows]

@@ -7,8 +7,6 @@ points       operating points: chosen, frozen, scored
 curves       ROC, calibration, decisions
 subgroups    cameras, ages ..., and counts too small to be shown
 comparison   several models, several data sets
-adjudication  a sample graded again, and accuracy corrected by it
-readers      the model beside several readers
 recalibration  a model at another hospital, from few patients
 size         how many patients a study needs
 committee    the page that a committee reads and signs

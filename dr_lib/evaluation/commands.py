@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from dr_lib.errors import DrError
-from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Amount, Suite
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Suite
 from dr_lib.parameters import join_paths
 
 
@@ -18,16 +18,6 @@ from dr_lib.parameters import join_paths
     is_flag=True,
     help="treat the files as the folds of one recipe and pool their test photographs",
 )
-@click.option(
-    "--adjudicate",
-    type=click.IntRange(1),
-    help="list this many photographs for doctors to grade again, blind, in adjudicate.csv",
-)
-@click.option(
-    "--adjudicated",
-    type=PATH,
-    help="adjudicate.csv filled in, to correct sensitivity and specificity for wrong labels",
-)
 @SHEET
 @COLUMN
 @REFERENCE
@@ -39,8 +29,6 @@ def evaluate(
     out: Path,
     lang: str,
     folds: bool,
-    adjudicate: int | None,
-    adjudicated: Path | None,
     sheet: str,
     columns: tuple[str, ...],
     reference: str,
@@ -52,7 +40,6 @@ def evaluate(
     sets (external validation).
     """
     from dr_lib.data.labels.privacy import place_private
-    from dr_lib.evaluation.adjudication import LIST, WEIGHTS
     from dr_lib.evaluation.predictions import read_predictions
     from dr_lib.files import find_listed
     from dr_lib.report.render import run_analysis
@@ -61,9 +48,6 @@ def evaluate(
     if prepared := choice.get("private"):
         choice["private"] = str(Path(prepared).absolute())
         out = place_private(out, Path(prepared))
-    lists = [out / name for name in (LIST, WEIGHTS) if (out / name).exists()]
-    if adjudicate and lists:
-        raise DrError(f"{lists[0]} is there, and may be in use: give another --out")
     if any(out.glob("[!.]*")) and out / "checklist.csv" not in find_listed(out):
         raise DrError(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
@@ -75,8 +59,6 @@ def evaluate(
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
-        "adjudicate": adjudicate or 0,
-        "adjudicated": str(adjudicated.resolve()) if adjudicated else "",
         "sheet": sheet,
         "reference": reference,
         "columns": join_paths(columns),
@@ -90,51 +72,6 @@ def evaluate(
         f"wrote {page}, its figures (PNG, PDF, SVG) and tables (CSV, LaTeX), committee.html, "
         "checklist.csv and MODEL_CARD.md next to it"
     )
-
-
-@click.command()
-@click.option("--auc", type=Amount(0, 1), default=0.0, help="expected AUC")
-@click.option("--sensitivity", type=Amount(0, 1), default=0.0, help="expected sensitivity")
-@click.option("--specificity", type=Amount(0, 1), default=0.0, help="expected specificity")
-@click.option("--width", type=Amount(0, 1), required=True, help="of the 95 % interval, whole")
-@click.option("--prevalence", type=Amount(0, 1), required=True, help="share of referable eyes")
-@click.option(
-    "--eyes",
-    type=click.IntRange(1, 2),
-    default=1,
-    show_default=True,
-    help="photographed eyes of each patient",
-)
-@click.option(
-    "--correlation",
-    type=Amount(0, 1),
-    default=0.5,
-    show_default=True,
-    help="of the answers for the two eyes of a patient",
-)
-def patients(
-    auc: float,
-    sensitivity: float,
-    specificity: float,
-    width: float,
-    prevalence: float,
-    eyes: int,
-    correlation: float,
-) -> None:
-    """Find how many patients a study needs for intervals of a width; print the paragraph for the
-    ethics committee, in English and Portuguese.
-    """
-    from dr_lib.evaluation.size import ASSURANCE, Design, describe_study, find_sizes
-
-    expected = {"AUC": auc, "sensitivity": sensitivity, "specificity": specificity}
-    design = Design(width, prevalence, eyes, correlation)
-    sizes = find_sizes(expected, design)
-    for name, size in sizes.items():
-        click.echo(
-            f"{name} {expected[name]:g}: {size.expected} patients for the width on average,"
-            f" {size.assured} for it in at least {ASSURANCE:.0%} of such studies"
-        )
-    click.echo(f"\n{describe_study(sizes, expected, design)}")
 
 
 @click.command()

@@ -1,7 +1,5 @@
 """Where on a photograph a model looks.
 
-grad_cam  Grad-CAM beside its control, compared with masks of lesions
-lesions   masks of lesions that a data set has
+grad_cam  Grad-CAM beside its control
 figures   photographs with their maps
-page      a private page of listed photographs
 """

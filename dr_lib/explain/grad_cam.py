@@ -1,6 +1,4 @@
-"""Where a network looks: Grad-CAM, a control with random weights, and the overlap with lesion
-masks.
-"""
+"""Where a network looks: Grad-CAM, and a control with random weights."""
 
 from pathlib import Path
 from typing import Any
@@ -10,14 +8,12 @@ import numpy as np
 from keras import layers, ops
 
 from dr_lib.data.labels.grades import REFERABLE_FROM
-from dr_lib.data.photograph.pixels import mask_circle
 from dr_lib.errors import DrError
 from dr_lib.training.keras_backend import differentiate
 from dr_lib.training.model_folder import ModelFolderError, read_folder
 from dr_lib.training.models import split_network
 
 BATCH_SIZE = 16  # photographs mapped at a time
-TOP = 0.05  # share of the field of view that the top of a map takes
 
 
 def load_network(folder: Path) -> tuple[keras.Model, dict[str, Any]]:
@@ -91,38 +87,6 @@ def randomise(network: keras.Model, seed: int) -> keras.Model:
     keras.utils.set_random_seed(int(np.random.SeedSequence([seed, 0xC0]).generate_state(1)[0]))
     # without its loss, which may be ours
     return keras.models.clone_model(keras.Model(network.input, network.output))
-
-
-def measure_overlap(maps: np.ndarray, lesions: np.ndarray, images: np.ndarray) -> float:
-    """Divide the share of a map's top in lesions by the share of the field of view: 1 is chance.
-
-    The mean share of the top 5 % in lesions over the mean share of the field of view that lesions
-    cover. Photographs without lesions do not count, nor do black pixels, where the camera cut the
-    field of view. Of a map with fewer positive pixels the top is these alone.
-
-    Args:
-        maps: (n, side, side) in [0, 1].
-        lesions: (n, side, side) in [0, 1], the share of each pixel that lesions cover.
-        images: (n, side, side, 3) uint8, the photographs that were mapped.
-
-    Returns:
-        Not a number where no photograph has lesions.
-    """
-    side = maps.shape[1]
-    top_in_lesions = []
-    field_in_lesions = []
-    for k, image in enumerate(images):
-        field = mask_circle(side) & image.any(axis=-1)
-        values = maps[k][field]
-        mask = lesions[k][field]
-        if mask.any():
-            top = np.argsort(-values, kind="stable")[: round(TOP * len(values))]
-            positive = top[values[top] > 0]
-            top_in_lesions.append(mask[positive].sum() / max(len(positive), 1))
-            field_in_lesions.append(mask.mean())
-    return (
-        float(np.mean(top_in_lesions) / np.mean(field_in_lesions)) if top_in_lesions else np.nan
-    )
 
 
 def _find_last_maps(base: keras.Model) -> str:

@@ -13,5 +13,4 @@ figures      training time by hardware, and where it goes
 page         what an analysis notebook shows: figures, tables, claims, and their files
 setup        adds what a cloud runtime lacks, checks parameters, says where it runs
 render       executes an analysis notebook and renders it to one HTML file
-deposit      packs a study for an archive, so that others can make its report again
 """

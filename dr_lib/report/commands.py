@@ -17,15 +17,11 @@ from dr_lib.options import LANG, PARAMETERS, PATH, Suite
 )
 @LANG
 @PARAMETERS
-@click.option(
-    "--deposit", type=PATH, help="new folder for report, rows and checksums, ready to publish"
-)
 @click.pass_obj
 def report(
     suite: Suite,
     folders: tuple[Path, ...],
     out: Path | None,
-    deposit: Path | None,
     notebook: str,
     lang: str,
     parameters: tuple,
@@ -36,11 +32,6 @@ def report(
     from dr_lib.report.render import write_report
 
     choice = {"notebook": notebook, "lang": lang, **dict(parameters)}
-    if deposit:
-        from dr_lib.report.deposit import write_deposit
-
-        readme = write_deposit(folders, deposit, suite.root, **choice)
-        return click.echo(f"wrote {readme} and the files it lists")
     page = write_report(folders, out or folders[0], suite.root, **choice)
     click.echo(
         f"wrote {page}, its figures (PNG, PDF, SVG), tables (CSV, LaTeX), and runs.csv next to it"

@@ -5,7 +5,6 @@ Closed forms. The eyes of a patient are alike, so the spread is that between
 patients.
 """
 
-import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -411,47 +410,6 @@ def kappa_interval(grade: ArrayLike, *predicted: ArrayLike, patient_id: ArrayLik
         bounds = _bound_jackknife(kappa if is_difference else np.arctanh(kappa))
     low, high = bounds if is_difference else np.tanh(bounds)
     return Interval(float(kappa[0]), float(low), float(high), num_patients)
-
-
-def excess_kappa(model: ArrayLike, readers: ArrayLike, patient_id: ArrayLike) -> Interval:
-    """Estimate how much better a model agrees with readers than they agree with each other.
-
-    The mean over readers of the model's kappa with each, less the mean over pairs of readers of
-    their kappa, all with quadratic weights, each on the photographs that both graded. The bounds
-    are those of a jackknife over patients: of these readers, for other patients.
-
-    Args:
-        model: (n,) whole numbers.
-        readers: (readers, n) whole numbers, NaN where a reader gives none; two readers or more.
-        patient_id: (n,) whose photograph it is.
-
-    Returns:
-        `n` counts patients whom two readers graded. NaN where no two readers graded the same
-        photographs; NaN bounds where `n` is below MIN_GRADED, or `kappa_interval` has none for one
-        of the pairs.
-    """
-    model = np.asarray(model, dtype=float)
-    readers = np.asarray(readers, dtype=float)
-    is_read = (~np.isnan(readers)).sum(axis=0) > 1
-    patient, num_patients = _number_patients(np.asarray(patient_id)[is_read])
-    graders = np.vstack([model, readers])[:, is_read]
-    with_model = []
-    among_readers = []
-    is_few = num_patients < MIN_GRADED
-    for first, second in itertools.combinations(range(len(graders)), 2):
-        both = ~np.isnan(graders[first] + graders[second])
-        if not both.any():
-            continue
-        pair = graders[first, both], graders[second, both]
-        kappas = _compute_kappas(*pair, patient[both], num_patients)
-        (among_readers if first else with_model).append(kappas)
-        single = kappa_interval(*pair, patient_id=patient[both])
-        is_few = is_few or np.isnan(single.low)
-    if not num_patients:
-        return NOTHING
-    excess = np.mean(with_model, axis=0) - np.mean(among_readers, axis=0)
-    low, high = (np.nan, np.nan) if is_few else _bound_jackknife(excess)
-    return Interval(float(excess[0]), float(low), float(high), num_patients)
 
 
 def likelihood_ratios(

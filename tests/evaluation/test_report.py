@@ -10,9 +10,6 @@ from nbconvert.filters import markdown2html
 
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
-from dr_lib.evaluation.adjudication import write_lists
-from dr_lib.evaluation.points import choose_points
-from dr_lib.evaluation.predictions import read_predictions
 from dr_lib.numbers import write_number
 from tests.report.predictions import draw_abroad, draw_predictions, write
 from tests.report.reading import HOSTILE, Shown, check_hostile, find_english
@@ -129,21 +126,13 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
         "two": draw_predictions(noise=5.0).assign(model_version="v2"),
     }
     paths = [write(tmp_path, table, name) for name, table in tables.items()]
-    model = read_predictions(paths[0])[0]
-    points = choose_points(model, sensitivity=0.9, specificity=0.9)
-    write_lists(tmp_path, model.test, points, 60, {})
-    filled = tmp_path / "adjudicate.csv"
-    pd.read_csv(filled).assign(grade=[0, 2] * 30).to_csv(filled, index=False)
     out = tmp_path / "out"
-    asked = [*paths, "--out", out, "--lang", "pt", "--adjudicate", 60]
-    evaluate(*asked, "--adjudicated", filled)
+    evaluate(*paths, "--out", out, "--lang", "pt")
     page = (out / "report.html").read_text(encoding="utf-8")
     committee = (out / "committee.html").read_text(encoding="utf-8")
     assert find_english(committee) == [] and "Quem assina" in committee
     assert find_english(page) == [] and "de Wilson, com o número efetivo" in page
     assert "import " not in re.sub('data:[^"]*', "", page)
-    corrected = pd.read_csv(out / "adjudication.csv")
-    assert corrected["sensitivity_corrected"].between(0.2, 0.9).all()
     difference = pd.read_csv(out / "comparison.csv").iloc[0]
     assert (difference["model"], difference["reference"]) == ("two", "home")
     assert difference["delta_auc_high"] < 0
@@ -156,5 +145,3 @@ def test_a_portuguese_evaluation_holds_no_english_sentence(tmp_path):
     assert card.startswith("# Ficha do modelo: home") and "*o autor deve preencher*" in card
     lines = [line for line in card.splitlines() if "validação cruzada" not in line]
     assert find_english("".join(f"<p>{line}</p>" for line in lines)) == []
-    again = evaluate(*asked, exit_code=1)
-    assert "adjudicate.csv is there, and may be in use: give another --out" in again

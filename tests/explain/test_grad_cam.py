@@ -1,6 +1,4 @@
-"""Grad-CAM against a map by hand, its control, and the overlap with lesions against counts by
-hand.
-"""
+"""Grad-CAM against a map by hand, and its control."""
 
 import keras
 import numpy as np
@@ -8,7 +6,7 @@ import pytest
 from keras import layers
 
 from dr_lib.errors import DrError
-from dr_lib.explain.grad_cam import grad_cam, measure_overlap, randomise
+from dr_lib.explain.grad_cam import grad_cam, randomise
 from dr_lib.training.models import build_model, weighted_loss
 
 
@@ -47,8 +45,8 @@ def test_the_map_of_a_linear_network_is_known(activation, outputs):
 
 
 def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_not():
-    """Every picture has a red square, half of them a green one: the trained map's top lies in
-    it, the control's not.
+    """Every picture has a red square, half of them a green one, on 36 of 576 pixels: most of the
+    trained map's 36 strongest lie in it, and not of the control's.
     """
     rng = np.random.default_rng(0)
     positive = np.arange(64) % 2
@@ -66,8 +64,10 @@ def test_a_network_that_learned_a_green_square_looks_there_and_the_control_does_
     network.fit(images / 255, positive, batch_size=16, epochs=30, verbose=0)
     maps = grad_cam(network, images / 255)
     control = grad_cam(randomise(network, 0), images / 255)
-    assert measure_overlap(maps, there, images) > 8
-    assert measure_overlap(control, there, images) < 4
+    for shown, (least, most) in ((maps, (0.5, 1)), (control, (0, 0.25))):
+        strongest = np.argsort(-shown.reshape(64, -1), axis=1)[:, :36]
+        shares = np.take_along_axis(there.reshape(64, -1), strongest, axis=1).mean(axis=1)
+        assert least <= shares[positive == 1].mean() <= most
     assert 0 <= maps.min() and maps.max() == 1
 
 
@@ -83,23 +83,3 @@ def test_a_control_has_no_weight_of_the_network():
     kernels = [(a, b) for a, b in zip(before, other.get_weights(), strict=True) if a.ndim == 4]
     assert len(kernels) == 4 and all((a != b).any() for a, b in kernels)
     assert all((a == b).all() for a, b in zip(before, network.get_weights(), strict=True))
-
-
-def test_overlap_by_hand():
-    """20 x 20 pixels, of which 316 lie in the circle; the top 16 of the map, 12 of them in a
-    lesion of 32 pixels.
-    """
-    maps = np.zeros((2, 20, 20))
-    lesions = np.zeros((2, 20, 20))
-    images = np.ones((2, 20, 20, 3), np.uint8)
-    lesions[0, 8:12, 6:14] = 1
-    maps[0, 8:11, 6:10], maps[0, 4, 6:10] = 1, 0.5
-    maps[1, 10, 10] = 1  # without lesions it does not count
-    ratio = measure_overlap(maps, lesions, images)
-    assert ratio == pytest.approx((12 / 16) / (32 / 316))
-    # half of each pixel is lesion
-    assert measure_overlap(maps[:1], lesions[:1] / 2, images[:1]) == pytest.approx(ratio)
-    assert measure_overlap(maps[:1] * 0, lesions[:1], images[:1]) == 0
-    assert np.isnan(measure_overlap(maps[1:], lesions[1:], images[1:]))
-    images[0, 12:] = 0  # leaves 198 pixels: the top 10 are all in the lesion
-    assert measure_overlap(maps[:1], lesions[:1], images[:1]) == pytest.approx(1 / (32 / 198))

@@ -113,48 +113,6 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
 
 
 @pytest.mark.slow
-def test_a_deposit_is_checked_and_reported_again_by_what_it_holds(tmp_path):
-    """Coreutils check the sums, the study file names no folder of this machine, and the rows in the
-    deposit give the same report again."""
-    row = copy_row("10", study="mine", scenario="C1")
-    for number in range(3):
-        write_row(tmp_path / "mine", row | {"run_id": f"r{number}", "train_s": 40.0 + number})
-    failed = {"run_id": "r3", "status": "failed", "error": "ValueError: /srv/Silva_left.jpg"}
-    write_row(tmp_path / "mine", row | failed)
-    study = "# for Silva\nnotebook: 10_train\nparameters: {data_dir: /srv/silva/prepared}\n"
-    (tmp_path / "mine.yaml").write_text(study)
-    out = tmp_path / "deposit"
-    asked = ["report", str(tmp_path / "mine"), "-p", "published", "no", "--deposit", str(out)]
-    said = CliRunner().invoke(main, asked)
-    assert said.exit_code == 0, said.output
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=out, check=True)
-    listed = {line.split("  ")[1] for line in (out / "SHA256SUMS").read_text().splitlines()}
-    files = {
-        path.relative_to(out).as_posix(): path for path in out.rglob("*") if path.is_file()
-    }
-    assert listed == files.keys() - {"SHA256SUMS"}
-    some = {
-        "report.html",
-        "figure_1.pdf",
-        "README.md",
-        "CITATION.cff",
-        "rows/mine/rows/r2.json",
-    }
-    assert some <= listed
-    texts = [name for name in files if name.endswith((".csv", ".json", ".md", ".tex", ".yaml"))]
-    assert not [name for name in texts if "silva" in files[name].read_text().lower()]
-    assert "data_dir: prepared" in files["rows/mine.yaml"].read_text()
-    again = "report DEPOSIT/rows/mine --out again -p published no"
-    assert again in files["README.md"].read_text()
-    again = write_report([out / "rows" / "mine"], tmp_path / "again", ROOT, published=False)
-    text = again.read_text()
-    assert text == files["report.html"].read_text()
-    assert "<title>How long does training take?</title>" in text
-    assert not any(words in text for words in ("Araújo", "he paper", "hatched"))
-    assert "already holds files" in CliRunner().invoke(main, asked).output
-
-
-@pytest.mark.slow
 def test_a_report_of_rows_shows_what_they_hold_as_it_is(tmp_path):
     """Study, machine, network and commit: in heading, figures, tables, claims and appendix; of a
     folder with a comma in its name.

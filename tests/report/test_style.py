@@ -49,7 +49,6 @@ TABLES = {
     "evaluation.curves": ["CALIBRATED"],
     "evaluation.points": ["POINTS", "ERRORS", "REASONS"],
     "evaluation.predictions": ["SUBGROUPS"],
-    "evaluation.readers": ["KINDS", "VERDICTS"],
     "explain.figures": ["TITLES"],
     "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
