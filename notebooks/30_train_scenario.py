@@ -52,6 +52,9 @@ from dr_lib.report import setup
 
 print(setup.describe_machine(root))
 
+# %%
+setup.keep_results(results)
+
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente
 #

@@ -85,7 +85,7 @@ def set_up(root: Path, *modules: str) -> None:
     from IPython import get_ipython
 
     shell = get_ipython()
-    if shell and "results" in shell.user_ns and find_platform() == "colab":
+    if shell and "results" in shell.user_ns:
         keep_results(shell.user_ns["results"])
 
 
@@ -94,11 +94,23 @@ def keep_results(results: str) -> None:
 
     Args:
         results: folder, empty for one that is lost with the machine.
-    """
-    if Path(DRIVE) in Path(results).absolute().parents:
-        from google.colab import drive  # Colab's own
 
-        drive.mount(DRIVE)  # it says so, and returns, where it is mounted already
+    Raises:
+        DrError: the Drive is not mounted, and this kernel cannot mount it.
+    """
+    if find_platform() != "colab":
+        return
+    if Path(DRIVE) in Path(results).absolute().parents:
+        if os.path.ismount(DRIVE):
+            return
+        try:
+            from google.colab import drive  # Colab's own, absent from kernels set up by ours
+        except ImportError:
+            mount = f"from google.colab import drive; drive.mount({DRIVE!r})"
+            raise DrError(
+                f"Drive is not mounted: run this in a Colab notebook: {mount}"
+            ) from None
+        drive.mount(DRIVE)
     elif not results:
         print(
             "Rows and models are lost with this machine. To keep them and to resume interrupted"

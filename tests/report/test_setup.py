@@ -8,22 +8,49 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
+from dr_lib.errors import DrError
 from dr_lib.hardware.facts import Facts
 from dr_lib.report import setup
 
 ROOT = Path(__file__).resolve().parents[2]
+# a notebook's cells up to its set-up, with Colab's own module standing in
+SET_UP_ON_COLAB = """
+import sys
+from types import SimpleNamespace
+
+import nbformat
+from IPython.core.interactiveshell import InteractiveShell
+
+name, results = sys.argv[1:]
+drive = SimpleNamespace(mount=lambda folder: print("mounted", folder))
+sys.modules["google.colab"] = SimpleNamespace(drive=drive)
+shell = InteractiveShell.instance()
+for cell in nbformat.read(f"notebooks/{name}.ipynb", 4).cells:
+    if cell.cell_type == "code":
+        shell.run_cell(cell.source, store_history=True).raise_error()
+        if "parameters" in cell.metadata.get("tags", ()):
+            injected = f"# Parameters\\nresults = {results!r}"
+            shell.run_cell(injected, store_history=True).raise_error()
+    elif "setup" in shell.user_ns:  # the text behind the set-up
+        break
+"""
 CALL = "from dr_lib.report.setup import install_missing; print(*install_missing('cv2'))"
 
 
-def run(python: Path | str, code: str, **variables: str) -> subprocess.CompletedProcess:
+def run(
+    python: Path | str, code: str, *arguments: str, **variables: str
+) -> subprocess.CompletedProcess:
     """Run code with this interpreter in the repository."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
     return subprocess.run(
-        [python, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True
+        [python, "-c", code, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
     )
 
 
@@ -113,17 +140,31 @@ def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, varia
     assert setup.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
 
 
-def test_a_drive_is_mounted_where_results_lie_on_it(monkeypatch, capsys):
-    """Colab's own module stands in; without a folder one sentence offers it."""
-    mounted = []
-    colab = SimpleNamespace(drive=SimpleNamespace(mount=mounted.append))
-    monkeypatch.setitem(sys.modules, "google.colab", colab)
-    setup.keep_results("/content/drive/MyDrive/a")
-    assert mounted == ["/content/drive"] and not capsys.readouterr().out
-    setup.keep_results("")
-    assert (
-        "set results to a folder on your Drive" in capsys.readouterr().out and len(mounted) == 1
-    )
+@pytest.mark.parametrize("name", ["10_train", "30_train_scenario"])
+def test_a_notebook_keeps_its_rows_on_the_drive(name):
+    """On Colab, the set-up of a notebook mounts the Drive that holds its folder for results, also
+    where it runs in other frameworks' kernels; without a folder one sentence offers it.
+    """
+    colab = {"COLAB_RELEASE_TAG": "r", "PIP_NO_INDEX": "1"}
+    done = run(sys.executable, SET_UP_ON_COLAB, name, "/content/drive/MyDrive/a", **colab)
+    assert done.returncode == 0, done.stderr
+    assert "mounted /content/drive" in done.stdout
+    assert "set results to a folder" not in done.stdout
+    done = run(sys.executable, SET_UP_ON_COLAB, name, "", **colab)
+    assert "set results to a folder on your Drive" in done.stdout
+    assert "mounted" not in done.stdout
+
+
+def test_a_kernel_without_colabs_module_takes_a_mounted_drive_alone(monkeypatch):
+    """It cannot mount the Drive: a folder that would be lost with the machine is refused in a
+    sentence, and a Drive that is mounted already is enough.
+    """
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "r")
+    monkeypatch.setitem(sys.modules, "google.colab", None)
+    with pytest.raises(DrError, match=r"run this in a Colab notebook: .*drive\.mount"):
+        setup.keep_results("/content/drive/MyDrive/a")
+    monkeypatch.setattr(setup, "DRIVE", "/proc")  # something that is mounted
+    setup.keep_results("/proc/MyDrive/a")
 
 
 def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
