@@ -163,7 +163,10 @@ def list_limits(
         words = say("{} of {} runs were disturbed, and count.")
         limits.append(words.format(num_disturbed, len(runs)))
     if is_other_work:
-        words = "Another network, size or data than the paper's: its times are not compared."
+        words = (
+            "The paper names no network. This is other work than our reading of it, InceptionV3 "
+            "at 299 px: its times are not compared."
+        )
         limits.append(say(words))
     if (timed.get("data_kind", pd.Series(dtype=str)) == "synthetic").any():
         limits.append(say("The images are synthetic."))

@@ -59,7 +59,7 @@ def plot_training_time(
         >>> figure.savefig("figure_1.png")
     """
     say = choose_words(lang)
-    theirs = say("The paper's work: {}").format("InceptionV3, 299 px")
+    theirs = say("The paper's work: network not published, 299 px")
     panels = {theirs: []}
     for row in published.itertuples() if published is not None else ():
         interval = Interval(60 * row.value, np.nan, np.nan, 1)
@@ -71,6 +71,8 @@ def plot_training_time(
         for (place, is_theirs), rows in timed.groupby(["place", is_like]):
             label, words = _name_work(place, rows, say)
             count = say("n = {}, sessions: {}").format(len(rows), rows["session"].nunique())
+            if is_theirs:  # the paper's, as we read it
+                count = f"{name(PAPER_WORK['model'])}; {count}"
             accelerator = rows["accelerator"].iloc[0][:3].lower()
             mean = Mean(
                 f"{fill(label, 30)}\n{count}",

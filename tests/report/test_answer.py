@@ -34,7 +34,7 @@ def test_what_limits_times_is_listed():
     text = " ".join(list_limits(runs, say, is_other_work=True))
     for words in (
         "1 of 3 runs were disturbed",
-        "Another network",
+        "The paper names no network.",
         "synthetic",
         "2 of 3 sessions",
     ):
