@@ -104,7 +104,7 @@ page.table(
     "Training time and test scores of each environment, mean [95 % interval].",
     own=factors,
     columns=["environment", *factors, "n", "sessions", "disturbed", "train_s", "steady_epoch_s"]
-    + ["metric_auc_test", "metric_kappa_test"],
+    + ["scored", "metric_auc_test", "metric_kappa_test"],
 )
 
 # %% [markdown]

@@ -64,16 +64,16 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
     """Compute each environment's training time, scores, and time relative to the fastest.
 
     Args:
-        finished: finished rows of a `Selection`. Times are read of the timed ones, scores of all:
-            those of a run that was resumed are as good.
+        finished: finished rows of a `Selection`. Times are read of the timed ones, scores of all
+            rows of a line: those of a run that was resumed are as good.
         factors: of the `Selection`, whose levels stand side by side.
 
     Returns:
         A row per `environment` and level of each factor, with their `place`, cold runs that stand
-        apart first, then those without a time, then the slowest: `n` runs in so many `sessions`,
-        `disturbed` ones among them, and, where not all are timed, how many are; for train_s and
-        steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low and
-        _high, and its deviation in _sd; but for runs that stand apart,
+        apart first, then those without a time, then the slowest: `n` timed runs in so many
+        `sessions`, `disturbed` ones among them, and, where more are `scored`, how many; for train_s
+        and steady_epoch_s [s] the mean under that name with the bounds of its 95 % interval in _low
+        and _high, and its deviation in _sd; but for runs that stand apart,
         `train_s_ratio` to the fastest environment at the same levels and `train_s_level_ratio` to
         the fastest levels in the same environment, with bounds; each metric that the rows have with
         bounds: of the mean over the runs, or of a single run its own, over patients. Empty where no
@@ -89,8 +89,13 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
     lines = []
     for key, rows in groups.items():
         line = dict(zip(keys, key, strict=True))
-        if len(cold := rows[rows["warmth"] == "apart"]):
-            lines.append(line | _summarise(cold, cold) | {"environment": f"{key[0]}, cold"})
+        is_apart = rows["warmth"] == "apart"
+        if is_apart.any():
+            cold = _summarise(rows[is_apart], rows[is_apart])
+            lines.append(line | cold | {"environment": f"{key[0]}, cold"})
+            rows = rows[~is_apart]
+        if rows.empty:
+            continue
         line = line | _summarise(rows, trained[key])
         if num_environments > 1:
             peers = [other for other in groups if other[1:] == key[1:]]
@@ -98,32 +103,33 @@ def compare_environments(finished: pd.DataFrame, factors: Sequence[str] = ()) ->
         if factors:
             peers = [other for other in groups if other[0] == key[0]]
             line["train_s_level_ratio"] = _divide_by_fastest(trained, key, peers)
-        for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy"):
-            metric = f"metric_{name}_test"
-            if len(_read(rows, metric)):
-                line[metric] = _score(rows, metric)
         lines.append(line)
     table = tabulate(lines)
-    if (table["timed"] == table["n"]).all():
-        table = table.drop(columns="timed")
+    if (table["scored"] <= table["n"]).all():
+        table = table.drop(columns="scored")
     order = ["apart", "train_s"]
     table = table.sort_values(order, ascending=False, na_position="first", ignore_index=True)
     return table.drop(columns="apart")
 
 
 def _summarise(rows: pd.DataFrame, timed: pd.DataFrame) -> dict[str, Any]:
-    """Count the rows of a line, and measure its times."""
+    """Count the timed rows of a line, measure their times, and score all its rows."""
     line = {
         "place": timed["place"].iloc[0] if len(timed) else rows["place"].iloc[0],
-        "n": len(rows),
-        "sessions": rows["session"].nunique(),
-        "disturbed": int(rows["disturbed"].sum()),
-        "timed": len(timed),
+        "n": len(timed),
+        "sessions": timed["session"].nunique(),
+        "disturbed": int(timed["disturbed"].sum()),
+        "scored": 0,
         "apart": (timed["warmth"] == "apart").any(),
     }
     for name in TIMES:
         line[name] = measure(name, timed)
         line[f"{name}_sd"] = _read(timed, name).std()
+    for name in ("auc", "kappa", "sensitivity", "specificity", "accuracy"):
+        metric = f"metric_{name}_test"
+        if num_scores := len(_read(rows, metric)):
+            line["scored"] = max(line["scored"], num_scores)
+            line[metric] = _score(rows, metric)
     return line
 
 

@@ -163,10 +163,10 @@ def test_scores_are_of_patients_of_one_run_and_of_all_runs_of_several():
     scored = {"metric_auc_test": AUCS["paper"], "resumed": [0, 1, 0]}
     runs = make_runs(TIMES["paper"], CPU, **scored)
     (row,) = compare_finished(runs).itertuples()
-    assert (row.n, row.timed, row.train_s) == (3, 2, pytest.approx(102.5))
+    assert (row.n, row.scored, row.train_s) == (2, 3, pytest.approx(102.5))
     assert row.metric_auc_test == pytest.approx(0.91)
     (row,) = compare_finished(runs[1:2]).itertuples()
-    assert (row.n, row.timed, row.metric_auc_test) == (1, 0, 0.91) and np.isnan(row.train_s)
+    assert (row.n, row.scored, row.metric_auc_test) == (0, 1, 0.91) and np.isnan(row.train_s)
 
 
 def test_levels_stand_side_by_side_with_their_ratios():
@@ -192,24 +192,26 @@ def test_levels_stand_side_by_side_with_their_ratios():
 
 
 def test_a_cold_run_has_a_line_without_a_ratio():
-    """Its time stands apart; its AUC is as good as any, so three count on the line of the warm."""
-    cold = {"cold": [True, False, False], "metric_auc_test": [0.9, 0.8, 0.7]}
-    runs = make_runs([39.1, 14.7, 12.6], T4, started_at="2026-11-24", **cold)
-    slow = make_runs([50.0, 54.0], CPU, metric_auc_test=0.9)
-    table = compare_finished(pd.concat([runs, slow]))
+    """Rows of notebook 10 whose first was cold: its time and its AUC stand apart, and n of each
+    line counts the runs that its means are of.
+    """
+    runs = train_referable([39.1, 14.7, 12.6], T4, boot="one")
+    runs = runs.assign(cold=[True, False, False], metric_auc_test=[0.9, 0.8, 0.7])
+    slow = train_referable([50.0, 54.0], CPU, boot="two", metric_auc_test=0.9)
+    table = compare_finished(pd.concat([runs, slow], ignore_index=True))
     assert table["environment"].tolist() == [
         "kaggle, 2 x Tesla T4, cold",
         "local, CPU",
         "kaggle, 2 x Tesla T4",
     ]
     for column, expected in {
-        "n": [1, 2, 3],
-        "timed": [1, 2, 2],
+        "n": [1, 2, 2],
         "train_s": [39.1, 52, 13.65],
         "train_s_ratio": [np.nan, 52 / 13.65, 1],
-        "metric_auc_test": [np.nan, 0.9, 0.8],
+        "metric_auc_test": [0.9, 0.9, 0.75],
     }.items():
         assert table[column].tolist() == pytest.approx(expected, nan_ok=True)
+    assert "scored" not in table
     alone = select_runs(runs)
     answer = answer_training(alone, compare_environments(alone.finished), pd.DataFrame())
     notes = [number.note for number in answer.numbers]
