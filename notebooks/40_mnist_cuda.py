@@ -91,8 +91,8 @@ print(f"{len(x_train):,} training images, {len(x_test):,} test images")
 # %% [markdown]
 # ## Method
 #
-# **Build.** The source is compiled for this machine's GPU or processor, and the result is kept for
-# the next time.
+# **Build.** The source is compiled for this machine's GPU, as CUDA C, or for its processor, as C++,
+# and the result is kept for the next time.
 
 # %%
 from dr_lib import hardware

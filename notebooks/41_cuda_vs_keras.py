@@ -186,7 +186,7 @@ page.answer(answer, figure, "speed", words)
 
 # %% [markdown] tags=["en"]
 # Keras is used as usual, with one call of `fit` and arrays in memory, on the CPU. At batch size 1,
-# most of its time is overhead per step, not arithmetic.
+# most of its time is overhead per step, not arithmetic. Built for a CPU, the source is C++.
 
 # %% [markdown] tags=["en", "paper"]
 # The paper also runs Keras on the CPU, and most likely compares different batch sizes. It gives
@@ -196,7 +196,8 @@ page.answer(answer, figure, "speed", words)
 
 # %% [markdown] tags=["pt"]
 # O Keras é usado como de costume, com uma chamada de `fit` e os dados em memória, na CPU. Com lotes
-# de 1, a maior parte do seu tempo é custo fixo de cada passo, não aritmética.
+# de 1, a maior parte do seu tempo é custo fixo de cada passo, não aritmética. Compilada para uma
+# CPU, a fonte é C++.
 
 # %% [markdown] tags=["pt", "paper"]
 # Também no artigo o Keras roda na CPU, e provavelmente são comparados lotes diferentes. Ele não

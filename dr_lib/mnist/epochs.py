@@ -22,6 +22,11 @@ IMPLEMENTATIONS = {  # in the order of the legends
     "true_gradient": "CUDA C true gradient",
     "minibatch": "CUDA C minibatch",
 }
+CPU_BUILDS = {  # of the same source, by a C++ compiler
+    "fused": "C++ fused",
+    "true_gradient": "C++ true gradient",
+    "minibatch": "C++ minibatch",
+}
 LEVELS = {"to_90_percent_s": 0.90, "to_95_percent_s": 0.95, "to_97_percent_s": 0.97}
 PER_REPLICA = ["replica_train_s", "replica_accuracy"]
 LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
@@ -62,12 +67,12 @@ def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
         timed: timed rows of a `Selection`; those without epochs of replicas are passed over.
 
     Returns:
-        A row per epoch of each replica: the columns of LINE, `line` (its name), `host` (the machine
-        whose CPU trained Keras or drove the GPU), `steady_epoch_s` of its run, `run` (its place in
-        the table), `replica`, `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the
-        test images). Empty without such rows.
+        A row per epoch of each replica: the columns of LINE, `accelerator`, `line` (its name),
+        `host` (the machine whose CPU trained Keras or drove the GPU), `steady_epoch_s` of its run,
+        `run` (its place in the table), `replica`, `epoch` from 1, `train_s` (cumulative) and
+        `accuracy` (share of the test images). Empty without such rows.
     """
-    of_run = [*LINE, "line", "host", "session", "steady_epoch_s", "run"]
+    of_run = [*LINE, "accelerator", "line", "host", "session", "steady_epoch_s", "run"]
     columns = [*of_run, "replica", "epoch", "train_s", "accuracy"]
     if not {*LINE, *PER_REPLICA} <= set(timed):
         return pd.DataFrame(columns=columns)
@@ -195,7 +200,9 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
 
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
     """Name implementation, batch and accelerator, or the whole environment if that is ambiguous."""
-    names = timed["implementation"].map(lambda name: IMPLEMENTATIONS.get(name, name))
+    names = timed["implementation"].replace(IMPLEMENTATIONS)
+    on_cpu = timed["implementation"].map(CPU_BUILDS)
+    names = names.mask(on_cpu.notna() & (timed["accelerator"] == "cpu"), on_cpu)
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
     short = names + timed["accelerator"].replace("cpu", "CPU")
     is_unclear = timed["environment"].groupby(short).transform("nunique") > 1

@@ -5,7 +5,7 @@ figure takes timed rows of a `Selection` with the epochs of their replicas, `lan
 decimal commas) and whether to draw the paper's points.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from textwrap import fill
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ COLOURS = {  # Keras has those of its backends elsewhere
 STYLES = {1: "-", 32: "--"}  # by batch size
 SPREAD = ["median", "min", "max"]
 EPOCHS = 40  # of the paper's end points
+CONDITIONS = ["implementation", "batch_size", "accelerator"]  # under which they are drawn
 
 
 class Line(NamedTuple):
@@ -122,7 +123,8 @@ def plot_time_to_accuracy(
         spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
         spread = spread.where(np.isfinite(spread))
         _draw_band(ax, spread.set_axis(100 * (1 - spread.index)), line)
-    for point in _list_points(published) if did_paper_work(timed) else ():
+    shown = published if did_paper_work(timed) else None
+    for point in _list_points(shown, epochs):
         ax.axhline(point.value, color=THEIRS, lw=1, ls=":")
         ax.annotate(
             f"{say(point.authors)}: {write_number(point.value, lang, '{:g} s')}",
@@ -146,7 +148,7 @@ def plot_speed_up(
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
     with hollow points where they do not, as in the paper's own comparison: an epoch of larger
-    batches is faster, and learns less. The paper's ratio is a dashed line.
+    batches is faster, and learns less. The paper's ratio is a dashed line beside what it compared.
 
     Raises:
         NoRunsError: no run of CUDA C has one of Keras on its host.
@@ -165,14 +167,15 @@ def plot_speed_up(
         )
     figure, axes = open_panels(len(panels), columns=2, share="xy")
     drawn = {}
-    paper = {point.framework: point for point in _list_points(published)}
+    shown = published if did_paper_work(timed) else None
     for ax, (keras, near) in zip(axes, panels, strict=True):
         for line in near:
             style = "-" if line.batch[1] == keras.batch[1] else ":"
             ratio = _divide(keras.seconds, line.seconds)
             drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
-        # what the paper's Keras most likely was
-        if paper and keras.batch == ("keras_tensorflow", 32):
+        points = _list_points(shown, pd.concat([line.epochs for line in (keras, *near)]))
+        paper = {point.framework: point for point in points}
+        if len(paper) == 2:
             ratio = paper["keras"].value / paper["cuda"].value
             when = say("after {} epochs").format(EPOCHS)
             authors = say(paper["keras"].authors)
@@ -192,15 +195,29 @@ def plot_speed_up(
     return figure
 
 
-def _list_points(published: pd.DataFrame | None) -> Iterable:
-    """List the paper's two end points, of the rows of `claims.list_printed`."""
+def _list_points(
+    published: pd.DataFrame | None, beside: pd.DataFrame | None = None
+) -> list[NamedTuple]:
+    """List the paper's two end points, of the rows of `claims.list_printed`.
+
+    Args:
+        published: the paper's means; None for none.
+        beside: epochs; an end point of another program, batch or device than any of theirs is left
+            out. The program `paper` has batch 1.
+    """
     if published is None:
         return []
-    return published[published["column"] == "train_s"].itertuples()
+    points = published[published["column"] == "train_s"].astype({"batch_size": float})
+    found = []
+    for point in points.itertuples():
+        conditions = points.loc[point.Index, CONDITIONS].dropna()
+        if beside is None or (beside[conditions.index] == conditions).all(axis=1).any():
+            found.append(point)
+    return found
 
 
 def name_line(line: str, say: Callable[[str], str]) -> str:
-    """Name a line of the figures: CUDA C fused, batch 1, CPU."""
+    """Name a line of the figures: C++ fused, batch 1, CPU."""
     implementation, batch, rest = line.partition(", batch ")
     return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
 

@@ -75,9 +75,9 @@ def test_every_epoch_of_every_replica_is_a_row():
 
 
 def test_unlike_processors_are_unlike_lines():
-    """Two CPUs: the name says which."""
+    """Two CPUs: the name says which; CUDA C runs on a GPU alone, what runs here is C++."""
     epochs = list_epochs(make_timed(make_run(), make_run(cpu="EPYC")))
-    names = [f"CUDA C fused, batch 1, colab, CPU, {cpu} x 2" for cpu in ("Xeon", "EPYC")]
+    names = [f"C++ fused, batch 1, colab, CPU, {cpu} x 2" for cpu in ("Xeon", "EPYC")]
     assert epochs["line"].unique().tolist() == names
 
 

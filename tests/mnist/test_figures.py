@@ -136,6 +136,23 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     assert fills == [like.lines[0].get_color(), "white"] and like.get_xlim()[1] < 4
 
 
+@pytest.mark.parametrize(
+    ("device", "data_share", "number"),
+    [("Tesla T4", 1, 1), ("cpu", 1, 0), ("L4", 1, 0), ("Tesla T4", 0.1, 0)],
+)
+def test_a_published_ratio_stands_beside_its_own_devices_and_work_alone(
+    device, data_share, number
+):
+    """The paper's is of CUDA C on a T4 over Keras in batches of 32, on all of MNIST: no panel of a
+    C++ build on the CPU, or of another GPU, has it, nor has figure 1b the 219 s of the T4.
+    """
+    runs = make_paper(data_share=data_share)
+    timed = timed_runs(runs.replace({"accelerator": {"Tesla T4": device}}))
+    ratio = "De Felice Lima and Zola: 2.84 x"
+    assert words(plot_speed_up(timed, published=PAPER)).count(ratio) == number
+    assert words(plot_time_to_accuracy(timed, published=PAPER)).count(": 219 s") == number
+
+
 def test_the_figures_speak_portuguese_and_nothing_is_clipped():
     """With decimal commas; all text lies inside the picture."""
     timed = timed_runs(make_paper(platform="some cloud"))
