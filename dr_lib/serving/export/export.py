@@ -92,8 +92,9 @@ def export_model(
 
     Raises:
         DrError: an unknown format, the folder holds no Keras model that grades, there are no
-            photographs, or the model may have learned from them, a conversion failed or came out
-            too large, or an artifact of a precision that loses nothing gives other probabilities.
+            photographs, the model may have learned from them or gives all the same probability, a
+            conversion failed or came out too large, or an artifact of a precision that loses
+            nothing gives other probabilities.
     """
     artifacts = {name: find_format(name).artifact for name in formats}
     source = _open_source(folder, labelled, force)
@@ -101,6 +102,8 @@ def export_model(
     say(folds["sentence"])
     network = load_network(source.artifact, source.facts["model"])
     before = network.predict(labelled.images, batch_size=BATCH_SIZE, verbose=0)
+    if not force:
+        gate.check_model(before)
     out.mkdir(parents=True, exist_ok=True)
     rows = []
     for format_name, artifact in artifacts.items():

@@ -118,6 +118,26 @@ def _check_probabilities(name: str, rows: np.ndarray) -> None:
         )
 
 
+def check_model(probabilities: np.ndarray) -> None:
+    """Refuse a model that tells no photographs apart: every format would lose nothing of it.
+
+    Args:
+        probabilities: (n, 5) of the network, before any conversion.
+
+    Raises:
+        DrError: referable disease is as probable for all, but for what a format may round.
+    """
+    referable = sum_referable(probabilities)
+    low = referable.min()
+    high = referable.max()
+    if len(referable) >= MIN_IMAGES and high - low <= ROUNDING:
+        raise DrError(
+            f"the model gives all {len(referable)} photographs the same probability of referable "
+            f"disease ({low:.3f} to {high:.3f}), so it has nothing to lose in any format: train it "
+            "again, from pretrained weights if it is recipe few"
+        )
+
+
 class Changes(NamedTuple):
     """The changes of AUC and kappa by a conversion, and the number of patients needed to decide."""
 

@@ -66,6 +66,18 @@ def test_a_refused_format_leaves_what_was_there(source, labelled, tmp_path):
     assert os.listdir(tmp_path / "litert_int8") == ["yesterday"]
 
 
+def test_a_constant_model_is_refused_before_formats_are_compared(labelled, tmp_path):
+    """It gives all 240 crops one probability, so no format could lose anything of it."""
+    network = build_network()
+    top = network.get_layer("grades")
+    kernel, bias = top.get_weights()
+    top.set_weights([0 * kernel, 0 * bias])
+    source = write_model_folder(tmp_path / "model", network)
+    with pytest.raises(DrError, match=r"all 240 .* the same probability .*0\.600 to 0\.600"):
+        export(source, tmp_path / "out", labelled, "litert_float32")
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_forced_format_replaces_the_folder_and_says_so(source, labelled, tmp_path):
     """Ten crops of one kind have no AUC and cannot decide; the manifest stays JSON that any
     reader takes, no NaN. Its package for SageMaker is the folder, nothing else that lies there; no
