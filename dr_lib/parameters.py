@@ -261,6 +261,9 @@ def check_together(values: Mapping[str, Any]) -> None:
             is_small and values.get("weights") == "imagenet"
         ),
         f"image_size {image_size}: small_cnn needs 32 px or more": is_small and image_size < 32,
+        f"recipe {recipe} keeps blocks as their weights are, and weights none are random: give"
+        " imagenet or the path of a weights file": is_partial
+        and values.get("weights") == "none",
     }
     for refusal, applies in refusals.items():
         if applies:

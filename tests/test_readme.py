@@ -28,7 +28,7 @@ HELP = r"resolution.yaml|recalibrat|evaluate .*--folds|missed.csv|evaluate predi
 HELP += r"|evaluate .*--lang"
 SHELL = set("cd curl docker git head make tar".split())  # what readers have without .venv
 LITTLE = {
-    "weights: imagenet": "weights: none",
+    "weights: imagenet": "weights: mobilenet.weights.h5",
     "image_size: 299": "image_size: 32",
     "epochs: 5": "epochs: 1",
     ", split-2-of-5.csv, split-3-of-5.csv, split-4-of-5.csv, split-5-of-5.csv": "",
@@ -86,6 +86,7 @@ def photographs(tmp_path) -> Path:
     made small.
     """
     from dr_lib.data.synthetic import draw_sample
+    from dr_lib.training.models import build_model
 
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
@@ -101,6 +102,8 @@ def photographs(tmp_path) -> Path:
         assert there in text
         text = text.replace(there, here)
     study.write_text(text)
+    base = build_model("mobilenet", 32).get_layer("base")
+    base.save_weights(clone / "mobilenet.weights.h5")
     return clone
 
 

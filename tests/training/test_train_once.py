@@ -23,6 +23,7 @@ from dr_lib.training import metrics, resident
 from dr_lib.training.config import Recipe, Schedule, TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
+from dr_lib.training.models import build_model
 from dr_lib.training.train_once import Setup, list_trained, set_up, sum_peaks, train_once
 from tests.training.simulation import HERE, draw_splits, train_here
 
@@ -67,6 +68,13 @@ def test_mode_scaled_takes_a_larger_batch():
     assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
 
 
+def write_weights(folder: Path) -> str:
+    """A file of weights of MobileNet, as somebody carries one in."""
+    path = folder / "mobilenet.weights.h5"
+    build_model("mobilenet", 32).get_layer("base").save_weights(path)
+    return str(path)
+
+
 @pytest.mark.parametrize(
     ("recipe", "layers", "probe_grades", "dropout"),
     [
@@ -78,7 +86,13 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
     tmp_path, recipe, layers, probe_grades, dropout
 ):
     """As rows had them when each was a parameter of its own."""
-    trained = train_here(tmp_path, draw_splits(33), model="mobilenet", recipe=recipe)
+    trained = train_here(
+        tmp_path,
+        draw_splits(33),
+        model="mobilenet",
+        weights=write_weights(tmp_path),
+        recipe=recipe,
+    )
     row = {**trained.config.describe(), **trained.row}
     assert (row["probe_grades"], row["dropout"]) == (probe_grades, dropout)
     assert (row["last_layer"], row["last_frozen"]) == layers
@@ -94,6 +108,10 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
         ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
         ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
         ({"recipe": "upper", "augmentation": "colour"}, "not augmentation colour: leave it"),
+        (
+            {"recipe": "few", "model": "mobilenet", "weights": "none"},
+            "weights none are random: give imagenet or the path of a weights file",
+        ),
         ({"mode": "plain", "model": "mobilenet", "recipe": "few"}, "use recipe full and input"),
         ({"mode": "plain", "input": "memory"}, "decodes in each epoch: use recipe full and"),
         ({"epochs": 0}, "^epochs is 0: give 1 or more"),
@@ -259,7 +277,6 @@ CHANGED = {  # the value to try of a parameter for which `change` finds none tha
     "input": "stream",
 }
 NEEDS = {  # and what it applies to
-    "recipe": {"model": "mobilenet"},
     "rho": {"optimizer": "rmsprop"},
     "min_delta": {"patience": 2},
 }
@@ -277,12 +294,15 @@ ELSEWHERE = {  # what one step cannot show, and which test does
 
 @pytest.mark.parametrize("task", ["referable", "grades"])
 @pytest.mark.parametrize("name", [field.name for field in fields(TrainingConfig)])
-def test_every_parameter_changes_something(name, task):
+def test_every_parameter_changes_something(tmp_path, name, task):
     """In each task that it applies to: plan, network, optimiser, loss, batches or call of fit."""
     other, value, _ = PARAMETERS[name].only_with or ("task", task, None)
     if name in ELSEWHERE or (other == "task" and value != task):
         return
-    before = TrainingConfig("", task=task, **HERE | NEEDS.get(name, {}))
+    needs = NEEDS.get(name, {})
+    if name == "recipe":
+        needs = {"model": "mobilenet", "weights": write_weights(tmp_path)}
+    before = TrainingConfig("", task=task, **HERE | needs)
     changed = CHANGED.get(name, change(name, getattr(before, name)))
     unused = (
         f"{name} {changed} changes nothing in task {task}: use it in training/train_once.py"
