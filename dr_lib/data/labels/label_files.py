@@ -294,8 +294,10 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
         marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
         rows.loc[marks == int(number), "reason"] = "ungradable"
     if "gradable" in table:
-        is_gradable = read_numbers(read_words("gradable", table["gradable"])) != 0
-        rows["reason"] = rows["reason"].where(is_gradable, "ungradable")
+        cells = read_words("gradable", table["gradable"])
+        marks = read_numbers(cells)
+        refuse_cells(file, cells, (cells != "") & ~marks.isin((0, 1)), "1, 0 or empty")
+        rows["reason"] = rows["reason"].mask(marks == 0, "ungradable")
     cells = read_words("grade", rows["grade"])
     rows.loc[(cells == "") & (rows["reason"] == ""), "reason"] = "no grade"
     rows["grade"] = read_numbers(cells)

@@ -79,7 +79,7 @@ UNKNOWN = set(
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
 SCALE += " gradable 0 and leave grade empty"
-TRUTH = {"1": "yes sim true verdadeiro", "0": "no nao false falso"}
+TRUTH = {"1": "yes y sim s true t verdadeiro v", "0": "no n nao false f falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
         "train": "train training treino treinamento",
@@ -108,7 +108,10 @@ WORDS = {  # what people write in cells, folded, for what is read
         "1": f"{TRUTH['1']} rdr referable referable_dr encaminhavel",
         "0": f"{TRUTH['0']} non_rdr nonrdr non_referable non_referable_dr nao_encaminhavel",
     },
-    "gradable": TRUTH,
+    "gradable": {
+        "1": f"{TRUTH['1']} gradable gradavel",
+        "0": f"{TRUTH['0']} ungradable not_gradable nao_gradavel",
+    },
 }
 
 

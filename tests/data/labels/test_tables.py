@@ -217,10 +217,21 @@ def test_photographs_are_found_by_people_s_paths(folder, names, files, expected)
 
 def test_an_ungradable_photograph_is_listed(folder):
     """By the column gradable, with words of either language."""
-    csv = "image,grade,gradable\na,0,sim\nb,,0\nc,2,não\n"
-    found = read_labels(*folder(csv, "a.jpg", "b.jpg", "c.jpg"))
-    assert found.table["row"].tolist() == [2]
-    assert found.unusable["reason"].tolist() == ["ungradable"] * 2
+    for yes, no in (
+        ("sim", "não"),
+        ("S", "N"),
+        ("y", "n"),
+        ("t", "f"),
+        ("V", "F"),
+        ("1", "0.0"),
+        ("gradável", "Não gradável"),
+        ("gradable", "ungradable"),
+        ("", "not gradable"),
+    ):
+        csv = f"image,grade,gradable\na,0,{yes}\nb,,0\nc,2,{no}\n"
+        found = read_labels(*folder(csv, "a.jpg", "b.jpg", "c.jpg"))
+        assert found.table["row"].tolist() == [2], (yes, no)
+        assert found.unusable["reason"].tolist() == ["ungradable"] * 2
 
 
 def test_a_table_that_cannot_be_read_is_said(folder):
@@ -272,6 +283,10 @@ def test_files_that_are_no_label_table_are_counted_and_not_named(folder):
         (
             "image,grade,eye\nsecret,1,middle\n",
             'row 2: eye is "middle": it must be left, right or empty',
+        ),
+        (
+            "image,grade,gradable\nsecret,1,1\nsecret,1,ruim\n",
+            'row 3: gradable is "ruim": it must be 1, 0 or empty',
         ),
         (
             "image,grade,split\nsecret,1,holdout\n",
