@@ -10,10 +10,15 @@ import pandas as pd
 from dr_lib.data.labels.schema import WORDS, list_words, read_words
 
 EYE = "|".join(sorted(list_words(WORDS["eye"]), key=len, reverse=True))
-# a patient, a sign and an eye, or 12OD, before the suffix
+# a patient of one part, a sign and an eye, or 12OD, before the suffix
 NAME = (
-    r"(?i)(?:.*[/\\])?(?P<patient>[^/\\]*(?:[^\W_](?=[\W_])|\d(?=o[des])))"
-    rf"(?:_|[^\w/\\])*(?P<eye>{EYE})(?:\.[a-z]\w*)?$"
+    r"(?i)^(?:.*[/\\])?(?P<patient>[^\W_]+)(?:(?:_|[^\w/\\])+|(?<=\d)(?=o[des]))"
+    rf"(?P<eye>{EYE})(?:\.[a-z]\w*)?$"
+)
+# 20240501, 01052024, and a time of day behind it
+DATE = (
+    r"(?<!\d)(?:(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
+    r"|(?:0[1-9]|[12]\d|3[01])(?:0[1-9]|1[0-2])(?:19|20)\d\d)(?:\d{4,9})?(?!\d)"
 )
 
 
@@ -54,8 +59,13 @@ def read_parts() -> list[Part]:
 
 
 def read_names(names: pd.Series) -> pd.DataFrame:
-    """Read patient and eye from names like 10_left.jpeg or 10-OD.jpeg; for other names both are
-    empty.
+    """Read patient and eye from names like 10_left.jpeg or 10-OD.jpeg.
+
+    Both are empty for other names: of a name with a further part, as 10_1_left.jpeg, nobody knows
+    which part is the patient. They are empty for dates, too, if most patients are one.
     """
-    parts = names.str.extract(NAME).fillna("")
+    parts = names.str.normalize("NFC").str.extract(NAME).fillna("")
+    is_date = parts["patient"].str.contains(DATE)
+    if is_date.sum() > (parts["patient"] != "").sum() / 2:
+        parts[is_date] = ""
     return parts.assign(eye=read_words("eye", parts["eye"]))

@@ -13,7 +13,13 @@ import pandas as pd
 
 from dr_lib.data.labels import reader
 from dr_lib.data.labels.datasets import Part, read_names, read_parts
-from dr_lib.data.labels.patients import FILES, PATIENTS, name_patients
+from dr_lib.data.labels.patients import (
+    FILES,
+    PATIENTS,
+    find_shared,
+    limit_photographs,
+    name_patients,
+)
 from dr_lib.data.labels.reader import (
     TEXTS,
     WORKBOOKS,
@@ -306,6 +312,14 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     names = read_names(rows["name"])
     titles = dict(zip(source.sheet.names, source.sheet.header, strict=True))
     patients, doubts = name_patients(table, names["patient"], titles)
+    most = limit_photographs(len(rows))
+    refuse_rows(
+        file,
+        find_shared(patients["cell"]) & (patients["patient"] == ""),
+        f"one patient has more than {most} of {len(rows)} photographs, and no person has so many:"
+        " leave the cell empty where the patient is unknown; of one person keep at most"
+        f" {most} photographs",
+    )
     notices = [
         f"{reader.name_rows(file, places.tolist())}: {doubt}."
         for doubt, places in doubts.items()

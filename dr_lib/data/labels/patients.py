@@ -10,21 +10,26 @@ from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, fold_text, re
 
 PATIENTS = COLUMNS["patient_id"].split()  # columns that name one, the best first
 FILES = "file names"  # by which patients are found
-# 20240501, 2024-05-01, 01-05-2024, and a time of day behind it
-DATE = (
-    r"(?<!\d)((19|20)\d\d([-_.]?)(0[1-9]|1[0-2])\3(0[1-9]|[12]\d|3[01])"
-    r"|(0[1-9]|[12]\d|3[01])([-_.]?)(0[1-9]|1[0-2])\7(19|20)\d\d)([-_T. ]?\d{4,9})?(?!\d)"
-)
 
 
 def read_ids(cells: pd.Series) -> pd.Series:
     """Read ids of patients: spelled alike, and empty where a cell names no patient."""
     ids = read_words("patient_id", cells).map(fold_text)
-    counts = ids[ids != ""].value_counts()
-    # unknown if it stands for more photographs than any patient has
-    is_filler = counts.index.str.fullmatch(r"0+|9{3,}")
-    most = max([2, *counts[~is_filler]])
-    return ids.mask(ids.isin(counts.index[is_filler & (counts > most)]), "")
+    return ids.mask(find_shared(ids), "")
+
+
+def find_shared(cells: pd.Series) -> pd.Series:
+    """Find the ids that more photographs have than a person can have: whatever they say (None,
+    ANON, 999), they name nobody.
+    """
+    ids = read_words("patient_id", cells).map(fold_id)
+    counts = ids.groupby(ids).transform("size")
+    return (ids != "") & (counts > limit_photographs(len(ids)))
+
+
+def limit_photographs(number: int) -> int:
+    """How many of a number of photographs one person can have: six, or a twentieth."""
+    return max(6, number // 20)
 
 
 def name_patients(
@@ -43,12 +48,11 @@ def name_patients(
 
     Returns:
         patient (empty where it is unknown), person (equal for all spellings of a patient), by (the
-        column that decides, or FILES), is_date (of a file's name without a patient) and cell (of
-        the column, as it is); and sentences on rows where columns disagree.
+        column that decides, or FILES) and cell (of the column, as it is); and sentences on rows
+        where columns disagree.
     """
     columns = table[[name for name in PATIENTS if name in table]].rename(columns=titles)
     ids = columns.apply(read_ids)
-    dateless = drop_dates(names)
     by = ""
     patient = cell = pd.Series("", names.index)
     doubts = {}
@@ -71,14 +75,12 @@ def name_patients(
         patient = fill(patient, ids[other], ids[other].map(fold_name))
     is_unknown = patient == ""
     own = names.map(fold_text)
-    patient = fill(patient, own, dateless)
+    patient = fill(patient, own, own)
     is_named = is_unknown & (patient != "") & (patient == own)
-    person = patient.where(~is_named | (dateless == ""), dateless).map(fold_id)
     found = {
         "patient": patient,
-        "person": person,
+        "person": patient.map(fold_id),
         "by": pd.Series(by, names.index).mask(is_named, FILES).mask(patient == "", ""),
-        "is_date": is_named & (dateless == ""),
         "cell": cell,
     }
     return pd.DataFrame(found), doubts
@@ -107,20 +109,6 @@ def _is_spelling(name: str, longer: str) -> bool:
         any(word.startswith(part) or part.startswith(word) for word in words)
         for part in name.split("_")
     )
-
-
-def drop_dates(names: pd.Series) -> pd.Series:
-    """Drop the dates that most patients' names, as files have them, hold: 12 of 12_20240501.
-
-    Returns:
-        What remains; empty where it is no patient: nothing, or one word, as in img_20240501.
-    """
-    without = names.str.replace(DATE, "", regex=True).str.strip("-_. ")
-    is_dated = without != names
-    if is_dated.mean() <= 0.5:
-        return names
-    is_word = is_dated.all() and without.nunique() == 1
-    return without.mask(without == without.iloc[0], "") if is_word else without
 
 
 def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:

@@ -71,10 +71,7 @@ COLUMNS = {  # what people call them, folded
 UNKNOWN = set(
     "nan na n_a n_d nd null s_i unknown not_known not_informed not_available not_recorded missing"
     " desconhecido desconhecida ignorado ignorada nao_informado nao_informada nao_consta"
-    " nao_disponivel nao_sabe sem_informacao sem_dados vazio anonymous anonymized anonymised"
-    " anonimo anonima anonimizado anonimizada unidentified not_identified nao_identificado"
-    " nao_identificada sem_prontuario sem_registro sem_identificacao sem_id sem_numero sem_nome"
-    " no_id no_mrn no_number no_name s_n".split()
+    " nao_disponivel nao_sabe sem_informacao sem_dados vazio".split()
 )
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
@@ -167,8 +164,8 @@ def read_words(column: str, cells: pd.Series) -> pd.Series:
     """Read what people write in the cells of a column in our words; what says nothing is empty."""
     words = list_words(WORDS.get(column, {}))
     is_id = column == "patient_id"
-    # no patients: -1; 1,23E+15, which a spreadsheet made of a long number; xxx
-    no_id = re.compile(r"(?i)[-–−]\d+([.,]0+)?|\d([.,]\d+)?e\+\d+|x{3,}")
+    # no patient: 1,23E+15, which a spreadsheet made of a long number
+    no_id = re.compile(r"(?i)\d([.,]\d+)?e\+\d+")
     meant = {
         cell: ""
         if is_unknown(cell) or (is_id and no_id.fullmatch(cell))

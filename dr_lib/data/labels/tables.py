@@ -34,7 +34,14 @@ from dr_lib.data.labels.patients import (
 )
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
 from dr_lib.data.labels.readers import list_readings
-from dr_lib.data.labels.schema import FACTS, REFERENCE, fold_id, fold_text, unite_spellings
+from dr_lib.data.labels.schema import (
+    FACTS,
+    REFERENCE,
+    fold_id,
+    fold_text,
+    read_words,
+    unite_spellings,
+)
 from dr_lib.data.photograph.decode import is_dicom, load_reader
 
 
@@ -235,7 +242,8 @@ def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
 
 
 def read_stated(images: pd.Series) -> pd.DataFrame:
-    """Read patient, eye and visit out of those files that are DICOM; of others they are empty.
+    """Read patient, eye and visit out of those files that are DICOM, and the PatientID as it is as
+    cell; of others they are empty.
 
     Raises:
         UnreadableImageError: there are some, and what reads them is not installed.
@@ -248,7 +256,7 @@ def read_stated(images: pd.Series) -> pd.DataFrame:
         else:
             stated.append(("", "", ""))
     table = pd.DataFrame(stated, images.index, ["patient", "eye", "visit"], dtype=str)
-    return table.assign(patient=read_ids(table["patient"]))
+    return table.assign(patient=read_ids(table["patient"]), cell=table["patient"])
 
 
 def _fill_in_stated(rows: pd.DataFrame) -> pd.DataFrame:
@@ -296,7 +304,7 @@ def _describe_patients(
     is_named = table["by"] == FILES
     named = table["patient"][is_named]
     is_single = is_own and len(named) > 1 and named.is_unique
-    is_unknown = is_alone | (is_named & (table["is_date"] | is_single))
+    is_unknown = is_alone | (is_named & is_single)
     known = table[~is_unknown]
     notices = []
     if len(known):
@@ -306,18 +314,18 @@ def _describe_patients(
     if not is_unknown.any():
         return "from file names" if is_named.any() else "known", notices
     cells = table["cell"][is_unknown & (table["cell"] != "")]
-    why = ""
-    if is_single:
-        why = ": by their file names, no two have the same patient"
-    elif table["is_date"].any():
-        why = ": their file names have a date in its place"
-    elif len(cells) == len(table) and cells.nunique() == 1:
-        why = f": all {len(table)} have one patient, {cells.iloc[0]}"
+    why = "file names give it only as PATIENT_EYE, such as 12_left.jpg"
+    num_shared = (read_words("patient_id", cells) != "").sum()
+    if num_shared:
+        why = f"{num_shared} have a PatientID that several people share"
+    elif is_single:
+        why = "by their file names, no two have the same patient"
     elif len(cells):
-        why = f": cells with a word for unknown or a rounded number, as 1.2E+15: {len(cells)}"
+        why = f"cells with a word for unknown or a rounded number, as 1.2E+15: {len(cells)}"
     notices.append(
         f"The patient is unknown for {is_unknown.sum()} of {len(table)} photographs, so fellow "
-        f"eyes may be on different sides of a split{why}. Add a column patient to the label table."
+        f"eyes may be on different sides of a split: {why}. Add a column patient to the label "
+        "table."
     )
     return "partly unknown" if len(known) else "unknown", notices
 

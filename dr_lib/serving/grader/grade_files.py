@@ -145,13 +145,14 @@ def find_patients(
         return patients.where(patients != "", paths)
     names = read_names(paths)["patient"]
     people, _ = name_patients(pd.DataFrame(index=paths.index), names)
-    is_known = (names != "") & ~people["is_date"]
+    is_known = names != ""
     patients = (paths.map(os.path.dirname) + "/" + people["person"]).where(is_known, paths)
     patients = firsts.where(firsts != "", patients)
     if not any(firsts) and patients.is_unique and (len(files) > 1 or not is_known.all()):
         raise DrError(
             "--by-patient: the file names give no patients, as 10_left.jpg and 10_right.jpg or "
-            "10_OD.jpg and 10_OE.jpg do: name the patients in a table, --labels"
+            "10_OD.jpg and 10_OE.jpg do, and no PatientID stands for one person: name the patients "
+            "in a table, --labels"
         )
     return patients
 

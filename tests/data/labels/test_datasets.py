@@ -25,7 +25,8 @@ BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
     ("name", "patient", "eye"),
     [
         ("10_left.jpeg", "10", "left"),
-        ("a/maria_00-RIGHT", "maria_00", "right"),
+        ("a/maria-RIGHT", "maria", "right"),
+        ("joa\u0303o_left.jpg", "joão", "left"),
         ("C:\\eyes\\10_OD.JPG", "10", "right"),  # oculus dexter
         ("10-oe.png", "10", "left"),  # olho esquerdo
         ("10 OS.tif", "10", "left"),  # oculus sinister
@@ -35,6 +36,12 @@ BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
         ("12_direita.jpg", "12", "right"),
         ("OD_12.jpg", "", ""),
         ("exam_OD_12.jpg", "", ""),  # of which patient?
+        ("20240501_001_OD.jpg", "", ""),  # the first of a day, or of all?
+        ("0001_1_L.jpg", "", ""),
+        ("P001-M_OD.jpg", "", ""),
+        ("a/12 b.OD.jpg", "", ""),
+        ("20240501_OD.jpg", "", ""),
+        ("01052024101500_OD.jpg", "", ""),
         ("left.jpg", "", ""),
         ("12/left.jpg", "", ""),
         ("world.jpg", "", ""),
@@ -43,7 +50,9 @@ BRSET = "image_id,patient_id,exam_eye,DR_SDRG,DR_ICDR\nimg00001,7,1,3,2\n"
     ],
 )
 def test_names_give_patient_and_eye_where_they_end_in_an_eye(name, patient, eye):
-    """In English, Portuguese and Latin, behind a sign, or two letters behind a digit."""
+    """In English, Portuguese and Latin, behind a sign, or two letters behind a digit; the patient
+    is one part, and no date.
+    """
     assert read_names(pd.Series([name])).values.tolist() == [[patient, eye]]
 
 

@@ -40,7 +40,7 @@ def test_the_file_says_what_the_table_does_not(read):
     found = read(
         "image,grade\nIM0,0\n1_left,1\nIM2,2\n3_left,3\n",
         ("0012", "R", "20240301"),
-        ("ANONYMOUS", "", "20240101"),
+        ("UNKNOWN", "", "20240101"),
         ("12", "R", "20231231"),
         ("12", "L", "20240301"),
     )
@@ -72,6 +72,24 @@ def test_the_table_comes_first_and_names_whom_it_does_not(read):
     found = read("image,grade,patient\nIM0,0,s1\n1_left,1,s2\nIM2,1,\nIM4,1,\n", *stated)
     assert found.table["patient"].tolist() == ["s1", "s2", "IM2", "IM4"]
     assert found.patients == "partly unknown"
+
+
+@pytest.mark.parametrize("word", ["ANON", "REMOVED", "0"])
+def test_one_id_in_more_files_than_a_person_has_is_nobody(read, word):
+    """Of 24 photographs seven have it: they are unknown and counted; the id is not said."""
+    names = [f"{k}_left" if k % 2 else f"IM{k}" for k in range(24)]
+    csv = "image,grade,patient\n" + "".join(f"{name},1,\n" for name in names)
+    stated = [(word, "", "")] * 7 + [(f"7{k // 2}", "", "") for k in range(7, 24)]
+    found = read(csv, *stated)
+    patients = found.table["patient"].tolist()
+    assert patients[:7] == ["IM0", "1", "IM2", "3", "IM4", "5", "IM6"]
+    assert patients[7:] == [stated[k][0] for k in range(7, 24)]
+    said = " ".join(found.notices)
+    assert "unknown for 7 of 24 photographs" in said
+    assert ": 7 have a PatientID that several people share. Add" in said
+    assert word.casefold() not in said.casefold().split()
+    six = read(csv, *stated[:6], *[("8", "", "")], *stated[7:])
+    assert six.table["patient"].tolist()[:6] == [word.casefold()] * 6
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.patients import number_visits, read_ids
 from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.labels.tables import Labels, read_labels, read_patients
+from dr_lib.errors import DrError
 
 
 def read(folder: Path, rows: str, *columns: str, **options) -> Labels:
@@ -89,20 +90,21 @@ NUMBER = "Prontuário"
         (
             [],
             "20240501_1008_left.jpg 20240501_1009_right.jpg 20240502_left.jpg 20240502_right.jpg",
-            "abcc",
-            ["unknown for 4 of 4 photographs.*a date in its place"],
+            "abcd",
+            ["unknown for 4 of 4 photographs.*only as PATIENT_EYE"],
         ),
+        # of two parts either may be the patient; a minority that looks like a date is one
         (
             [],
-            "7_20240501_left.jpg 7_20250501_right.jpg 2024-05-01-8_left.jpg 8_left.jpg",
-            "aabb",
-            ["by file names: 2", "another date"],
+            "1_1_L.jpg 1_1_R.jpg 1_2_L.jpg 1_2_R.jpg 8_L.jpg 8_R.jpg",
+            "abcdee",
+            ["by file names: 1", "unknown for 4 of 6 photographs.*only as PATIENT_EYE"],
         ),
-        ([], "P1_01-05-2024_left.jpg P1_02052024_left.jpg P2_03-05-2024_left.jpg", "aab", []),
+        ([], "20240501_L.jpg 20240501_R.jpg 7_L.jpg 7_R.jpg 8_L.jpg", "aabbc", ["names: 3"]),
         (["patient"], "a01b1,a a1b01,b 00ff,c 0ff,d", "abcd", ["patients by patient: 4"]),
         ([], "IMG_20240501_left.jpg IMG_20240502_left.jpg", "ab", ["2 of 2 photographs"]),
         ([], "0/1_left.jpg 2/1_right.jpg 2/2_left.jpg 0/2_right.jpg", "aabb", ["names: 2"]),
-        (["patient"], "Anonymous,a Anonymous,b", "ab", ["all 2 have one patient, Anonymous"]),
+        (["patient"], "NA,a NA,b", "ab", ["2 of 2 photographs.*cells with a word.*: 2"]),
         (["patient"], "NA,1_left.jpg NA,1_right.jpg", "aa", ["patients by file names: 1"]),
     ],
 )
@@ -123,13 +125,47 @@ def test_who_is_one_person(tmp_path, columns, rows, people, notices):
 
 @pytest.mark.parametrize(
     "word",
-    "NA N/A #N/A #N/D #REF! #NOME? ? - -- *** NaN nd unknown Desconhecido ignorado xxx -1 -99.0 0"
-    " 00 999999 1.2E+15 1,23E+15 7e+14 s/n anônimo Não~informado sem~prontuário".split(),
+    "NA N/A #N/A #N/D #REF! #NOME? ? - -- *** NaN nd unknown Desconhecido ignorado 1.2E+15"
+    " 1,23E+15 7e+14 Não~informado".split(),
 )
 def test_a_word_for_unknown_is_nobody(word):
     """However many photographs it stands for; patients with two or three photographs are known."""
     cells = pd.Series([word.replace("~", " ")] * 4 + ["12", "12", "na12", "9", "9", "12"])
     assert read_ids(cells).tolist() == [""] * 4 + ["12", "12", "na12", "9", "9", "12"]
+
+
+def list_shared(number: int, all_photographs: int) -> str:
+    """Rows of photographs f2, f3 ..., named by their row: a number of ANON, then of two each."""
+    ids = ["ANON"] * number + [f"P{row // 2}" for row in range(all_photographs - number)]
+    return " ".join(f"{id},f{row}" for row, id in enumerate(ids, 2))
+
+
+@pytest.mark.parametrize(("most", "all_photographs"), [(6, 24), (6, 139), (7, 140)])
+def test_an_id_of_more_photographs_than_a_person_has_is_refused(
+    tmp_path, most, all_photographs
+):
+    """Six, or a twentieth of all where that is more: whatever the id is, which is not said."""
+    found = read(tmp_path, list_shared(most, all_photographs), "patient")
+    assert found.patients == "known"
+    assert found.table["patient"].nunique() == 1 + (all_photographs - most + 1) // 2
+    message = (
+        f"^labels.csv, rows 2, 3, 4, 5, 6 and {most - 4} more: one patient has more than {most} of"
+        f" {all_photographs} photographs.*leave the cell empty.*keep at most {most} photographs"
+    )
+    with pytest.raises(DrError, match=message) as error:
+        read(tmp_path, list_shared(most + 1, all_photographs), "patient")
+    assert "ANON" not in str(error.value)
+
+
+def test_an_id_that_is_nobody_s_gives_way_to_another(tmp_path):
+    """A name beside it, or the file's name, says who it is; `predict` reads the same people."""
+    rows = " ".join(f"TBD,{number}_{eye}.jpg" for number in range(4) for eye in "LR")
+    assert name_people(read(tmp_path, rows, "patient").table["patient"]) == "aabbccdd"
+    rows = " ".join(f"0,{name},{name}{k}" for name in ("Ana", "Rui", "Eva") for k in range(3))
+    found = read(tmp_path, rows, NUMBER, NAME).table
+    assert name_people(found["patient"]) == "aaabbbccc"
+    patients = read_patients(tmp_path / "labels.csv", list(map(Path, found["image"])))
+    assert name_people(patients) == "aaabbbccc"
 
 
 @pytest.mark.parametrize("number", ["0", "999", "1E5", "3e10", "#12", "P-1"])

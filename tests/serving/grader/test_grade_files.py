@@ -148,11 +148,9 @@ def test_a_person_has_one_answer(model, tmp_path):
 @pytest.mark.parametrize(
     ("names", "patients"),
     [
-        # the visits of a person are one, and two folders may have a person each
-        (
-            "12_20240501_OD 013_20240501_OD 12_20250602_OE 13_20240501_OE b/12_OD",
-            [0, 1, 0, 1, 2],
-        ),
+        # two folders may have a person each
+        ("12_OD 013_OD 12_OE 13_OE b/12_OD", [0, 1, 0, 1, 2]),
+        ("12_1_OD 12_1_OE 13_1_OD 13_1_OE", []),  # the first of 12, or the 12th of a first day
         ("a b", []),
         ("1_OD 2_OE 3_OD", []),  # running numbers
         ("20240501_OD 20240501_OE", []),  # dates
@@ -182,6 +180,20 @@ def test_an_id_of_two_people_joins_no_others(tmp_path):
     assert find_patients(files, labels).tolist() == ["a", "b", *map(str, files[2:])]
     labels.write_text("image,patient\nIM0,a\n")
     assert find_patients(files[:2], labels).tolist() == ["a", "a"]
+
+
+def test_an_id_of_more_files_than_a_person_has_joins_none(tmp_path):
+    """Of seven files with one PatientID nobody knows who they are of; six may be of one person."""
+    pytest.importorskip("pydicom")
+    from tests.data.photograph.dicoms import write_dicom
+
+    files = [tmp_path / f"IM{number}" for number in range(7)]
+    content = write_dicom(np.zeros((8, 8), np.uint8), "MONOCHROME2", PatientID="ANON")
+    for file in files:
+        file.write_bytes(content)
+    assert find_patients(files[:6]).tolist() == [f"patient of {files[0]}"] * 6
+    with pytest.raises(DrError, match="no PatientID stands for one person.*--labels"):
+        find_patients(files)
 
 
 def test_a_table_names_the_patients(served_folder, tmp_path):
