@@ -187,6 +187,24 @@ if target_auc:
     print(f"validation AUC {target_auc:g}: {words[row.get('target_reached')]}")
 
 # %% [markdown]
+# The row holds everything that the report and notebook 11 read. For a resumed run it lists all
+# devices, precisions and commits that took part. The model folder holds the network and the
+# manifest for serving. Once both are written, the checkpoint is deleted.
+
+# %%
+saved = trained.write_model(run.identity["commit"])
+path = run.finish(**row, **monitor.summarise(), model_version=saved.version)
+trained.delete_checkpoint()
+print(f"wrote {run.shown(path)}; model version {saved.version} in {run.shown(saved.path)}")
+if task == "grades":
+    print("to export the model for serving:")
+    data = Path(config.data_dir)
+    print(run.write_command("export", saved.path, "--data", data, "--out", "exported"))
+print("to try the model on another prepared folder, and to evaluate it on both:")
+print(run.write_command("predict", saved.path, "OTHER", "--external", "--out", "other.csv"))
+print(run.write_command("evaluate", trained.predictions, "other.csv", "--out", "evaluation"))
+
+# %% [markdown]
 # The top row shows photographs, the bottom row the same photographs after augmentation. Real
 # photographs are not shown, so this notebook can be kept.
 
@@ -250,24 +268,6 @@ if task == "grades":
     _ = axis.set(
         xlabel="grade by the network", ylabel="true grade", title=f"Test split: {kind}"
     )
-
-# %% [markdown]
-# The row holds everything that the report and notebook 11 read. For a resumed run it lists all
-# devices, precisions and commits that took part. The model folder holds the network and the
-# manifest for serving. Once both are written, the checkpoint is deleted.
-
-# %%
-saved = trained.write_model(run.identity["commit"])
-path = run.finish(**row, **monitor.summarise(), model_version=saved.version)
-trained.delete_checkpoint()
-print(f"wrote {run.shown(path)}; model version {saved.version} in {run.shown(saved.path)}")
-if task == "grades":
-    print("to export the model for serving:")
-    data = Path(config.data_dir)
-    print(run.write_command("export", saved.path, "--data", data, "--out", "exported"))
-print("to try the model on another prepared folder, and to evaluate it on both:")
-print(run.write_command("predict", saved.path, "OTHER", "--external", "--out", "other.csv"))
-print(run.write_command("evaluate", trained.predictions, "other.csv", "--out", "evaluation"))
 
 # %% [markdown]
 # ## What this shows

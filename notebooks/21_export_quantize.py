@@ -175,10 +175,6 @@ reference = "savedmodel" if "savedmodel" in opened else "keras_predict"
 speed = timing.pair_latency(times, reference).sort_values("ms")
 speed.map("{:.3g}".format)
 
-# %%
-title = f"{model}, {image_size} px: one prediction, median [ms]"
-_ = speed["ms"].plot.barh(title=title, color="#404040", ylabel="")
-
 # %% [markdown]
 # This cell writes the row and its tables.
 
@@ -199,6 +195,10 @@ row = run.finish(
     }
 )
 print(f"wrote {run.shown(row)}, exported models in {run.shown(run.folder / 'exported')}")
+
+# %%
+title = f"{model}, {image_size} px: one prediction, median [ms]"
+_ = speed["ms"].plot.barh(title=title, color="#404040", ylabel="")
 
 # %% [markdown]
 # ## What this shows

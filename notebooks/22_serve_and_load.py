@@ -222,14 +222,6 @@ if held.any():
 found.tried[shown].sort_values("rate_per_s").round(3)
 
 # %%
-from IPython import get_ipython
-
-from dr_lib.serving.figures import plot_latency_percentiles
-
-get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-plot_latency_percentiles(found.tried, bound_ms)
-
-# %%
 if server:
     print("the server ended with status", server.stop())
 
@@ -273,6 +265,14 @@ row = run.finish(
     }
 )
 print(f"wrote {run.shown(row)}")
+
+# %%
+from IPython import get_ipython
+
+from dr_lib.serving.figures import plot_latency_percentiles
+
+get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
+plot_latency_percentiles(found.tried, bound_ms)
 
 # %% [markdown]
 # ## What this shows

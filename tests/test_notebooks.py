@@ -7,7 +7,11 @@ import re
 import shutil
 import subprocess
 import sys
+from base64 import b64decode
+from io import BytesIO
 
+import matplotlib.pyplot as plt
+import nbformat
 import pandas as pd
 import papermill
 import psutil
@@ -85,13 +89,23 @@ def test_01_prepares_a_folder_with_a_csv(clone, kernel, small_sample):
     assert sum(each.get("shows_photographs", False) for each in metadata) == 1
 
 
-def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
+def test_10_alone_writes_a_row_that_11_reads(clone, small_sample, monkeypatch):
     """Run by papermill it trains and writes a valid row; notebook 11 draws figure 1 from it, in
-    Portuguese.
+    Portuguese. A user's LaTeX and style for own figures stop and change nothing.
     """
+    (clone / "matplotlibrc").write_text("text.usetex: True\ntext.latex.preamble: \\none\n")
+    monkeypatch.setenv("MATPLOTLIBRC", str(clone / "matplotlibrc"))
+    start_up = clone / "ipython" / "profile_default" / "startup" / "dark.py"
+    start_up.parent.mkdir(parents=True)
+    start_up.write_text("from matplotlib import style; style.use('dark_background')")
+    monkeypatch.setenv("IPYTHONDIR", str(clone / "ipython"))
     wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "repetition": 3}
-    execute(clone, "10_train", kernel, **wishes)
+    notebook = execute(clone, "10_train", **wishes)
     (row,) = read_rows(clone)
+    data = [output.get("data", {}) for output in list_outputs(notebook)]
+    pictures = [b64decode(shown["image/png"]) for shown in data if "image/png" in shown]
+    corners = [plt.imread(BytesIO(picture))[0, 0, :3].tolist() for picture in pictures]
+    assert corners == [[1, 1, 1]] * 2  # white
     known = {"study": "adhoc", "repetition": 3, "seed": 23, "status": "ok"}
     assert known.items() <= row.items() and row["data_kind"] == "synthetic"
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
@@ -106,6 +120,16 @@ def test_10_alone_writes_a_row_that_11_reads(clone, kernel, small_sample):
     text = report(clone, "adhoc", lang="pt")
     assert "não comparável" in text and '<html lang="pt">' in text
     assert text.count("<figure") == 2
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(ROOT.glob("notebooks/*.ipynb"))])
+def test_nothing_is_drawn_between_a_run_and_its_row(name):
+    """A figure that fails costs no training: it stands in a cell behind the one with the row."""
+    cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", 4).cells
+    code = [cell.source for cell in cells if cell.cell_type == "code"]
+    rows = [number for number, cell in enumerate(code) if "run.finish(" in cell]
+    draws = re.compile(r"plt\.|sns\.|\.plot\b|plot_")
+    assert not [cell for cell in code[: max(rows, default=-1) + 1] if draws.search(cell)]
 
 
 BLOCK = """from importlib.machinery import PathFinder

@@ -74,6 +74,9 @@ def install_missing(*modules: str) -> list[str]:
 def set_up(root: Path, *modules: str) -> None:
     """Install what the runtime lacks, check the notebook's parameters, and print where it runs.
 
+    Figures start from Matplotlib's own style: a user's matplotlibrc may need a LaTeX that is not
+    there, and it or a style of IPython's start-up would change what a report shows.
+
     Args:
         root: folder that holds dr_lib.
         modules: to install besides those of every notebook, by the names that are imported.
@@ -83,7 +86,9 @@ def set_up(root: Path, *modules: str) -> None:
     """
     print(describe_machine(root, *install_missing(*modules)))
     from IPython import get_ipython
+    from matplotlib import rcdefaults
 
+    rcdefaults()
     shell = get_ipython()
     if shell and "results" in shell.user_ns:
         keep_results(shell.user_ns["results"])
