@@ -5,11 +5,15 @@ Foreign kernels use this too: it needs Python 3.9, nothing else.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
 from dr_lib.files import is_foreign
 
@@ -31,6 +35,8 @@ READERS = {
     "figures.py",
 }
 INJECTED = "injected-parameters"  # papermill's cell, which it replaces in each execution
+SET_UP = "sys.path.insert(0, str(root))"  # in the cell that finds the library
+ADDRESS = re.compile(r"(?m)^address, ref = .*\n")  # in it, where the repository is published
 
 
 def hash_code(root: str | os.PathLike, notebook: str = "") -> str:
@@ -52,6 +58,61 @@ def hash_notebook(root: str | os.PathLike, notebook: str) -> str:
     """Compute the SHA-256 of a notebook's code with its parameters; empty if it is missing."""
     path = _find_notebook(root, notebook)
     return hashlib.sha256(_read_cells(path.read_bytes())).hexdigest() if path.exists() else ""
+
+
+class Cells:
+    """The code cells of a notebook as its file has them now, and what else its kernel runs."""
+
+    def __init__(self, root: str | os.PathLike, notebook: str):
+        """Read the file; of a notebook that is not in the repository nothing is known."""
+        path = _find_notebook(root, notebook)
+        source = path.with_suffix(".py")
+        content = path.read_bytes() if path.exists() else b'{"cells": []}'
+        cells = _list_cells(content, "parameters")
+        self._parameters = set().union(
+            *(_list_assigned(cell) for cell in _list_cells(content) if cell not in cells)
+        )
+        if source.exists():  # jupytext shows its set-up cell in Jupyter
+            shown = re.split(r"(?m)^# %%.*\n", source.read_text(encoding="utf-8"))
+            cells += [cell for cell in shown if SET_UP in cell]
+        self._known = set(map(_normalise, cells))
+        self._num_before = len(list_ran())
+
+    def find_edits(self) -> list[str]:
+        """Find the cells that this kernel has run so far and that are not of the file, each once.
+
+        Parameters are no edit where they were set before the file was read; then a row has them.
+        """
+        ran = list_ran()
+        edits = []
+        for number, cell in enumerate(map(_normalise, ran)):
+            assigned = _list_assigned(cell)
+            is_early = number < self._num_before
+            is_parameters = is_early and assigned and assigned <= self._parameters
+            if cell and cell not in self._known and not is_parameters:
+                edits.append(cell)
+        return list(dict.fromkeys(edits)) if self._known else []
+
+
+def list_ran() -> list[str]:
+    """List the code cells that the kernel of this process has run, the present one among them; none
+    outside a kernel.
+    """
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return list(shell.history_manager.input_hist_raw) if shell else []
+
+
+def mark_edited(columns: dict[str, Any], edits: list[str]) -> dict[str, Any]:
+    """Mark the columns that name a run's code where the kernel ran cells that are not the
+    notebook's: the commit ends in -edited, and the hashes are of these cells too.
+    """
+    if not edits:
+        return columns
+    marked = {"commit": f"{columns['commit']}-edited".lstrip("-")}
+    for name in ("notebook_sha256", "code_sha256"):
+        content = "\n\n".join([columns[name], *edits])
+        marked[name] = hashlib.sha256(content.encode()).hexdigest()
+    return {**columns, **marked}
 
 
 def read_source(content: bytes) -> bytes:
@@ -133,10 +194,35 @@ def _read_code(name: str, content: bytes) -> bytes:
 
 def _read_cells(content: bytes, without: str = INJECTED) -> bytes:
     """Join a notebook's code cells, except for those with a tag and papermill's own."""
-    sources = []
-    for cell in json.loads(content)["cells"]:
-        tags = cell.get("metadata", {}).get("tags", [])
-        if cell["cell_type"] == "code" and not {INJECTED, without} & set(tags):
-            lines = "".join(cell["source"]).splitlines()
-            sources.append("\n".join(line.rstrip() for line in lines).strip())
-    return "\n\n".join(filter(None, sources)).encode()
+    cells = map(_normalise, _list_cells(content, without))
+    return "\n\n".join(filter(None, cells)).encode()
+
+
+def _list_cells(content: bytes, without: str = INJECTED) -> list[str]:
+    """List a notebook's code cells, except for those with a tag and papermill's own."""
+    return [
+        "".join(cell["source"])
+        for cell in json.loads(content)["cells"]
+        if cell["cell_type"] == "code"
+        and not {INJECTED, without} & set(cell.get("metadata", {}).get("tags", []))
+    ]
+
+
+def _normalise(cell: str) -> str:
+    """Write a code cell without what editors change, and without the repository's address."""
+    lines = "\n".join(line.rstrip() for line in cell.splitlines()).strip()
+    return ADDRESS.sub("", lines)
+
+
+def _list_assigned(cell: str) -> set[str]:
+    """List the names that a cell assigns to; none if it does anything else."""
+    try:
+        lines = ast.parse(cell).body
+    except SyntaxError:  # IPython's own commands
+        return set()
+    if not all(isinstance(line, (ast.Assign, ast.AnnAssign)) for line in lines):
+        return set()
+    targets = [
+        line.target if isinstance(line, ast.AnnAssign) else line.targets[0] for line in lines
+    ]
+    return set(map(ast.unparse, targets))

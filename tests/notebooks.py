@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import papermill
-from jupyter_client import KernelManager
+from jupyter_client import BlockingKernelClient, KernelManager
 
 from dr_lib.report.render import write_report
 
@@ -24,13 +24,18 @@ def execute(
         how = {"kernel_name": "python3", "km": kernel}
         (client := kernel.client()).start_channels()
         client.wait_for_ready(timeout=60)  # what is sent before is answered to nobody
-        client.execute_interactive(
-            f"%reset_selective -f ^[^_]\nimport os; os.chdir({str(clone)!r})"
-        )
+        forget(client, clone)
         client.stop_channels()
     notebook = clone / "notebooks" / f"{name}.ipynb"
     return papermill.execute_notebook(
         notebook, out, parameters, cwd=clone, progress_bar=False, **how
+    )
+
+
+def forget(client: BlockingKernelClient, folder: Path) -> None:
+    """Let a kernel that stays forget names and cells, and work in a folder."""
+    client.execute_interactive(
+        f"%reset_selective -f ^[^_]\n%reset -f in\nimport os; os.chdir({str(folder)!r})"
     )
 
 

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from sklearn.metrics import roc_auc_score
 
+from dr_lib.code import hash_code
 from dr_lib.numbers import write_interval
 from dr_lib.report.limits import PARTS
 from dr_lib.runs.row import write_row
@@ -102,6 +103,7 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample, monkeypatch):
     wishes = {"data_dir": str(small_sample), "epochs": 2, "image_size": 48, "repetition": 3}
     notebook = execute(clone, "10_train", **wishes)
     (row,) = read_rows(clone)
+    assert row["code_sha256"] == hash_code(clone, "10_train") and row["commit"] == ""
     data = [output.get("data", {}) for output in list_outputs(notebook)]
     pictures = [b64decode(shown["image/png"]) for shown in data if "image/png" in shown]
     corners = [plt.imread(BytesIO(picture))[0, 0, :3].tolist() for picture in pictures]

@@ -50,7 +50,7 @@ COLUMNS = {  # in every row
     "retries": int,  # number of earlier failures
     "resumed": int,  # number of times it resumed from a checkpoint
     "error": str,  # empty, or why it failed or was skipped
-    "commit": str,  # commit of the repository, with -dirty if its code differs
+    "commit": str,  # of the repository, with -dirty if its code differs, -edited if other cells ran
     "wall_s": float,  # from the start of the run to its row [s]
 }
 MEASURED = {  # null if a run has none; seconds are on a monotonic clock

@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 import psutil
 
-from dr_lib.code import hash_code, hash_notebook, read_commit
+from dr_lib.code import Cells, hash_code, hash_notebook, mark_edited, read_commit
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
@@ -141,7 +141,8 @@ class Run:
 
         self._run = run
         self.study_dir = Path(run.study_dir)
-        self.identity = {
+        self._cells = Cells(root, notebook)
+        self._identity = {
             **run.columns(),
             "resumed": 0,
             "notebook": notebook,
@@ -161,7 +162,7 @@ class Run:
                 f"another process is working on run {run.run_id}: wait for it, or end it"
             )
         write_json(self.folder / REQUEST, request)
-        self._marks = list_marks(self.identity["boot"])
+        self._marks = list_marks(self._identity["boot"])
         self._start = time.monotonic()
         self._others = _read_others()
 
@@ -190,7 +191,12 @@ class Run:
     @property
     def seed(self) -> int:
         """The seed of this run: the study's plus the repetition."""
-        return self.identity["seed"]
+        return self._identity["seed"]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The columns that were known at the start; those of the code see the cells run so far."""
+        return mark_edited(self._identity, self._cells.find_edits())
 
     @property
     def folder(self) -> Path:
@@ -242,6 +248,10 @@ class Run:
             **self._price_training(measured),
             **measured,
         }
+        identity = self.identity
+        for name in ("commit", "code_sha256"):  # of a training, which other cells may follow
+            codes = [*row[name].split(" + "), identity[name]]
+            row[name] = " + ".join(filter(None, dict.fromkeys(codes)))
         if "train_s" in row:
             row["cold"] = find_cold(row, self._marks)
         return write_row(self.study_dir, row)

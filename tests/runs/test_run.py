@@ -13,6 +13,7 @@ import nbformat
 import psutil
 import pytest
 
+from dr_lib.code import hash_code, hash_notebook
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import Quota
 from dr_lib.runs import row as row_module
@@ -20,6 +21,8 @@ from dr_lib.runs import run as run_module
 from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.runs.row import RowError, read_left, read_runs
 from dr_lib.runs.run import Run, RunIdentity
+from tests.conftest import commit
+from tests.notebooks import forget
 from tests.processes import run_python, wait_until
 
 PARAMETERS = {"model": "small_cnn", "repetition": 4, "seed": 20}
@@ -335,3 +338,61 @@ def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
     assert run.study_dir == tmp_path / "out"
     with pytest.raises(DrError, match="accelerator 'tpu': choose from auto, cpu, gpu"):
         Run.of_notebook(tmp_path, "30_train_scenario", values | {"accelerator": "tpu"})
+
+
+CELLS = {  # of a notebook, by what they do
+    "parameters": "results: str = ''\nepochs: int = 3\nseed: int = 20\nrepetition: int = 0",
+    "set-up": "import sys\naddress, ref = '', ''\nsys.path.insert(0, str(root))",
+    "run": 'from dr_lib import Run\n\nrun = Run.of_notebook(root, "n", globals())',
+    "train": 'rate = 0.1\ncode = run.identity["code_sha256"]',
+    "row": 'path = run.finish(rate=rate, commit=run.identity["commit"], code_sha256=code)',
+}
+IN_A_CLONE = "import sys\n\nhere = root\nsys.path.insert(0, str(root))"
+AS_IT_IS = {
+    "once": list(CELLS),
+    "a cell twice": [*CELLS, "train", "row"],
+    "other parameters": [CELLS["parameters"].replace("3", "9"), *list(CELLS)[1:]],
+    "by papermill": ["parameters", "# Parameters\nepochs = 9\n", *list(CELLS)[1:]],
+    "published": ["parameters", CELLS["set-up"].replace("''", "'https'"), *list(CELLS)[2:]],
+    "by jupytext": ["parameters", IN_A_CLONE, *list(CELLS)[2:]],
+}
+OWN = CELLS["train"].replace("0.1", "0.2")
+EDITED = {
+    "a cell": ["parameters", "set-up", "run", OWN, "row"],
+    "put right": ["parameters", "set-up", "run", OWN, "train", "row"],
+    "added": [*list(CELLS)[:-1], "rate = 0.2", "row"],
+    "before the run": ["parameters", "set-up", "import os", "run", "train", "row"],
+    "a late parameter": [*list(CELLS)[:-1], "epochs = 9", "row"],
+    "the row's": [*list(CELLS)[:-1], CELLS["row"].replace("rate=rate", "rate=0.2")],
+}
+
+
+@pytest.mark.parametrize("name", [*AS_IT_IS, *EDITED])
+def test_a_row_says_whether_the_kernel_ran_other_cells(clone, kernel, name):
+    """Cells sent one by one, as Jupyter does: what is not the notebook's makes another code, and
+    the commit says that it was edited; parameters, a cell run again and a published address do not.
+    """
+    parts = [nbformat.v4.new_code_cell(source) for source in CELLS.values()]
+    parts[0].metadata["tags"] = ["parameters"]
+    path = clone / "notebooks" / "n.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=parts), path)
+    path.with_suffix(".py").write_text(f"# %% [markdown]\n# N\n\n# %%\n{IN_A_CLONE}\n\n# %%\n1")
+    commit_now = commit(clone)
+    (client := kernel.client()).start_channels()
+    client.wait_for_ready(timeout=60)
+    forget(client, clone)
+    client.execute(
+        f"from pathlib import Path; root = Path({str(clone)!r})", store_history=False
+    )
+    for cell in {**AS_IT_IS, **EDITED}[name]:
+        reply = client.execute_interactive(CELLS.get(cell, cell), output_hook=print)
+        assert reply["content"]["status"] == "ok", reply["content"]
+    client.stop_channels()
+    (row,) = read_left(clone / "papermill_runs" / "adhoc").values()
+    unlike = [
+        row["code_sha256"] != hash_code(clone, "n"),
+        row["notebook_sha256"] != hash_notebook(clone, "n"),
+        row["commit"].endswith("-edited"),
+        row["commit"] != commit_now,
+    ]
+    assert unlike == [name in EDITED] * 4
