@@ -41,6 +41,10 @@ ORIENTATION_TAG = 0x0112  # of EXIF
 MAX_PROFILE = 2**22  # bytes of a colour profile
 # of a JPEG's segment; the others are padding or stand alone
 MARKER = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd8]")
+# of a frame: baseline, extended or progressive, by Huffman's code or arithmetic. Of a lossless one
+# simplejpeg overruns its memory
+JPEG_FRAMES = (b"\xff\xc0", b"\xff\xc1", b"\xff\xc2", b"\xff\xc9", b"\xff\xca")
+NO_FRAMES = (b"\xff\xc4", b"\xff\xc8", b"\xff\xcc")  # of these markers: tables
 JPEG_END = b"\xff\xd9"
 JPEG_SCAN = b"\xff\xda"
 BLOCK = 8  # px of a JPEG's component that are coded together
@@ -218,6 +222,7 @@ def _walk_jpeg(
     """
     has_end = encoded.endswith(JPEG_END)
     num_scans = 0
+    num_seen = 0  # scans; behind the first, damage may look like a frame
     at = 2
     for _ in range(MAX_PARTS):
         marker = MARKER.search(encoded, at)
@@ -227,7 +232,14 @@ def _walk_jpeg(
             has_end = True
             break
         at = marker.end()
+        is_frame = marker[0][1] >> 4 == 0xC and marker[0] not in NO_FRAMES
+        if is_frame and not num_seen and marker[0] not in JPEG_FRAMES:
+            raise UnreadableImageError(
+                "the JPEG is a lossless or hierarchical one, which is not read: export it as a"
+                " usual JPEG or as a PNG"
+            )
         if marker[0] == JPEG_SCAN:
+            num_seen += 1
             if is_progressive or encoded[at + 2 : at + 3] != bytes([num_components]):
                 num_scans += 1
             elif has_end:

@@ -103,14 +103,16 @@ def read_dicom(encoded: bytes) -> Picture:
         if holds:
             raise UnreadableImageError(f"the DICOM {reason}")
     profile = (found.get("ICCProfile") or b"")[:MAX_PROFILE]
-    if is_jpeg and colours not in (WHITE_IS_ZERO, PALETTE):
+    if is_jpeg:
         frame = get_frame(found.PixelData, 0, number_of_frames=1)
         if not frame.startswith(b"\xff\xd8\xff"):
             raise UnreadableImageError("the DICOM is damaged")
         is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
         if colours == "RGB" and not is_marked:
             frame = frame[:2] + AS_STORED + frame[2:]
-        return open_picture(frame)._replace(orientation=1, profile=profile)
+        picture = open_picture(frame)._replace(orientation=1, profile=profile)
+        if colours not in (WHITE_IS_ZERO, PALETTE):
+            return picture
     is_stated = found.HighBit < 15 and colours != PALETTE  # how many bits carry light
     return Picture(
         encoded,

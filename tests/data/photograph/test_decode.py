@@ -9,6 +9,7 @@ import sys
 import zlib
 
 import cv2
+import imagecodecs
 import numpy as np
 import pytest
 from PIL import Image
@@ -196,6 +197,49 @@ def test_unreadable_files_say_why(content, message, tmp_path):
     with pytest.raises(UnreadableImageError, match=message) as caught:
         crop_fundus(tmp_path / "maria_silva.jpg")
     assert "maria" not in str(caught.value)
+
+
+def replace_frame(encoded: bytes, marker: int) -> bytes:
+    """A baseline JPEG whose frame claims to be of another kind."""
+    at = encoded.index(b"\xff\xc0")
+    return encoded[: at + 1] + bytes([marker]) + encoded[at + 2 :]
+
+
+def test_no_kind_of_jpeg_ends_the_process(tmp_path):
+    """Lossless ones, by libjpeg-turbo, of which simplejpeg overruns its memory where it decodes a
+    fraction; and frames of every kind that the standard has (ITU T.81, table B.1). A process of its
+    own crops them, to be ended in place of this one.
+    """
+    large = cv2.resize(IMAGE, (1600, 1600))
+    files = {f"{kind:x}": replace_frame(JPEG, kind) for kind in (*range(0xC0, 0xD0),)}
+    files["lossless"] = imagecodecs.jpeg8_encode(large, lossless=True, predictor=1)
+    files["lossless grey"] = imagecodecs.jpeg8_encode(large[..., 1].copy(), lossless=True, predictor=1)
+    for name, content in files.items():
+        (tmp_path / f"{name}.jpg").write_bytes(content)
+    code = """
+import sys
+from pathlib import Path
+from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
+for path in sorted(Path(sys.argv[1]).iterdir()):
+    for size in (299, 64):
+        try:
+            print(path.stem, crop_fundus(path, size).status)
+        except (NoFundusError, UnreadableImageError) as error:
+            print(path.stem, error)
+print("alive")
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True
+    )
+    lines = ran.stdout.splitlines()
+    assert lines[-1] == "alive"
+    refused = {
+        line.partition(" the JPEG")[0] for line in lines if "lossless or hierarchical" in line
+    }
+    others = {f"c{kind:x}" for kind in (3, 5, 6, 7, 11, 13, 14, 15)}
+    assert refused == {"lossless", "lossless grey", *others}
+    assert {line for line in lines if line.startswith("c0")} == {"c0 ok"}
 
 
 def test_the_published_steps_are_not_done_on_a_part():

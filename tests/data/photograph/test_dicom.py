@@ -5,6 +5,7 @@ import time
 import zlib
 
 import cv2
+import imagecodecs
 import numpy as np
 import pytest
 from PIL import Image
@@ -171,6 +172,8 @@ def test_its_colour_profile_counts_and_the_orientation_within_does_not():
     np.testing.assert_array_equal(crop_fundus(frame).image, plain.image)
 
 
+LOSSLESS = imagecodecs.jpeg8_encode(IMAGE, lossless=True, predictor=1)
+LOSSLESS_GREY = imagecodecs.jpeg8_encode(GREY, lossless=True, predictor=1)
 TINY = np.zeros((8, 8, 3), np.uint8)
 BARE = write_dicom(TINY, SpecificCharacterSet="ISO_IR 100")
 REFUSED = {
@@ -186,6 +189,8 @@ REFUSED = {
     "is damaged": write_dicom(IMAGE, "RGB", JPEG, frame=write_dicom(TINY)),
     "is damaged, or stored": write_dicom(IMAGE)[:500_000],
     "or is cut short": LAYOUTS["JPEG"][0][:20_000],
+    "a lossless or hierarchical": write_dicom(IMAGE, "RGB", JPEG, frame=LOSSLESS),
+    "lossless or hierarchical one": write_dicom(GREY, "MONOCHROME1", JPEG, frame=LOSSLESS_GREY),
     "a damaged header": write_dicom(TINY, "YBR_ICT", JPEG_2000, frame=LOSSY),
     "too many pixels": write_dicom(TINY, Rows=60_000, Columns=60_000),
 }

@@ -12,6 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import cv2
+import imagecodecs
 import jsonschema
 import numpy as np
 import psutil
@@ -42,6 +43,7 @@ ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 DOCUMENT = json.loads(OPENAPI.read_bytes())
 JPEG = encode(draw_photograph())
 PNG = encode(draw_photograph(), ".png")
+LOSSLESS = imagecodecs.jpeg8_encode(draw_photograph(), lossless=True, predictor=1)
 JSON = "application/json"
 BASE64 = base64.b64encode(JPEG[: len(JPEG) // 3 * 3]).decode()
 
@@ -153,6 +155,7 @@ REFUSED = {
     "a BMP": (415, encode(draw_photograph(), ".bmp"), "image/png", "neither a JPEG nor"),
     "a pickle in JSON": (415, pack_json(b"\x80\x04K\x01."), JSON, "neither a JPEG nor"),
     "a JPEG's first bytes": (400, b"\xff\xd8\xff\xe0", "image/jpeg", "JPEG"),
+    "a lossless JPEG": (400, LOSSLESS, "image/jpeg", "lossless"),
     "half a PNG": (400, PNG[:900], "image/png", "damaged"),
     "too long a side": (400, claim_size(PNG, 40_000, 10), "image/png", "40000"),
     "no JSON": (400, b'{"image": "', JSON, KEY),
