@@ -169,12 +169,14 @@ def refer_patients(
         sep: between cells of both tables.
 
     Returns:
-        A row per `patient`: `num_photographs`, `num_not_graded`, the largest
-        `probability_referable`, the `threshold`, and the `answer`: refer if one photograph reaches
-        it, else grade by hand if one could not be graded, else no referral.
+        A row per `patient`: `num_photographs`, `num_not_graded` (they could not be graded, or their
+        crop is doubtful), the largest `probability_referable`, the `threshold`, and the `answer`:
+        refer if one photograph reaches it, else grade by hand if one was not graded, else no
+        referral.
     """
     table = pd.read_csv(grades, **STYLES[sep])
-    table["is_open"] = table["threshold"].isna()
+    is_doubtful = table["fundus"].map(str).str.contains("doubtful")
+    table["is_open"] = table["threshold"].isna() | is_doubtful
     answers = table.groupby(patients, sort=False).agg(
         num_photographs=("file", "size"),
         num_not_graded=("is_open", "sum"),
@@ -302,6 +304,7 @@ def _predict_in_keras(folder: ModelFolder, crops: StoredCrops) -> np.ndarray:
 
 def _write(table: pd.DataFrame, out: Path, sep: str) -> None:
     with replace(out) as temporary:
+        temporary.touch(mode=0o600)  # it names files, and maybe patients
         table.to_csv(temporary, index=False, **STYLES[sep])
 
 

@@ -213,7 +213,9 @@ def test_no_kind_of_jpeg_ends_the_process(tmp_path):
     large = cv2.resize(IMAGE, (1600, 1600))
     files = {f"{kind:x}": replace_frame(JPEG, kind) for kind in (*range(0xC0, 0xD0),)}
     files["lossless"] = imagecodecs.jpeg8_encode(large, lossless=True, predictor=1)
-    files["lossless grey"] = imagecodecs.jpeg8_encode(large[..., 1].copy(), lossless=True, predictor=1)
+    files["lossless grey"] = imagecodecs.jpeg8_encode(
+        large[..., 1].copy(), lossless=True, predictor=1
+    )
     for name, content in files.items():
         (tmp_path / f"{name}.jpg").write_bytes(content)
     code = """

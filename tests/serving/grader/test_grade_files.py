@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import shutil
+import stat
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,12 @@ from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
-from dr_lib.serving.grader.grade_files import find_patients, grade_files, grade_prepared
+from dr_lib.serving.grader.grade_files import (
+    find_patients,
+    grade_files,
+    grade_prepared,
+    refer_patients,
+)
 from dr_lib.serving.grader.predict import Predictor
 from dr_lib.statistics.recalibration import read_recalibration
 from dr_lib.training.model_folder import read_folder, write_folder
@@ -141,8 +147,32 @@ def test_a_person_has_one_answer(model, tmp_path):
     most = max(found["1_left.jpg"], found["1_right.jpg"])
     assert table.loc["1", "probability_referable"] == pytest.approx(most)
     assert table["num_not_graded"].tolist() == [0, 1, 0, 0]
+    written = (out, tmp_path / "grades.patients.csv")  # they name files and patients
+    assert [stat.S_IMODE(path.stat().st_mode) for path in written] == [0o600, 0o600]
     out.unlink()
     assert "grades.patients.csv exists and is not overwritten" in predict(*command, out, code=1)
+
+
+def test_a_doubtful_crop_is_no_negative_answer(model, photographs, tmp_path):
+    """A photograph whose lower half is of another eye, as a damaged file shows it: its status is
+    doubtful, so that a person grades it, unless an eye of the patient reaches the threshold.
+    """
+    eyes = tmp_path / "eyes"
+    eyes.mkdir()
+    whole = encode(draw_photograph(0))
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2 : len(whole) // 2 + 40] = bytes(40)
+    for name, content in {"1_left": whole, "1_right": damaged, "2_left": whole}.items():
+        (eyes / f"{name}.jpg").write_bytes(content)
+    patients = pd.Series(["1", "1", "2"])
+    for threshold, answers in ((1.0, ["grade by hand", "no referral"]), (0.0, ["refer"] * 2)):
+        folder = change(model, tmp_path / f"{threshold}", threshold=threshold)
+        out = tmp_path / f"{threshold}.csv"
+        grade_files(folder, sorted(eyes.iterdir()), out)
+        assert [row["fundus"] for row in read_rows(out)] == ["ok", "doubtful", "ok"]
+        found = refer_patients(out, patients, tmp_path / f"{threshold}.patients.csv")
+        assert found["answer"].tolist() == answers
+        assert found["num_not_graded"].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(
