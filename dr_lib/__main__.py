@@ -21,10 +21,7 @@ COMMANDS = {  # under the headings of the help, with the folder whose commands.p
         "plan": "runs",
         "report": "report",
     },
-    "Evaluate predictions": {
-        "evaluate": "evaluation",
-        "recalibrate": "evaluation",
-    },
+    "Evaluate predictions": {"evaluate": "evaluation"},
     "An endpoint and its price": {
         "export": "serving",
         "predict": "serving",

@@ -109,15 +109,13 @@ class ParameterError(DrError):
 
 
 def find_entries(notebook: str = "") -> dict[str, Parameter]:
-    """Find the entries of a notebook's parameters, or of every notebook's; a subject's own count in
-    its notebooks, those of all everywhere else.
+    """Find the entries of a notebook's parameters, a subject's own among them, or of those that
+    have no notebook.
     """
     entries = dict(PARAMETERS)
     for subject, notebooks in SUBJECTS.items():
         if notebook[:2] in notebooks.split():
             entries.update(read_table(subject))
-        elif not notebook:
-            entries = {**read_table(subject), **entries}
     return entries
 
 

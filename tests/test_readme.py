@@ -24,7 +24,7 @@ ELSEWHERE = (
 )
 # they need larger crops, more photographs, every fold, a private report, predictions, another port;
 # the last are other options of what was run before
-HELP = r"resolution.yaml|recalibrat|evaluate .*--folds|missed.csv|evaluate predictions| --port "
+HELP = r"resolution.yaml|evaluate .*--folds|missed.csv|evaluate predictions| --port "
 HELP += r"|evaluate .*--lang"
 SHELL = set("cd curl docker git head make tar".split())  # what readers have without .venv
 LITTLE = {

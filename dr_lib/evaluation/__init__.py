@@ -7,8 +7,6 @@ points       operating points: chosen, frozen, scored
 curves       ROC, calibration, decisions
 subgroups    cameras, ages ..., and counts too small to be shown
 comparison   several models, several data sets
-recalibration  a model at another hospital, from few patients
-size         how many patients a study needs
 committee    the page that a committee reads and signs
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12

@@ -32,13 +32,6 @@ PORT = click.IntRange(0, 65535)
     "--model", type=PATH, envvar="MODEL", default="/opt/ml/model", help="model folder"
 )
 @click.option(
-    "--recalibration",
-    "recalibration_file",
-    type=PATH,
-    envvar="RECALIBRATION",
-    help="file of the command recalibrate",
-)
-@click.option(
     "--host",
     envvar="LISTEN_HOST",
     default="127.0.0.1",

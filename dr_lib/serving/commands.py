@@ -121,9 +121,6 @@ def export(
     type=click.Choice([",", ";"]),
     help="separator of the CSV; with ; decimal commas too, for Excel in Brazil",
 )
-@click.option(
-    "--recalibration", "recalibration_file", type=PATH, help="file of the command recalibrate"
-)
 def predict(
     model: Path,
     images: tuple[Path, ...],
@@ -133,7 +130,6 @@ def predict(
     by_patient: bool,
     sep: str,
     labels: Path | None,
-    recalibration_file: Path | None,
     sheet: str,
     columns: tuple[str, ...],
 ) -> None:
@@ -143,7 +139,6 @@ def predict(
     be a trained model too.
     """
     from dr_lib.serving.grader import grade_files as grader
-    from dr_lib.statistics.recalibration import read_recalibration
     from dr_lib.training.model_folder import read_folder
 
     is_prepared = len(images) == 1 and (images[0] / "manifest.json").is_file()
@@ -156,7 +151,6 @@ def predict(
             "--by-patient and --sep need photographs, not a prepared folder: leave them out"
         )
     folder = read_folder(model)
-    recalibration = read_recalibration(recalibration_file, folder.version)
     progress = show_progress("grading")
     if is_prepared:
         grader.grade_prepared(
@@ -164,14 +158,10 @@ def predict(
             images[0],
             out,
             is_external=external,
-            recalibration=recalibration,
             progress=progress,
         )
         own = model.parent / "predictions.csv"  # its thresholds are frozen there
         evaluated = [own, out] if own.is_file() else [out]
-        if recalibration:  # a model of its own, with thresholds of its own
-            low, *_, high = recalibration.thresholds * 2
-            evaluated = [out, "-p", "thresholds", f"{low},{high}"]
         again = write_command("evaluate", *evaluated, "--out", "FOLDER")
         return click.echo(f"wrote {out}; {again}")
     answers = out.with_name(f"{out.stem}.patients.csv")
@@ -186,7 +176,6 @@ def predict(
         out,
         workers=workers,
         sep=sep,
-        recalibration=recalibration,
         progress=progress,
     )
     click.echo(f"wrote {out}; {reasons.total()} photographs could not be graded")

@@ -3,7 +3,7 @@
 bootstrap    resamples patients: bands of curves
 clustered    AUC, Brier, kappa, shares, differences where a patient has several photographs
 calibration  whether probabilities are what they say
-recalibration  a recalibration in a file, for what serves a model
+recalibration  probabilities moved on the logit scale
 intervals    intervals of means, their ratios and differences
 precision    the spread of repetitions, and how many a mean needs
 cells        bounds of whatever is computed from the cells of a design

@@ -5,17 +5,15 @@ import warnings
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from dr_lib.statistics.bootstrap import bootstrap_patients
-from dr_lib.statistics.clustered import MIN_PATIENTS, Z
+from dr_lib.statistics.clustered import Z
 from dr_lib.statistics.intervals import Interval
 from dr_lib.statistics.recalibration import NEAR, Recalibration
 
 NUM_SUMS = 6_400_000  # of a patient at a probability, 40 bytes each, in memory at once
-ERROR = 0.05  # of each of the closed tests
 MANY = 10_000  # photographs, whose fit is worth the time to free it
 
 
@@ -56,50 +54,6 @@ def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Recalibrat
         return None
     (intercept, slope), _ = _fit(positive, probability, True)
     return Recalibration(float(intercept), float(slope)) if slope > 0 else None
-
-
-def choose_recalibration(
-    positive: ArrayLike, probability: ArrayLike, patient_id: ArrayLike
-) -> tuple[Recalibration, tuple[float, float]] | None:
-    """Choose how much to recalibrate for few patients: closed testing (Vergouwe et al. 2017, Stat.
-    Med. 36).
-
-    Nothing, unless the intercept and slope of these patients differ from 0 and 1 together; then the
-    intercept alone, unless the slope differs from 1. Wald's tests at 5 %, with the sandwich
-    variance over patients and F with two fewer than these. A model of a single predictor has no
-    further revision.
-
-    Returns:
-        The recalibration, and p of the two tests; None as for `fit_recalibration`, with fewer than
-        MIN_PATIENTS, or where the classes hardly overlap: the tests say nothing then.
-    """
-    num_patients = len(np.unique(patient_id))
-    if num_patients < MIN_PATIENTS or not _is_estimable(positive, probability):
-        return None
-    params, covariance = _fit(positive, probability, True, patient_id)
-    if not params[1] > 0 or not np.isfinite(covariance).all():
-        return None
-    x = to_logit(probability)
-    risk = expit(params[0] + params[1] * x)
-    weights = risk * (1 - risk)
-    information = (weights * (x - np.average(x, weights=weights)) ** 2).sum()
-    smallest, largest = np.linalg.eigvalsh(covariance)
-    # of a slope; what is less certain says nothing
-    if information < 1 / 5**2 or smallest < 1e-12 * largest:
-        return None
-    dof = num_patients - 2
-    away = params - [0, 1]
-    joint = away @ np.linalg.solve(covariance, away) / 2
-    p_values = (
-        float(stats.f.sf(joint, 2, dof)),
-        float(stats.f.sf(away[1] ** 2 / covariance[1, 1], 1, dof)),
-    )
-    if p_values[0] >= ERROR:
-        return Recalibration(0.0, 1.0), p_values
-    if p_values[1] >= ERROR:
-        (intercept,), _ = _fit(positive, probability, False)
-        return Recalibration(float(intercept), 1.0), p_values
-    return Recalibration(*map(float, params)), p_values
 
 
 def smooth_calibration(

@@ -11,7 +11,7 @@ manifest.json         written last: how it was prepared, counts, the SHA-256 of 
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -270,7 +270,6 @@ class Prepared:
         version: str,
         *,
         is_external: bool = False,
-        seen: Collection[str] = (),
     ) -> None:
         """Write predictions.csv: one row per photograph, predicted or not.
 
@@ -286,17 +285,10 @@ class Prepared:
             version: the first 12 digits of its file's sha256, by which one model is known on
                 several data sets.
             is_external: the model learned from none of these photographs: all are of the test side.
-            seen: patients of a recalibration, who are excluded.
         """
         cropped = self.photographs
         if is_external:
             cropped = cropped.assign(split=cropped["split"].replace(list(SIDES), "test"))
-        if len(seen):
-            is_seen = cropped["patient_id"].isin(seen)
-            split = cropped["split"].mask(is_seen, EXCLUDED)
-            reason = cropped.get("reason", pd.Series("", cropped.index))
-            reason = reason.mask(is_seen, "used for the recalibration")
-            cropped = cropped.assign(split=split, reason=reason)
         known = (REFERENCE, *list_readings(cropped), *FACTS)
         names = [*KNOWN, *cropped.columns.intersection(known, sort=False)]
         rejected = self.rejected.assign(split=REJECTED)

@@ -23,8 +23,7 @@ from dr_lib.errors import DrError
 from dr_lib.files import replace
 from dr_lib.hardware import Request, activate, choose, probe
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.serving.grader.predict import Predictor, recalibrate
-from dr_lib.statistics.recalibration import Recalibration
+from dr_lib.serving.grader.predict import Predictor
 from dr_lib.training.model_folder import ModelFolder, ModelFolderError, read_folder
 
 BATCH = 32  # crops decoded at once
@@ -42,7 +41,6 @@ def grade_files(
     *,
     workers: int | None = None,
     sep: str = ",",
-    recalibration: Recalibration | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> tuple[Counter[str], dict[str, int]]:
     """Grade photographs and write a CSV that names the files; keep it in a private folder.
@@ -56,7 +54,6 @@ def grade_files(
             with their whole path, which no spreadsheet takes for a formula; bytes that are no UTF-8
             stand as \\udc80 to \\udcff.
         workers: processes; by default one per core where there are many photographs.
-        recalibration: of this model; its version then stands in a column `recalibration`.
         sep: between cells; with a semicolon numbers have decimal commas, as Excel in Brazil opens
             them.
         progress: called with the numbers done and in all.
@@ -71,7 +68,7 @@ def grade_files(
     files = list_photographs(paths)
     # fewer than 100 are graded sooner than other processes have started
     workers = workers or (count_cpus() if len(files) >= 100 else 1)
-    grade = partial(_grade, folder.path, folder.version, recalibration)
+    grade = partial(_grade, folder.path, folder.version)
     rows = []
     with map_over(workers) as pool:
         for row in pool(grade, files):
@@ -86,7 +83,6 @@ def grade_files(
         "referable_at_threshold",
         "fundus",
         "model_version",
-        *(["recalibration"] if recalibration else []),
         "error",
     ]
     table = pd.DataFrame(rows, columns=columns).astype({"most_probable_grade": "Int64"})
@@ -199,7 +195,6 @@ def grade_prepared(
     out: Path,
     *,
     is_external: bool = False,
-    recalibration: Recalibration | None = None,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> None:
     """Grade the crops of a prepared folder and write predictions.csv for evaluation.
@@ -214,8 +209,6 @@ def grade_prepared(
         data_dir: a prepared folder.
         out: the CSV; see `write_predictions`.
         is_external: the model learned from none of these photographs.
-        recalibration: of this model; its version then stands behind the model's, and the patients
-            whom it was fitted on are excluded.
         progress: called with (done, total).
 
     Raises:
@@ -227,9 +220,7 @@ def grade_prepared(
     _check_origin(folder.facts, prepared, is_external)
     photographs = prepared.photographs
     sides = ("train", "validation", "test") if is_external else ("validation", "test")
-    seen = recalibration.patients if recalibration else ()
-    is_graded = photographs["split"].isin(sides) & ~photographs["patient_id"].isin(seen)
-    photographs = photographs[is_graded].reset_index(drop=True)
+    photographs = photographs[photographs["split"].isin(sides)].reset_index(drop=True)
 
     image_size = folder.facts["image_size"]
     crops = prepared.open_crops(photographs, image_size)
@@ -246,16 +237,12 @@ def grade_prepared(
             progress(min(start + BATCH, len(crops)), len(crops))
         probabilities = np.concatenate(predicted)
         name = f"{folder.facts['model']}_{folder.facts['format']}"
-    version = folder.version
-    if recalibration:
-        version += f"+{recalibration.version}"
     prepared.write_predictions(
         out,
-        [(photographs["image_id"].to_numpy(), recalibrate(probabilities, recalibration))],
+        [(photographs["image_id"].to_numpy(), probabilities)],
         name,
-        version,
+        folder.version,
         is_external=is_external,
-        seen=seen,
     )
 
 
@@ -313,22 +300,18 @@ def _write_path(file: Path) -> str:
 
 
 @lru_cache(maxsize=1)
-def _load(folder: Path, version: str, recalibration: Recalibration | None) -> Predictor:
+def _load(folder: Path, version: str) -> Predictor:
     """Load the model once per process."""
     model = read_folder(folder)
     if model.version != version:
         raise ModelFolderError(f"{folder}: the model was replaced while in use: start again")
-    return Predictor(model, 1, recalibration)
+    return Predictor(model, 1)
 
 
-def _grade(
-    folder: Path, version: str, recalibration: Recalibration | None, file: Path
-) -> dict[str, Any]:
+def _grade(folder: Path, version: str, file: Path) -> dict[str, Any]:
     """Return a photograph's row, in which the answer's other fields stand, too."""
     row = {"file": _write_path(file), "model_version": version, "error": ""}
-    if recalibration:
-        row["recalibration"] = recalibration.version
-    predictor = _load(folder, version, recalibration)
+    predictor = _load(folder, version)
     try:
         answer = predictor.grade(file)
     except (DrError, ValueError, OSError) as error:

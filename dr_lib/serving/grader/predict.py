@@ -12,7 +12,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
+from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
 from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, is_dicom, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
@@ -23,7 +23,6 @@ from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
-from dr_lib.statistics.recalibration import Recalibration
 from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
 
 MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/dicom", "application/json")
@@ -68,13 +67,8 @@ def check_media_type(content_type: str, content_encoding: str) -> str:
 class Predictor:
     """A served model, for a fixed number of threads that may call it at once."""
 
-    def __init__(
-        self,
-        folder: ModelFolder,
-        num_threads: int,
-        recalibration: Recalibration | None = None,
-    ):
-        """Load the model, whose probabilities and threshold a recalibration replaces.
+    def __init__(self, folder: ModelFolder, num_threads: int):
+        """Load the model.
 
         A small model gets an interpreter for each thread. Of a larger one fewer interpreters share
         the threads, and photographs wait for each other: each interpreter packs the weights again,
@@ -86,8 +80,7 @@ class Predictor:
         """
         self.facts = folder.facts
         self.version = folder.version
-        self.recalibration = recalibration
-        self.threshold = recalibration.threshold if recalibration else folder.facts["threshold"]
+        self.threshold = folder.facts["threshold"]
         gate = folder.facts.get("gate") or {}  # of models that were exported before, it alone
         self.warning = folder.facts.get("warning", gate.get("warning", ""))
         is_litert = folder.facts["format"] != "savedmodel"
@@ -139,7 +132,7 @@ class Predictor:
             probabilities = interpreter(images)
         finally:
             self._idle.put(interpreter)
-        return recalibrate(probabilities, self.recalibration)
+        return probabilities
 
     def __call__(self, body: bytes, media_type: str = "image/jpeg") -> dict[str, Any]:
         """Answer a request as the endpoint does, with its JSON as a dictionary.
@@ -184,9 +177,6 @@ class Predictor:
         predicted = perf_counter()
         referable = float(sum_referable(probabilities))
         circle = {name: round(px, 2) for name, px in crop.circle._asdict().items()}
-        named = {}
-        if self.recalibration:
-            named["recalibration"] = self.recalibration.version
         return {
             "most_probable_grade": int(probabilities.argmax()),
             "probabilities": probabilities.tolist(),
@@ -195,7 +185,6 @@ class Predictor:
             "threshold": self.threshold,
             "model": self.facts["model"],
             "model_version": self.version,
-            **named,
             "warning": self.warning,
             "machine": self.machine,
             "fundus": {"status": crop.status, **circle},
@@ -216,24 +205,6 @@ class Predictor:
             if isinstance(error, cv2.error):  # OpenCV's own limits
                 raise UnreadableImageError("the picture is damaged") from error
             raise
-
-
-def recalibrate(probabilities: np.ndarray, recalibration: Recalibration | None) -> np.ndarray:
-    """Recalibrate (n, 5) probabilities of the grades, or (n, 1) of referable disease.
-
-    Referable disease gets its recalibrated probability; the grades on each side of the border keep
-    their proportions.
-    """
-    if recalibration is None:
-        return probabilities
-    if probabilities.shape[1] == 1:
-        return recalibration(probabilities)
-    near = np.maximum(probabilities, 1e-12)  # a side without probability is shared alike
-    is_referable = np.arange(near.shape[1]) >= REFERABLE_FROM
-    moved = recalibration(sum_referable(probabilities))[:, None]
-    referable = near[:, is_referable].sum(axis=1, keepdims=True)
-    other = near[:, ~is_referable].sum(axis=1, keepdims=True)
-    return np.where(is_referable, near / referable * moved, near / other * (1 - moved))
 
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:

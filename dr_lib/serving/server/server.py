@@ -125,7 +125,6 @@ def serve(
     queue: int,
     request_seconds: float,
     max_body: float,
-    recalibration_file: Path | None = None,
 ) -> None:
     """Serve a model until SIGTERM or SIGINT, then finish the accepted requests.
 
@@ -137,11 +136,10 @@ def serve(
         queue: how many requests may wait for a thread; the next gets 503.
         request_seconds: a client has that long to send the body of a request.
         max_body: of a request [MB].
-        recalibration_file: of the command recalibrate, for this model.
 
     Raises:
         ModelFolderError: there is no such model, or it cannot be served.
-        DrError: nobody can listen there, or the recalibration is for another model.
+        DrError: nobody can listen there.
     """
     # OpenCV reads it when it is imported; what is wrong with a picture is said to who sent it
     os.environ.setdefault("OPENCV_LOG_LEVEL", "SILENT")
@@ -153,7 +151,6 @@ def serve(
 
     from dr_lib.serving.grader.predict import Predictor
     from dr_lib.serving.server.app import Service, build_app
-    from dr_lib.statistics.recalibration import read_recalibration
 
     _limit_heap()
     cv2.setNumThreads(1)
@@ -166,8 +163,7 @@ def serve(
     threads = threads or count_cpus()
     with without_output(2):  # the runtimes greet there
         folder = read_folder(model)
-        recalibration = read_recalibration(recalibration_file, folder.version)
-        predictor = Predictor(folder, threads, recalibration)
+        predictor = Predictor(folder, threads)
     service = Service(
         predictor,
         threads=threads,

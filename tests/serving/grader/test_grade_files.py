@@ -1,7 +1,6 @@
 """Files graded at the command line: the endpoint's answers, every file in the table."""
 
 import csv
-import json
 import os
 import shutil
 import stat
@@ -10,12 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy.special import expit, logit
 
 from dr_lib.__main__ import main
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.errors import DrError
-from dr_lib.files import hash_file
 from dr_lib.serving.grader.grade_files import (
     find_patients,
     grade_files,
@@ -23,7 +20,6 @@ from dr_lib.serving.grader.grade_files import (
     refer_patients,
 )
 from dr_lib.serving.grader.predict import Predictor
-from dr_lib.statistics.recalibration import read_recalibration
 from dr_lib.training.model_folder import read_folder, write_folder
 from tests.serving.driver import draw_photograph, encode
 
@@ -330,20 +326,6 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(model, small_sample, 
     found = [float(rows[0][name]) for name in PROBABILITIES]
     assert found == pytest.approx(answer["probabilities"], abs=1e-5)
     assert not any(name in out.read_text() for name in names)
-    seen = labels["patient_id"].iloc[0]
-    facts = {"intercept": 1.0, "slope": 0.5, "patients": [seen]}
-    facts["thresholds"] = {"high sensitivity": 0.3, "high specificity": 0.6}
-    local = tmp_path / "local.json"
-    local.write_text(json.dumps(facts | {"model_version": folder.version}))
-    said = predict(
-        folder.path, small_sample, "--external", "--out", out, "--recalibration", local
-    )
-    assert f"evaluate {out} -p thresholds 0.3,0.6 --out FOLDER" in said
-    for row in read_rows(out):
-        is_seen = row["patient_id"] == seen
-        side = ("excluded", "used for the recalibration") if is_seen else ("test", "")
-        assert (row["split"], row["reason"]) == side
-        assert (row["probability_0"] == "") == is_seen
     data = Prepared(small_sample).describe()  # as if the model had learned from it
     own = change(folder, tmp_path / "own", **data)
     grade_prepared(own, small_sample, out)
@@ -352,29 +334,3 @@ def test_a_prepared_folder_becomes_predictions_to_evaluate(model, small_sample, 
     assert sides == {("train", False), ("validation", True), ("test", True)}
     own = change(own, own.path, split_sha256="0" * 64)
     refuse(own, "with a split table that no longer exists")
-
-
-def test_a_recalibration_moves_and_is_named(tmp_path, model, jpeg):
-    """The probability of referable disease by hand, the grades in proportion, the new threshold;
-    without the file all is as before.
-    """
-    (tmp_path / "eye.jpg").write_bytes(jpeg)
-    path = tmp_path / "local.json"
-    facts = {"intercept": 1.0, "slope": 0.5, "thresholds": {"high sensitivity": 0.3}}
-    path.write_text(json.dumps({**facts, "model_version": model.version}))
-    before = Predictor(model, 1)(jpeg)
-    after = Predictor(model, 1, read_recalibration(path, model.version))(jpeg)
-    p = before["probability_referable"]
-    assert after["probability_referable"] == pytest.approx(expit(1 + 0.5 * logit(p)))
-    assert sum(after["probabilities"]) == pytest.approx(1)
-    ratios = [each["probabilities"][3] / each["probabilities"][2] for each in (before, after)]
-    assert ratios[0] == pytest.approx(ratios[1]) and after["threshold"] == 0.3
-    assert after["recalibration"] == hash_file(path)[:12] and "recalibration" not in before
-    rows = {}
-    for name, option in (("new", ["--recalibration", path]), ("old", [])):
-        out = tmp_path / f"{name}.csv"
-        predict(model.path, tmp_path / "eye.jpg", "--out", out, *option)
-        rows[name] = pd.read_csv(out).iloc[0]
-    assert rows["new"]["recalibration"] == hash_file(path)[:12]
-    assert rows["new"]["probability_referable"] == pytest.approx(after["probability_referable"])
-    assert "recalibration" not in rows["old"] and rows["old"]["threshold"] == 0.5
