@@ -28,14 +28,14 @@ WORK = [
     *"data_kind data_sha256 labels_sha256 split_sha256".split(),
     *find_columns("work"),
     *"warmup_epochs dropout last_layer last_frozen code_sha256 probe_grades".split(),
-    *"model_code_sha256 batch_norm weigh_classes ema_momentum test_time_augmentation".split(),
+    *"model_code_sha256 weigh_classes ema_momentum test_time_augmentation".split(),
 ]
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
 PLANNED = ["precision", "jit", "steps_per_execution", *find_columns("stack"), "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
 REQUESTED = "matmul_precision_requested"
-STACK = ["backend", *PLANNED, *ARITHMETIC, "environment_settings"]
+STACK = ["backend", *PLANNED, *ARITHMETIC, "batch_norm", "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
 # the hardware, as detected, by which claims choose rows: it may differ
 HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
@@ -64,7 +64,6 @@ POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 LEVELS = find_columns("level")
 # part of the work that a mode may set anew
 SET_BY_MODE = ["batch_size", "learning_rate", "warmup_epochs"]
-SET_BY_PLACE = ["batch_norm"]  # by the mode and the number of devices
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -634,14 +633,14 @@ def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
     Batch and learning rate are one in each mode, precision and the like in each environment, and
     the versions of its software in each kernel there.
     """
-    work = [name for name in WORK if name not in (*SET_BY_MODE, *SET_BY_PLACE)]
+    work = [name for name in WORK if name not in SET_BY_MODE]
     if "code_sha256" not in rows:  # older rows know no more of their code
         work.append("commit")
     kernels = [name for name in ("framework", "kernel") if name in rows]
     return [
         (work, []),
         (SET_BY_MODE, ["mode"]),
-        ([*PLAN, *SET_BY_PLACE], ["environment"]),
+        (PLAN, ["environment"]),
         (SOFTWARE, ["environment", *kernels]),
     ]
 

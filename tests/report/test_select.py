@@ -181,12 +181,12 @@ def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
 
 
 def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
-    """Mode scaled has its batch and learning rate, mode plain its batch normalisation; two batches
-    in one mode, or other epochs, stay unlike.
+    """Mode scaled has its batch and learning rate; two batches in one mode, other epochs or another
+    batch normalisation on one machine stay unlike.
     """
     about = {"batch_size": 8, "learning_rate": 0.001, "warmup_epochs": 0, "epochs": 20}
-    paper = make_runs([2], T4, mode="paper", batch_norm="synchronised", **about)
-    plain = paper.assign(mode="plain", batch_norm="local")
+    paper = make_runs([2], T4, mode="paper", batch_norm="local", **about)
+    plain = paper.assign(mode="plain")
     scaled = paper.assign(mode="scaled", batch_size=64, learning_rate=0.0028, warmup_epochs=5)
     with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, scaled\):"):
         select_runs(pd.concat([paper, scaled]))
@@ -195,7 +195,7 @@ def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
         "batch_size": 128,
         "learning_rate": 0.1,
         "warmup_epochs": 9,
-        "batch_norm": "local",
+        "batch_norm": "global",
         "epochs": 10,
     }.items():
         other = scaled.assign(**{column: value})
