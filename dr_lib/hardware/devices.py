@@ -188,9 +188,17 @@ def _activate_jax(plan: Plan) -> Device:
     there = [device for device in jax.devices() if device.platform == plan.accelerator]
     devices = sorted(there, key=lambda device: device.id)[: plan.num_replicas]
     if len(devices) < plan.num_replicas:
+        advice = {
+            "cpu": "restart the kernel",
+            "gpu": "install jax[cuda12], or restart the kernel",
+            "tpu": (
+                "choose a TPU in the runtime's settings and restart it, install jax[tpu], or set"
+                " accelerator='cpu'"
+            ),
+        }
         raise HardwareError(
             f"the plan has {plan.num_replicas} x {plan.accelerator}, JAX lists {jax.devices()}:"
-            " install jax[cuda12] or jax[tpu], or restart the kernel"
+            f" {advice[plan.accelerator]}"
         )
     if plan.accelerator == "tpu" and len(there) > plan.num_replicas:
         counts = f"{plan.num_replicas} of {len(there)} chips are used for training"

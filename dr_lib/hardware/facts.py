@@ -23,6 +23,11 @@ DEVICES = Path("/dev")
 # beside PATH: of Linux, Colab, WSL and Kubernetes
 TOOL_FOLDERS = ("/usr/bin", "/opt/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
 TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
+# those of Colab, Kaggle and the cloud that say that a TPU is lent, with or without its type
+TPU_VARIABLES = (
+    TPU_KIND,
+    *"ISTPUVM COLAB_TPU_ADDR COLAB_TPU_1VM TPU_NAME TPU_WORKER_ID".split(),
+)
 
 
 class HardwareError(DrError):
@@ -212,15 +217,14 @@ def _number(field: str) -> float:
 
 def _count_tpu_chips() -> int:
     """Count the chips by their device files, else by the runtime's type name, such as v5litepod-8,
-    else one.
+    else one where the runtime says that a TPU is lent: `activate` refuses one that is not there.
     """
     kind = os.environ.get(TPU_KIND, "")
+    is_lent = any(os.environ.get(name) for name in TPU_VARIABLES)
     files = [
         path for path in Path("/dev").glob("accel*") if re.fullmatch(r"accel\d+", path.name)
     ]
-    if kind and not files:  # a GPU handed through to a virtual machine has such files too
+    if is_lent and not files:  # a GPU handed through to a virtual machine has such files too
         files = [path for path in Path("/dev/vfio").glob("*") if path.name.isdigit()]
     named = re.search(r"-(\d+)$", kind)
-    return len(files) or (
-        int(named[1]) if named else int(bool(kind or "ISTPUVM" in os.environ))
-    )
+    return len(files) or (int(named[1]) if named else int(is_lent))

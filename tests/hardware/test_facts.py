@@ -159,6 +159,8 @@ def test_the_tool_need_not_be_on_the_path(nvidia_smi, monkeypatch, tmp_path):
         ({"COLAB_RELEASE_TAG": "r", "TPU_ACCELERATOR_TYPE": "v5e-1"}, "colab", 1),
         ({"KAGGLE_KERNEL_RUN_TYPE": "B", "TPU_ACCELERATOR_TYPE": "v5litepod-8"}, "kaggle", 8),
         ({"KAGGLE_KERNEL_RUN_TYPE": "B", "ISTPUVM": "1"}, "kaggle", 1),
+        ({"TPU_NAME": "local"}, "local", 1),
+        ({"COLAB_RELEASE_TAG": "r", "COLAB_TPU_1VM": ""}, "colab", 0),  # a GPU runtime's
     ],
 )
 def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
@@ -166,7 +168,7 @@ def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
     if list(Path("/dev").glob("accel*")) or Path("/content/sample_data").is_dir():
         pytest.skip("this machine has hints of its own")
     kind = "TPU_ACCELERATOR_TYPE"
-    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", kind, "ISTPUVM"):
+    for name in ("COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE", *facts_module.TPU_VARIABLES):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
