@@ -69,11 +69,11 @@ setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 #
 # Mode *paper* trains as we interpret the paper: float32, one step per call. Mode *plain* is the
 # same training as most readers would write it: `fit` decodes the shards' JPEGs by tf.data in each
-# epoch, and batch normalisation is Keras's own, so two GPUs normalise the halves of a batch apart
-# (column `batch_norm`). Mode *fast* keeps the schedule and uses the device's faster options. Mode
-# *scaled* also uses a larger batch: the learning rate grows with its square root, the rule for
-# optimisers that divide by a running mean of squared gradients (Malladi et al. 2022), and warms up
-# over the first epochs (Goyal et al. 2017).
+# epoch. In every mode batch normalisation is Keras's own, so on TensorFlow two GPUs normalise the
+# halves of a batch apart (column `batch_norm`). Mode *fast* keeps the schedule and uses the
+# device's faster options. Mode *scaled* also uses a larger batch: the learning rate grows with its
+# square root, the rule for optimisers that divide by a running mean of squared gradients (Malladi
+# et al. 2022), and warms up over the first epochs (Goyal et al. 2017).
 
 # %%
 from dataclasses import replace

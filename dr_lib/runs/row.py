@@ -92,7 +92,7 @@ DETAILS = {  # in some rows
     "num_patients_train": int,  # patients of the training photographs
     "num_patients_test": int,  # patients of the test photographs
     "num_parameters": int,  # parameters of the network
-    "batch_norm": str,  # synchronised: over the whole batch; local: over a replica's part; or none
+    "batch_norm": str,  # global: over the whole batch; local: over a replica's part; or none
     "platform": str,  # colab, kaggle or local; this and the following columns as detected
     "instance_type": str,  # the cloud's name of the machine; empty if unknown
     "accelerator": str,  # the device's own name, or cpu

@@ -1,4 +1,6 @@
-"""Use Keras on each of its backends: choose the device, time `fit`, wait, differentiate."""
+"""Use Keras on each of its backends: choose the device, time `fit`, wait, average the replicas,
+differentiate.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
@@ -83,6 +86,25 @@ def wait_for(model: keras.Model) -> None:
     """Wait until the device has finished its steps, by fetching a number that they all change."""
     keras.ops.convert_to_numpy(model.optimizer.iterations)
     keras.ops.convert_to_numpy(model.trainable_variables[-1])
+
+
+def average_replicas(model: keras.Model) -> None:
+    """Give all replicas of a MirroredStrategy the mean of their moving statistics.
+
+    Keras lets each replica move its own, validates each part of a batch by them, and saves those of
+    the first. On JAX there is one copy.
+    """
+    if keras.config.backend() != "tensorflow":
+        return
+    import tensorflow as tf
+
+    strategy = tf.distribute.get_strategy()
+    if strategy.num_replicas_in_sync == 1:
+        return
+    for variable in model.non_trainable_variables:
+        if keras.backend.is_float_dtype(variable.dtype):  # states of random numbers are alike
+            copies = strategy.experimental_local_results(variable.value)
+            variable.assign(np.mean([copy.numpy() for copy in copies], axis=0))
 
 
 def differentiate(function: Callable[[Any], Any], at: Any) -> Any:

@@ -21,7 +21,6 @@ from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
 from dr_lib.parameters import check_together, read_value
 from dr_lib.training.lite0 import build_lite0
@@ -133,7 +132,6 @@ def build_model(
     share: float = 1.0,
     is_linear: bool = False,
     seed: int = 0,
-    synchronised: bool = False,
 ) -> keras.Model:
     """Build a network from uint8 photographs to the probability of referable disease or of grades.
 
@@ -153,8 +151,6 @@ def build_model(
         is_linear: grades come from the pooled features alone, without layers of 128.
         seed: of the augmentation and of dropout; initial weights follow
             `keras.utils.set_random_seed`.
-        synchronised: batch normalisation pools its statistics over the replicas; for tf.distribute
-            alone.
 
     Returns:
         A model with layers "augment" and "base" (a model of its own).
@@ -171,7 +167,7 @@ def build_model(
     network = find_network(model)
     base = build_base(model, image_size, weights)
     for layer in find_normalisations(base):
-        layer.synchronized = synchronised
+        layer.synchronized = False  # only TensorFlow knows another kind
     if share < 1:
         last = base.get_layer(network.few or find_last_layer(base, share))
         base = keras.Model(base.input, last.output, name="base")
@@ -415,45 +411,25 @@ def split_network(
     return lower, outputs, keras.Model(outputs, x, name="above")
 
 
-def find_batch_norm(
-    network: keras.Model,
-    batch_size: int,
-    *,
-    num_replicas: int,
-    jit: bool = False,
-) -> str:
+def find_batch_norm(network: keras.Model, strategy: str) -> str:
     """Find over which photographs batch normalisation takes its statistics in training.
 
-    On several replicas a layer like the network's is trained on a batch of known variance. Call it
-    in the scope of the device; `jit` is that of `Plan`.
+    Args:
+        network: of `build_model`.
+        strategy: of a `Plan`. Under MirroredStrategy each replica has its part of a batch; on JAX a
+            batch stays one array.
 
     Returns:
-        synchronised, those of the whole batch; local, those of each replica's part of it; or none:
-        the network has no such layer.
+        global, those of the whole batch; local, those of each replica's part of it; or none: the
+        network has no such layer.
     """
-    found = next(find_normalisations(network.get_layer("base")), None)
-    if found is None:
+    if not any(find_normalisations(network.get_layer("base"))):
         return "none"
-    if num_replicas == 1:
-        return "synchronised"
-    layer = found.from_config({**found.get_config(), "momentum": 0.0, "trainable": True})
-    model = keras.Sequential([keras.Input((1, 1, 1)), layer])
-    model.compile("sgd", "mse", jit_compile=jit)
-    values = np.arange(batch_size, dtype=np.float32)[:, None, None, None]
-    batches = Batches(values, values, batch_size)
-    model.fit(batches.feed(), shuffle=False, verbose=0)
-    variance = float(ops.convert_to_numpy(layer.moving_variance)[0])
-    return "synchronised" if np.isclose(variance, values.var(), rtol=0.01) else "local"
+    return "local" if strategy == "MirroredStrategy" else "global"
 
 
 def save_model(network: keras.Model, path: Path) -> None:
-    """Save a trained network in one step as a .keras file that loads on every backend.
-
-    Its batch normalisation is no longer synchronised from then on, for only TensorFlow knows that
-    kind.
-    """
-    for layer in find_normalisations(network.get_layer("base")):
-        layer.synchronized = False
+    """Save a trained network in one step as a .keras file that loads on every backend."""
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
         # without the optimiser's state

@@ -21,7 +21,7 @@ from dr_lib.training.checkpoint import (
     write_checkpoint,
 )
 from dr_lib.training.divergence import find_fault, find_limit
-from dr_lib.training.keras_backend import wait_for
+from dr_lib.training.keras_backend import average_replicas, wait_for
 from dr_lib.training.models import Ranks
 
 
@@ -223,6 +223,7 @@ class Recorder(keras.callbacks.Callback):
         if len(self.training_s) == len(self.epoch_s):  # the first call in this epoch
             self.training_s.append(time.monotonic() - self.ended)
             self.scores = {"auc": self._score()}
+            average_replicas(self.model)  # what is validated is what is kept
 
     def _score(self) -> float:
         groups = (getattr(metric, "metrics", ()) for metric in self.model.metrics)

@@ -406,7 +406,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
 
     keras.utils.set_random_seed(seed)
     with device.scope():
-        network = build_network(config, device)
+        network = build_network(config)
         model = network
         last_frozen = ""
         if parts.frozen:
@@ -442,25 +442,18 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
         train_batches = Batches(
             inputs["train"], targets["train"], batch_size, shuffle_seed=seed
         )
-    with device.scope():
-        batch_norm = models.find_batch_norm(
-            network,
-            batch_size,
-            num_replicas=plan.num_replicas,
-            jit=plan.jit,
-        )
     return Setup(
         splits=splits,
         network=network,
         model=model,
         last_frozen=last_frozen,
-        batch_norm=batch_norm,
+        batch_norm=models.find_batch_norm(network, plan.strategy),
         train_batches=train_batches,
         validation_batches=validation_batches,
     )
 
 
-def build_network(config: TrainingConfig, device: Device) -> keras.Model:
+def build_network(config: TrainingConfig) -> keras.Model:
     """Build the network of a configuration, with the weights that its recipe starts from."""
     from dr_lib.training.models import build_model
 
@@ -474,8 +467,6 @@ def build_network(config: TrainingConfig, device: Device) -> keras.Model:
         share=config.parts.cut,
         is_linear=config.recipe != "full",
         seed=config.run_seed,
-        # on JAX a batch stays one array, and its statistics are those of all replicas
-        synchronised=device.distribution is not None and config.mode != "plain",
     )
 
 

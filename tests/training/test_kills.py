@@ -7,16 +7,20 @@ import pytest
 
 from tests.training import simulation
 
+# each normalises its part of a batch
+REPLICAS = {"backend": "tensorflow", "num_devices": 2, "model": simulation.NORMALISED}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "changes", "kills", "window_s"),
     [
         ({"backend": "tensorflow"}, {}, 6, 1.0),
+        (REPLICAS, {}, 4, 2.0),
         ({"backend": "jax", "mode": "fast"}, {}, 3, 0.5),
         ({"backend": "jax", "mode": "fast"}, {"steps_per_execution": 0}, 2, 0.5),
     ],
-    ids=["tensorflow", "jax", "an epoch in one program"],
+    ids=["tensorflow", "replicas", "jax", "an epoch in one program"],
 )
 def test_killed_at_random_moments(tmp_path, config, changes, kills, window_s):
     """Dropout, colours, shuffling, learning rate, optimiser: history and final state are equal

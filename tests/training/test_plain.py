@@ -57,7 +57,7 @@ def test_its_weights_are_those_of_mode_paper(small_sample, tmp_path, monkeypatch
         assert one == pytest.approx(other, abs=1e-6)
     assert plain.history[0]["loss"] == pytest.approx(paper.history[0]["loss"], abs=1e-6)
     for trained, source in ((plain, "stream"), (paper, "memory")):
-        assert (trained.row["batch_norm"], trained.row["input"]) == ("synchronised", source)
+        assert (trained.row["batch_norm"], trained.row["input"]) == ("global", source)
 
 
 def test_every_photograph_comes_once_an_epoch_with_its_label(small_sample):
@@ -86,13 +86,9 @@ def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("backend", "expected"), [("tensorflow", "local"), ("jax", "synchronised")]
-)
+@pytest.mark.parametrize(("backend", "expected"), [("tensorflow", "local"), ("jax", "global")])
 def test_the_row_says_how_several_devices_normalise(small_sample, tmp_path, backend, expected):
-    """Keras's own batch normalisation is local under MirroredStrategy; on JAX a batch is one. Other
-    modes are in test_strategies.py.
-    """
+    """As in other modes, which are in test_strategies.py."""
     pytest.importorskip(backend)
     config = {
         "data_dir": str(small_sample),

@@ -4,10 +4,14 @@ one process.
 
 import json
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
 
+from dr_lib.data.prepared.batches import Batches
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.fit import predict
 from tests.training import simulation
 
 NUMBER = 57
@@ -23,6 +27,11 @@ RUNS = {  # the most devices first: a process cannot divide its CPU later
     }
     for backend, number in (("tensorflow", 2), ("jax", 8))
 }
+# under MirroredStrategy each normalises its part of a batch, and trains other weights than one
+MODELS = {"tensorflow": "small_cnn", "jax": simulation.NORMALISED}
+BATCH_NORM = {"tensorflow": "none", "jax": "global"}
+WHITENED = "tests.training.test_strategies:build_whitened"
+MOMENTUM = 0.5
 HALF = {"tensorflow": "mixed_float16", "jax": "mixed_bfloat16"}
 STRATEGIES = {("tensorflow", 2): "MirroredStrategy", ("jax", 8): "DataParallel"}
 
@@ -30,7 +39,7 @@ STRATEGIES = {("tensorflow", 2): "MirroredStrategy", ("jax", 8): "DataParallel"}
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", RUNS)
 def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
-    """Losses with batch normalisation are those of one device, and the learning rates; no
+    """Losses are those of one device, on JAX with batch normalisation, and the learning rates; no
     photograph is lost.
 
     57 photographs in batches of 8: steps are counted, the remainder is told, the saved model is the
@@ -40,7 +49,7 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
     # replicas draw for themselves
     common = {
         "backend": backend,
-        "model": simulation.NORMALISED,
+        "model": MODELS[backend],
         "epochs": EPOCHS,
         "augmentation": "none",
     }
@@ -67,8 +76,109 @@ def test_every_plan_trains_what_one_device_trains(backend, tmp_path):
             NUMBER, BATCH
         )
         assert result["num_replicas"] == config["num_devices"]
-        assert result["batch_norm"] == "synchronised"
+        assert result["batch_norm"] == BATCH_NORM[backend]
         assert result["strategy"] == STRATEGIES.get((backend, config["num_devices"]), "none")
         rounding = 5e-3 if is_half else 1e-6  # half precision rounds with the batch's company
         assert result["kept_auc"] == pytest.approx(history["val_auc"].max(), abs=rounding), run
         assert np.isfinite(history.to_numpy()).all()
+
+
+def build_whitened(image_size: int, weights: None) -> keras.Model:
+    """Batch normalisation of the photographs themselves: no weight changes its statistics."""
+    layers = keras.layers
+    inputs = keras.Input((image_size, image_size, 3))
+    x = layers.BatchNormalization(momentum=MOMENTUM)(inputs)
+    x = layers.Conv2D(4, 3, strides=2, activation="relu")(x)
+    return keras.Model(inputs, layers.GlobalMaxPooling2D()(x))
+
+
+@pytest.mark.slow
+def test_two_replicas_keep_the_mean_of_their_statistics(tmp_path):
+    """What is saved is what was validated: each replica's moving averages of its half of a batch,
+    by Ioffe and Szegedy's rule in NumPy, then their mean.
+    """
+    config = {
+        "backend": "tensorflow",
+        "model": WHITENED,
+        "epochs": 1,
+        "augmentation": "none",
+        "num_devices": 2,
+    }
+    number = 30  # 16 in validation: no batch is filled with copies
+    simulation.run("train", tmp_path, config=config, number=number)
+    splits = simulation.draw_splits(number)
+    seed = TrainingConfig("", **config).run_seed
+    batches = Batches(
+        splits["train"].images, splits["train"].referable, BATCH, shuffle_seed=seed
+    )
+    batches.start_epoch(0)
+    mean = np.zeros((2, 3))
+    variance = np.ones((2, 3))
+    for images, _ in map(batches.__getitem__, range(len(batches))):
+        halves = images.reshape(2, -1, 3).astype(float)
+        mean = MOMENTUM * mean + (1 - MOMENTUM) * halves.mean(axis=1)
+        variance = MOMENTUM * variance + (1 - MOMENTUM) * halves.var(axis=1)
+    network = keras.models.load_model(tmp_path / "best.keras")
+    _, _, *kept = network.get_layer("base").layers[1].get_weights()
+    assert np.ptp(mean, axis=0).min() > 0.01  # the halves differ
+    assert kept[0] == pytest.approx(mean.mean(axis=0), rel=1e-5)
+    assert kept[1] == pytest.approx(variance.mean(axis=0), rel=1e-4)
+
+    validation = splits["validation"]
+    probability = predict(network, validation.images, BATCH)[:, 0]
+    truth = validation.referable
+    loss = -np.log(np.where(truth == 1, probability, 1 - probability)).mean()
+    history = pd.read_csv(tmp_path / "history.csv")
+    assert history["val_loss"].tolist() == pytest.approx([loss], rel=1e-5)
+    assert json.loads((tmp_path / "result.json").read_text())["batch_norm"] == "local"
+
+
+COUNT = """
+import json, sys
+import keras, tensorflow as tf
+from dr_lib import hardware
+from dr_lib.training.config import TrainingConfig
+from dr_lib.training.train_once import set_up
+from tests.training import simulation
+
+def find_collectives(model, batch):
+    data = tf.data.Dataset.from_tensors(batch).repeat()
+    data = strategy.experimental_distribute_dataset(data)
+    model.make_train_function()
+    cells = [cell.cell_contents for cell in model.train_function.__closure__]
+    (step,) = (cell for cell in cells if hasattr(cell, "get_concrete_function"))
+    graph = step.get_concrete_function(iter(data)).graph.as_graph_def()
+    nodes = [*graph.node, *(node for part in graph.library.function for node in part.node_def)]
+    return [node.name for node in nodes if node.op.startswith(("Collective", "Nccl"))]
+
+config = TrainingConfig(**json.loads(sys.argv[1]))
+device = hardware.activate(config.plan(hardware.probe(), 16))
+strategy = device.distribution
+setup = set_up(config, device, simulation.draw_splits(16))
+batch = setup.train_batches[0]
+with strategy.scope():
+    base = simulation.build_normalised(config.image_size, None)
+    plain = keras.Sequential([base, keras.layers.Dense(1, activation="sigmoid")])
+    plain.compile("adam", "binary_crossentropy")
+    plain.optimizer.build(plain.trainable_variables)  # else a step is traced twice
+    print(json.dumps([find_collectives(model, batch) for model in (setup.model, plain)]))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["paper", "fast"])
+def test_a_step_of_two_replicas_exchanges_what_keras_exchanges(mode):
+    """As many collective operations as in a network that Keras alone compiles, and none of them in
+    batch normalisation.
+    """
+    config = simulation.HERE | {
+        "data_dir": "",
+        "model": simulation.NORMALISED,
+        "num_devices": 2,
+        "mode": mode,
+    }
+    ours, plain = json.loads(
+        simulation.run_code(COUNT, "tensorflow", json.dumps(config)).splitlines()[-1]
+    )
+    assert len(ours) == len(plain) > 0
+    assert not [name for name in ours if "norm" in name or "moments" in name]
