@@ -81,7 +81,6 @@ PARAMETERS = {  # of the other notebooks, and of several subjects
     "recipe": Parameter("level", choices=("full", "few", "upper")),  # its parts have columns
     "weigh_grades": Parameter("work", only_with=("task", "grades", False)),
     "keep_best": Parameter("work", older=False),
-    "target_auc": Parameter("may differ", most=1),  # another measure
     "data_share": Parameter("work", above=0, most=1),
     "accelerator": Parameter("may differ", choices=("auto", "cpu", "gpu", "tpu")),
     "backend": Parameter("plan", choices=("auto", "tensorflow", "jax")),

@@ -36,7 +36,6 @@ recipe: str = "full"  # full, few or upper; few and upper train only parts of th
 weigh_grades: bool = False  # give every grade the same total weight in the loss
 halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
 keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
-target_auc: float = 0.0  # validation AUC to time, 0 for none; the training does not end there
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
@@ -177,14 +176,6 @@ print(
     f"{row['epochs_done']} of {epochs} epochs, {row['steady_epoch_s']:.3f} s per epoch from the "
     f"second on; times resumed: {row['resumed']}"
 )
-if target_auc:
-    seconds = row.get("seconds_to_target", float("nan"))
-    words = {
-        True: f"reached after {seconds:.2f} s",
-        False: "not reached",
-        None: "not measured, because there is no validation split",
-    }
-    print(f"validation AUC {target_auc:g}: {words[row.get('target_reached')]}")
 
 # %% [markdown]
 # The row holds everything that the report and notebook 11 read. For a resumed run it lists all

@@ -131,19 +131,6 @@ page.null(selection)
 # %% tags=["report"]
 page.limits(selection.timed, places)
 
-# %% [markdown]
-# A run may have a target, a validation AUC that its study file sets. Every try counts, and one that
-# failed, did not reach the target or was resumed is at infinity in the median.
-
-# %% tags=["report"]
-targets = training_time.summarise_targets(selection)
-page.table(
-    targets.drop(columns="place", errors="ignore"),
-    "targets",
-    "Tries that reached the target, and their median time [95 % interval, order statistics].",
-    own=factors,
-)
-
 # %% tags=["report"]
 page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 

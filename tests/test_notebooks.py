@@ -112,7 +112,6 @@ def test_10_alone_writes_a_row_that_11_reads(clone, small_sample, monkeypatch):
     assert known.items() <= row.items() and row["data_kind"] == "synthetic"
     assert 0 < row["first_step_s"] < row["train_s"] < row["wall_s"] and len(row["epoch_s"]) == 2
     assert sum(row[part] for part in PARTS) == pytest.approx(row["train_s"], rel=0.02)
-    assert 1e6 < row["flop_per_image"] and 0 < row["peak_fraction"]
     assert row["accelerator"] and row["keras"] and 0 <= row["metric_auc_test"] <= 1
     left = clone / "papermill_runs" / "adhoc" / "runs" / row["run_id"]
     assert read_folder(left / "model").version == row["model_version"]

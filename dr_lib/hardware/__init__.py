@@ -7,8 +7,6 @@ facts    what the machine has
 settings environment variables that change what is timed
 plans    facts -> backend, strategy, precision, and why
 devices  plan -> devices that are there, or an error
-peaks    how fast a device computes at best
-machine  what a run asks of machines that share it
 """
 
 from dr_lib.hardware.devices import (

@@ -20,7 +20,6 @@ import pandas as pd
 from dr_lib.report.select import (
     AUC,
     AUC_MARGIN,
-    HARDWARE,
     PLAN,
     Selection,
     describe_ratio,
@@ -33,22 +32,12 @@ from dr_lib.statistics.intervals import (
     MIN_RUNS,
     NOTHING,
     Interval,
-    Measured,
     difference_interval,
     has_learned,
     mean_interval,
-    median_interval,
     tabulate,
 )
 
-# what limits the time to a target
-NOT_VALIDATED = "not measured: no validation split"
-SAME_SEED = "no interval: a seed was trained twice"
-PRELIMINARY = "preliminary: repetitions are still to come"
-EXTENDED = "repetitions were added after a look"
-FEW_TRIES = "no interval: fewer than six"
-HALF_MISSED = "not reached by half"
-LIMITS = (NOT_VALIDATED, SAME_SEED, PRELIMINARY, EXTENDED, FEW_TRIES, HALF_MISSED)
 MODE_VERDICTS = (
     "reference",
     "counts",
@@ -266,80 +255,6 @@ def _judge_mode(auc: pd.Series, paper: pd.Series) -> tuple[Interval, str, int]:
     unlike = lower if difference.value < 0 else higher
     verdicts = {True: counts, False: unlike, None: undecided}
     return difference, verdicts[is_equivalent(difference, AUC_MARGIN)], needed
-
-
-def summarise_targets(selection: Selection) -> pd.DataFrame:
-    """Summarise the time until the validation AUC reached a target that was set beforehand.
-
-    Every try that was started counts. One that failed, as those that diverge do, did not reach the
-    target, and one that was resumed reached it at an unknown time: both are at infinity in the
-    median.
-
-    Returns:
-        A row per `environment`, cold runs that stand apart on their own, level of each factor and
-        `target_auc`, with their `place`: `started` tries, how many `reached` it, and the median
-        `seconds_to_target` with order statistics in _low and _high, from six tries on. Empty where
-        no run has a target.
-    """
-    runs = selection.runs
-    if "target_auc" not in runs:
-        return pd.DataFrame()
-    is_failed = (runs["status"] == "failed") & (runs.get("copy_of", "") == "")
-    finished = selection.finished
-    environment = finished["environment"].mask(
-        finished["warmth"] == "apart", finished["environment"] + ", cold"
-    )
-    failed = _place_failed(runs[is_failed], selection)
-    tries = pd.concat([finished.assign(environment=environment), failed])
-    tries = tries[tries["target_auc"] > 0]
-    keys = ["environment", *selection.factors, "target_auc"]
-    lines = []
-    for key, rows in tries.groupby(keys):
-        is_ok = rows["status"] == "ok"
-        retries = int(rows["retries"].sum())
-        line = dict(zip(keys, key, strict=True))
-        line["place"] = rows["place"].iloc[0]
-        line["started"] = len(rows) + retries
-        is_reached = rows.reindex(columns=["target_reached"])["target_reached"][is_ok]
-        if len(is_reached) and is_reached.isna().all():
-            line["seconds_to_target"] = Measured(*NOTHING, scope=NOT_VALIDATED)
-        else:
-            line["reached"] = int(is_reached.eq(True).sum())
-            line["seconds_to_target"] = _find_median(rows, retries)
-        lines.append(line)
-    return tabulate(lines)
-
-
-def _place_failed(failed: pd.DataFrame, selection: Selection) -> pd.DataFrame:
-    """Add where failed runs were made: where finished ones of the same scenario were, on the same
-    machine or in the same boot of it.
-    """
-    names = ["environment", "place"]
-    failed = failed.assign(mode=failed.get("mode", "paper"), environment="", place="")
-    levels = ["study", "scenario", "mode", *selection.factors]
-    for columns in ([*HARDWARE, *levels], ["boot", *levels]):
-        known = selection.finished.reindex(columns=[*columns, *names]).astype(str)
-        known = known.drop_duplicates(columns).set_index(columns)[names]
-        found = failed.reindex(columns=columns).astype(str).join(known, on=columns)[names]
-        failed[names] = failed[names].where(failed[names] != "", found.fillna(""))
-    return failed.replace(dict.fromkeys(names, ""), "machine not known")
-
-
-def _find_median(rows: pd.DataFrame, retries: int) -> Measured:
-    seconds = rows.reindex(columns=["seconds_to_target"])["seconds_to_target"]
-    seconds = seconds.where(rows["status"] == "ok").fillna(np.inf)
-    found = Measured(*median_interval([*seconds, *[np.inf] * retries]))
-    if rows["seed"].duplicated().any():
-        return found._replace(low=np.nan, high=np.nan, scope=SAME_SEED)
-    if rows["preliminary"].eq(True).any():
-        return found._replace(scope=PRELIMINARY)
-    if np.isnan(found.low):
-        return found._replace(scope=FEW_TRIES)
-    if (rows.get("looks", pd.Series(1)) > 1).any():
-        return found._replace(scope=EXTENDED)
-    if np.isinf(found.value):
-        return found._replace(scope=HALF_MISSED)
-    return found
 
 
 def count_unlearned(finished: pd.DataFrame) -> tuple[int, int]:

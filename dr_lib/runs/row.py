@@ -67,8 +67,6 @@ MEASURED = {  # null if a run has none; seconds are on a monotonic clock
 DETAILS = {  # in some rows
     "arm": str,  # a or b: of a null control, whose arms are equal and are never pooled with others
     "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
-    "target_reached": bool,  # the validation AUC reached target_auc; null if not measured
-    "seconds_to_target": float,  # part of train_s, to the end of the first epoch that did [s]
     "compile_s": float,  # part of train_s: what first calls took longer than their steps [s]
     "input_s": float,  # part of train_s: steps waited for photographs [s]
     "steps_s": float,  # part of train_s: the steps themselves [s]
@@ -76,8 +74,6 @@ DETAILS = {  # in some rows
     "checkpoint_s": float,  # part of train_s: writing checkpoints [s]
     "callbacks_s": float,  # part of train_s: the rest, such as best weights and history [s]
     "images_per_s": float,  # training images divided by the training time of a steady epoch [1/s]
-    "flop_per_image": float,  # of a training step, counted by XLA or TensorFlow [FLOP]
-    "peak_fraction": float,  # of the devices' peak, reached in steps_s; null if unknown [0 to 1]
     "code_sha256": str,  # SHA-256 of the code: the library and the notebook's, without parameters
     "session": str,  # session of the cloud service's machine
     "boot": str,  # boot of the machine

@@ -138,20 +138,6 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, level: float = LEVEL) -> 
     return Interval(difference, difference - half, difference + half, n)
 
 
-def median_interval(values: ArrayLike) -> Interval:
-    """Estimate the median, bounded by order statistics: by the smallest and the largest of six
-    values, by none of fewer.
-
-    Args:
-        values: any shape; infinite where what is timed did not happen.
-    """
-    values = np.asarray(values, dtype=float).ravel()
-    if not values.size:
-        return NOTHING
-    bounds = stats.quantile_test(values, p=0.5).confidence_interval(LEVEL)
-    return Interval(float(np.median(values)), *map(float, bounds), values.size)
-
-
 def count_needed(found: Interval, low: float, high: float) -> int:
     """Estimate how many observations would move an interval off two bounds; its width falls with
     their root.

@@ -1,9 +1,6 @@
-"""Divide the seconds of a training, and count the arithmetic of its steps."""
+"""Divide the seconds of a training."""
 
-import inspect
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import Any
 
 
 class Calls:
@@ -55,57 +52,3 @@ class Calls:
             return float("nan")
         others_s = self.total_s - self.first_s - self.input_s
         return max(0.0, self.first_s - others_s * self.first_steps / max(others, 1))
-
-
-def count_flop(backend: str, model: Any, batch: Any) -> float:
-    """Count the arithmetic of one training step by the framework's own rules; NaN if unknown.
-
-    On JAX XLA counts what it was given to compile, on TensorFlow the operations that run and have
-    a rule (a depthwise convolution has one forwards alone) are summed up.
-
-    Args:
-        backend: of Keras.
-        model: trained by `fit`.
-        batch: a batch that it was trained on.
-    """
-    with suppress(Exception):  # a training that is done is worth more than its count
-        if backend == "jax":
-            import jax
-
-            groups = (
-                model.trainable_variables,
-                model.non_trainable_variables,
-                model.optimizer.variables,
-                model.metrics_variables,
-            )
-            state = tuple(
-                [jax.ShapeDtypeStruct(value.shape, value.dtype) for value in group]
-                for group in groups
-            )
-            # of what it compiles for a GPU or a TPU, XLA counts nothing
-            with jax.default_device(jax.local_devices(backend="cpu")[0]):
-                return jax.jit(model.train_step).lower(state, batch).cost_analysis()["flops"]
-
-        parts = inspect.getclosurevars(model.train_function).nonlocals
-        step = parts["one_step_on_data"].__wrapped__
-        return sum_flop(step._list_all_concrete_functions()[0].graph)
-    return float("nan")
-
-
-def sum_flop(graph: Any) -> float:
-    """Sum up the arithmetic of the operations of a tf.Graph that run and have a rule."""
-    from tensorflow.python.framework import ops
-    from tensorflow.python.profiler.internal import flops_registry  # noqa: F401
-    from tensorflow.python.util import deprecation
-
-    left = [*graph.control_outputs, *(output.op for output in graph.outputs)]
-    counted = {}
-    while left:
-        operation = left.pop()
-        if operation in counted:
-            continue
-        with deprecation.silence():
-            rule = ops.get_stats_for_node_def(graph, operation.node_def, "flops")
-        counted[operation] = rule.value or 0
-        left += [*operation.control_inputs, *(tensor.op for tensor in operation.inputs)]
-    return float(sum(counted.values()))

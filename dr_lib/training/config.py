@@ -88,7 +88,6 @@ class TrainingConfig:
     recipe: str = "full"
     weigh_grades: bool = False
     keep_best: bool = False
-    target_auc: float = 0.0
     accelerator: str = "auto"
     backend: str = "auto"
     num_devices: int = 0

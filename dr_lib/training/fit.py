@@ -1,6 +1,6 @@
 """Train a model and time it: the device has finished before the clock stops; killed runs resume."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -40,23 +40,6 @@ class Timing(NamedTuple):
         """Describe the times in columns of a run's row."""
         columns = self._asdict()
         return {**columns.pop("parts"), **columns, "steady_epoch_s": self.steady_epoch_s}
-
-    def find_target(
-        self, history: Sequence[Mapping[str, float]], target_auc: float
-    ) -> dict[str, Any]:
-        """Find whether the validation AUC reached a target, and the end of the first epoch that
-        did [s].
-
-        Empty without a target or a validation split. A resumed run has no seconds: its clock was
-        stopped.
-        """
-        if not target_auc or "val_auc" not in history[0]:
-            return {}
-        is_reached = [epoch["val_auc"] >= target_auc for epoch in history]
-        seconds = float("nan")
-        if any(is_reached) and not self.resumed:
-            seconds = sum(self.epoch_s[: is_reached.index(True) + 1])
-        return {"target_reached": any(is_reached), "seconds_to_target": seconds}
 
     @property
     def steady_epoch_s(self) -> float:

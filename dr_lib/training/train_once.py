@@ -19,7 +19,6 @@ from dr_lib.errors import DrError
 from dr_lib.files import hash_file
 from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.hardware.devices import measure_device_peak
-from dr_lib.hardware.peaks import find_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
 from dr_lib.training.arithmetic import detect_arithmetic
@@ -220,7 +219,7 @@ def train_once(
         setup_s = elapsed_s()
         with monitor:
             timing = fit_model(config, setup, recorder)
-        speed = measure_speed(device, setup, timing, arithmetic["conv_precision"])
+        speed = measure_speed(device, setup, timing)
         network = save_best(setup.network, recorder, device, fail)
         probabilities = predict_sides(config, network, setup.splits)
 
@@ -238,7 +237,6 @@ def train_once(
         "last_layer": setup.last_frozen if config.parts.cut < 1 else "",
         **config.schedule._asdict(),
         **timing.describe(),
-        **timing.find_target(recorder.history, config.target_auc),
         "setup_s": setup_s,
         **speed,
         **{f"metric_{name}_test": value for name, value in scores.items()},
@@ -323,28 +321,13 @@ def save_best(
     return network
 
 
-def measure_speed(
-    device: Device, setup: Setup, timing: Timing, conv_precision: str
-) -> dict[str, float | None]:
+def measure_speed(device: Device, setup: Setup, timing: Timing) -> dict[str, float | None]:
     """Measure how fast a training was and how much memory it took, in columns of its row."""
-    from dr_lib.training import calls, resident
-
-    plan = device.plan
     batches = setup.train_batches
-    batch = batches[0]
-    images_per_batch = len(batch[1])
-    if not plan.steps_per_execution:  # of what XLA calls in a loop it counts one call
-        batch = resident.Epoch(batches)[0]
     images_per_epoch = len(batches) * batches.batch_size
-    device_peak_mib = measure_device_peak(plan.backend)
-    flop_per_image = calls.count_flop(plan.backend, setup.model, batch) / images_per_batch
-    flop = flop_per_image * images_per_epoch * len(timing.epoch_s)
-    peak = sum_peaks(device, conv_precision)
     return {
-        "device_peak_mib": device_peak_mib,
+        "device_peak_mib": measure_device_peak(device.plan.backend),
         "images_per_s": images_per_epoch / timing.steady_training_s,
-        "flop_per_image": flop_per_image,
-        "peak_fraction": flop / (timing.parts["steps_s"] or float("nan")) / peak,
     }
 
 
@@ -379,13 +362,6 @@ def find_arithmetic(device: Device) -> dict[str, str]:
         fault = f"requested was matmul_precision {requested}, detected is {', '.join(unlike)}"
         warnings.warn(f"{fault}; the row names both", stacklevel=3)
     return found
-
-
-def sum_peaks(device: Device, precision: str) -> float:
-    """Sum up the peaks of all devices [FLOP/s], see `find_peak`; a CPU is one."""
-    plan = device.plan
-    count = 1 if device.name == "cpu" else plan.num_replicas
-    return count * find_peak(device.name, precision)
 
 
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:

@@ -36,7 +36,6 @@ TABLES = {
     "statistics.intervals": ["UNLEARNED"],
     "report.limits": ["PARTS", "UNKNOWN"],
     "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
-    "report.training_time": ["LIMITS"],
     "report.select": [
         *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "NULL", "OF_BOTH"),
         *("OF_DEFAULTS", "OF_EQUAL", "OF_FLOAT32", "OF_MODELS", "OF_STACK", "WARMTH"),

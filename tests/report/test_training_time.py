@@ -13,7 +13,6 @@ from dr_lib.report.select import judge_models, select_runs
 from dr_lib.report.training_time import (
     compare_environments,
     compare_places,
-    summarise_targets,
 )
 from dr_lib.statistics.intervals import NOTHING
 from tests.report.real_rows import T4X2, train_referable
@@ -288,99 +287,6 @@ def test_frameworks_are_compared_by_accuracy_and_served_models_by_their_file():
     for versions in ([None, None], ["abc", None]):
         unknown = served.assign(model_version=versions)
         assert judge_models(unknown, unknown).verdict == "not comparable"
-
-
-def make_tries(seconds, hardware=T4, **columns):
-    """A row for each training with a target, of one machine and study."""
-    number = len(seconds)
-    about = {
-        "study": "s",
-        "scenario": "C1",
-        "boot": hardware["accelerator"],
-        "seed": range(20, 20 + number),
-        "retries": 0,
-        "target_auc": 0.9,
-        "target_reached": np.isfinite(seconds),
-        "seconds_to_target": seconds,
-    }
-    return make_runs(np.arange(100.0, 100 + number), hardware, **about | columns)
-
-
-def read_target(runs):
-    """The only row of the table."""
-    (row,) = summarise_targets(select_runs(runs)).to_dict("records")
-    bounds = [row[f"seconds_to_target{end}"] for end in ("", "_low", "_high")]
-    return row["started"], row.get("reached"), *bounds, row.get("seconds_to_target_scope")
-
-
-SIX = [10.0, 20, 30, 40, 50, 60]
-NAN = np.nan
-
-
-@pytest.mark.parametrize(
-    ("tries", "expected"),
-    [
-        (make_tries(SIX), (6, 6, 35, 10, 60, None)),
-        (make_tries(SIX[:5]), (5, 5, 30, NAN, NAN, "no interval: fewer than six")),
-        (
-            make_tries([*SIX[:3], NAN, NAN, NAN]),
-            (6, 3, np.inf, 10, np.inf, "not reached by half"),
-        ),
-        # resumed, and so reached at an unknown time
-        (
-            make_tries([*SIX[:5], NAN], target_reached=True, resumed=[0] * 5 + [1]),
-            (6, 6, 35, 10, np.inf, None),
-        ),
-        # by the ranks 2 and 8 of nine
-        (make_tries([*SIX, 70], retries=[2] + [0] * 6), (9, 7, 50, 20, np.inf, None)),
-        (
-            make_tries(SIX, seed=20),
-            (6, 6, 35, NAN, NAN, "no interval: a seed was trained twice"),
-        ),
-        (
-            make_tries(SIX, run_id=[*"abcdef"], planned=9),
-            (6, 6, 35, 10, 60, "preliminary: repetitions are still to come"),
-        ),
-        (make_tries(SIX, looks=2), (6, 6, 35, 10, 60, "repetitions were added after a look")),
-        (
-            make_tries([NAN] * 6, target_reached=None),
-            (6, None, NAN, NAN, NAN, "not measured: no validation split"),
-        ),
-    ],
-)
-def test_every_try_for_a_target_counts(tries, expected):
-    """What missed it, was resumed or tried again is at infinity, and no try is dropped."""
-    assert read_target(tries) == pytest.approx(expected, nan_ok=True)
-
-
-def test_a_failed_try_is_where_its_scenario_was_run():
-    """On the same machine, or in the same boot of it; else the machine is not known."""
-    runs = make_tries(SIX)
-    runs.loc[5, "status"] = "failed"
-    lost = make_tries([4.0], TPU, status="failed", scenario="C2")
-    runs["accelerator"] = runs["accelerator"].astype(object)
-    for columns, values in (
-        ("accelerator", None),
-        (["accelerator", "boot"], ["Tesla T4", "b"]),
-    ):
-        runs.loc[5, columns] = values
-        assert read_target(runs) == (6, 5, 35, 10, np.inf, None)
-        table = summarise_targets(select_runs(pd.concat([runs, lost], ignore_index=True)))
-        alone = table.set_index("environment").loc["machine not known"]
-        assert (alone["started"], alone["reached"]) == (1, 0)
-
-
-def test_machines_targets_and_cold_runs_have_rows_of_their_own():
-    """A run without a target has none."""
-    cold = make_tries([*SIX, 70.0], cold=[True] + [False] * 6)
-    others = [make_tries([2.0] * 6, TPU), make_tries([3.0], CPU, target_auc=0.0)]
-    table = summarise_targets(select_runs(pd.concat([cold, *others], ignore_index=True)))
-    assert table.set_index("environment")["seconds_to_target"].to_dict() == {
-        "colab, TPU v5 lite": 2,
-        "kaggle, 2 x Tesla T4": 45,
-        "kaggle, 2 x Tesla T4, cold": 10,
-    }
-    assert summarise_targets(select_runs(make_modes(mode="paper"))).empty
 
 
 def test_a_ratio_of_machines_is_of_stack_or_hardware():

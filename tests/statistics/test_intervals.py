@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from dr_lib.statistics.cells import RATIO, Design
-from dr_lib.statistics.intervals import BadSampleError, mean_interval, median_interval
+from dr_lib.statistics.intervals import BadSampleError, mean_interval
 
 # carbon monoxide levels, the worked example of Olsson 2005, J. Stat. Educ. 13-1
 OLSSON = [12.5, 20, 4, 20, 25, 170, 15, 20, 15]
@@ -51,30 +50,3 @@ def test_refuses_impossible_times(bad):
         mean_interval([5, bad])
     with pytest.raises(BadSampleError, match="positive"):
         Design([[1, 2]], [[5, bad]])
-
-
-@pytest.mark.parametrize(
-    ("n", "low", "high"),
-    [(6, 1, 6), (8, 1, 8), (9, 2, 8), (15, 4, 12), (20, 6, 15), (50, 18, 33)],
-)
-def test_a_median_lies_between_order_statistics(n, low, high):
-    """The table of the sign test (Dixon and Mood 1946): the ranks leave 2.5 % of a binomial of one
-    half on either side.
-    """
-    values = np.random.default_rng(n).permutation(np.arange(1, n + 1))
-    assert median_interval(values) == ((n + 1) / 2, low, high, n)
-    assert stats.binom.cdf(low - 1, n, 0.5) <= 0.025 < stats.binom.cdf(low, n, 0.5)
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([], (np.nan, np.nan, np.nan, 0)),
-        ([4, 1, 2, 3, 5], (3, np.nan, np.nan, 5)),
-        ([1, 2, 3, 4, 5, np.inf], (3.5, 1, np.inf, 6)),
-        ([1, 2, np.inf, np.inf, np.inf, np.inf], (np.inf, 1, np.inf, 6)),
-    ],
-)
-def test_what_did_not_happen_is_at_infinity(values, expected):
-    """Five values have no bounds of 95 %: 1 - 2 / 32 is less."""
-    assert median_interval(values) == pytest.approx(expected, nan_ok=True)

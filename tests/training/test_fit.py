@@ -179,27 +179,6 @@ def test_the_steady_epoch_leaves_the_first_out():
 AUCS = [0.5, 0.8, 0.7, 0.9]
 
 
-@pytest.mark.parametrize(
-    ("aucs", "target", "resumed", "expected"),
-    [
-        (AUCS, 0.8, 0, (True, 12.0)),
-        (AUCS, 0.95, 0, (False, np.nan)),
-        ([0.5, np.nan, 0.7, 0.9], 0.9, 0, (True, 19.0)),
-        (AUCS, 0.8, 1, (True, np.nan)),
-        (AUCS, 0.0, 0, ()),
-        ([], 0.8, 0, ()),
-    ],
-)
-def test_the_target_is_reached_at_the_end_of_an_epoch(aucs, target, resumed, expected):
-    """The first epoch of 10, 2, 4 and 3 s that is as good; a clock that stopped has no seconds, and
-    without validation there is none.
-    """
-    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [], 20.0, {}, 4, resumed)
-    history = [{"auc": 1.0, "val_auc": auc} for auc in aucs] or [{"auc": 1.0}]
-    found = timing.find_target(history, target)
-    assert tuple(found.values()) == pytest.approx(expected, nan_ok=True)
-
-
 COUNT = """
 import sys, tempfile, threading
 from pathlib import Path
