@@ -66,7 +66,7 @@ PARAMETERS = {  # of the other notebooks, and of several subjects
     "task": Parameter("work", choices=("referable", "grades")),
     "model": Parameter("work"),
     "weights": Parameter("work", words=("none", "imagenet")),
-    "mode": Parameter("work", choices=("paper", "plain", "fast", "scaled")),
+    "mode": Parameter("work", choices=("paper", "plain", "fast")),
     "epochs": Parameter("work", least=1, most=100_000),
     "batch_size": Parameter("work", least=1, most=65536),
     "image_size": Parameter("work", least=1, most=4096),

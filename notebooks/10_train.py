@@ -19,11 +19,11 @@ data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 # model and training
 task: str = "referable"  # referable or grades
-mode: str = "paper"  # paper, plain (its program by tf.data), fast or scaled (larger batch)
+mode: str = "paper"  # paper, plain (its program by tf.data) or fast
 model: str = "small_cnn"  # small_cnn, any of keras.applications or package.module:function
 weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
-batch_size: int = 8  # images per step, over all replicas; mode scaled uses four times as many
+batch_size: int = 8  # images per step, over all replicas
 epochs: int = 20  # passes over the training set
 optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
 learning_rate: float = 0.001  # at the start
@@ -70,9 +70,7 @@ setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 # same training as most readers would write it: `fit` decodes the shards' JPEGs by tf.data in each
 # epoch. In every mode batch normalisation is Keras's own, so on TensorFlow two GPUs normalise the
 # halves of a batch apart (column `batch_norm`). Mode *fast* keeps the schedule and uses the
-# device's faster options. Mode *scaled* also uses a larger batch: the learning rate grows with its
-# square root, the rule for optimisers that divide by a running mean of squared gradients (Malladi
-# et al. 2022), and warms up over the first epochs (Goyal et al. 2017).
+# device's faster options.
 
 # %%
 from dataclasses import replace
@@ -81,9 +79,7 @@ from dr_lib import Run, TrainingConfig
 
 config = TrainingConfig.from_parameters(globals())
 run = Run(root, "10_train", config.describe(), results=results, max_hours=max_hours)
-print(f"mode {mode}:")
-for name, value in config.schedule._asdict().items():
-    print(f"- {name} {value:.3g}")
+print(f"mode {mode}: batch_size {batch_size}, learning_rate {learning_rate:.3g}")
 
 # %% [markdown]
 # ## Data

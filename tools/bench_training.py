@@ -26,7 +26,7 @@ from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.statistics.cells import RATIO, Design
 from dr_lib.statistics.intervals import mean_interval
-from dr_lib.training.config import BATCH_SCALE, TrainingConfig
+from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import set_up
 from tests.training.simulation import SIZE, draw_splits
 from tools.bench import ROOT, describe, find_origin
@@ -111,7 +111,7 @@ def build(
         mode=mode,
         model=setting["model"],
         image_size=setting["image_size"],
-        batch_size=batch_size // BATCH_SCALE if mode == "scaled" else batch_size,
+        batch_size=batch_size,
         optimizer="rmsprop",
         augmentation="colour",
         num_devices=1,
@@ -196,7 +196,7 @@ def compare(setting: dict, folder: Path) -> list[Variant]:
         stored = Prepared(data).load("train", setting["image_size"], stream=True)
         variants.append(build("plain", BATCH, setting, stored))
     for batch_size in setting["batches"]:
-        variants.append(build("scaled", batch_size, setting, take(max(number, 4 * batch_size))))
+        variants.append(build("fast", batch_size, setting, take(max(number, batch_size))))
     for _ in range(setting["repeats"]):
         for variant in variants:
             variant.measure()

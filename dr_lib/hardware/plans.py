@@ -23,13 +23,13 @@ class Request:
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
     num_devices: int = 0  # 0 takes all GPUs or chips; several of a CPU are virtual
-    # paper and plain: float32, one step per call; fast and scaled take all that it can do
+    # paper and plain: float32, one step per call; fast takes all that it can do
     mode: str = "paper"
     batch_size: int = 8  # over all replicas; as many devices are used as divide it
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     matmul_precision: str = "default"  # of products of float32; default is the platform's
     data_gib: float = 0.0  # size of the decoded photographs of all sides
-    may_keep: bool = True  # photographs on the device, in the modes fast and scaled
+    may_keep: bool = True  # photographs on the device, in mode fast
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     strategy = "none"
     if num_replicas > 1:
         strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
-    is_fast = request.mode in ("fast", "scaled")
+    is_fast = request.mode == "fast"
     precision = _choose_precision(facts, accelerator, is_fast)
     possible = _list_arithmetic(facts, accelerator, precision)
     if request.matmul_precision not in ("default", *possible):

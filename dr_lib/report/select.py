@@ -27,7 +27,7 @@ from dr_lib.statistics.intervals import (
 WORK = [
     *"data_kind data_sha256 labels_sha256 split_sha256".split(),
     *find_columns("work"),
-    *"warmup_epochs dropout last_layer last_frozen code_sha256 probe_grades".split(),
+    *"dropout last_layer last_frozen code_sha256 probe_grades".split(),
     *"model_code_sha256 weigh_classes ema_momentum test_time_augmentation".split(),
 ]
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
@@ -62,8 +62,6 @@ OLDER = {
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
 # names of levels, before the columns that follow them
 LEVELS = find_columns("level")
-# part of the work that a mode may set anew
-SET_BY_MODE = ["batch_size", "learning_rate", "warmup_epochs"]
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -630,16 +628,15 @@ def _group(rows: pd.DataFrame, keys: Sequence[str]):
 def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
     """List columns in which rows agree, with those that tell apart the groups within which they do.
 
-    Batch and learning rate are one in each mode, precision and the like in each environment, and
-    the versions of its software in each kernel there.
+    Precision and the like are one in each environment, and the versions of its software in each
+    kernel there.
     """
-    work = [name for name in WORK if name not in SET_BY_MODE]
+    work = [*WORK]
     if "code_sha256" not in rows:  # older rows know no more of their code
         work.append("commit")
     kernels = [name for name in ("framework", "kernel") if name in rows]
     return [
         (work, []),
-        (SET_BY_MODE, ["mode"]),
         (PLAN, ["environment"]),
         (SOFTWARE, ["environment", *kernels]),
     ]

@@ -367,7 +367,7 @@ def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
         raise DrError(f"{path}: {fault}: choose a smaller one, or prepare with --size")
     counts = manifest.get("splits", {}).get(split or "split.csv", {}).get("counts", {})
     num_images = counts.get("train", {}).get("num_images", 0)
-    batch_size = values.get("batch_size", 0) * (4 if values.get("mode") == "scaled" else 1)
+    batch_size = values.get("batch_size", 0)
     if 0 < num_images < batch_size:
         fault = f"{num_images} photographs of {data_dir} make no batch of {batch_size}"
         raise DrError(f"{path}: {fault}: choose a smaller batch_size")

@@ -11,7 +11,6 @@ from dr_lib.files import hash_file
 from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 
-BATCH_SCALE = 4  # of mode scaled: times the batch
 NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
 
 
@@ -45,15 +44,6 @@ RECIPES = {  # of mobilenet, few ends at conv_pw_7_relu and upper freezes to con
         num_patients=(NUM_FOLDS, NUM_FOLDS),  # each fold has to have both classes
     ),
 }
-
-
-class Schedule(NamedTuple):
-    """Batch size and learning rate as a mode sets them; columns of the row."""
-
-    batch_size: int  # images per step, over all replicas
-    batch_scale: int  # how many times the batch asked for
-    learning_rate: float  # at its highest
-    warmup_epochs: int  # first epochs, in which the learning rate rises evenly to that
 
 
 @dataclass(frozen=True)
@@ -153,23 +143,6 @@ class TrainingConfig:
         """The seed of this run."""
         return self.seed + self.repetition
 
-    @property
-    def schedule(self) -> Schedule:
-        """Batch size and learning rate as the mode sets them.
-
-        The rate grows with the square root of the batch, the rule for optimisers that divide by a
-        running mean of squared gradients (Malladi et al. 2022), and rises to that over the first
-        epochs (Goyal et al. 2017).
-        """
-        if self.mode != "scaled":
-            return Schedule(self.batch_size, 1, self.learning_rate, 0)
-        return Schedule(
-            batch_size=self.batch_size * BATCH_SCALE,
-            batch_scale=BATCH_SCALE,
-            learning_rate=self.learning_rate * BATCH_SCALE**0.5,
-            warmup_epochs=5,
-        )
-
     def plan(self, facts: Facts, num_images: int) -> Plan:
         """Choose how to train on a machine, given the number of images on all sides."""
         request = Request(
@@ -177,7 +150,7 @@ class TrainingConfig:
             backend=self.backend,
             num_devices=self.num_devices,
             mode=self.mode,
-            batch_size=self.schedule.batch_size,
+            batch_size=self.batch_size,
             input=self.input,
             matmul_precision=self.matmul_precision,
             data_gib=num_images * 3 * self.image_size**2 / 2**30,

@@ -93,7 +93,6 @@ def train(
     recorder: Recorder,
     *,
     epochs: int,
-    warmup_epochs: int = 0,
     keep_best: bool = False,
     halve_on_plateau: bool = True,
     patience: int = 0,
@@ -113,7 +112,6 @@ def train(
         validation_batches: of the validation split; None without one, as in the paper's 70/30.
         recorder: a new one, with the folder for what the training leaves.
         epochs: in all, those before a restart too.
-        warmup_epochs: first ones, in which the learning rate rises to its value.
         keep_best: without validation batches, keep the epoch of the best AUC in training.
         halve_on_plateau: halve the learning rate after five epochs without a lower loss.
         patience, min_delta: see `has_stalled`; patience needs validation batches.
@@ -124,7 +122,6 @@ def train(
         DrError: the checkpoint is damaged, or of another training.
     """
     recorder.out_dir.mkdir(parents=True, exist_ok=True)
-    peak = float(keras.ops.convert_to_numpy(model.optimizer.learning_rate))
     monitor = "val_loss" if validation_batches else "loss"
     recorder.plateau = keras.callbacks.ReduceLROnPlateau(
         monitor=monitor, factor=0.5, patience=5 if halve_on_plateau else epochs
@@ -135,12 +132,9 @@ def train(
     recorder.ready_s = train_batches.ready_s
     recorder.resume(model)
 
-    def begin_epoch(epoch: int, logs: dict | None) -> None:
-        train_batches.start_epoch(epoch)
-        if epoch < warmup_epochs:
-            model.optimizer.learning_rate = peak * (epoch + 1) / warmup_epochs
-
-    begins = keras.callbacks.LambdaCallback(on_epoch_begin=begin_epoch)
+    begins = keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: train_batches.start_epoch(epoch)
+    )
     recorder.begin()
     if not recorder.is_done(epochs):
         with _raise_own_error(train_batches, validation_batches):

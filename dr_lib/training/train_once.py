@@ -235,7 +235,6 @@ def train_once(
         **data,
         **setup.describe(),
         "last_layer": setup.last_frozen if config.parts.cut < 1 else "",
-        **config.schedule._asdict(),
         **timing.describe(),
         "setup_s": setup_s,
         **speed,
@@ -277,7 +276,6 @@ def fit_model(config: TrainingConfig, setup: Setup, recorder: Recorder) -> Timin
         setup.validation_batches,
         recorder,
         epochs=config.epochs,
-        warmup_epochs=config.schedule.warmup_epochs,
         keep_best=config.keep_best,
         halve_on_plateau=config.halve_on_plateau,
         patience=config.patience,
@@ -295,7 +293,7 @@ def predict_sides(
         name: predict(
             network,
             side.images,
-            config.schedule.batch_size,
+            config.batch_size,
             average_mirrored=config.parts.test_time_augmentation,
         )
         for name, side in splits.items()
@@ -374,7 +372,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     plan = device.plan
     parts = config.parts
     seed = config.run_seed
-    batch_size = config.schedule.batch_size
+    batch_size = config.batch_size
     truth = "grade" if config.task == "grades" else "referable"
     splits = {name: side for name, side in splits.items() if len(side.grade)}
     inputs = {name: side.images for name, side in splits.items()}
@@ -398,7 +396,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
         fit.compile_model(
             model,
             optimizer=config.optimizer,
-            learning_rate=config.schedule.learning_rate,
+            learning_rate=config.learning_rate,
             rho=config.rho,
             epsilon=config.epsilon,
             loss=choose_loss(config, targets["train"]),

@@ -75,7 +75,7 @@ def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
         gpus = () if is_tpu else (machine["accelerator"],) * machine["num_accelerators"]
         here = (machine["platform"], "Xeon", 4, 30.0, gpus, 15.0, 7.5, "", int(is_tpu))
         plan = config.plan(Facts(*here, ("tensorflow", "jax")), sum(SIDES.values()))
-        return config.describe() | config.schedule._asdict() | plan.describe() | SIDES
+        return config.describe() | plan.describe() | SIDES
     work = describe(parameters, notebook)
     if "url" in parameters:
         work["endpoint"] = "remote" if parameters["url"] else "local"

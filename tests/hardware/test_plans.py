@@ -38,7 +38,7 @@ def columns(facts: Facts, **asked) -> tuple:
     return plan.backend, plan.strategy, plan.num_replicas, *how
 
 
-@pytest.mark.parametrize("asked", [{"mode": "fast"}, {"mode": "scaled", "batch_size": 64}])
+@pytest.mark.parametrize("asked", [{"mode": "fast"}, {"mode": "fast", "batch_size": 64}])
 @pytest.mark.parametrize(
     ("facts", "plan"),
     [
@@ -203,7 +203,7 @@ A100 = H200._replace(
         (KAGGLE_T4, {"mode": "fast"}, ""),  # float16, by the policy
         (A100, {}, "float32 tf32"),
         (A100, {"backend": "jax"}, "float32 tf32"),
-        (A100, {"mode": "scaled"}, "bfloat16"),
+        (A100, {"mode": "fast"}, "bfloat16"),
         (COLAB_TPU, {}, "float32 bfloat16 bfloat16_3x"),
         (KAGGLE_TPU, {"accelerator": "cpu"}, "float32"),
     ],

@@ -31,7 +31,7 @@ def test_environments_are_told_apart_by_what_they_must_be():
     """
     runs = [
         make_runs([1] * 3, T4, mode=[None, "paper", "fast"]),
-        make_runs([1], TPU, mode="scaled"),
+        make_runs([1], TPU, mode="plain"),
         make_runs([1] * 2, CPU, instance_type=["a", "b"], mode="fast", disturbed=[True, False]),
     ]
     timed = select_runs(pd.concat(runs), may_differ=["mode"], exclude=["disturbed"]).timed
@@ -39,7 +39,7 @@ def test_environments_are_told_apart_by_what_they_must_be():
         "kaggle, 2 x Tesla T4",
         "kaggle, 2 x Tesla T4",
         "kaggle, 2 x Tesla T4, fast",
-        "colab, TPU v5 lite, scaled",
+        "colab, TPU v5 lite, plain",
         "local, CPU, b, fast",  # whether or not the rows of a are timed
     ]
     assert timed["machine"][2:].tolist() == [
@@ -47,7 +47,7 @@ def test_environments_are_told_apart_by_what_they_must_be():
         "colab, TPU v5 lite",
         "local, CPU, b",
     ]
-    assert timed["mode"].tolist() == ["paper", "paper", "fast", "scaled", "fast"]
+    assert timed["mode"].tolist() == ["paper", "paper", "fast", "plain", "fast"]
 
     quotas = make_runs([1] * 2, CPU, cpu="EPYC", num_cpus=1, cpu_quota=[None, 0.5])
     machines = select_runs(quotas).timed["machine"].tolist()
@@ -180,29 +180,24 @@ def test_a_session_is_a_boot_of_a_machine_or_a_deployment_elsewhere():
     assert len(set(names)) == 6 and names[1] == names[2] and names[6] == names[7]
 
 
-def test_modes_are_pooled_only_when_asked_and_may_then_set_the_batch():
-    """Mode scaled has its batch and learning rate; two batches in one mode, other epochs or another
-    batch normalisation on one machine stay unlike.
-    """
-    about = {"batch_size": 8, "learning_rate": 0.001, "warmup_epochs": 0, "epochs": 20}
+def test_modes_are_pooled_only_when_asked():
+    """Another batch, other epochs or another batch normalisation on one machine stay unlike."""
+    about = {"batch_size": 8, "learning_rate": 0.001, "epochs": 20}
     paper = make_runs([2], T4, mode="paper", batch_norm="local", **about)
+    fast = paper.assign(mode="fast")
     plain = paper.assign(mode="plain")
-    scaled = paper.assign(mode="scaled", batch_size=64, learning_rate=0.0028, warmup_epochs=5)
-    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, scaled\):"):
-        select_runs(pd.concat([paper, scaled]))
-    select_runs(pd.concat([paper, scaled, plain]), may_differ=["mode"])
+    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, fast\):"):
+        select_runs(pd.concat([paper, fast]))
+    select_runs(pd.concat([paper, fast, plain]), may_differ=["mode"])
     for column, value in {
         "batch_size": 128,
         "learning_rate": 0.1,
-        "warmup_epochs": 9,
         "batch_norm": "global",
         "epochs": 10,
     }.items():
-        other = scaled.assign(**{column: value})
+        other = fast.assign(**{column: value})
         with pytest.raises(UnlikeRunsError, match=column):
-            select_runs(pd.concat([paper, scaled, other]), may_differ=["mode"])
-    with pytest.raises(UnlikeRunsError, match="epochs"):
-        select_runs(pd.concat([paper, scaled.assign(epochs=10)]), may_differ=["mode"])
+            select_runs(pd.concat([paper, fast, other]), may_differ=["mode"])
 
 
 def run_study(factors, **columns):
@@ -225,8 +220,7 @@ def test_the_factors_of_a_study_stand_side_by_side():
         "local, CPU, recipe upper, batch_size 8",
     ]
     assert select_runs(runs, may_differ=["recipe", "dropout"]).factors == ["batch_size"]
-    modes = run_study({"mode": ["paper", "scaled"]})
-    modes["batch_size"] = modes["mode"].map({"paper": 8, "scaled": 32})
+    modes = run_study({"mode": ["paper", "fast"]})
     assert select_runs(modes).factors == []  # an environment has its mode in its name
     runs.loc[0, "epochs"] = 30
     with pytest.raises(UnlikeRunsError, match="-p only epochs=20.*-p allow epochs"):

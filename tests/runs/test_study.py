@@ -158,7 +158,6 @@ def test_what_is_there_can_be_asked_for(house):
             "image_size 512: the crops of data have 299 px: choose a smaller",
         ),
         ({"batch_size": 40}, "30 photographs of data make no batch of 40"),
-        ({"batch_size": 8, "mode": "scaled"}, "30 photographs of data make no batch of 32"),
         ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
         ({"model": "small_cnn", "image_size": 16}, "image_size 16: small_cnn needs 32 px"),
         ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),

@@ -258,14 +258,6 @@ def test_a_finished_training_is_not_made_again(photographs, tmp_path):
     assert_same(*(model.get_weights() for model in models))
 
 
-def test_the_learning_rate_warms_up(photographs, tmp_path):
-    """A rate of 0.003 rises evenly over four epochs, by hand, and stays."""
-    batches = Batches(*photographs, 48, shuffle_seed=1)
-    train(build(), batches, None, Recorder(tmp_path), epochs=5, warmup_epochs=4)
-    rates = pd.read_csv(tmp_path / "history.csv")["learning_rate"]
-    assert rates.tolist() == pytest.approx([0.00075, 0.0015, 0.00225, 0.003, 0.003])
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_early_stopping_counts_as_keras_does(seed):
     """Of AUCs at random in steps of 0.01 the same epoch is the last."""

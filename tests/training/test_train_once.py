@@ -20,7 +20,7 @@ from dr_lib.errors import DrError
 from dr_lib.parameters import PARAMETERS
 from dr_lib.report import select
 from dr_lib.training import metrics, resident
-from dr_lib.training.config import Recipe, Schedule, TrainingConfig
+from dr_lib.training.config import Recipe, TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
@@ -47,14 +47,6 @@ def test_the_config_has_the_parameters_of_the_notebook():
     )
     row = config.describe()
     assert (config.run_seed, row["data_dir"], row["weights"]) == (8, "eyes", "base.h5")
-
-
-def test_mode_scaled_takes_a_larger_batch():
-    """By hand: 4 times the batch, twice the rate, a warm-up; other modes leave all three."""
-    asked = {"batch_size": 8, "learning_rate": 0.001}
-    scaled = TrainingConfig("", mode="scaled", **asked).schedule
-    assert scaled == (32, 4, pytest.approx(0.002), 5)
-    assert TrainingConfig("", mode="fast", **asked).schedule == (8, 1, 0.001, 0)
 
 
 def write_weights(folder: Path) -> str:
@@ -246,15 +238,14 @@ def test_test_time_augmentation_averages_mirror_images():
     assert predict(network, images, 8) == pytest.approx(one, abs=1e-6)
 
 
-def test_rows_that_differ_in_what_a_recipe_or_a_mode_sets_are_not_pooled():
-    """As in the parameters themselves."""
-    parts = {*Recipe._fields, *Schedule._fields} - {"batch_scale"}  # which batch_size tells
-    parts -= {"cut", "frozen", "num_patients"}  # the first two: which these layers tell
+def test_rows_that_differ_in_what_a_recipe_sets_are_not_pooled():
+    """As in the parameters themselves; cut and frozen are told by the layers."""
+    parts = {*Recipe._fields} - {"cut", "frozen", "num_patients"}
     assert parts | {"last_layer", "last_frozen"} <= set(select.WORK)
 
 
 CHANGED = {  # the value to try of a parameter for which `change` finds none that differs here
-    "mode": "scaled",
+    "mode": "fast",
     "model": "mobilenet",
     "image_size": 48,
     "num_devices": 2,

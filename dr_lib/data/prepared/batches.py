@@ -71,7 +71,7 @@ class Batches(keras.utils.PyDataset):
         if batch_size < 1 or not len(self):
             raise DrError(
                 f"{len(inputs)} photographs make no batch of {batch_size}: a batch may have"
-                f" {max(1, len(inputs))} at most, and mode scaled takes four times batch_size"
+                f" {max(1, len(inputs))} at most"
             )
         self.start_epoch(0)
 
