@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, median
+from statistics import median
 from typing import NamedTuple
 
 from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import Row, identify, read_left
+from dr_lib.runs.row import Row, read_left
 from dr_lib.runs.study import PlannedRun, Study, name_run
 
 ANY = "any"  # in place of a machine's name in the plan of runs for several
@@ -46,7 +46,7 @@ class Backlog:
     study: Study
     folder: Path  # of the study
     runs: list[PlannedRun]  # that are asked for
-    planned: list[PlannedRun]  # all runs of the study; for `describe` of its null control, too
+    planned: list[PlannedRun]  # all runs of the study
     rows: dict[str, Row] = field(default_factory=dict)  # by planned run
     stop_at: float = math.inf  # of the session, on the monotonic clock
     # runs that this session does not begin any more
@@ -161,11 +161,10 @@ class Backlog:
         return Offer(left[0], seconds, refusal)
 
     def describe(self, path: Path) -> str:
-        """Describe what the remaining runs take, how many repetitions a mean within 5 % needs (the
-        half width of its 95 % interval), and how many show a difference of 5, 10 and 20 %.
+        """Describe how many runs are left, their minutes and their cost.
 
         Args:
-            path: the study's file, named in the commands that make a first run.
+            path: the study's file, named in the command that makes a first run.
         """
         skipped = self.find_skipped()
         completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
@@ -195,84 +194,7 @@ class Backlog:
             source = f"; {len(unknown)} scenarios have not run and are taken to last as long as"
             source = f"{source} the others" if unknown else ""
             lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest{source}")
-        return "\n".join([*lines, *self._describe_times(path)])
-
-    def _describe_times(self, path: Path) -> list[str]:
-        """Describe how the times of each scenario vary, and which rows are copies."""
-        lines = []
-        times: dict[str, dict[str, list[float]]] = {}
-        by_identity: dict[str, str] = {}
-        for run in self.planned:
-            row = self.row(run)
-            if row["status"] != "ok":
-                continue
-            original = by_identity.setdefault(identify(row), run.name)
-            if original != run.name:
-                lines.append(f"{run.name} is a copy of {original}, and one run counts once")
-                continue
-            epoch_s = row.get("steady_epoch_s") or row.get("train_s") or row["wall_s"]
-            # equal arms are more runs of their scenario
-            of_scenario = times.setdefault(run.scenario.removesuffix(run.arm or ""), {})
-            if not row.get("cold") and not row.get("resumed"):
-                of_scenario.setdefault(row.get("boot") or "", []).append(epoch_s)
-        few = []
-        for scenario, sessions in times.items():
-            spreads = self._describe_spreads(scenario, [*sessions.values()])
-            lines += spreads
-            few += [scenario] * (not spreads)
-        if few:
-            lines.append(
-                f"{', '.join(sorted(few))}: too few to plan, three warm runs or sessions are needed"
-            )
-        if times and max(map(len, times.values())) < 3:
-            lines.append(
-                "how many sessions show a difference of two machines: known after three"
-            )
-        if len(few) == len(times):
-            command = write_command("run", path, "--null")
-            lines.append(f"to see what differences this machine can show: {command}")
-        return lines
-
-    def _describe_spreads(self, scenario: str, sessions: Sequence[list[float]]) -> list[str]:
-        """Describe how much a scenario's warm runs and sessions vary, and how many of them are
-        needed; nothing if too few are known.
-        """
-        # SciPy: a second to import
-        from dr_lib.statistics.precision import (
-            measure_spread,
-            repetitions_for_difference,
-            repetitions_for_precision,
-        )
-
-        runs = measure_spread(*sessions)
-        means = measure_spread([mean(times) for times in sessions])  # each counts once
-        per_session = self.study.session_repetitions or math.inf
-        lines = []
-        for kind, spread, shared, where in (
-            ("runs", runs, per_session, "in the same sessions"),
-            ("sessions", means, math.inf, "on two machines"),
-        ):
-            if spread.n < 3 or not spread.cv:
-                continue
-            if spread is means or len(sessions) == 1:
-                needed = repetitions_for_precision(spread.cv, 0.05)
-                at_most = repetitions_for_precision(spread.upper, 0.05)
-                lines.append(
-                    f"{scenario}: {kind} vary by {spread.cv:.1%} (n = {spread.n}): a mean within"
-                    f" 5% needs {needed} of them, {at_most} if they vary by"
-                    f" {spread.upper:.1%}, the upper 80 % bound"
-                )
-            shares = (0.05, 0.1, 0.2)
-            sizes = [
-                repetitions_for_difference(spread.upper, share, shared) for share in shares
-            ]
-            numbers, powers = zip(*sizes, strict=True)
-            lines.append(
-                f"{scenario}: to show a difference of 5%, 10%, 20% takes"
-                f" {', '.join(map(str, numbers))} {kind} of each {where}, with a power of"
-                f" {', '.join(map('{:.0%}'.format, powers))}, if they vary by {spread.upper:.1%}"
-            )
-        return lines
+        return "\n".join(lines)
 
 
 def _measure_s(row: Row) -> float:

@@ -67,7 +67,7 @@ def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
 )
 @click.pass_obj
 def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
-    """List the runs of a study file, with the time, cost and repetitions still needed."""
+    """List the runs of a study file, with the time and cost of the rest."""
     from dr_lib import hardware
     from dr_lib.runs.backlog import Backlog
     from dr_lib.runs.folder import check_data, check_folder
@@ -88,8 +88,7 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     check_folder(folder, design)
     facts = hardware.probe()
     runs = plan_runs(design, name_machine(facts))
-    arms = plan_runs(design, name_machine(facts), null=True)
-    backlog = Backlog(design, folder, runs, runs + arms)
+    backlog = Backlog(design, folder, runs, runs)
     backlog.read()
     check_data(folder, runs, backlog.rows, root)
     refused = find_refused(design, runs, facts)

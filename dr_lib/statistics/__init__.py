@@ -5,7 +5,6 @@ clustered    AUC, Brier, kappa, shares, differences where a patient has several 
 calibration  whether probabilities are what they say
 recalibration  probabilities moved on the logit scale
 intervals    intervals of means, their ratios and differences
-precision    the spread of repetitions, and how many a mean needs
 cells        bounds of whatever is computed from the cells of a design
 equivalence  equal within a margin, and how many runs that takes
 """

@@ -11,7 +11,6 @@ from statsmodels.formula.api import ols
 
 from dr_lib.scenarios.effects import allocate_variation, estimate_effects
 from dr_lib.statistics.intervals import BadSampleError
-from dr_lib.statistics.precision import measure_spread, repetitions_for_precision
 
 
 def design(cells, *factors):
@@ -172,33 +171,6 @@ def test_two_runs_that_are_alike_by_chance_prove_no_effect():
     check_first_effect(cells, 21.205 / 3 * 0.02 / 2, rel=1e-4)
     p = allocate_variation(*design(cells, "a", "b")).set_index("term")["p"]
     assert p["b"] == pytest.approx(5 / 3 * 2 / np.pi * np.arctan(0.01 / 0.3))
-
-
-@pytest.mark.parametrize(("cv", "usual"), [(0.05, 8), (0.1, 22), (0.2, 79)])
-def test_planned_repetitions_are_precise_in_most_studies(cv, usual):
-    """Of 20,000 studies of n runs eight in ten have a half width below 5 %, and with one run less
-    fewer; the usual formula, which asks for 8, 22 and 79, gives a half.
-    """
-    rng = np.random.default_rng(0)
-    n = repetitions_for_precision(cv, 0.05)
-    shares = []
-    for number in (n, n - 1, usual):
-        sd = cv * np.sqrt(rng.chisquare(number - 1, 20_000) / (number - 1))
-        shares.append(np.mean(stats.t.ppf(0.985, number - 1) * sd / number**0.5 <= 0.05))
-    assert shares[0] > 0.79
-    assert shares[1] < 0.81
-    assert 0.5 < shares[2] < 0.69
-
-
-def test_a_spread_has_an_upper_bound():
-    """Two logarithms 0.1 apart: a deviation of 0.1 / sqrt(2), at most 1 / 0.2533 times as much in
-    80 % of studies, by the normal quantile of 0.6.
-    """
-    spread = measure_spread([1.0, np.exp(0.1)])
-    assert spread.n == 2
-    assert spread.cv == pytest.approx(0.1 / 2**0.5)
-    assert spread.upper == pytest.approx(spread.cv / stats.norm.ppf(0.6))
-    assert np.isnan(measure_spread([1.0]).upper)
 
 
 HOLE = r"cells without a run \(memory=16, cache=2\), so memory and cache cannot"
