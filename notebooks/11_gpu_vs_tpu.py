@@ -123,14 +123,6 @@ page.table(
 )
 page.null(selection)
 
-# %% [markdown]
-# A training is limited by compiling or by its input if that takes longest of its seconds; by
-# arithmetic if its steps do and reach a fifth of the device's peak, below it by launches: starting
-# operations and moving their data.
-
-# %% tags=["report"]
-page.limits(selection.timed, places)
-
 # %% tags=["report"]
 page.energy(selection.timed, ["environment", *factors], g_per_kwh)
 

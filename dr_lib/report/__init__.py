@@ -5,11 +5,10 @@ conditions   rows chosen by their values
 select       what is timed, what is excluded and why, what may differ: once per analysis
 rows         the rows of a paper's study, opened: what an analysis begins with
 training_time  environments, sessions, modes, machines: how fast, how well, how many repetitions
-limits       what limits a training, and what makes the difference of two machines
 energy       what the GPUs of a run counted, and what that emits
 style        colours, words in two languages, number formats, panels
 means        means with their intervals, beside published ones
-figures      training time by hardware, and where it goes
+figures      training time by hardware
 page         what an analysis notebook shows: figures, tables, claims, and their files
 setup        adds what a cloud runtime lacks, checks parameters, says where it runs
 render       executes an analysis notebook and renders it to one HTML file

@@ -1,4 +1,4 @@
-"""Draw trainings: their history, their time by hardware (figure 1 of paper A), where it goes."""
+"""Draw trainings: their history, their time by hardware (figure 1 of paper A)."""
 
 import re
 from collections.abc import Callable
@@ -9,19 +9,16 @@ import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from dr_lib.report.limits import PARTS
-from dr_lib.report.means import UNITS, Mean, choose_unit, plot_means
+from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.select import list_shown, measure
 from dr_lib.report.style import (
     ACCELERATOR_COLOURS,
-    LINES,
     MUTED,
     OURS,
     THEIRS,
     choose_words,
     name,
     open_panels,
-    use_commas,
 )
 from dr_lib.statistics.intervals import Interval
 
@@ -109,40 +106,6 @@ def plot_history(history: pd.DataFrame, kind: str) -> Figure:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
         ax.set_ylabel({"auc": "AUC"}.get(metric, metric))
     figure.supxlabel(f"epoch; {kind}", color=MUTED, fontsize=9)
-    return figure
-
-
-def plot_division(divided: pd.DataFrame, timed: pd.DataFrame, lang: str = "en") -> Figure:
-    """Draw the mean training time of each place as a bar of its PARTS; other work has its own axis.
-
-    Args:
-        divided: of `divide_times`, the times of one place at least.
-        timed: its rows.
-        lang: en, or pt with decimal commas.
-    """
-    say = choose_words(lang)
-    panels = {}
-    parts = divided.set_index("environment")[list(PARTS)].dropna()
-    for place, seconds in parts.iterrows():
-        label, words = _name_work(place, timed[timed["place"] == place], say)
-        panels.setdefault(words, {})[fill(label, 30)] = seconds
-    figure, axes = open_panels(
-        len(panels), heights=[0.6 + 0.4 * len(bars) for bars in panels.values()]
-    )
-    for ax, (words, bars) in zip(axes, panels.items(), strict=True):
-        seconds = pd.DataFrame(bars)
-        unit = choose_unit(seconds.sum().max())
-        ends = seconds.cumsum() / UNITS[unit]
-        for part, colour in zip(PARTS, LINES, strict=True):
-            widths = seconds.loc[part] / UNITS[unit]
-            left = ends.loc[part] - widths
-            ax.barh(list(seconds), widths, 0.6, left, color=colour, label=say(PARTS[part]))
-        ax.invert_yaxis()
-        ax.set_title(f"{words} [{unit}]", loc="left", fontsize=10, color=MUTED)
-        use_commas(ax, lang, "x")
-    # above: below, it would lie on the page's notice
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False)
     return figure
 
 

@@ -24,8 +24,6 @@ from dr_lib.numbers import (
 )
 from dr_lib.report.answer import Answer
 from dr_lib.report.energy import summarise_energy
-from dr_lib.report.figures import plot_division
-from dr_lib.report.limits import divide_times, say_limits
 from dr_lib.report.rows import Paper
 from dr_lib.report.select import (
     ALIKE,
@@ -285,35 +283,6 @@ class Page:
             "Null control: times of two equal arms, one divided by the other [95 % interval].",
             columns=["scenario", "environment", "n", "arms_ratio"],
         )
-
-    def limits(self, timed: pd.DataFrame, places: pd.DataFrame) -> None:
-        """Show what limits the training of each place, and where its seconds go.
-
-        Args:
-            timed: timed rows of a `Selection`.
-            places: of `compare_places`.
-        """
-        divided = divide_times(timed)
-        if divided.empty:
-            return
-        if divided["n"].any():
-            self.table(
-                divided,
-                "limits",
-                "What limits a training, means: its speed, its arithmetic by image, and the "
-                "fraction of the device's peak that its steps reach.",
-                columns=[
-                    "environment",
-                    "limit",
-                    "n",
-                    "images_per_s",
-                    "gflop_per_image",
-                    "peak_fraction",
-                ],
-            )
-            words = "Where the seconds of a training go, mean of the runs."
-            self.figure(plot_division(divided, timed, self.lang), "seconds", words)
-        self.findings(say_limits(divided, places, self.lang))
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""

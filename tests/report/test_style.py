@@ -34,7 +34,6 @@ SPEAKERS.update(figure=2, table=2, answer=3)
 TABLES = {
     "data.labels.readers": ["ALONE", "RULES"],
     "statistics.intervals": ["UNLEARNED"],
-    "report.limits": ["PARTS", "UNKNOWN"],
     "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
     "report.select": [
         *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "NULL", "OF_BOTH"),
