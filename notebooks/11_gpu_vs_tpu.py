@@ -121,7 +121,6 @@ page.table(
     "Training times of each two places, and what their ratio is of [95 % interval].",
     columns=["slower", "faster", "n", "times_as_long", "ratio_of", "auc_difference", "models"],
 )
-page.null(selection)
 
 # %% tags=["report"]
 page.energy(selection.timed, ["environment", *factors], g_per_kwh)

@@ -119,7 +119,6 @@ page.table(
     "Times of a request, mean [95 % interval] over n deployments.",
 )
 page.stacks(timed, ["model", "format", "image_size"])
-page.null(selection, "predict_ms")
 
 # %% tags=["report"]
 from dr_lib.report.select import list_runs

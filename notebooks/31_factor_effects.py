@@ -229,7 +229,6 @@ else:
         "Allocation of variation; test of Brunner, Dette and Munk, p by Holm's method.",
     )
     page.stacks(timed, FACTORS)
-page.null(selection, "steady_epoch_s")
 
 # %% tags=["report"]
 from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead

@@ -128,7 +128,6 @@ page.table(
     "like_for_like",
     "Speed relative to Keras per epoch, on the same host with the same batch size [95 % interval].",
 )
-page.null(selection)
 
 # %% tags=["report"]
 from dr_lib.claims.page import show_claims

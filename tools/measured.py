@@ -12,11 +12,11 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.code import shorten_commit
-from dr_lib.numbers import write_interval, write_number
+from dr_lib.numbers import write_interval
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.select import PLAN, WORK, measure, write_level
 from dr_lib.report.style import OURS
-from dr_lib.runs.row import ARMS, Row, read_row
+from dr_lib.runs.row import Row, read_row
 from dr_lib.statistics.intervals import MIN_RUNS, Interval, mean_interval
 from tools.bench import ROOT
 
@@ -40,37 +40,25 @@ def read_measured(folder: Path) -> pd.DataFrame:
         place = {"machine": path.parts[-3], "study": path.parts[-2]}
         rows.append(row | place | {"cold": name_warmth(row)})
     table = pd.DataFrame(rows)
-    table = table.reindex(columns=[*dict.fromkeys([*table, "arm", "resumed", *WORK, *PLAN])])
+    table = table.reindex(columns=[*dict.fromkeys([*table, "resumed", *WORK, *PLAN])])
     # rows of some notebooks have no mode
     table[TOLD_APART] = table[TOLD_APART].astype(object).fillna("")
     return table
 
 
-def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame, pd.DataFrame]]:
-    """The rows of each mean: what tells it apart, its rows, and those of its null control.
+def list_groups(rows: pd.DataFrame) -> list[tuple[tuple, pd.DataFrame]]:
+    """The rows of each mean: what tells it apart, and its rows.
 
     The time of a resumed run is in two parts: it is in no mean.
     """
     timed = rows[~rows["resumed"].gt(0)]
-    keys = [*TOLD_APART, "work"]
     timed = timed.assign(work=name_work(timed, [*WORK, *PLAN]))
-    groups = []
-    for names, runs in timed[timed["arm"].isna()].groupby(keys):
-        is_of_group = timed[keys].eq(list(names)).all(axis=1) & timed["arm"].notna()
-        groups.append((names[:-1], runs, timed[is_of_group]))
-    return groups
+    return [(names[:-1], runs) for names, runs in timed.groupby([*TOLD_APART, "work"])]
 
 
-def estimate(column: str, *sides: pd.DataFrame) -> Interval:
-    """The mean of runs, or the ratio of two sides' means, by the verdicts' rules."""
-    return Interval(
-        *measure(column, *(side.assign(session=side["boot"]) for side in sides))[:4]
-    )
-
-
-def compare_arms(null: pd.DataFrame) -> Interval:
-    """The ratio of the arms of a null control."""
-    return estimate("train_s", *(null[null["arm"] == arm] for arm in ARMS))
+def estimate(column: str, runs: pd.DataFrame) -> Interval:
+    """The mean of runs, by the verdicts' rules."""
+    return Interval(*measure(column, runs.assign(session=runs["boot"]))[:4])
 
 
 def name_work(rows: pd.DataFrame, columns: Sequence[str] = WORK) -> pd.Series:
@@ -78,7 +66,7 @@ def name_work(rows: pd.DataFrame, columns: Sequence[str] = WORK) -> pd.Series:
     return rows[columns].map(write_level).agg("/".join, axis=1)
 
 
-def find_fault(runs: pd.DataFrame, null: pd.DataFrame) -> str:
+def find_fault(runs: pd.DataFrame) -> str:
     """Why a mean is not in the figure; empty where it is."""
     if not runs["commit"].str.fullmatch("[0-9a-f]{40}").all():
         return "changed code"
@@ -88,10 +76,6 @@ def find_fault(runs: pd.DataFrame, null: pd.DataFrame) -> str:
         return f"fewer than {MIN_RUNS} runs"
     if runs["train_s"].nunique() == 1:
         return "no interval: all times are equal"
-    if null.empty:
-        return "no null control of this work"
-    if not compare_arms(null).n >= MIN_RUNS:
-        return f"null control of fewer than {MIN_RUNS} runs an arm"
     return ""
 
 
@@ -110,15 +94,13 @@ def tabulate(rows: pd.DataFrame) -> pd.DataFrame:
     intervals.
     """
     lines = []
-    for names, runs, null in list_groups(rows):
-        ratio = compare_arms(null)
+    for names, runs in list_groups(rows):
         line = {
             **dict(zip(TOLD_APART, names, strict=True)),
             "n": len(runs),
             "disturbed": int(runs["disturbed"].sum()),
             "training [s]": write_interval(*estimate("train_s", runs)[:3]),
-            "equal arms": write_interval(*ratio[:3]) if ratio.n else "not measured",
-            "not in the figure": find_fault(runs, null),
+            "not in the figure": find_fault(runs),
             "images per second": write_interval(*estimate("images_per_s", runs)[:3]),
             "GPU energy an image [J]": write_energy(runs),
             "date": runs["started_at"].max()[:10],
@@ -192,8 +174,8 @@ def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
     """The means in which there is no fault, those of equal work under the words for it."""
     titles = {}
     panels = {}
-    for _, runs, null in list_groups(rows):
-        if find_fault(runs, null):
+    for _, runs in list_groups(rows):
+        if find_fault(runs):
             continue
         first = runs.iloc[0]
         words = (
@@ -206,11 +188,9 @@ def draw_panels(rows: pd.DataFrame) -> dict[str, list[Mean]]:
         same += [work] * (work not in same)
         if place := same.index(work):
             words = f"{words} ({place + 1})"
-        ratio = compare_arms(null)
         device = first["cpu"] if first["accelerator"] == "cpu" else first["accelerator"]
-        arms = write_number(max(ratio.high, 1 / ratio.low))
         mean = Mean(
-            f"{device}, {first['mode']}, {first['cold']}\nequal arms differ by {arms} times",
+            f"{device}, {first['mode']}, {first['cold']}",
             estimate("train_s", runs),
             OURS,
             tuple(runs["train_s"]),

@@ -34,10 +34,8 @@ from dr_lib.report.select import (
     UNDECIDED,
     UNLIKE,
     WARMTH,
-    WITHIN_NULL,
     WORK,
     Selection,
-    is_within_arms,
     judge_models,
     list_runs,
     write_level,
@@ -49,7 +47,6 @@ from dr_lib.statistics.intervals import (
     NOTHING,
     BadSampleError,
     Interval,
-    Measured,
     count_needed,
     tabulate,
     widen,
@@ -231,7 +228,6 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
     if found.verdict in VERDICTS[:2]:
         found = _weigh_warmth(claim, found, used)
     if found.verdict in VERDICTS[:2]:
-        found = _weigh_null(claim, found, used)
         found = _weigh_plan(found, used)
     if sides.num_unknown:
         words = f"{sides.num_unknown} further rows have no detected instance type"
@@ -582,19 +578,6 @@ def _weigh_models(found: Verdict, cells: Cells) -> Verdict:
     if worst.verdict == UNLIKE or (worst.verdict == UNDECIDED and is_decided):
         verdict = worst.verdict
     return found._replace(verdict=verdict, reason=reason)
-
-
-def _weigh_null(claim: Claim, found: Verdict, used: pd.DataFrame) -> Verdict:
-    """Say that equal arms of a null control differ by as much as our value from the bound that
-    decided.
-    """
-    change = {"increase": 1, "saving": -1}.get(claim.statistic)
-    ends = np.array([found.ours.value, *claim.bounds])
-    ends = 1 + change * ends / 100 if change else ends
-    is_near = [is_within_arms(ends[0] / end, used, claim.columns) for end in ends[1:]]
-    if not any(is_near) or claim.statistic in ("difference", "sd_ratio"):
-        return found
-    return found._replace(ours=Measured(*found.ours, scope=WITHIN_NULL))
 
 
 def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:

@@ -38,7 +38,6 @@ def run_on_cluster(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
     worker_root: Path | None = None,
@@ -66,7 +65,7 @@ def run_on_cluster(
     folder = find_results(path)
     hours = max_hours or study.max_hours or math.inf
     stop_at = time.monotonic() + 3600 * hours
-    planned = plan_runs(study, ANY, null=null)
+    planned = plan_runs(study, ANY)
     runs = find_runs(planned, only, path)
     rows = read_rows(folder)
     check_notebook(study, root, rows, allow)

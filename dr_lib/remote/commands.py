@@ -40,7 +40,6 @@ def run_on_service(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
 ) -> list[str]:
@@ -70,7 +69,7 @@ def run_on_service(
         keep_for(folder, study)
         rows = read_rows(folder)
         check_notebook(study, root, rows, allow)
-        planned = plan_runs(study, ANY, null=null)
+        planned = plan_runs(study, ANY)
         backlog = Backlog(study, folder, find_runs(planned, only, path), planned)
         name = f"dr-{on.replace(':', '-')}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{token_hex(3)}"
         hours = max_hours or study.max_hours or 24.0  # no session lasts longer

@@ -14,7 +14,7 @@ import pandas as pd
 from dr_lib.numbers import write_days, write_interval
 from dr_lib.report.figures import is_paper_work
 from dr_lib.report.means import write_times
-from dr_lib.report.select import ALIKE, WITHIN_NULL, Selection, list_shown
+from dr_lib.report.select import ALIKE, Selection, list_shown
 from dr_lib.report.style import choose_words
 from dr_lib.report.training_time import count_unlearned
 
@@ -90,9 +90,8 @@ def answer_training(
     timed = selection.timed
     if timed.empty:
         sentence = say("No training has been timed yet.")
-        finished = [*selection.finished.get("run_id", ()), *selection.null.get("run_id", ())]
-        if finished:
-            is_finished = selection.excluded["run_id"].isin(finished)
+        if len(selection.finished):
+            is_finished = selection.excluded["run_id"].isin(selection.finished["run_id"])
             reasons = map(say, selection.excluded["reason"][is_finished].unique())
             words = say("Training runs have finished, but no time counts: {}.")
             sentence = words.format("; ".join(reasons))
@@ -115,8 +114,6 @@ def answer_training(
     if len(places):
         ratio = widest[["times_as_long", "times_as_long_low", "times_as_long_high"]]
         sentence += " " + answer_ratio(numbers[1].heading, ratio, say, lang)
-        if WITHIN_NULL in str(widest.get("times_as_long_scope")):
-            limits.append(say("Equal arms of the null control differ by as much."))
         if widest["models"] != ALIKE:
             limits.append(say("Their models are not shown to be equal."))
         if widest["unlike"]:

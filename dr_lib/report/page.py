@@ -33,7 +33,6 @@ from dr_lib.report.select import (
     WARMTH,
     WORK,
     Selection,
-    compare_arms,
     judge_models,
     list_runs,
     write_unlike,
@@ -274,15 +273,6 @@ class Page:
         if unequal:
             words = "In {} of {} pairs of machines models are not shown to be equal: {}."
             self.note(words, len(unequal), len(compared), unequal[0])
-
-    def null(self, selection: Selection, column: str = "train_s") -> None:
-        """Show how the equal arms of a null control compare, by a time."""
-        self.table(
-            compare_arms(selection.null, column).drop(columns="cell", errors="ignore"),
-            "null",
-            "Null control: times of two equal arms, one divided by the other [95 % interval].",
-            columns=["scenario", "environment", "n", "arms_ratio"],
-        )
 
     def energy(self, runs: pd.DataFrame, keys: Sequence[str], g_per_kwh: float) -> None:
         """Show the energy that runs used, from `summarise_energy`."""

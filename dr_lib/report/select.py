@@ -3,7 +3,6 @@ differ.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ import pandas as pd
 
 from dr_lib.errors import DrError
 from dr_lib.parameters import find_columns
-from dr_lib.runs.row import ARMS, KIND
+from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.equivalence import compare_scores, is_equivalent
 from dr_lib.statistics.intervals import (
@@ -20,7 +19,6 @@ from dr_lib.statistics.intervals import (
     Interval,
     Measured,
     count_needed,
-    tabulate,
 )
 
 # what a run did: rows that are pooled, or compared, have to agree in it
@@ -83,8 +81,6 @@ UNDECIDED = "undecided"
 UNLIKE = "not comparable"
 OF_MODELS = {UNDECIDED: "of models not shown to be equal", UNLIKE: "of unlike models"}
 WITHIN = "within this session"  # not of the next one
-WITHIN_NULL = "within what equal arms differ by"
-NULL = "a run of a null control, whose equal arms are compared with each other alone"
 UNKNOWN = "unknown"
 # what a ratio of two machines is of
 OF_BOTH = "of stack and hardware"
@@ -116,7 +112,6 @@ class Selection(NamedTuple):
     # columns whose levels stand side by side: the study's own factors, and what is allowed
     factors: list[str] = []
     others: str = ""  # kinds of runs by hand that are left out, and how many of each
-    null: pd.DataFrame = pd.DataFrame()  # timed rows of a null control, with their `null_arm`
 
 
 def select_runs(
@@ -136,8 +131,7 @@ def select_runs(
     the processor where that tells two apart; `mode`, paper where a row names none; `environment`,
     the machine and any mode but the paper's; `place`, the environment and the levels of the study's
     own factors; of trainings `warmth`, warm or one of WARMTH. Of runs that were made by hand, and
-    differ, the newest kind is taken. Rows of a null control stand in `null` alone. The others have
-    under the name of a time and `_arms` how many times as long one of two equal arms may take.
+    differ, the newest kind is taken.
 
     Args:
         runs: one row per run, failed ones too, from `read_runs`; or per request, from
@@ -154,13 +148,6 @@ def select_runs(
     unknown = ", ".join(sorted(set(exclude) - set(EXCLUSIONS)))
     if unknown:
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
-    is_null = runs.reindex(columns=["arm"])["arm"].notna()
-    if is_null.any():
-        select = partial(
-            select_runs, exclude=exclude, may_differ=may_differ, allowed=allowed, within=within
-        )
-        arms = runs[is_null].rename(columns={"arm": "null_arm"})
-        return _set_apart(select(runs[~is_null]), select(arms).timed, arms)
     faults = _find_faults(runs)
     is_finished = (runs.get("status", pd.Series(dtype=str)) == "ok") & (faults == "")
     finished = _name_environments(runs.assign(preliminary=_find_preliminary(runs))[is_finished])
@@ -198,57 +185,6 @@ def select_runs(
         factors,
         others,
     )
-
-
-def _set_apart(selection: Selection, null: pd.DataFrame, arms: pd.DataFrame) -> Selection:
-    """Add a null control, and how many times as long equal arms of a row's scenario may take."""
-    null = list_runs(null)
-    null = null.assign(scenario=null["scenario"].str.rstrip("".join(ARMS)))
-    null = null.assign(cell=_name_cells(null))
-    excluded = arms[["run_id"]].drop_duplicates().assign(reason=NULL)
-    excluded = pd.concat([selection.excluded, excluded])
-    finished = selection.finished.copy()
-    timed = selection.timed.copy()
-    for column in {"train_s", "steady_epoch_s", "predict_ms"} & set(null):
-        compared = compare_arms(null, column).reindex(columns=["cell", "arms_may_differ"])
-        times = compared.set_index("cell")["arms_may_differ"]
-        for rows in (finished, timed):
-            rows[f"{column}_arms"] = _name_cells(rows).map(times)
-    return selection._replace(finished=finished, timed=timed, excluded=excluded, null=null)
-
-
-def _name_cells(rows: pd.DataFrame) -> pd.Series:
-    """Name the scenario of each row, its work, and the machine that made it."""
-    work = [name for name in WORK if name not in POOLED]
-    columns = rows.reindex(columns=["study", "scenario", *work, *HARDWARE]).map(write_level)
-    return columns.agg("/".join, axis=1) if len(rows) else pd.Series(dtype=str)
-
-
-def compare_arms(null: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Compare the equal arms of a null control in each of its cells.
-
-    Args:
-        null: of a `Selection`.
-        column: a time.
-
-    Returns:
-        A row per `scenario` and `environment`, with its `cell`: `n`, `arms_ratio` of the means of
-        a and b with bounds, and `arms_may_differ`, the bound farther from 1 as a number above 1.
-        Empty without a null control.
-    """
-    lines = []
-    for cell, rows in null.groupby("cell") if len(null) else ():
-        ratio = measure(column, *(rows[rows["null_arm"] == arm] for arm in ARMS))
-        line = {
-            "cell": cell,
-            "scenario": rows["scenario"].iloc[0],
-            "environment": rows["place"].iloc[0],
-            "n": ratio.n,
-            "arms_ratio": ratio,
-            "arms_may_differ": max(ratio.high, 1 / ratio.low),
-        }
-        lines.append(line)
-    return tabulate(lines)
 
 
 def _find_timed(
@@ -364,17 +300,9 @@ def measure(column: str, *sides: pd.DataFrame) -> Measured:
         over_all = Design(*times, sessions=sessions, keep_all=True).estimate(statistic)
         value = over_all.interval().value
         found = found._replace(num_left_out=num_left_out, over_all=value)
-    if len(sides) > 1 and is_within_arms(found.value, rows, [column]):
-        scopes.append(WITHIN_NULL)
     if len(sides) > 1 and "machine" in rows and rows["machine"].nunique() > 1:
         scopes += [describe_ratio(*sides), OF_MODELS.get(judge_models(*sides).verdict)]
     return found._replace(scope="; ".join(filter(None, scopes)))
-
-
-def is_within_arms(ratio: float, rows: pd.DataFrame, columns: Sequence[str]) -> bool:
-    """Whether equal arms of a null control of these rows may differ as much as a ratio does."""
-    known = rows.reindex(columns=[f"{column}_arms" for column in columns])
-    return ratio > 0 and bool(max(ratio, 1 / ratio) <= known.max(axis=None))
 
 
 def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:

@@ -19,9 +19,6 @@ from dr_lib.options import INSTANCE, PATH, POSITIVE, Suite
     "--only", default="", help="run only this scenario and repetition, such as C3-r02"
 )
 @click.option(
-    "--null", is_flag=True, help="make its null control: every run in two arms that are equal"
-)
-@click.option(
     "--allow",
     multiple=True,
     type=click.Choice(["notebook_sha256"]),

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]  # a column's value by its name
 STATUSES = ("ok", "failed", "skipped")
-ARMS = ("a", "b")  # of a null control; its scenarios end in them
 # besides its times: by these a run is known, whatever its file, its study or itself is called
 IDENTITY = (
     "started_at boot session deployment seed notebook platform instance_type cpu accelerator"
@@ -65,7 +64,6 @@ MEASURED = {  # null if a run has none; seconds are on a monotonic clock
     "cost_usd": float,  # usd_per_hour x (train_s + setup_s) / 3600; null without one [USD]
 }
 DETAILS = {  # in some rows
-    "arm": str,  # a or b: of a null control, whose arms are equal and are never pooled with others
     "epochs_done": int,  # epochs trained; fewer than epochs if it stopped early
     "compile_s": float,  # part of train_s: what first calls took longer than their steps [s]
     "input_s": float,  # part of train_s: steps waited for photographs [s]

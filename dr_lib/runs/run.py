@@ -56,7 +56,6 @@ class RunIdentity:
     scenario: str = "C1"
     order: int = 0
     kernel: str | None = None
-    arm: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
     priced_as: str = ""

@@ -31,7 +31,7 @@ from dr_lib.runs.papermill import (
     redact_paths,
     start_papermill,
 )
-from dr_lib.runs.row import ARMS, progress_path, read_left, write_row
+from dr_lib.runs.row import progress_path, read_left, write_row
 from dr_lib.runs.run import RunIdentity, measure_others
 from dr_lib.runs.study import (
     FOLD,
@@ -76,7 +76,6 @@ def run_study(
     max_hours: float | None = None,
     instance: str = "",
     only: str = "",
-    null: bool = False,
     allow: Collection[str] = (),
     on_cpu: bool = False,
     show_progress: bool = True,
@@ -97,7 +96,6 @@ def run_study(
         only: one run alone, by scenario and repetition, such as C3-r02. Where a scheduler has
             started this process as one of several machines, it names their run, and all but the
             first leave no row. It waits for another process that is running the study.
-        null: make the null control instead, as one run of it such as C3a-r02 does, see `plan_runs`.
         allow: notebook_sha256, to go on where the notebook has changed since other runs were made.
         on_cpu: run on a machine without the accelerator that the study needs.
         show_progress: draw a bar.
@@ -115,7 +113,7 @@ def run_study(
         >>> failures = run_study(Path("papermill_runs/demo.yaml"), Path("."))  # doctest: +SKIP
     """
     study = load_study(path, root, instance=instance)
-    backlog = _plan(study, path, root, only, null, on_cpu)
+    backlog = _plan(study, path, root, only, on_cpu)
     folder = backlog.folder
     backlog.stop_at = time.monotonic() + 3600 * (max_hours or study.max_hours or math.inf)
     bar_format = "{desc} |{bar:24}| {percentage:3.0f} %{postfix}"
@@ -136,7 +134,7 @@ def run_study(
         return session.failures
 
 
-def _plan(study: Study, path: Path, root: Path, only: str, null: bool, on_cpu: bool) -> Backlog:
+def _plan(study: Study, path: Path, root: Path, only: str, on_cpu: bool) -> Backlog:
     """List the runs that are asked for, and those that this machine cannot make.
 
     Raises:
@@ -146,8 +144,7 @@ def _plan(study: Study, path: Path, root: Path, only: str, null: bool, on_cpu: b
     facts = hardware.probe()
     if not on_cpu:
         check_needs(study, path, facts)
-    null = null or only.partition("-")[0].endswith(ARMS)
-    planned = plan_runs(study, name_machine(facts), null=null)
+    planned = plan_runs(study, name_machine(facts))
     runs = find_runs(planned, only, path)
     refused = find_refused(study, planned, facts)
     if len(refused) == len({run.scenario for run in planned}):
@@ -197,8 +194,6 @@ def _name_next(backlog: Backlog) -> str:
     """
     folder = os.path.relpath(backlog.folder)
     report = f"to make the report: {write_command('report', folder)}"
-    if backlog.runs[0].arm:
-        return report
     folds = [run for run in backlog.runs if FOLD.fullmatch(run.parameters.get("split", ""))]
     grades = [run for run in backlog.runs if run.parameters.get("task") == "grades"]
     folders = [backlog.folder / "runs" / run.run_id for run in folds or grades]
@@ -372,7 +367,6 @@ def _identify(session: Session, run: PlannedRun) -> RunIdentity:
         scenario=run.scenario,
         order=run.order,
         kernel=run.kernel,
-        arm=run.arm,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
         priced_as=backlog.study.instance,

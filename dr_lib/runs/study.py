@@ -32,7 +32,7 @@ from dr_lib.parameters import (
     parse_number,
     read_value,
 )
-from dr_lib.runs.row import ARMS, RENAMED
+from dr_lib.runs.row import RENAMED
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
@@ -95,7 +95,6 @@ class PlannedRun(NamedTuple):
     order: int
     parameters: dict[str, Any]  # as passed to the notebook
     kernel: str
-    arm: str | None = None  # of a null control
 
     @property
     def name(self) -> str:
@@ -379,24 +378,21 @@ def list_cells(study: Study) -> Iterator[dict[str, Any]]:
         yield {**study.parameters, **dict(zip(study.factors, levels, strict=True))}
 
 
-def plan_runs(study: Study, machine: str, *, null: bool = False) -> list[PlannedRun]:
+def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
     """List all runs of a study in the order of execution.
 
     Scenarios are numbered C1, C2, ... (or from `first_scenario` on) in the order of the factors in
     the file, the last factor changing fastest.
     Each repetition is a block that holds every scenario once, in an order drawn from the study's
     seed. A run is made once per machine, whose name is from `name_machine`.
-
-    A null control has every scenario in two equal arms, C1a and C1b, always in random order.
     """
     cells = enumerate(list_cells(study), start=study.first_scenario)
-    arms = ARMS if null else ("",)
-    scenarios = {f"C{number}{arm}": values for number, values in cells for arm in arms}
+    scenarios = {f"C{number}": values for number, values in cells}
     generator = random.Random(study.seed)
     runs = []
     for repetition in range(study.repetitions):
         block = list(scenarios)
-        if null or study.order == "random":
+        if study.order == "random":
             block = generator.sample(block, len(block))
         for scenario in block:
             values = scenarios[scenario]
@@ -407,7 +403,6 @@ def plan_runs(study: Study, machine: str, *, null: bool = False) -> list[Planned
                 order=len(runs),
                 parameters={**values, "repetition": repetition, "seed": study.seed},
                 kernel=study.name_kernel(values),
-                arm=scenario[-1] if null else None,
             )
             runs.append(run)
     return runs

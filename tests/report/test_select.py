@@ -4,21 +4,15 @@ import itertools
 import re
 from contextlib import nullcontext
 
-import numpy as np
 import pandas as pd
 import pytest
-from scipy import stats
 
 from dr_lib.errors import DrError
 from dr_lib.report.select import (
-    NULL,
     WARMTH,
-    WITHIN_NULL,
     UnlikeRunsError,
-    compare_arms,
     list_columns,
     list_runs,
-    measure,
     name_sessions,
     select_runs,
 )
@@ -346,72 +340,3 @@ def test_one_machines_cold_run_is_not_compared_with_anothers_warm_one():
     batches = make_runs([9, 5, 6], T4, cold=[None, False, False], batch_size=[8, 64, 64])
     selection = select_runs(batches, allowed=["batch_size"])
     assert selection.timed["warmth"].tolist() == ["unknown", "warm", "warm"]
-
-
-# ---- a null control
-
-ABOUT = {"study": "s", "boot": "one", "cold": False}
-ARMS = {"a": [99.0, 100.0, 102.0], "b": [98.0, 101.0, 101.0]}
-
-
-def make_null(**columns):
-    """Runs of two arms of scenario C1."""
-    arm = np.repeat([*ARMS], 3)
-    about = ABOUT | {"arm": arm, "scenario": [f"C1{name}" for name in arm]} | columns
-    return make_runs(sum(ARMS.values(), []), CPU, **about)
-
-
-def test_equal_arms_are_compared_with_each_other_alone():
-    """Runs of 100 s, beside arms of one and of two scenarios: the mean is 100 s, each arm's row has
-    its reason, and the ratio of the arms is Welch's, of their logarithms, at 97 %.
-    """
-    own = make_runs([100.0] * 2, CPU, scenario="C1", preliminary=False, **ABOUT)
-    runs = pd.concat([own, make_null()], ignore_index=True)
-    runs["run_id"] = [f"r{k}" for k in range(len(runs))]
-    chosen = select_runs(runs)
-    assert chosen.timed["train_s"].tolist() == [100.0] * 2 and len(chosen.finished) == 2
-    assert chosen.excluded["reason"].tolist() == [NULL] * 6
-    (found,) = compare_arms(chosen.null, "train_s").to_dict("records")
-    welch = stats.ttest_ind(*map(np.log, ARMS.values()), equal_var=False)
-    bounds = [found["arms_ratio_low"], found["arms_ratio_high"]]
-    assert (found["scenario"], found["environment"], found["n"]) == ("C1", "local, CPU", 3)
-    assert found["arms_ratio"] == pytest.approx(301 / 300)
-    assert bounds == pytest.approx(np.exp([*welch.confidence_interval(0.97)]), 1e-3)
-    assert found["arms_may_differ"] == max(bounds[1], 1 / bounds[0])
-    alone = select_runs(make_null())
-    assert alone.timed.empty and len(alone.null) == 6 and alone.factors == []
-
-
-def test_the_cold_run_of_an_arm_is_not_of_its_mean():
-    """One arm has the first run since the boot, of three times the time: it stands apart."""
-    arms = make_null()
-    arms.loc[0, ["train_s", "cold"]] = [300.0, True]
-    (found,) = compare_arms(select_runs(arms).null, "train_s").to_dict("records")
-    assert found["n"] == 2 and found["arms_ratio"] == pytest.approx(101 / 100)
-
-
-@pytest.mark.parametrize(
-    ("times", "scenario", "is_marked"),
-    [
-        ([102.0, 103.0, 104.0], "C2", True),  # 3 % longer, where arms differ by up to 6 %
-        ([97.0, 96.0, 95.0], "C2", True),
-        ([140.0, 141.0, 142.0], "C2", False),
-        ([102.0, 103.0, 104.0], "C9", True),  # of one side the control says it
-    ],
-)
-def test_a_ratio_within_what_equal_arms_differ_by_is_marked(times, scenario, is_marked):
-    """Of the larger of two cells' controls, and with no control of either by nothing."""
-    sides = [
-        make_runs([100.0, 99.0, 101.0], CPU, scenario="C1", batch_size=8, **ABOUT),
-        make_runs(times, CPU, scenario=scenario, batch_size=9, **ABOUT),
-    ]
-    for null, expected in (
-        (make_null(batch_size=8), is_marked),
-        (make_null(batch_size=8, study="t"), False),
-        (make_null(batch_size=7), False),  # made before its study was changed
-    ):
-        runs = pd.concat([*sides, null], ignore_index=True)
-        timed = select_runs(runs, may_differ=["batch_size"]).timed
-        pair = [timed[timed["batch_size"] == size] for size in (9, 8)]
-        assert (WITHIN_NULL in measure("train_s", *pair).scope) == expected
-    assert WITHIN_NULL not in measure("train_s", pair[0]).scope

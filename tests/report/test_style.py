@@ -36,9 +36,9 @@ TABLES = {
     "statistics.intervals": ["UNLEARNED"],
     "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
     "report.select": [
-        *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "NULL", "OF_BOTH"),
+        *("ALIKE", "EQUAL", "EXCLUSIONS", "FEW_SESSIONS", "MANY_OUTLIERS", "OF_BOTH"),
         *("OF_DEFAULTS", "OF_EQUAL", "OF_FLOAT32", "OF_MODELS", "OF_STACK", "WARMTH"),
-        *("WITHIN", "WITHIN_NULL"),
+        "WITHIN",
     ],
     "claims.page": ["WORDINGS"],
     "claims.verdicts": ["VERDICTS"],

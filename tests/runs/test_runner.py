@@ -363,21 +363,6 @@ def test_one_run_alone_and_the_commands_for_all(house, command):
         run_quietly(path, house, only="C9-r00")
 
 
-def test_a_null_control_lies_beside_the_study_and_stands_for_none_of_its_runs(house, command):
-    """One arm by its name alone, then the other; the study's own run is made all the same, and its
-    row has no arm.
-    """
-    path = write_study(house, repetitions=1)
-    for option in (["--only", "C1b-r00"], ["--null"]):
-        said = command("run", path, *option)
-        arms = [(row["arm"], row["seed"]) for row in read_rows(trial(house))]
-        assert arms == [("a", 20), ("b", 20)][-len(list_begun(house)) :]
-    assert "to make the report" in said
-    assert run_quietly(path, house) == []
-    assert ["arm" in row for row in read_rows(trial(house))] == [False, True, True]
-    assert list_begun(house) == ["C1b-r00", "C1a-r00", "C1-r00"]
-
-
 def test_a_changed_notebook_is_refused_unless_it_is_allowed(house, command):
     """Runs of two versions of a notebook are not one study; who knows that nothing changed that
     counts may go on.

@@ -216,24 +216,6 @@ def test_plan_holds_every_cell_in_every_block():
         assert [run.scenario for run in in_order[:6]] == [f"C{number}" for number in numbers]
 
 
-def test_a_null_control_has_every_cell_in_two_equal_arms():
-    """Two levels, twenty blocks: each has C1a, C1b, C2a and C2b, both arms with the parameters and
-    seed of C1, and an arm comes first now and then, whatever the order of the study.
-    """
-    study = Study(notebook="n", repetitions=20, factors={"a": [1, 2]}, order="sequential")
-    runs = plan_runs(study, "here", null=True)
-    blocks = [runs[4 * k : 4 * k + 4] for k in range(20)]
-    for k, block in enumerate(blocks):
-        assert sorted(run.name for run in block) == [
-            f"{scenario}-r{k:02d}" for scenario in ("C1a", "C1b", "C2a", "C2b")
-        ]
-        arms = {run.scenario: run.parameters for run in block}
-        assert arms["C1a"] == arms["C1b"] == {"a": 1, "repetition": k, "seed": 0}
-    assert {block[0].scenario for block in blocks} == {"C1a", "C1b", "C2a", "C2b"}
-    assert all(run.arm == run.scenario[-1] for run in runs)
-    assert {run.arm for run in plan_runs(study, "here")} == {None}
-
-
 def test_machines_that_differ_have_other_names():
     """Kaggle's two T4 and a laptop's CPU do not overwrite each other's rows."""
     cpu = Facts("local", "AMD EPYC 7B13", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow",))
