@@ -66,8 +66,6 @@ class Claim(BaseModel):
     place: str = "text"  # in the paper; of a reading the claims that it reads
     words: str
     words_pt: str
-    # claims from which its verdict follows, or inputs: it is counted where they have none
-    restates: str = ""
 
     # the quantity: a statistic of one column, or of each of several
     columns: Columns = Field(alias="column")

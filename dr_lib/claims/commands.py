@@ -38,7 +38,6 @@ def claims(
 
     from dr_lib.claims.claims import count_claims
     from dr_lib.claims.papers import PAPERS
-    from dr_lib.claims.verdicts import PRELIMINARY, count_by_chance
     from dr_lib.numbers import write_span
     from dr_lib.report.rows import choose_rows
     from dr_lib.report.select import UnlikeRunsError, list_columns, list_faults
@@ -74,8 +73,6 @@ def claims(
             ours += f", {row.ours_scope}"
         if row.num_left_out:
             ours += f", without {row.num_left_out} outliers (with them {row.over_all:.4g})"
-        if row.verdict == PRELIMINARY or row.looks > 1:
-            notes.append(f"{row.id}: {row.reason}")
         if row.verdict != "not measured":
             cells.append([row.id, row.verdict, row.published, ours, row.words])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -84,12 +81,6 @@ def claims(
         click.echo("  ".join(padded).rstrip())
     for note in notes:
         click.echo(note)
-    num_given, by_chance = count_by_chance(table) if tables else (0, 0.0)
-    if num_given:
-        click.echo(
-            f"of {num_given} verdicts that follow from no other, at most {by_chance:.1f} are "
-            "expected to be wrong by chance"
-        )
     if out:
         table.to_csv(out, index=False)
 

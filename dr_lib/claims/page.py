@@ -1,8 +1,8 @@
-"""What a report shows of the papers' claims: what was judged first, and what may be chance."""
+"""What a report shows of the papers' claims: what was judged first."""
 
 import pandas as pd
 
-from dr_lib.claims.verdicts import VERDICTS, count_by_chance
+from dr_lib.claims.verdicts import VERDICTS
 from dr_lib.numbers import COMMAS
 from dr_lib.report.page import Page, write_table
 from dr_lib.report.style import read_headers
@@ -17,8 +17,7 @@ SHOWN = ["id", "claim", "published", "ours", "n", "verdict"]
 
 
 def show_claims(page: Page, judged: pd.DataFrame) -> None:
-    """Show how claims are judged and those that were, then all of them, folded, and how many
-    verdicts could be wrong by chance.
+    """Show how claims are judged and those that were, then all of them, folded.
 
     Args:
         page: of the report.
@@ -34,7 +33,7 @@ def show_claims(page: Page, judged: pd.DataFrame) -> None:
         every.append("reason")
     table = page.keep(_tabulate(page, judged), "claims", words, columns=every)
     headers = read_headers()
-    is_judged = judged["verdict"].isin(VERDICTS[:4]).to_numpy()
+    is_judged = judged["verdict"].isin(VERDICTS[:3]).to_numpy()
     shown = table[is_judged].reindex(columns=[say(headers[column]) for column in SHOWN])
     if len(shown):
         page.note(
@@ -52,13 +51,6 @@ def show_claims(page: Page, judged: pd.DataFrame) -> None:
     counted = [f"{say(verdict)} {counts[verdict]}" for verdict in VERDICTS if verdict in counts]
     summary = say("All {} claims: {}").format(len(judged), ", ".join(counted))
     page.html(f"<details><summary>{summary}</summary>{write_table(table)}</details>")
-    num_given, by_chance = count_by_chance(judged)
-    if num_given:
-        words = (
-            "Of {} verdicts that follow from no other, at most {} are expected to be wrong "
-            "by chance."
-        )
-        page.note(words, num_given, page.number(by_chance))
 
 
 def _tabulate(page: Page, judged: pd.DataFrame) -> pd.DataFrame:

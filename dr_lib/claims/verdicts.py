@@ -52,18 +52,13 @@ from dr_lib.statistics.intervals import (
     widen,
 )
 
-PRELIMINARY = "preliminary"
 VERDICTS = (
     "holds",
     "does not hold",
-    PRELIMINARY,
     "undecided",
     "not comparable",
     "not measured",
 )
-# looks at a growing number of sessions, and the rate [%] of verdicts on the bound that are wrong
-LOOKS = (1, 3, 8, 18)
-WRONG_OVER_LOOKS = (3.1, 6.5, 10.9, 15.4)
 IMAGES = ["num_images_train", "num_images_test"]  # too, where no data set has its own
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
@@ -88,7 +83,6 @@ class Verdict(NamedTuple):
     num_disturbed: int = 0  # of the rows that it rests on
     num_left_out: int = 0  # outliers among its runs
     over_all: float = math.nan  # the value with them
-    looks: int = 1  # the study's repetitions were set so often
     versions: str = ""  # of those rows, with the paper's where they differ
 
 
@@ -124,7 +118,7 @@ def judge_claims(paper: str, selection: Selection) -> pd.DataFrame:
     Returns:
         A row per claim that rows can judge, those with a verdict of our own first, then what is not
         comparable or not measured: its `id`, `paper`, `wording`, `place`, `words`, `words_pt`,
-        `published`, `unit` and `restates`, and the fields of `Verdict`.
+        `published` and `unit`, and the fields of `Verdict`.
     """
     return _judge_all(paper, list_judged_rows(selection.timed), selection.factors)
 
@@ -145,32 +139,15 @@ def judge_data_sets(
 
 
 def _judge_all(paper: str, timed: pd.DataFrame, factors: Sequence[str] = ()) -> pd.DataFrame:
-    shown = "id paper wording place words words_pt published unit restates".split()
+    shown = "id paper wording place words words_pt published unit".split()
     rows = []
     for claim in read_judged(paper):
         verdict = judge(claim, timed, factors)
         row = {name: getattr(claim, name) for name in shown}
         rows.append(row | verdict._asdict())
     judged = tabulate(rows)
-    order = judged["verdict"].map(VERDICTS.index).clip(lower=3)
+    order = judged["verdict"].map(VERDICTS.index).clip(lower=2)
     return judged.loc[order.sort_values(kind="stable").index]
-
-
-def count_by_chance(judged: pd.DataFrame) -> tuple[int, float]:
-    """Count the verdicts given, and how many would be wrong by chance if every true value were on a
-    bound.
-
-    Each is wrong in ERROR of studies at most. A verdict that follows from others which were given,
-    or from what was put in, is no further one; nor is a reading of them.
-    """
-    given = judged[judged["verdict"].isin(VERDICTS[:2])]
-    sources = {*given["id"], "inputs"}
-    is_again = [
-        any(set(ids.split(", ")) <= sources for ids in others)
-        for others in zip(given["restates"], given["place"], strict=True)
-    ]
-    num_given = len(given) - sum(is_again)
-    return num_given, ERROR * num_given
 
 
 def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
@@ -223,12 +200,10 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         found = found._replace(verdict=verdict, reason=reason)
     # the time to an accuracy compares equal models as it is
     is_between = claim.compares_machines and not claim.columns[0].startswith("to_")
-    if is_between and found.verdict not in VERDICTS[4:]:
+    if is_between and found.verdict not in VERDICTS[3:]:
         found = _weigh_models(found, cells)
     if found.verdict in VERDICTS[:2]:
         found = _weigh_warmth(claim, found, used)
-    if found.verdict in VERDICTS[:2]:
-        found = _weigh_plan(found, used)
     if sides.num_unknown:
         words = f"{sides.num_unknown} further rows have no detected instance type"
         found = found._replace(reason=f"{found.reason}; {words}")
@@ -578,25 +553,6 @@ def _weigh_models(found: Verdict, cells: Cells) -> Verdict:
     if worst.verdict == UNLIKE or (worst.verdict == UNDECIDED and is_decided):
         verdict = worst.verdict
     return found._replace(verdict=verdict, reason=reason)
-
-
-def _weigh_plan(found: Verdict, used: pd.DataFrame) -> Verdict:
-    """Say that repetitions are still to come, or that they were added after a look."""
-    plan = used.reindex(columns=["preliminary", "planned", "looks"])
-    if plan["preliminary"].eq(True).any():
-        reason = (
-            f"{found.reason}; so far {found.verdict}, {plan['planned'].max():.0f} repetitions"
-        )
-        return found._replace(verdict=PRELIMINARY, reason=f"{reason} are planned")
-    looks = plan["looks"].max()
-    if looks > 1:
-        wrong = np.interp(np.log(looks), np.log(LOOKS), WRONG_OVER_LOOKS)
-        reason = (
-            f"{found.reason}; repetitions were added {looks - 1:.0f} times: over so many looks"
-            f" about {wrong:.0f} % of verdicts at the bound are wrong"
-        )
-        return found._replace(reason=reason, looks=int(looks))
-    return found
 
 
 def _weigh_outliers(found: Verdict, over_all: Verdict, num_left_out: int) -> Verdict:

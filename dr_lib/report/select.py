@@ -150,7 +150,7 @@ def select_runs(
         raise DrError(f"exclude {unknown!r}: choose from {', '.join(EXCLUSIONS)}")
     faults = _find_faults(runs)
     is_finished = (runs.get("status", pd.Series(dtype=str)) == "ok") & (faults == "")
-    finished = _name_environments(runs.assign(preliminary=_find_preliminary(runs))[is_finished])
+    finished = _name_environments(runs[is_finished])
     reasons = faults.where(faults != "", runs.get("error", ""))
     excluded = [runs.assign(reason=reasons)[~is_finished]]
     levels = _write_levels(finished, within)
@@ -255,18 +255,6 @@ def _find_faults(runs: pd.DataFrame) -> pd.Series:
     copies = runs.get("copy_of", none).fillna("")
     words = files + " is a copy of " + copies + ", and one run counts once"
     return faults.mask(copies != "", words)
-
-
-def _find_preliminary(runs: pd.DataFrame) -> pd.Series:
-    """Mark the rows of studies that lack repetitions which their study file plans."""
-    if not {"planned", "study", "scenario"} <= set(runs):
-        return pd.Series(False, runs.index)
-    # each machine makes them all
-    machine = runs["run_id"].astype(str).str.extract(RUN)["machine"].fillna("")
-    keys = [runs["study"], machine, runs["scenario"]]
-    made = runs["run_id"].groupby(keys).transform("nunique")
-    is_skipped = (runs["status"] == "skipped").groupby(keys).transform("all")
-    return ((made < runs["planned"]) & ~is_skipped).groupby(keys[:2]).transform("any")
 
 
 def measure(column: str, *sides: pd.DataFrame) -> Measured:

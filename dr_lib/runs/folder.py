@@ -47,10 +47,7 @@ def keep_for(folder: Path, study: Study) -> None:
     with lock(folder / "study.lock", wait_s=math.inf):  # machines that share the disk
         check_folder(folder, study)
         path = folder / "study.json"
-        planned = json.loads(path.read_bytes()).get("repetitions", []) if path.exists() else []
-        if planned[-1:] != [study.repetitions]:
-            planned = [*planned, study.repetitions]
-        write_json(path, {**study.model_dump(include=set(FIXED)), "repetitions": planned})
+        write_json(path, study.model_dump(include=set(FIXED)))
 
 
 def check_folder(folder: Path, study: Study) -> None:

@@ -233,8 +233,7 @@ def read_runs(*folders: Path) -> pd.DataFrame:
     """Read the rows below the folders as one table, one row per run, in order of their start.
 
     Columns are added: `file`; `copy_of`, the file of a row of the same run, whose every time is the
-    same, else empty; `planned`, the repetitions of the study file, and `looks`, how often they were
-    extended plus one, where the study's folder says so.
+    same, else empty.
 
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
@@ -276,13 +275,10 @@ def read_runs(*folders: Path) -> pd.DataFrame:
         original = path
         if row["status"] == "ok":  # two skipped ones differ in nothing that identifies
             original = by_identity.setdefault(identify(row), path)
-        planned, looks = _read_plan(path.parents[1] / "study.json")
         rows[path] = {
             **row,
             "file": _name_file(path),
             "copy_of": "" if original == path else _name_file(original),
-            "planned": planned,
-            "looks": looks,
         }
     if not rows:
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
@@ -302,12 +298,6 @@ def list_times(row: Row) -> list:
 def _name_file(path: Path) -> str:
     """Name a row's file from the folder of its study on."""
     return "/".join(path.parts[-3:])
-
-
-def _read_plan(path: Path) -> tuple[float, float]:
-    """Read how many repetitions a study plans, and how often that was set; NaN if unknown."""
-    planned = json.loads(path.read_bytes()).get("repetitions") if path.is_file() else None
-    return (planned[-1], len(planned)) if planned else (math.nan, math.nan)
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:

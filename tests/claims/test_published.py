@@ -162,27 +162,6 @@ def test_the_ratios_of_paper_b_follow_from_its_latencies():
         assert claim.value == pytest.approx(expected, abs=digits), claim.id
 
 
-def test_a_verdict_is_counted_once():
-    """A claim from whose bounds another's follow, and what holds by what was put in: our heads of
-    the networks, our sum of parameters, fewer images of CIFAR-10.
-    """
-    found = {claim.id: claim.restates for claim in read_judged() if claim.restates}
-    assert {name for name, others in found.items() if others == "inputs"} == {
-        *("B36", "B38", "C23", "C25", "C39", "D5")
-    }
-    text = (ROOT / "docs/papers.md").read_text()
-    lines = re.findall(r"(?m)^- ([A-E]\d+(?:, [A-E]\d+)*) from ([\w, ]+)", text)
-    assert found == {name: others for names, others in lines for name in names.split(", ")}
-    for name, others in found.items():
-        for other in filter("inputs".__ne__, others.split(", ")):
-            assert not CLAIMS[other].never and not CLAIMS[other].restates, name
-    for name in ("C19", "C21", "C37", "B41", "B42"):  # at least, or at most, as long
-        claim = CLAIMS[name]
-        for other in (CLAIMS[other] for other in found[name].split(", ")):
-            assert other.bounds[0] > 1 == claim.value, name
-            assert set(claim.columns) == set(other.columns)
-
-
 def test_the_range_of_two_networks_is_that_of_four_machines():
     """VGG19's latency over MobileNet's, from B6 / B10 to B7 / B11."""
     ratios = [CLAIMS[f"B{k}"].value / CLAIMS[f"B{k + 4}"].value for k in range(5, 9)]
