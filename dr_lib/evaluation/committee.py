@@ -24,7 +24,6 @@ from dr_lib.evaluation.scores import (
     count_below,
     find_worse_eyes,
     list_rules,
-    score_share,
 )
 from dr_lib.numbers import write_day, write_decimals
 from dr_lib.report.page import Page, write_table
@@ -196,6 +195,21 @@ def _write_people(say: Callable[[str], str], people: People) -> str:
     return text
 
 
+def is_worse(right: int, number: int, others_right: int, others: int) -> bool:
+    """Whether a share of patients is shown to be lower than that of all others.
+
+    Newcombe's interval (1998, Stat. Med. 17, method 10) of the difference lies below 0.
+    """
+    from statsmodels.stats.proportion import confint_proportions_2indep  # takes a second
+
+    if not (number and others):
+        return False
+    _, high = confint_proportions_2indep(
+        right, number, others_right, others, method="newcomb", compare="diff"
+    )
+    return bool(high < 0)
+
+
 def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str:
     """Write in which groups the first setting is shown to fail, and what it does for each."""
     say = page.say
@@ -224,9 +238,9 @@ def _write_groups(page: Page, points: pd.DataFrame, groups: pd.DataFrame) -> str
                 line[header] = share
                 num_ill = row["num_diseased"]
                 number = num_ill if right == "tp" else row["num_patients"] - num_ill
-                others = np.arange(first[right] + first[wrong] - number)
-                num_right = first[right] - round(number * row[column])
-                if row[f"{column}_high"] < score_share(others < num_right, others).low:
+                others = first[right] + first[wrong] - number
+                right_here = round(number * row[column])
+                if is_worse(right_here, number, first[right] - right_here, others):
                     failing.append(f"{name}, {header.lower()} {share}")
         lines.append(line)
     words = [say("No group is shown to do worse than the others; small groups can hide it.")]

@@ -2,15 +2,16 @@
 
 import gc
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
 from dr_lib.statistics.bootstrap import bootstrap_patients
-from dr_lib.statistics.clustered import Z
-from dr_lib.statistics.intervals import Interval
+from dr_lib.statistics.intervals import UPPER, Interval
 from dr_lib.statistics.recalibration import NEAR, Recalibration
 
 NUM_SUMS = 6_400_000  # of a patient at a probability, 40 bytes each, in memory at once
@@ -27,17 +28,22 @@ def fit_slope(
     an offset: 0 is right, below 0 the probabilities are too high.
 
     Returns:
-        Intercept and slope; `n` counts patients. NaN where a threshold parts the classes without an
-        error, or all probabilities are alike: then no finite slope is the likeliest.
+        Intercept and slope; `n` counts patients, and t has one degree of freedom less. NaN where a
+        threshold parts the classes without an error, or all probabilities are alike: then no finite
+        slope is the likeliest. So it is where the fit has not converged.
     """
     num_patients = len(np.unique(patient_id))
-    if not _is_estimable(positive, probability):
-        return (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
+    unknown = (Interval(np.nan, np.nan, np.nan, num_patients),) * 2
+    if num_patients < 2 or not _is_estimable(positive, probability):
+        return unknown
+    fits = [_fit(positive, probability, with_slope, patient_id) for with_slope in (False, True)]
+    if None in fits:
+        return unknown
+    quantile = stats.t.ppf(UPPER, num_patients - 1)
     found = []
-    for column, with_slope in ((0, False), (1, True)):
-        params, covariance = _fit(positive, probability, with_slope, patient_id)
-        value = float(params[column])
-        half = float(Z * np.sqrt(covariance[column, column]))
+    for fit in fits:  # the intercept of the first, the slope of the second
+        value = float(fit.coefficients[-1])
+        half = quantile * float(fit.errors[-1])
         found.append(Interval(value, value - half, value + half, num_patients))
     return tuple(found)
 
@@ -47,13 +53,15 @@ def fit_recalibration(positive: ArrayLike, probability: ArrayLike) -> Recalibrat
     Platt 1999).
 
     Returns:
-        None where no slope is finite (see `fit_slope`), or it is not above 0: that would turn the
-        ranking round.
+        None where `fit_slope` finds none, or the slope is not above 0: that would turn the ranking
+        round.
     """
     if not _is_estimable(positive, probability):
         return None
-    (intercept, slope), _ = _fit(positive, probability, True)
-    return Recalibration(float(intercept), float(slope)) if slope > 0 else None
+    fit = _fit(positive, probability, True)
+    if fit is None or not fit.coefficients[1] > 0:
+        return None
+    return Recalibration(*map(float, fit.coefficients))
 
 
 def smooth_calibration(
@@ -115,20 +123,28 @@ def to_logit(probability: ArrayLike) -> np.ndarray:
     return logit(np.clip(np.asarray(probability, dtype=float), NEAR, 1 - NEAR))
 
 
+class Fit(NamedTuple):
+    """A logistic regression: its coefficients and their standard errors."""
+
+    coefficients: np.ndarray
+    errors: np.ndarray
+
+
 def _fit(
     positive: ArrayLike,
     probability: ArrayLike,
     with_slope: bool,
     patient_id: ArrayLike | None = None,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a logistic regression in statsmodels: coefficients and their covariance, clustered by
-    patient if given.
+) -> Fit | None:
+    """Fit a logistic regression by statsmodels' Logit, with the spread between patients if given.
 
-    The intercept alone is found as a root first: where many probabilities are near 0 or 1,
-    statsmodels diverges from its own start, as R's glm does.
+    The intercept alone is found as a root first: where many probabilities are near 0 or 1, a fit
+    diverges from another start, as R's glm does.
+
+    Returns:
+        None where the fit has not converged.
     """
-    from statsmodels.genmod.families import Binomial  # takes a second to import
-    from statsmodels.genmod.generalized_linear_model import GLM
+    from statsmodels.discrete.discrete_model import Logit  # takes a second to import
 
     x = to_logit(probability)
     positive = np.asarray(positive, dtype=float)
@@ -142,16 +158,19 @@ def _fit(
         reach = np.log(len(x)) + 1  # so far beyond all logits the sum is off by less than 1
         ends = (-x.max() - reach, reach - x.min())
         start = [brentq(lambda intercept: (expit(intercept + x) - positive).sum(), *ends)]
-    clusters = {}
+    options = {"method": "newton", "maxiter": 100, "disp": False}
     if patient_id is not None:
         groups = np.unique(np.asarray(patient_id), return_inverse=True)[1]
-        clusters = {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
+        options |= {"cov_type": "cluster", "cov_kwds": {"groups": groups}}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of fits at the edge of what can be estimated
-        model = GLM(positive, design, family=Binomial(), offset=offset)
-        fitted = model.fit(start_params=start, **clusters)
-        coefficients = fitted.params, np.asarray(fitted.cov_params())
-    del model, fitted
+        warnings.simplefilter("ignore")  # what it warns of is asked below
+        try:
+            fitted = Logit(positive, design, offset=offset).fit(start, **options)
+        except np.linalg.LinAlgError:  # a singular Hessian on the way
+            return None
+        found = Fit(np.asarray(fitted.params), np.asarray(fitted.bse))
+    is_converged = fitted.mle_retvals["converged"] and np.isfinite(found).all()
+    del fitted
     if len(x) > MANY:
-        gc.collect()  # they hold each other, and 400 bytes a photograph
-    return coefficients
+        gc.collect()  # it holds itself, and 400 bytes a photograph
+    return found if is_converged else None
