@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --disable-pip-version-check --progress-bar o
 export TF_CPP_MIN_LOG_LEVEL ?= 2
 export PYTHONPATH := $(CURDIR)
 
-.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes constraints container clean
+.PHONY: help demo test test-slow test-runtime lint sync publish bench gallery gpu runtimes constraints mutations container clean
 
 help:
 	@grep -hE '^[a-z-]+:.* ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.* ## /\1: /'
@@ -100,6 +100,9 @@ runtimes: .venv/ready ## the notebooks in look-alikes of the cloud runtimes
 constraints: .venv/ready ## constraints/: every package of these runtimes, as of today
 	@$(PIP) uv
 	$(BIN)/python -m tools.constraints
+
+mutations: .venv/ready ## which tests notice 60 changes of the code: SEED= FULL=1; hours on 2 cores
+	$(BIN)/python -m tools.mutations $(if $(SEED),--seed $(SEED)) $(if $(FULL),--full)
 
 container: .venv/ready ## the container without Docker, and its server on an emulated arm64: MODEL=; root on Debian
 	@$(BIN)/python -m tools.container $(if $(MODEL),--model $(MODEL))

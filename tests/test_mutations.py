@@ -1,0 +1,150 @@
+"""Mutations: what is drawn, what applying one changes, and which tests are said to notice it."""
+
+import ast
+import subprocess
+import sys
+
+import pandas as pd
+import pytest
+
+from tests.conftest import commit
+from tools import mutations
+
+MODULE = '''"""Limits."""
+LIMIT = 3
+def is_allowed(x: "1 < 2" = 0) -> bool:
+    assert "é" if x else f"{1 < 2}"
+    return x not in (True, LIMIT)
+'''
+# by hand: sites, each with the line that it changes, its kind and that line afterwards. A float, an
+# annotation, a docstring, what is in an f-string and a return stay; 0 doubled is 0
+SITES = [
+    (2, "constant", ["LIMIT = 4", "LIMIT = 6"]),
+    (2, "line", ["pass"]),
+    (3, "constant", ['def is_allowed(x: "1 < 2" = 1) -> bool:']),
+    (4, "line", ["    pass"]),
+    (5, "comparison", ["    return x in (True, LIMIT)"]),
+    (5, "constant", ["    return x not in (False, LIMIT)"]),
+]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A repository of one module and no test."""
+    (tmp_path / "dr_lib").mkdir()
+    (tmp_path / "dr_lib" / "limits.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.setattr(mutations, "ROOT", tmp_path)
+    monkeypatch.setattr(mutations, "PLACES", ("*.py",))
+    return tmp_path
+
+
+def test_a_mutation_changes_one_node_and_the_file_parses():
+    """All sites of five lines, as listed by hand; every other line stays as it is."""
+    sites = mutations.find_sites("limits.py", MODULE.encode())
+    found = []
+    for site in sites:
+        changed = []
+        for mutation in site:
+            source = mutation.apply(MODULE.encode()).decode()
+            ast.parse(source)
+            lines = source.splitlines()
+            changed.append(lines[mutation.line - 1])
+            lines[mutation.line - 1] = MODULE.splitlines()[mutation.line - 1]
+            assert lines == MODULE.splitlines()
+            assert mutation.after == changed[-1].strip()
+        found.append((mutation.line, mutation.kind, changed))
+    assert sorted(found) == SITES
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a < b", "a >= b"),
+        ("a <= b", "a > b"),
+        ("a > b", "a <= b"),
+        ("a >= b", "a < b"),
+        ("a == b", "a != b"),
+        ("a != b", "a == b"),
+        ("a in b", "a not in b"),
+        ("a not  in b", "a in b"),
+        ("a is b", "a is not b"),
+        ("a is not b", "a is b"),
+        ("((a)  # is in\n)\\\n is(b)", "((a)  # is in\n)\\\n is not(b)"),
+    ],
+)
+def test_a_comparison_is_turned(before, after):
+    """Each operator becomes its opposite, found behind brackets and comments too."""
+    ((mutation,),) = (
+        site
+        for site in mutations.find_sites("a.py", f"return_ = ({before})".encode())
+        if site[0].kind == "comparison"
+    )
+    assert mutation.apply(f"return_ = ({before})".encode()).decode() == f"return_ = ({after})"
+
+
+def test_a_seed_draws_the_same_and_the_next_replaces_an_equivalent_one(project, monkeypatch):
+    """Numbers stay, so that results of an earlier draw remain right."""
+    drawn = mutations.draw(project, 1, 6)
+    assert list(drawn) == [1, 2, 3, 4, 5, 6]
+    assert sorted((each.line, each.kind) for each in drawn.values()) == [
+        (line, kind) for line, kind, _ in SITES
+    ]
+    assert mutations.draw(project, 1, 6) == drawn != mutations.draw(project, 2, 6)
+    second = drawn[2]
+    key = ("dr_lib/limits.py", second.before, second.after)
+    monkeypatch.setattr(mutations, "EQUIVALENT", {key: "no test can tell"})
+    assert mutations.draw(project, 1, 2) == {1: drawn[1], 3: drawn[3]}
+
+
+def test_a_place_without_files_is_an_error(project, monkeypatch):
+    """A folder that moved does not drop out of the draw unseen."""
+    monkeypatch.setattr(mutations, "PLACES", ("*.py", "**/moved/*.py"))
+    with pytest.raises(SystemExit, match=r"dr_lib/\*\*/moved/\*\.py matches nothing"):
+        mutations.draw(project, 1, 6)
+
+
+def test_own_tests_are_the_file_or_the_folder(tmp_path):
+    """The file of the same name, else its folder's files, else those above."""
+    for name in ("tests/data/test_a.py", "tests/data/test_b.py", "tests/test_c.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    folder = ["tests/data/test_a.py", "tests/data/test_b.py"]
+    assert mutations.find_tests(tmp_path, "dr_lib/data/b.py") == ["tests/data/test_b.py"]
+    assert mutations.find_tests(tmp_path, "dr_lib/data/other.py") == folder
+    assert mutations.find_tests(tmp_path, "dr_lib/data/labels/reader.py") == folder
+    assert mutations.find_tests(tmp_path, "dr_lib/other.py") == ["tests/test_c.py"]
+
+
+@pytest.mark.slow
+def test_what_noticed_is_told_and_a_second_call_goes_on(project, monkeypatch):
+    """One of three defaults is seen by own tests, one by another, one by none; a test that fails
+    by itself notices nothing.
+    """
+    module = "def get(a=0, b=0, c=0):\n    return a, b, c\n"
+    own = "def test_broken():\n    assert False\n\n\ndef test_a():\n    assert get()[0] == 0\n"
+    other = "def test_b():\n    assert get()[1] == 0\n"
+    head = "from dr_lib.limits import get\n\n\n"
+    (project / "dr_lib" / "limits.py").write_text(module)
+    (project / "tests").mkdir()
+    (project / "tests" / "test_limits.py").write_text(head + own)
+    (project / "tests" / "test_other.py").write_text(head + other)
+    (project / "pytest.ini").write_text("[pytest]\n")
+    commit(project)
+
+    results = project / "results.csv"
+    noticed = []
+    for more in ([], ["--full"]):
+        monkeypatch.setattr(sys, "argv", ["mutations", "--results", str(results), *more])
+        mutations.main()
+        table = pd.read_csv(results, keep_default_na=False).sort_values(
+            "after", ascending=False
+        )
+        noticed.append(table["noticed_by"].tolist())
+    left = "not own tests; suite not run"
+    assert noticed == [["own tests", left, left], ["own tests", "suite", "none"]]
+    tests = ["tests/test_limits.py::test_a", "tests/test_other.py::test_b", ""]
+    assert table["test"].tolist() == tests
+    changed = subprocess.check_output(
+        ["git", "-C", project, "status", "--porcelain"], text=True
+    )
+    assert changed == "?? results.csv\n"
