@@ -208,7 +208,7 @@ class Copy:
             if code == 0:
                 return ""
             if not test:
-                return f"pytest ends with {code}, as where a test hangs"
+                return "a test hangs" if code in (1, -9) else f"pytest ends with {code}"
             # a file that cannot be imported may have tests that fail by themselves
             alone = (test,) if "::" in test else (test, "--collect-only")
             if self._test(*alone)[0] not in (1, 2):
