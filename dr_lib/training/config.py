@@ -85,6 +85,7 @@ class TrainingConfig:
     matmul_precision: str = "default"
     seed: int = 20
     repetition: int = 0
+    label: str = ""
 
     def __post_init__(self):
         """Refuse impossible values, and values that would be ignored silently."""

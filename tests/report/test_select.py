@@ -180,7 +180,7 @@ def test_modes_are_pooled_only_when_asked():
     paper = make_runs([2], T4, mode="paper", batch_norm="local", **about)
     fast = paper.assign(mode="fast")
     plain = paper.assign(mode="plain")
-    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(paper, fast\):"):
+    with pytest.raises(UnlikeRunsError, match=r"rows differ in mode \(fast, paper\):"):
         select_runs(pd.concat([paper, fast]))
     select_runs(pd.concat([paper, fast, plain]), may_differ=["mode"])
     for column, value in {
@@ -214,6 +214,10 @@ def test_the_factors_of_a_study_stand_side_by_side():
         "local, CPU, recipe upper, batch_size 8",
     ]
     assert select_runs(runs, may_differ=["recipe", "dropout"]).factors == ["batch_size"]
+    labelled = select_runs(run_study({"label": ["a", "b"]}))  # a null control
+    assert labelled.timed["place"].unique().tolist() == [
+        f"local, CPU, label {each}" for each in "ab"
+    ]
     modes = run_study({"mode": ["paper", "fast"]})
     assert select_runs(modes).factors == []  # an environment has its mode in its name
     runs.loc[0, "epochs"] = 30

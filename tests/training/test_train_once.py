@@ -263,6 +263,7 @@ ELSEWHERE = {  # what one step cannot show, and which test does
     "accelerator",  # hardware/test_plans.py
     "backend",  # hardware/test_plans.py: JAX need not be there
     "matmul_precision",  # test_arithmetic.py
+    "label",  # names an arm, and changes nothing: report/test_select.py
 }
 
 
