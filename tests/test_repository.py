@@ -42,7 +42,7 @@ CEILINGS = {
     "dr_lib/training": 16062,
     "dr_lib/runs": 16604,
     "dr_lib/report": 17698,
-    "dr_lib/claims": 7367,
+    "dr_lib/claims": 7360,
     "dr_lib/cluster": 1424,
     "dr_lib/evaluation": 19753,
     "dr_lib/explain": 941,

@@ -87,8 +87,6 @@ class Claim(BaseModel):
     value: float
     tolerance: Annotated[float, Field(ge=0)] = 0.0
     unit: str = ""
-    # repetitions that decide it four times in five if it is true, where the paper's do not
-    needs: PositiveInt | None = None
 
     # of a number that the analyses show, and that no row can judge
     never: Literal["", "input, not tested", "not testable", "withdrawn"] = ""

@@ -1,6 +1,5 @@
 """What a page shows of the papers' claims, judged first."""
 
-import re
 from xml.etree import ElementTree
 
 import pytest
@@ -22,7 +21,7 @@ def read_table(text: str) -> dict[str, dict[str, str]]:
 
 
 def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
-    """What our machine can judge, and reasons on demand; what could be chance."""
+    """What our machine can judge, and reasons on demand."""
     runs = run_scenarios(disturbed=True)
     judged = judge_claims("C", select_runs(runs, may_differ=PAPERS["C"].may_differ))
     show_claims(page.Page(), judged)
@@ -35,11 +34,6 @@ def test_claims_are_a_table_of_verdicts_above_a_folded_one_of_all(shown):
     assert float(mean["ours"].split()[0]) == pytest.approx(5)  # the sessions differ, and cancel
     assert (mean["n"], mean["verdict"]) == ("3", "does not hold")
     assert every["C33"]["verdict"] == "holds" and len(every["C34"]) <= 8
-    text = "\n".join(map(str, shown))
-    assert re.search(
-        r"Of \d+ verdicts that follow from no other, at most 0\.\d+ are expected to be wrong",
-        text,
-    )
     assert "C28" not in every  # which no row can judge
 
 

@@ -186,28 +186,3 @@ def test_every_claim_is_judged_by_the_rows_of_its_studies(tmp_path):
         assert found.num_missing == 0, about
         least = 1 if claim.counted or claim.statistic == "bill" else MIN_RUNS
         assert found.n >= least, about
-
-
-@pytest.mark.parametrize(
-    ("study", "said"),
-    [("gpu_vs_tpu", ["claim A7 needs about 200 repetitions"]), ("exports", [])],
-)
-def test_plan_says_what_a_study_is_too_small_for(study, said):
-    """Where the paper's own number of runs cannot settle what it says."""
-    path = find_studies() / f"{study}.yaml"
-    lines = CliRunner().invoke(main, ["plan", str(path)]).output.splitlines()
-    found = [line for line in lines if line.startswith("claim")]
-    assert [line.removesuffix(" to be decided") for line in found] == said
-
-
-def test_plan_says_why_rows_judge_no_claim(tmp_path):
-    """Rows of two versions of TensorFlow are not pooled, and the rest of the plan stands."""
-    study = find_studies() / "scenarios_cpu.yaml"
-    path = tmp_path / study.name
-    path.write_text(study.read_text())
-    for k, version in enumerate(["2.14.0", "2.15.0"]):
-        row = copy_row("30", tensorflow=version, study=path.stem, run_id=f"r{k}", seed=k)
-        write_row(path.with_suffix(""), row)
-    ran = CliRunner().invoke(main, ["plan", str(path)])
-    assert ran.exit_code == 0, ran.output
-    assert "paper C cannot be judged: rows differ in tensorflow (2.14.0, 2.15.0)" in ran.output
