@@ -74,6 +74,8 @@ def kill(process):
 def crop(photographs, out, workers, **options):
     """Prepare them in shards of four, by one salt; the bytes of the folder's files by name."""
     private = out.with_name("private")
+    if isinstance(workers, str):
+        workers = dask_crops.map_on_cluster(workers)
     about = {"private": private, "size": 64, "shard_size": 4, "workers": workers}
     prepare(photographs, None, out, **about, **options)
     return {path.name: path.read_bytes() for path in out.iterdir()}
