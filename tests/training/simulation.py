@@ -97,7 +97,6 @@ def train(
     impatient: bool = False,
     dropout: float = 0.0,
     changes: Mapping[str, Any] = {},  # noqa: B006
-    of_machine: Mapping[str, dict[str, Any]] = {},  # noqa: B006
 ) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and
     weights.npz.
@@ -106,8 +105,7 @@ def train(
     again.
     """
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
-    machine = of_machine.get(os.environ.get("DR_LIB_MACHINE", ""), {})
-    asked = TrainingConfig(**how | config | machine)
+    asked = TrainingConfig(**how | config)
     RECIPES["full"] = Recipe(dropout=dropout)
     plan = replace(asked.plan(hardware.probe(), number), **changes)
     if impatient:
@@ -128,8 +126,6 @@ def train(
         loaded = keras.models.load_model(folder / BEST)
         validation = trained.splits["validation"]
         probability = predict(loaded, validation.images, 8)[:, 0]
-    if trained.device.machine.place.rank:
-        return
     counters = [
         int(array)
         for name, array in read_arrays(folder / "checkpoint.npz").items()
@@ -190,24 +186,6 @@ def run(what: str, folder: Path, **arguments: Any) -> None:
     process = start(what, folder, **arguments)
     out, _ = process.communicate()
     assert process.returncode == 0, out[-3000:]
-
-
-def start_machines(
-    what: str, folder: Path, count: int, port: int, **arguments: Any
-) -> list[subprocess.Popen]:
-    """Start this script once for each of several machines, all of them here, each in a folder of
-    its own.
-    """
-    place = {"DR_LIB_COORDINATOR": f"127.0.0.1:{port}", "DR_LIB_NUM_MACHINES": str(count)}
-    return [
-        start(
-            what,
-            folder / f"machine-{rank}",
-            {**place, "DR_LIB_MACHINE": str(rank)},
-            **arguments,
-        )
-        for rank in range(count)
-    ]
 
 
 def fork(folder: Path, arguments: dict) -> int:
