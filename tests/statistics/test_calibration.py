@@ -75,19 +75,19 @@ def maximise(positive, x, patient) -> tuple[float, float]:
     return beta[1], float(np.sqrt(covariance[1, 1]))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [2, 4, 5, 6, 7, 14])
 def test_few_patients_have_a_slope_and_its_whole_error(seed):
-    """Twenty photographs of ten patients, four of them ill, with probabilities from 1e-6 to 0.88: a
-    generalised linear model stopped there at a singular matrix, or gave a 20th of the error. Its
-    bounds are Student's, of nine degrees of freedom.
+    """Twenty photographs of ten patients, four of them ill, whom all but two probabilities tell
+    apart: a generalised linear model stopped there at a singular matrix (seed 4), or gave an error
+    near 0. The bounds are Student's, of nine degrees of freedom.
     """
     rng = np.random.default_rng(seed)
     patient = np.arange(20) // 2
     positive = (patient < 4).astype(float)
-    probability = np.clip(expit(rng.normal(6 * positive - 6, 4)), 1e-6, 0.88)
-    x = to_logit(probability)
-    overlap = min(x[positive == 1].min(), x[positive == 0].min())
-    assert overlap < x.max()
+    x = rng.uniform(-13.8, 0, 20)
+    x[:8] = rng.uniform(0, 2, 8)
+    x[[0, 19]] = np.sort(rng.uniform(0, 0.3, 2))  # the wrong way round
+    probability = expit(x)
     expected, error = maximise(positive, x, patient)
     slope = fit_slope(positive, probability, patient)[1]
     assert slope.value == pytest.approx(expected, rel=1e-4) and slope.n == 10
