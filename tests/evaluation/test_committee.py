@@ -50,6 +50,8 @@ GOOD = draw(36, 4, 12, 48)
 CAMERAS = draw(63, 37, 10, 90, camera=["A"] * 30 + ["B"] * 70 + ["A"] * 50 + ["B"] * 50)
 # 36 of 40 and 32 of 40: worse, but by chance
 ALIKE = draw(68, 12, 10, 70, camera=np.repeat(["A", "B"] * 4, [36, 32, 4, 8, 5, 5, 35, 35]))
+# 38 of 40 and 32 of 40, whose difference by Newcombe is 0.150 [0.001, 0.302]
+UNLIKE = draw(70, 10, 10, 70, camera=np.repeat(["A", "B"] * 4, [38, 32, 2, 8, 5, 5, 35, 35]))
 BOTH = pd.concat([draw(40, 0, 0, 0), draw(0, 0, 4, 36).assign(image_id=GOOD["image_id"] + "x")])
 UNSHOWN = "is not shown to be better than guessing"
 
@@ -82,6 +84,11 @@ UNSHOWN = "is not shown to be better than guessing"
             ["No group is shown"],
         ),
         (ALIKE, ["No group is shown to do worse", "80 of 100 (65 to 90)"], ["beyond chance"]),
+        (
+            UNLIKE,
+            ["chance: camera: B, with the disease: found 80 of 100 (65 to 90)"],
+            ["No group is shown"],
+        ),
         (  # 29 are few: counts alone
             draw(26, 3, 12, 48, sex="female", quality="good", visit="2019-03-05"),
             ["So few patients", "26 of 29 are found", "26 of 29: too few to say"]
@@ -102,7 +109,7 @@ UNSHOWN = "is not shown to be better than guessing"
             ["grade 2 or worse"],
         ),
     ],
-    ids=["good", "fails", "alike", "few", "chance", "one class", "synthetic"],
+    ids=["good", "fails", "alike", "unlike", "few", "chance", "one class", "synthetic"],
 )
 def test_a_committee_reads_whom_it_finds_misses_and_sends(tmp_path, table, shown, absent):
     """In words without terms, from the data alone, in a page that needs no other file."""
