@@ -108,8 +108,6 @@ page.table(environments, "environments", "Runs by environment and framework.")
 
 # %% tags=["report"]
 timed = selection.timed
-if "scaling" in timed:  # of older rows: each machine had as much work in weak scaling
-    timed = timed[timed["scaling"] != "weak"]
 factors = ["environment", *FACTORS, *selection.factors]
 varied = [name for name in factors if timed[name].nunique() > 1]
 keys = varied or factors

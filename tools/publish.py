@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dr_lib.files import write_text
 from dr_lib.parameters import find_entries
+from dr_lib.runs import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = ROOT / "pyproject.toml"
@@ -34,6 +35,15 @@ PARAMETER = re.compile(
     r"(\w+): (bool|str) = (\S+)  # (.*)"
 )  # which Colab may offer choices for
 MAX_FIELDS = 6  # of Colab's form in a notebook
+SECTIONS = {  # of docs/rows.md
+    "In every row": schema.RUN,
+    "Work": schema.WORK,
+    "Software stack": schema.STACK | schema.VERSIONS,
+    "Hardware, as detected": schema.HARDWARE,
+    "Null if a run has none; seconds are on a monotonic clock": schema.MEASURED,
+    "In some rows": schema.DETAILS,
+    "While the monitor ran; null if not measured": schema.MONITORED,
+}
 ANYWHERE = """\
 import os
 import subprocess
@@ -94,22 +104,20 @@ def main() -> None:
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
         write_badges(source, make_badges(blob, "gpu" in kinds) if address else [])
         write_notebook(source, set_up, kinds)
-    write_columns(ROOT / "dr_lib" / "runs" / "row.py", ROOT / "docs" / "rows.md")
+    write_columns(ROOT / "docs" / "rows.md")
 
 
-def write_columns(schema: Path, page: Path) -> None:
-    """Write the columns of a row from its schema and the schema's comments."""
-    text = schema.read_text(encoding="utf-8")
-    tables = []
-    for _, about, lines in re.findall(r"(?m)^([A-Z]+) = {  # (.*)\n((?: .*\n)+)", text):
-        tables.append(f"## {about[0].upper()}{about[1:]}\n")
-        tables.append("| column | type | meaning [unit] |\n| --- | --- | --- |")
-        tables += [
-            f"| `{name}` | {kind} | {meaning} |"
-            for name, kind, meaning in re.findall(r'"(\w+)": (\w+),  # (.*)', lines)
-        ]
-        tables.append("")
-    columns = "\n".join(tables)
+def write_columns(page: Path) -> None:
+    """Write the columns of a row from its schema."""
+    lines = []
+    for about, columns in SECTIONS.items():
+        lines += [f"## {about}", "", "| column | type | unit | meaning |"]
+        lines.append("| --- | --- | --- | --- |")
+        for name, (kind, meaning) in columns.items():
+            unit = schema.find_unit(name)
+            lines.append(f"| `{name}` | {kind.__name__} | {unit} | {meaning} |")
+        lines.append("")
+    columns = "\n".join(lines)
     change(page, r"(?s)(?<=<!-- columns -->\n\n).*(?=<!-- /columns -->)", f"{columns}\n")
 
 

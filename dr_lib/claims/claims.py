@@ -21,7 +21,7 @@ from pydantic import (
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
 from dr_lib.report.conditions import Condition
-from dr_lib.report.select import HARDWARE
+from dr_lib.runs.schema import HARDWARE
 from dr_lib.statistics.cells import AVERAGE, DIFFERENCE, RATIO, RATIO_OF_SUMS, SUM
 
 ENTRIES = Path(__file__).with_name("claims.yaml")

@@ -25,12 +25,9 @@ from dr_lib.report.rows import load
 from dr_lib.report.select import (
     ALIKE,
     ARITHMETIC,
-    HARDWARE,
     MANY_OUTLIERS,
-    OLDER,
+    PLAN,
     REQUESTED,
-    SOFTWARE,
-    STACK,
     UNDECIDED,
     UNLIKE,
     WARMTH,
@@ -41,6 +38,7 @@ from dr_lib.report.select import (
     write_level,
     write_unlike,
 )
+from dr_lib.runs.schema import HARDWARE, VERSIONS
 from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import (
     MIN_RUNS,
@@ -154,15 +152,13 @@ def list_judged_rows(timed: pd.DataFrame) -> pd.DataFrame:
     """List the rows that judge claims: the timed rows of a selection, one per run and machine.
 
     Returns:
-        The rows with the columns that papers derive, those of OLDER, and `percent_train`, the
+        The rows with the columns that papers derive, and `percent_train`, the
         rounded share of the photographs that are on the side of training.
     """
     rows = list_runs(timed)
     for paper in PAPERS.values():
         if paper.derive:
             rows = load(paper.derive)(rows)
-    for name, value in OLDER.items():
-        rows[name] = rows[name].fillna(value) if name in rows else value
     sides = rows.reindex(
         columns=[f"num_images_{side}" for side in ("train", "validation", "test")]
     )
@@ -284,7 +280,7 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     is_detected = False
     for terms in claim.sides:
         loose = [term for term in terms if term.column in HARDWARE]
-        loose += [term for term in terms if term.column in STACK]
+        loose += [term for term in terms if term.column in PLAN]
         strict = [term for term in terms if term not in loose]
         rows = _narrow(timed, strict)
         for term in [*loose, *claim.conditions]:
@@ -618,7 +614,7 @@ def _is_mispriced(rows: pd.DataFrame) -> bool:
 def _describe_versions(paper: str, used: pd.DataFrame) -> str:
     theirs = PAPERS[paper].versions
     texts = []
-    for name in [*SOFTWARE, "driver"]:
+    for name in [*VERSIONS, "driver"]:
         ours = sorted({str(v) for v in used[name].dropna()} - {""}) if name in used else []
         text = f"{name} {', '.join(ours)}"
         if name in theirs and not all(version.startswith(theirs[name]) for version in ours):

@@ -102,7 +102,7 @@ def read_trainings(
             training = {"crop_method": manifest["crop_method"], **manifest["trained_with"]}
             known[manifest["sha256"][:12]] = training
         except (OSError, ValueError, KeyError, TypeError):
-            continue  # of an older version, or of another program
+            continue  # of another program
     found = {}
     for model in models:
         first, *others = [known.get(v, {}) for v in model.version.split()] or [{}]

@@ -38,7 +38,7 @@ def describe_settings(image: Path = Path("/proc/1/environ")) -> str:
     image sets some for everybody: those of its first process.
 
     Returns:
-        Such as `TF_NUM_INTRAOP_THREADS, XLA_FLAGS: 3fa2b1c09d8e`; empty without any. Values may be
+        Such as `TF_NUM_INTRAOP_THREADS, XLA_FLAGS: 3fa2b1c09d8e`; none without any. Values may be
         secrets or paths, so they are never shown.
     """
     shipped = [] if find_platform() == "local" else read_text(image).split("\0")
@@ -56,6 +56,6 @@ def describe_settings(image: Path = Path("/proc/1/environ")) -> str:
         ):
             settings.append((name, value))
     if not settings:
-        return ""
+        return "none"
     digits = hashlib.sha256(repr(settings).encode()).hexdigest()[:12]
     return f"{', '.join(name for name, _ in settings)}: {digits}"

@@ -29,12 +29,10 @@ def measure_energy(runs: pd.DataFrame, *, g_per_kwh: float = 0.0) -> pd.DataFram
         " num_images_train num_images_dropped num_predictions"
     )
     number = runs.reindex(columns=columns.split()).astype(float)
-    source = runs.reindex(columns=["gpu_energy_from"])
     time_s = number["train_s"].fillna(number["load_s"])
     # the energy of a part of the time is not the run's
     is_part = number["monitored_s"] < 0.95 * time_s
-    is_counted = source["gpu_energy_from"].eq("NVML counter") & number["gpu_energy_j"].notna()
-    is_counted &= (runs["accelerator"] != "cpu") & ~is_part
+    is_counted = number["gpu_energy_j"].notna() & (runs["accelerator"] != "cpu") & ~is_part
 
     energy_j = number["gpu_energy_j"].where(is_counted)
     epochs = number["epochs_done"].fillna(number["epochs"])  # some runs stop early

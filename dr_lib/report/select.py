@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import find_columns
+from dr_lib.runs import schema
 from dr_lib.runs.row import KIND
 from dr_lib.statistics.cells import AVERAGE, RATIO, Design
 from dr_lib.statistics.equivalence import compare_scores, is_equivalent
@@ -21,45 +21,21 @@ from dr_lib.statistics.intervals import (
     count_needed,
 )
 
+# names of levels, before the columns that follow them
+LEVELS = ["data_dir", "recipe", "num_devices", "label", "gap_s", "threads"]
 # what a run did: rows that are pooled, or compared, have to agree in it
-WORK = [
-    *"data_kind data_sha256 labels_sha256 split_sha256".split(),
-    *find_columns("work"),
-    *"dropout last_layer last_frozen code_sha256 probe_grades".split(),
-    *"model_code_sha256 weigh_classes ema_momentum test_time_augmentation".split(),
-]
+WORK = [name for name in [*schema.WORK, "mode"] if name not in LEVELS]
 # the software stack that did it: where it differs, or is unknown, a ratio of machines is no ratio
 # of their hardware; rows of a notebook that plans none of PLANNED have no such setting
-PLANNED = ["precision", "jit", "steps_per_execution", *find_columns("stack"), "on_device"]
+PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
 REQUESTED = "matmul_precision_requested"
-STACK = ["backend", *PLANNED, *ARITHMETIC, "batch_norm", "environment_settings"]
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
-# the hardware, as detected, by which claims choose rows: it may differ
-HARDWARE = ("accelerator", "num_accelerators", "instance_type", "platform", "cpu", "num_cpus")
 PLACED = ["strategy", "num_replicas"]  # that follow from the devices
 # rows of one environment agree in it
-PLAN = [*dict.fromkeys([*STACK, *find_columns("plan"), *PLACED])]
-SOFTWARE = [*LIBRARIES, "python", "cuda"]  # and in each kernel there in this
-# values of rows that are older than a column: what was requested, never what was detected
-OLDER = {
-    **{
-        name: value
-        for rows in ("work", "plan", "stack")
-        for name, value in find_columns(rows).items()
-        if value is not None
-    },
-    "weigh_classes": False,
-    "ema_momentum": 0.0,
-    "environment_settings": "",
-    "model_code_sha256": "",
-    "last_frozen": "",
-    "last_layer": "",
-}
+PLAN = [name for name in schema.STACK if name not in ("mode", "implementation", *LEVELS)]
 # what tells no levels apart: rows that are allowed to differ in it are pooled
 POOLED = ("commit", "code_sha256", "notebook_sha256", "split_sha256", "mode")
-# names of levels, before the columns that follow them
-LEVELS = find_columns("level")
 EXCLUSIONS = {  # mark of a row: why it bars the row from the timing
     "resumed": "resumed after a stop: its time is in two parts",
     "disturbed": "disturbed: others took more than 10 % of the CPU, or the run stood still",
@@ -168,7 +144,7 @@ def select_runs(
     )
     for name in factors:
         column = finished[name].astype(object)
-        finished[name] = column.where(column.notna(), OLDER.get(name, ""))
+        finished[name] = column.where(column.notna(), "")
         finished["place"] += f", {name} " + levels[name]
     for _, rows in _group(finished, within):
         _check_alike(rows, passed)
@@ -320,7 +296,6 @@ def compare_stacks(*sides: pd.DataFrame) -> dict[str, str]:
     unlike = {}
     for name in dict.fromkeys(names):
         column = rows.get(name, pd.Series(np.nan, rows.index))
-        column = column.where(column.notna(), OLDER.get(name))
         levels = column.map(write_level, na_action="ignore")
         if name in LIBRARIES:
             levels = levels.str.extract(r"^(\d+\.\d+)", expand=False)
@@ -455,7 +430,7 @@ def name_sessions(rows: pd.DataFrame) -> pd.Series:
 
 
 def _name_environments(finished: pd.DataFrame) -> pd.DataFrame:
-    columns = [*HARDWARE, "cpu_quota", "mode", *EXCLUSIONS]
+    columns = [*schema.HARDWARE, "mode", *EXCLUSIONS]
     rows = finished.reindex(columns=columns).astype(object)
     count = rows["num_accelerators"].map(lambda count: f"{count:.0f} x " if count > 1 else "")
     machine = rows["platform"] + ", " + (count + rows["accelerator"]).replace("cpu", "CPU")
@@ -484,14 +459,12 @@ def write_level(value: object) -> str:
 
 
 def _write_levels(finished: pd.DataFrame, within: Sequence[str]) -> pd.DataFrame:
-    """Write what a run did, where and when as texts, with the values of older rows."""
-    known = [*within, *LEVELS, *WORK, *PLAN, *SOFTWARE]
+    """Write what a run did, where and when as texts, unknown ones as nan."""
+    known = [*within, *LEVELS, *WORK, *PLAN, *schema.VERSIONS]
     known += ["commit", "environment", "mode", "study", "scenario", "framework"]
     names = [name for name in dict.fromkeys(known) if name in finished]
     is_known = finished[names].notna()
     levels = finished[names].map(write_level).where(is_known, "nan")  # None, too
-    for name in OLDER.keys() & set(names):
-        levels[name] = levels[name].where(is_known[name], write_level(OLDER[name]))
     about = finished.reindex(columns=["run_id", "started_at"]).astype(str)
     is_by_hand = about["run_id"].str.fullmatch("[0-9a-f]{12}").astype(bool)
     return levels.assign(is_by_hand=is_by_hand, started_at=about["started_at"])
@@ -547,14 +520,11 @@ def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
     Precision and the like are one in each environment, and the versions of its software in each
     kernel there.
     """
-    work = [*WORK]
-    if "code_sha256" not in rows:  # older rows know no more of their code
-        work.append("commit")
     kernels = [name for name in ("framework", "kernel") if name in rows]
     return [
-        (work, []),
+        ([*WORK], []),
         (PLAN, ["environment"]),
-        (SOFTWARE, ["environment", *kernels]),
+        ([*schema.VERSIONS], ["environment", *kernels]),
     ]
 
 
@@ -571,12 +541,9 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
     groups = [
         (columns, rows) for columns, keys in agreements for _, rows in _group(finished, keys)
     ]
-    if "code_sha256" in finished:
-        groups.append((["commit"], finished[finished["code_sha256"].isna()]))
     for columns, rows in groups:
         for column in set(columns) & set(rows) - set(may_differ):
-            values = rows[column].where(rows[column].notna(), OLDER.get(column))
-            if values.nunique(dropna=column in SOFTWARE) > 1:
+            if rows[column].nunique(dropna=column in schema.VERSIONS) > 1:
                 digits = 12 if column.endswith("_sha256") else None
                 names = {str(value)[:digits] for value in rows[column].dropna()}
                 names.update(["none"] * rows[column].hasnans)
@@ -588,8 +555,6 @@ def _check_alike(finished: pd.DataFrame, may_differ: Collection[str]) -> None:
         example = f"{first}={unlike[first].split(', ')[0]}{end}"
         advice = f"choose one value of each (-p only {example}), or compare them"
         advice += f" (-p allow {','.join(sorted(unlike))})"
-        if "none" in unlike.get("code_sha256", ""):
-            advice += "; rows that have no code_sha256 were made by an earlier version"
         raise UnlikeRunsError(f"rows differ in {named}: {advice}")
 
 

@@ -98,8 +98,8 @@ def check_data(
         checked.add(named)
         from dr_lib.data.prepared.folder import describe_data  # pandas: half a second
 
-        now = describe_data(data_dir, split, known=row)
-        changes = [CHANGES[name] for name in CHANGES if row.get(name) not in (None, now[name])]
+        now = describe_data(data_dir, split)
+        changes = [CHANGES[name] for name in CHANGES if row.get(name) != now[name]]
         if changes:
             fault = f"{data_dir} has {' and '.join(changes)} since {run.name} was made"
             advice = f"give the study another name, or delete {folder} to start again"

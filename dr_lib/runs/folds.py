@@ -11,7 +11,7 @@ from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.labels.schema import OF_GRADES, OF_REFERABLE, SIDES, fold_id
 from dr_lib.errors import DrError
 from dr_lib.numbers import write_span
-from dr_lib.parameters import find_columns
+from dr_lib.runs import schema
 from dr_lib.runs.row import read_left
 from dr_lib.statistics.clustered import auc_interval
 
@@ -33,12 +33,11 @@ def find_folds(folder: Path) -> dict[str, Any]:
     own = rows.pop(run.name, None)
     if not own:
         return {"sentence": "no folds: the row of the model's training is not beside it"}
-    names = "recipe data_sha256 labels_sha256 model_code_sha256".split()
-    older = find_columns("work") | dict.fromkeys(names)
+    columns = {*schema.WORK, "mode"} - {"split_sha256", "code_sha256", "data_kind"}
     same = []
     differing = []
     for name, row in sorted(rows.items()):
-        differs = [key for key in older if row.get(key, older[key]) != own.get(key, older[key])]
+        differs = [name for name in columns if row.get(name) != own.get(name)]
         differing += differs
         is_other = row.get("split_sha256") != own.get("split_sha256")
         if not differs and is_other and row["repetition"] == own["repetition"]:

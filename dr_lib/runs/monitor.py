@@ -234,9 +234,7 @@ def summarise(path: Path) -> dict[str, Any]:
         and gpu_memory_percent; `process_cpu_s` of the process and its children; `process_peak_mib`;
         `num_samples`, rows of events among them; `monitored_s`; `stood_still_s` of them, because
         the process or the machine was stopped, or the clock was set; `gpu_energy_j` of the GPUs by
-        their own counter (NVML, Volta and later), `gpu_energy_from` that it was (empty: none).
-        Energy counts if its readings reach from the first sample to the last. NaN where nothing is
-        to be summed up, never 0.
+        their own counter (NVML, Volta and later). NaN where nothing is to be summed up, never 0.
 
     Raises:
         DrError: the file holds no samples.
@@ -261,7 +259,6 @@ def summarise(path: Path) -> dict[str, Any]:
         "process_cpu_s": cpu_s[-1][1] - cpu_s[0][1] if cpu_s else NAN,
         "process_peak_mib": _find_peak(series["process_mib"]),
         "gpu_energy_j": used_j if is_counted else NAN,
-        "gpu_energy_from": "NVML counter" if is_counted else "",
         "stood_still_s": _find_peak(series["stood_still_s"]),
         "num_samples": len(rows),
         "monitored_s": rows[-1]["seconds"] - start_s,

@@ -32,7 +32,6 @@ from dr_lib.parameters import (
     parse_number,
     read_value,
 )
-from dr_lib.runs.row import RENAMED
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
@@ -146,8 +145,6 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         raise DrError(f"{fault}: {_describe_fault(error)}") from error
     study.instance = instance or study.instance
     for name in filter(None, (study.notebook, study.report)):
-        if name in RENAMED:
-            raise DrError(f"{path}: {name} is now 10_train with task: {RENAMED[name]}")
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise DrError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
     notebook = root / "notebooks" / f"{study.notebook}.ipynb"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from dr_lib import files
 from dr_lib.command import find_interpreter, write_command
 from dr_lib.errors import DrError
+from dr_lib.schema import SCHEMA, find_other_schema
 
 MANIFEST = "manifest.json"
 # what a manifest says, beside threshold_from and anything else that whoever wrote it knew
@@ -81,6 +82,7 @@ def write_folder(folder: Path, artifact: str, facts: Mapping[str, Any]) -> Model
         ),
         "created_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **facts,
+        "schema": SCHEMA,
         "artifact": artifact,
         "bytes": count_bytes(folder / artifact),
         "sha256": _digest(folder / artifact),
@@ -189,6 +191,8 @@ def _explain(path: Path, inside: list[Path]) -> str:
 def _check(facts: Any, folder: Path) -> None:
     if not isinstance(facts, dict):
         raise ModelFolderError(f"{folder}: {MANIFEST} is not a table of facts")
+    if fault := find_other_schema(facts, "train or export it again"):
+        raise ModelFolderError(f"{folder}: {fault}")
     artifact = {"artifact": str, "bytes": int, "sha256": str}
     for name, kind in (FACTS | artifact).items():
         value = facts.get(name)

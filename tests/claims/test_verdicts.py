@@ -505,19 +505,6 @@ CASES = [
         "",
         {"num_satisfied": [1], "num_parts": [2]},
     ),
-    # rows older than the number of threads had all of them; one of four is not the paper's machine
-    (
-        "C4 C6",
-        lambda: [run_cpu().drop(columns="threads_asked"), run_both()[1]],
-        "holds",
-    ),
-    (
-        "C4",
-        lambda: [run_cpu().drop(columns="threads_asked"), run_cpu()],
-        "holds",
-        "",
-        {"n": [6], "num_parts": [12]},
-    ),
     (
         "C4 C33",
         lambda: run_both(threads_asked=1),
@@ -709,7 +696,7 @@ CASES = [
         {"n": [1]},
     ),
     # A9 compares machines on JAX: 26 % less. What differs, or is unknown, is named: neither patch
-    # versions, nor what does not compute, nor a request that older rows did not have
+    # versions, nor what does not compute
     *(
         (
             "A9",
@@ -729,7 +716,6 @@ CASES = [
                 "",
             ),
             ({"tensorflow": "2.1.0"}, ""),
-            ({"environment_settings": None}, ""),
             ({"keras": "3.14.1"}, "keras (3.14, 3.15)"),
             ({"keras": None}, "keras (unknown)"),
             ({"jax": "0.9.2"}, "jax (0.10, 0.9)"),

@@ -9,7 +9,6 @@ from tests.report.real_rows import T4X2, TPU, copy_row
 NAN = float("nan")
 COUNTED = {
     "gpu_energy_j": 3.96e6,
-    "gpu_energy_from": "NVML counter",
     "epochs": 10,
     "num_images_train": 1007,
     "num_images_dropped": 7,
@@ -44,7 +43,7 @@ def test_the_energy_of_a_part_is_not_the_runs():
 
 def test_a_prediction_has_its_share_of_the_load():
     """500 and 700 J for 200 answers each."""
-    load = {"num_predictions": 200, "gpu_energy_from": "NVML counter"}
+    load = {"num_predictions": 200}
     rows = [
         copy_row("22", "litert_int8", gpu_energy_j=j, **load, **T4X2) for j in (500.0, 700.0)
     ]
@@ -55,12 +54,10 @@ def test_a_prediction_has_its_share_of_the_load():
 
 @pytest.mark.parametrize(
     "changes",
-    [TPU, T4X2, T4X2 | {"gpu_energy_from": "sampled power", "gpu_energy_j": 9.0}],
+    [TPU, T4X2],
 )
 def test_what_nobody_counted_is_not_measured(changes):
-    """A TPU tells nothing, nor an older GPU; sampled power of older rows is no count. They have no
-    line beside what was counted.
-    """
+    """A TPU tells nothing, nor an older GPU. They have no line beside what was counted."""
     rows = [copy_row("10", **changes), copy_row("10", **COUNTED, **T4X2)]
     assert summarise_energy(pd.DataFrame(rows[:1]), ["accelerator"]).empty
     assert summarise_energy(pd.DataFrame(rows).assign(session="one boot"), ["accelerator"])[

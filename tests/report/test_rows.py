@@ -22,7 +22,7 @@ def write_rows(folder, *rows):
 def test_rows_of_other_notebooks_and_tasks_are_not_mixed_in(tmp_path):
     """A folder where everything was tried by hand holds rows of many kinds."""
     first = copy_row("10", run_id="a")
-    grades = copy_row("10", run_id="g", notebook="20_train_grades", task="grades")
+    grades = copy_row("10", run_id="g", task="grades")
     write_rows(tmp_path / "both", first, grades, copy_row("40", "fused", run_id="m"))
     write_rows(tmp_path / "alone", grades)
     names = {

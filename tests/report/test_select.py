@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from contextlib import nullcontext
 
 import pandas as pd
 import pytest
@@ -49,57 +48,25 @@ def test_environments_are_told_apart_by_what_they_must_be():
 
 
 def test_unlike_runs_are_refused_by_column_and_value():
-    """Neither a model nor a dirty commit slips into a mean."""
-    runs = make_runs([1] * 2, CPU, model=["a", "b"], commit=["c", "c-dirty"])
-    with pytest.raises(UnlikeRunsError, match=r"commit \(c, c-dirty\); model \(a, b\)"):
+    """Neither a model nor other code slips into a mean."""
+    runs = make_runs([1] * 2, CPU, model=["a", "b"], code_sha256=["c", "d"])
+    with pytest.raises(UnlikeRunsError, match=r"code_sha256 \(c, d\); model \(a, b\)"):
         select_runs(runs)
-    with pytest.raises(UnlikeRunsError, match="commit"):
+    with pytest.raises(UnlikeRunsError, match="code_sha256"):
         select_runs(runs, may_differ=["model"])
-    select_runs(runs, may_differ=["model", "commit"])
+    select_runs(runs, may_differ=["model", "code_sha256"])
     select_runs(runs, within=["model"])  # each model alone is alike
 
 
-@pytest.mark.parametrize(
-    ("columns", "unlike"),
-    [
-        ({"dropout": None}, ""),  # null in one row is what the other does not know
-        ({"patience": 0, "min_delta": 0.0}, ""),
-        ({"patience": 3, "min_delta": 0.0}, "patience"),
-        ({"patience": 3, "min_delta": 0.01}, "patience"),
-        ({"environment_settings": ""}, ""),
-        ({"environment_settings": "NPROC: 3fa2b1c09d8e"}, "environment_settings"),
-    ],
-)
-def test_rows_older_than_a_column_have_its_former_value(columns, unlike):
-    """They never stopped early, and had no settings: pooled with rows that could not, and with no
-    other; by hand, what the newest does is what counts.
-    """
-    new = make_runs([2], CPU, started_at="2", **columns)
-    runs = pd.concat([make_runs([1], CPU, started_at="1"), new], ignore_index=True)
-    with pytest.raises(UnlikeRunsError, match=unlike) if unlike else nullcontext():
-        assert len(select_runs(runs).timed) == 2
-    by_hand = select_runs(runs.assign(run_id=["0" * 12, "1" * 12]))
-    assert len(by_hand.timed) == (1 if unlike else 2)
-
-
-def test_code_is_compared_by_content_and_in_older_rows_by_commit():
-    """Commits of equal code are one table; rows that know only their commit are none with rows
-    that know their code.
-    """
-    new = make_runs([1] * 3, CPU, code_sha256="1" * 64, commit=["a", "b-dirty", ""])
-    old = make_runs([1] * 2, CPU, commit=["a", "b"])
+def test_code_is_compared_by_content():
+    """Commits of equal code are one table."""
+    runs = make_runs([1] * 3, CPU, code_sha256="1" * 64, commit=["a", "b-dirty", ""])
     other = make_runs([1], CPU, code_sha256="2" * 64, commit="a")
-    assert len(select_runs(new).timed) == 3
-    assert len(select_runs(old.assign(commit="a")).timed) == 2
-    for words, rows in {
-        "commit (a, b)": [old],
-        f"code_sha256 ({'1' * 12}, {'2' * 12})": [new[:1], other],
-        f"code_sha256 ({'1' * 12}, none)": [new[:1], old[:1]],
-    }.items():
-        with pytest.raises(UnlikeRunsError, match=re.escape(f"rows differ in {words}")) as told:
-            select_runs(pd.concat(rows))
-        assert ("an earlier version" in str(told.value)) == ("none" in words)
-    select_runs(pd.concat([new, old, other]), may_differ=["code_sha256", "commit"])
+    assert len(select_runs(runs).timed) == 3
+    words = f"rows differ in code_sha256 ({'1' * 12}, {'2' * 12})"
+    with pytest.raises(UnlikeRunsError, match=re.escape(words)):
+        select_runs(pd.concat([runs[:1], other]))
+    select_runs(pd.concat([runs, other]), may_differ=["code_sha256"])
 
 
 def test_the_folds_of_a_study_may_differ_in_their_split():
@@ -128,7 +95,7 @@ def test_the_folds_of_a_study_may_differ_in_their_split():
         ("num_replicas", 2, 8),
         ("on_device", True, False),
         ("steps_per_execution", 1, 32),
-        ("environment_settings", "", "XLA_FLAGS: 3fa2b1c09d8e"),
+        ("environment_settings", "none", "XLA_FLAGS: 3fa2b1c09d8e"),
     ],
 )
 def test_the_plan_may_differ_between_machines_and_modes_not_within(column, one, other):
@@ -247,8 +214,6 @@ def test_of_runs_by_hand_the_newest_kind_is_taken():
     assert sorted(selection.excluded["reason"]) == reasons
     assert select_runs(runs[runs["epochs"] == 2]).timed["train_s"].tolist() == [2.0]
     assert len(select_runs(runs, within=["epochs", "driver"], may_differ=["keras"]).timed) == 4
-    older = runs[runs["run_id"].str[-1] > "1"].assign(commit=["a", "b"])
-    assert len(select_runs(older).timed) == 1  # they know their code by its commit alone
     both = select_runs(runs, allowed=["epochs"])
     assert both.factors == ["epochs"] and len(both.timed) == 3
     with pytest.raises(UnlikeRunsError):

@@ -13,9 +13,11 @@ from click.testing import CliRunner
 
 from dr_lib import hardware, parameters
 from dr_lib.__main__ import main
-from dr_lib.runs.row import COLUMNS, write_row
+from dr_lib.runs import schema
+from dr_lib.runs.row import write_row
 from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
+from dr_lib.schema import SCHEMA
 from tests.processes import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,7 +158,8 @@ def complete(house: Path, path: Path, process_s: dict[str, float], **columns) ->
     """
     for run in plan_runs(load_study(path, house), name_machine(hardware.probe())):
         if run.scenario in process_s and run.repetition == 0:
-            row = {name: kind() for name, kind in COLUMNS.items()} | {
+            row = {name: kind() for name, (kind, _) in schema.RUN.items()} | {
+                "schema": SCHEMA,
                 "run_id": run.run_id,
                 "study": "trial",
                 "notebook": "quick",

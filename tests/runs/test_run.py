@@ -1,6 +1,5 @@
 """Rows: written whole or not at all, checked, and read back as one table from many machines."""
 
-import inspect
 import json
 import os
 import re
@@ -16,8 +15,8 @@ import pytest
 from dr_lib.code import hash_code, hash_notebook
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import Quota
-from dr_lib.runs import row as row_module
 from dr_lib.runs import run as run_module
+from dr_lib.runs import schema
 from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.runs.row import RowError, read_left, read_runs
 from dr_lib.runs.run import Run, RunIdentity
@@ -296,26 +295,37 @@ def test_what_a_system_adds_is_no_row(tmp_path):
 
 
 def test_each_column_of_the_schema_has_its_meaning_and_unit():
-    """They stand behind it, the unit in brackets where the name has one."""
-    source = inspect.getsource(row_module)
-    units = {"s": "[s]", "mib": "[MiB]", "gib": "[GiB]", "usd": "[USD]", "j": "[J]"}
-    for name in row_module.SCHEMA:
-        (meaning,) = re.findall(rf'^    "{name}": \w+,  # (.+)$', source, re.MULTILINE)
-        unit = units.get(name.rpartition("_")[2], "[%]" if "percent" in name else "")
-        assert unit in meaning or name.endswith("_per_s"), name
+    """In one place each; the unit follows from the name, or stands in brackets."""
+    tables = [schema.RUN, schema.WORK, schema.STACK, schema.VERSIONS, schema.HARDWARE]
+    tables += [schema.MEASURED, schema.DETAILS, schema.MONITORED]
+    assert sum(map(len, tables)) == len(schema.COLUMNS)
+    units = {
+        "train_s": "s",
+        "bound_ms": "ms",
+        "round_trip_ms_mean": "ms",
+        "memory_gib": "GiB",
+        "gpu_energy_j": "J",
+        "cpu_percent_mean": "%",
+        "images_per_s": "1/s",
+        "cost_usd": "USD",
+        "seed": "",
+        "usd_per_hour": "",
+    }
+    assert {name: schema.find_unit(name) for name in units} == units
+    for name, (kind, meaning) in schema.COLUMNS.items():
+        assert kind in (str, int, float, bool, list) and meaning, name
 
 
 def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
     """Whatever they write into a row, beside its parameters, has its type and meaning there."""
     row = finish(begin(tmp_path))
-    undeclared = row.keys() - row_module.SCHEMA.keys() - PARAMETERS.keys()
-    assert not undeclared, "declare them in dr_lib/runs/row.py"
+    undeclared = row.keys() - schema.COLUMNS.keys()
+    assert not undeclared, "declare them in dr_lib/runs/schema.py"
     with Monitor(tmp_path / "samples.csv", 0.1):
         pass
-    older = {"gpu_energy_sampled_j", "cpu_energy_j", "cpu_energy_from"}
     written = summarise(tmp_path / "samples.csv").keys()
-    unlike = written ^ (row_module.MONITORED.keys() - older)
-    assert not unlike, f"dr_lib/runs/row.py or dr_lib/runs/monitor.py lacks {unlike}"
+    unlike = written ^ schema.MONITORED.keys()
+    assert not unlike, f"dr_lib/runs/schema.py or dr_lib/runs/monitor.py lacks {unlike}"
 
 
 def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):

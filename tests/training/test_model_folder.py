@@ -45,7 +45,8 @@ def test_reads_back_what_was_written(folder):
     """
     found = read_folder(folder)
     sha256 = hashlib.sha256(b"sixbyt").hexdigest()
-    assert found.facts == FACTS | {"artifact": "model.tflite", "bytes": 6, "sha256": sha256}
+    own = {"schema": 1, "artifact": "model.tflite", "bytes": 6, "sha256": sha256}
+    assert found.facts == FACTS | own
     assert found.version == sha256[:12] and found.artifact.read_bytes() == b"sixbyt"
 
 

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import hash_file, is_foreign, write_text
+from dr_lib.schema import find_other_schema
 
 PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
 # ids: pseudonyms of the file and of its length
@@ -56,7 +56,7 @@ def read_manifest(data_dir: Path) -> dict:
     """Read `manifest.json` of a prepared folder.
 
     Raises:
-        ShardError: the folder was not prepared, or not to the end.
+        ShardError: the folder was not prepared, or not to the end, or is of another schema.
     """
     data_dir = Path(data_dir)
     path = data_dir / "manifest.json"
@@ -70,12 +70,14 @@ def read_manifest(data_dir: Path) -> dict:
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
+        if fault := find_other_schema(manifest, "prepare the folder again"):
+            raise ShardError(f"{path}: {fault}")
         manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        what = f"{path} is damaged, or of an earlier version ({error!r})"
         raise ShardError(
-            f"{what}: copy it again, or delete the folder and prepare it again"
+            f"{path} is damaged ({error!r}): copy it again, or delete the folder and prepare it "
+            "again"
         ) from error
     return manifest
 
@@ -84,7 +86,6 @@ def describe_data(
     data_dir: Path,
     split: str = "split.csv",
     manifest: dict | None = None,
-    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> dict[str, str | int]:
     """Describe a prepared folder and a split in columns of a row.
 
@@ -92,27 +93,19 @@ def describe_data(
         data_dir: a prepared folder.
         split: see `Prepared`.
         manifest: of the folder, where it is known.
-        known: columns of a row or facts of a model: a SHA-256 there that is the folder's stays,
-            also if it is of an earlier version, whose hashes were those of the files.
     """
     manifest = manifest or read_manifest(data_dir)
     files = manifest["files"]
     shards = sorted(item for item in files.items() if item[0].endswith(".tfrecord"))
     labels = read_table(data_dir, "labels.csv", files)
-    names = {
-        "labels_sha256": [_hash_labels(labels), files["labels.csv"]],
-        "split_sha256": _list_split_hashes(Path(data_dir) / split),
-    }
     return {
         "data_kind": manifest["data_kind"],
         "crop_size": manifest["parameters"]["size"],
         "crop_method": manifest["parameters"]["method"],
         # whatever the labels and the split
         "data_sha256": hashlib.sha256(json.dumps(shards).encode()).hexdigest(),
-        **{
-            name: known[name] if known.get(name) in hashes else hashes[0]
-            for name, hashes in names.items()
-        },
+        "labels_sha256": _hash_labels(labels),
+        "split_sha256": _hash_split(Path(data_dir) / split),
     }
 
 
@@ -120,7 +113,7 @@ def find_split(data_dir: Path, split_sha256: str) -> str:
     """Find the split table with that SHA-256 in a prepared folder; split.csv if there is none."""
     for path in sorted(Path(data_dir).glob("*.csv")):
         with suppress(ShardError, KeyError):  # it is no split table
-            if split_sha256 in _list_split_hashes(path):
+            if split_sha256 == _hash_split(path):
                 return path.name
     return "split.csv"
 
@@ -131,9 +124,9 @@ def _hash_labels(labels: pd.DataFrame) -> str:
     return _hash_table(labels[["image_id", "grade", "referable"]].assign(patient=first))
 
 
-def _list_split_hashes(path: Path) -> list[str]:
-    """Hash what divides in a split table; the SHA-256 of the file, in earlier versions, follows."""
-    return [_hash_table(parse_table(path)[["image_id", "split"]]), hash_file(path)]
+def _hash_split(path: Path) -> str:
+    """Hash what divides in a split table."""
+    return _hash_table(parse_table(path)[["image_id", "split"]])
 
 
 def _hash_table(table: pd.DataFrame) -> str:
@@ -212,9 +205,9 @@ class Prepared:
         facts = self.manifest["splits"].get(self.split, {})
         return [*self.manifest["notices"], *describe_moves(facts)]
 
-    def describe(self, known: Mapping[str, Any] = MappingProxyType({})) -> dict[str, str | int]:
+    def describe(self) -> dict[str, str | int]:
         """Describe the folder and the split in columns of a row, see `describe_data`."""
-        return describe_data(self.path, self.split, self.manifest, known)
+        return describe_data(self.path, self.split, self.manifest)
 
     def load(
         self, side: str, image_size: int = IMAGE_SIZE, *, stream: bool = False

@@ -34,6 +34,7 @@ from dr_lib.errors import DrError
 from dr_lib.files import hash_file, replace
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.parameters import split_paths
+from dr_lib.schema import SCHEMA
 
 Keep = Callable[[str, pd.DataFrame], Path]  # adds rows that name files to a private table
 SAMPLE_SALT = hashlib.sha256(b"the synthetic sample has no patients").digest()
@@ -196,6 +197,7 @@ def _join_crops(
         if re.fullmatch(r"crops(-\d{5})?\.(json|tfrecord|csv)", crop.name):
             files[crop.name] = hash_file(crop)
     manifest = {
+        "schema": SCHEMA,
         "parameters": earlier["parameters"],
         "data_kind": "synthetic" if labels.layout == "sample" else "photographs",
         "patients": labels.patients,

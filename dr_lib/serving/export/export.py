@@ -52,7 +52,7 @@ def open_examples(
     # decodes the few that are taken
     calibration = prepared.load("train", facts["image_size"], stream=True).images
     test = prepared.load("test", facts["image_size"])
-    split_sha256 = prepared.describe(facts)["split_sha256"]
+    split_sha256 = prepared.describe()["split_sha256"]
     status = prepared.photographs.query("split == 'test'")["status"]
     labelled = gate.Labelled(test.images, test.grade, test.patient_id, split_sha256, status)
     return calibration[:100], labelled

@@ -248,7 +248,7 @@ def grade_prepared(
 
 def _check_origin(facts: dict[str, Any], prepared: Prepared, is_external: bool) -> None:
     """Check that these crops are the model's own data, or are declared external."""
-    data = prepared.describe(facts)
+    data = prepared.describe()
     data_dir = prepared.path
     for name in ("crop_size", "crop_method"):
         if data[name] != facts[name]:

@@ -157,8 +157,6 @@ def test_photographs_in_are_records_plus_rejected(photographs, out):
 def test_what_is_published_names_nobody(photographs, out):
     """A row per photograph in both tables, patients on one side, the shares promised; names in
     private alone.
-
-    A folder of before, with scores of the crops, is still read.
     """
     run(photographs)
     private = out.with_name("out.private")
@@ -174,12 +172,13 @@ def test_what_is_published_names_nobody(photographs, out):
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert len((private / "salt").read_bytes()) == 32
     manifest = json.loads((out / "manifest.json").read_text())
-    for listing in out.glob("crops-*.csv"):  # as an earlier version wrote them
-        pd.read_csv(listing, dtype=str).assign(gradability="0.5").to_csv(listing, index=False)
-        manifest["files"][listing.name] = hash_file(listing)
-    (out / "manifest.json").write_text(json.dumps(manifest))
-    run(photographs)
-    assert "gradability" not in Prepared(out).photographs
+    assert manifest["schema"] == 1
+    (out / "manifest.json").write_text(json.dumps(manifest | {"schema": 2}))
+    for read in (Prepared, lambda _: run(photographs)):
+        with pytest.raises(
+            ShardError, match="of schema 2, this version reads schema 1: open it"
+        ):
+            read(out)
 
 
 def test_the_same_input_and_salt_give_the_same_bytes(photographs, tmp_path):
@@ -320,16 +319,12 @@ def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs, out, ed
 
 def test_what_trains_is_known_by_content(photographs, out, edit):
     """Rows in another order and patients' numbers without their zeros are the same labels and the
-    same split; another grade, or two patients who are one, are others. Hashes of files, as earlier
-    versions wrote them, still find their table.
+    same split; another grade, or two patients who are one, are others.
     """
     table = edit(patient=[f"{900 + number // 2:06d}" for number in range(40)])
     run(photographs)
     before = Prepared(out).describe()
-    of_files = {name: hash_file(out / f"{name}.csv") for name in ("labels", "split")}
-    older = {f"{name}_sha256": sha256 for name, sha256 in of_files.items()}
-    assert Prepared(out).describe(older) == before | older
-    assert find_split(out, older["split_sha256"]) == "split.csv"
+    written = hash_file(out / "labels.csv")
     (out / "split.csv").rename(out / "mine.csv")
     assert find_split(out, before["split_sha256"]) == "mine.csv"
     (out / "mine.csv").rename(out / "split.csv")
@@ -344,7 +339,7 @@ def test_what_trains_is_known_by_content(photographs, out, edit):
     ):
         changed.to_csv(out.parent / "labels.csv", index=False)
         run(photographs)
-        assert hash_file(out / "labels.csv") != of_files["labels"]
+        assert hash_file(out / "labels.csv") != written
         found = Prepared(out).describe()
         assert (found["labels_sha256"] == before["labels_sha256"]) == is_same
         assert not is_same or found == before
