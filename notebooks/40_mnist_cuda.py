@@ -23,7 +23,6 @@ mnist: str = "synthetic"  # keras, the path of an mnist.npz, or synthetic (for t
 data_share: float = 0.05  # share of the training images, the first ones, 1 for all
 # training
 epochs: int = 4  # passes over the training images, 40 in the paper
-replicas: int = 4  # networks with different seeds in one launch of CUDA C, 0 for one per core
 # where, which
 instance: str = ""  # the machine's name in the price table, for the cost
 results: str = ""  # folder for rows; on Colab a folder on Drive is kept
@@ -103,9 +102,7 @@ try:
     library = build(device)
 except hardware.HardwareError as error:
     raise UnavailableError(str(error)) from error  # a study then skips what needs it
-kind = library.kind.upper()
-cores = library.num_multiprocessors
-print(f"built for the {kind}: {library.device}, {cores} multiprocessors or cores")
+print(f"built for the {library.kind.upper()}: {library.device}")
 
 # %% [markdown]
 # The original program launches about forty small kernels per image and needs a GPU; the other
@@ -192,18 +189,17 @@ def train(name, batch, run):
         epochs=epochs,
         batch_size=batch,
         seed=run.seed,
-        replicas=1 if name == "paper" else replicas or library.num_multiprocessors,
     )
 
 
 # %% [markdown]
-# One row per implementation: `train_s` is the slowest replica's time after the last epoch; two
-# lists of lists hold each replica's time and accuracy after each epoch.
+# One row per implementation: `train_s` is the time after the last epoch; two lists hold the time of
+# each epoch and the accuracy after it.
 
 # %%
 from dr_lib import Monitor
 from dr_lib.errors import DrError
-from dr_lib.mnist.epochs import summarise_trainings
+from dr_lib.mnist.epochs import summarise_training
 
 paths = []
 for name, batch in trainings:
@@ -219,7 +215,7 @@ for name, batch in trainings:
         raise
     path = run.finish(
         framework="keras" if is_keras else "cuda",
-        accelerator=library.device if library.kind == "gpu" and not is_keras else "cpu",
+        accelerator="cpu" if is_keras else library.device,
         num_accelerators=1,
         data_kind="synthetic" if mnist == "synthetic" else "given",
         num_images_train=len(x_train),
@@ -227,7 +223,7 @@ for name, batch in trainings:
         num_parameters=cuda_mnist.NUM_PARAMETERS,
         learning_rate=cuda_mnist.LEARNING_RATES.get(name) or choose_rate(batch),
         setup_s=setup_s,
-        **summarise_trainings(table),
+        **summarise_training(table),
         **monitor.summarise(),
         **facts.describe(),
         **(references[1].versions() if is_keras else errors[name]),
@@ -238,9 +234,8 @@ for name, batch in trainings:
 # %% [markdown]
 # ## Result
 #
-# The table shows the final accuracy and the time until each accuracy was first reached: median over
-# replicas, fastest to slowest. Notebook 41 draws the paper's figures from such rows and judges its
-# claims.
+# The table shows the final accuracy and the time until each accuracy was first reached. Notebook 41
+# draws the paper's figures from such rows and judges its claims.
 
 # %%
 from dr_lib.mnist.epochs import compare_like_for_like, tabulate_accuracies
@@ -268,6 +263,4 @@ if compared.empty:
 # ## Limits
 #
 # A short run on a share of the images shows how fast an epoch is, not what 40 epochs on all images
-# reach. Replicas share one launch: they show how much the seed matters, but they are not
-# repetitions of its time, and on a CPU they slow each other down. A study trains one network per
-# run and repeats the run. `paper` is not timed without a GPU.
+# reach. A study repeats the run with other seeds. `paper` is not timed without a GPU.

@@ -92,7 +92,7 @@ from dr_lib.report.select import NoRunsError
 page.figure(
     mnist.plot_cumulative_time(timed, lang, published=printed),
     "figure_1a",
-    "Training time after each epoch: median and band of all replicas and runs. Solid: batch 1; "
+    "Training time after each epoch: median and band of all runs. Solid: batch 1; "
     "dashed: 32; dash-dotted: larger.",
 )
 try:
@@ -101,13 +101,13 @@ try:
         figure,
         "figure_1b",
         "Time to reach each accuracy, by which different batch sizes can be compared: median, "
-        "where half have reached it, and band of all replicas and runs.",
+        "where half have reached it, and band of all runs.",
     )
     figure = mnist.plot_speed_up(timed, lang, published=printed)
     page.figure(
         figure,
         "figure_2",
-        "Speed-up over Keras after each epoch: median and band of all replicas and runs. Dotted, "
+        "Speed-up over Keras after each epoch: median and band of all runs. Dotted, "
         "hollow: different batch sizes.",
     )
 except NoRunsError as error:

@@ -139,10 +139,8 @@ def test_each_command_can_be_pasted_behind_the_one_before(photographs):
                 command += " --force --format litert_int8"
             if " load http" in command:  # as many requests, without the pauses of two minutes
                 command += " --seconds 5" if "--rate" in command else " --gap 0"
-            if "10_train" in command:
+            if "10_train" in command or "40_mnist_cuda" in command:
                 command += " -p epochs 1"
-            if "40_mnist_cuda" in command:
-                command += " -p epochs 1 -p replicas 1"
             result = run(command, clone, check=False)
             assert result.returncode == 0, f"{command}\n{result.stdout}\n{result.stderr}"
             done.append(command)

@@ -110,7 +110,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
     }
     framework = {"tensorflow": "tensorflow", "jax": "keras_jax"}[runtime.row["backend"]]
     scenario = {"framework": framework, "data_share": 0.005, "epochs": 2}
-    mnist = {"implementation": "fused@1", "epochs": 1, "replicas": 2}
+    mnist = {"implementation": "fused@1", "epochs": 1}
     return [
         Job("10 paper", "10_train", training | {"mode": "paper"}, NEEDED | OPENCV),
         Job("10 fast", "10_train", training | {"mode": "fast"}, NEEDED | OPENCV),

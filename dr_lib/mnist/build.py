@@ -15,7 +15,6 @@ import numpy as np
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_text
-from dr_lib.hardware.cpus import find_cpu_model
 from dr_lib.hardware.facts import HardwareError, list_gpus
 
 SOURCE = Path(__file__).with_name("mnist_cnn.cu")
@@ -28,7 +27,7 @@ class Library:
         """Load a built library of kind gpu or cpu and initialise its device."""
         self.path = path
         self.kind = kind
-        self.device = f"the {kind.upper()}"
+        self.device = kind
         try:
             self._functions = ctypes.CDLL(str(path))
         except OSError as error:
@@ -36,10 +35,8 @@ class Library:
             raise DrError(message) from error
         self._functions.cnn_message.restype = ctypes.c_char_p
         name = ctypes.create_string_buffer(256)
-        number = ctypes.c_int()
-        self.call("cnn_open", name, len(name), ctypes.byref(number))
-        self.device = name.value.decode() or find_cpu_model()
-        self.num_multiprocessors = number.value  # cores, on a CPU
+        self.call("cnn_open", name, len(name))
+        self.device = name.value.decode() or "cpu"
 
     def call(self, function: str, *arguments: Any) -> None:
         """Call a C function that returns a status; arrays must be contiguous.
@@ -52,7 +49,7 @@ class Library:
             return
         message = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
         if status == 2:
-            message += ": use fewer replicas, epochs or images, or free memory on the device"
+            message += ": use fewer epochs or images, or free memory on the device"
         if status == 3:
             advice = "update the driver, use an older CUDA toolkit, or build('cpu')"
             raise HardwareError(f"{message}: {advice}")
@@ -83,26 +80,22 @@ def build(device: str = "auto") -> Library:
         nvcc = find_nvcc()
         if capabilities and nvcc:
             return Library(build_gpu(nvcc, capabilities), "gpu")
-        if device == "gpu" and capabilities:
-            raise HardwareError(
+        fault = "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one"
+        if capabilities:
+            fault = (
                 "there is a GPU but no nvcc: install the CUDA toolkit or nvidia-cuda-nvcc,"
-                " nvidia-cuda-runtime and nvidia-cuda-cccl, or build('cpu')"
+                " nvidia-cuda-runtime and nvidia-cuda-cccl"
             )
         if device == "gpu":
-            raise HardwareError(
-                "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
-                "build('cpu')"
-            )
+            raise HardwareError(f"{fault}, or build('cpu')")
     compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
     compiler = next(filter(None, map(shutil.which, compilers)), None)
     if compiler is None:
         raise HardwareError(
             "this machine has no C++ compiler (c++, g++, clang++): install one, or name it in CXX"
         )
-    flags = ("-O3", "-x", "c++", "-std=c++17", "-shared", "-fPIC", "-fno-math-errno")
-    # some compilers lack these: without OpenMP, as Apple's is, one core trains all replicas in turn
-    extras = (("-march=native", "-fopenmp"), ("-march=native",), ())
-    return Library(_compile([compiler, *flags], extras), "cpu")
+    flags = "-O3 -x c++ -std=c++17 -shared -fPIC -fno-math-errno -march=native"
+    return Library(_compile([compiler, *flags.split()]), "cpu")
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
@@ -111,8 +104,8 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
     It is machine code for each, so that no driver has to translate PTX.
     """
     targets = [f"-gencode=arch=compute_{c},code=sm_{c}" for c in sorted(capabilities)]
-    flags = ("-O3", "-std=c++17", "-shared", "-Xcompiler", "-fPIC", "-cudart", "static")
-    return _compile([nvcc, *flags, *targets])
+    flags = "-O3 -std=c++17 -shared -Xcompiler -fPIC -cudart static"
+    return _compile([nvcc, *flags.split(), *targets])
 
 
 def find_nvcc() -> str | None:
@@ -126,15 +119,10 @@ def find_nvcc() -> str | None:
     return shutil.which("nvcc", path=os.pathsep.join([path, *map(str, folders)]))
 
 
-def _compile(command: list[str], extras: tuple[tuple[str, ...], ...] = ((),)) -> Path:
-    """Build the library with the first of the extra flags that the compiler accepts."""
-    cpu = set(
-        re.findall(r"^(?:flags|Features).*", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
-    )
-    version = _run([command[0], "--version"])
-    key = hashlib.sha256(
-        repr((command, extras, version, find_cpu_model(), sorted(cpu))).encode()
-    )
+def _compile(command: list[str]) -> Path:
+    """Build the library, or find the one that this command has built."""
+    cpu = re.findall(r"(?m)^(?:flags|Features).*", read_text(Path("/proc/cpuinfo")))[:1]
+    key = hashlib.sha256(repr((command, _run([command[0], "--version"]), cpu)).encode())
     for path in sorted(SOURCE.parent.glob("*.cu*")):
         key.update(path.read_bytes())
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dr_lib"
@@ -146,13 +134,7 @@ def _compile(command: list[str], extras: tuple[tuple[str, ...], ...] = ((),)) ->
         # built beside its place and then renamed: another process sees all of it or nothing
         with tempfile.TemporaryDirectory(dir=folder) as made:
             built = Path(made, "library.so")
-            for flags in extras:
-                try:
-                    _run([*command, *flags, str(SOURCE), "-o", str(built)])
-                    break
-                except DrError:
-                    if flags == extras[-1]:
-                        raise
+            _run([*command, str(SOURCE), "-o", str(built)])
             built.replace(library)
     except OSError as error:
         message = f"{folder} cannot be written ({error}): set XDG_CACHE_HOME to another folder"

@@ -9,9 +9,8 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
 from dr_lib.mnist.build import Library
 
-# the numbers that mnist_cnn.cu knows them by
-IMPLEMENTATIONS = {"paper": 3, "fused": 0, "true_gradient": 1, "minibatch": 2}
-LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "true_gradient": 0.1, "minibatch": 0.02}
+IMPLEMENTATIONS = ("paper", "fused", "minibatch")  # by the numbers of mnist_cnn.cu
+LEARNING_RATES = {"paper": 0.1, "fused": 0.1, "minibatch": 0.02}
 # those of Keras's Conv2D(6, 5), of Conv3D(1, (4, 4, 1), (4, 4, 1)) on the maps, and of Dense(10)
 SHAPES = {
     "conv_kernel": (5, 5, 1, 6),
@@ -36,9 +35,8 @@ def train(
     epochs: int = 40,
     batch_size: int = 1,
     seed: int = 0,
-    replicas: int = 1,
 ) -> pd.DataFrame:
-    """Train replicas of the network side by side, from different weights, with the images in order.
+    """Train the network, with the images in order.
 
     Args:
         library: from `build`.
@@ -47,19 +45,17 @@ def train(
         x_test: see x_train.
         y_test: see y_train.
         implementation: paper (many small kernels; GPU and batch 1 alone), fused (the same
-            arithmetic in one launch), true_gradient (fused without the divisors), minibatch
-            (softmax, cross-entropy and Adam in one launch).
+            arithmetic in one launch), minibatch (softmax, cross-entropy and Adam in one launch).
         epochs: passes over the training images.
         batch_size: images a step.
-        seed: of the first replica's weights; the others have the next ones.
-        replicas: networks to train at a time, each on a multiprocessor (or core) of its own.
+        seed: of the first weights.
 
     Returns:
-        A row per replica and epoch: replica, epoch (from 1), train_s (seconds of training since its
-        start, without the tests), test_accuracy (share).
+        A row per epoch: epoch (from 1), train_s (seconds of training since its start, without the
+        tests), test_accuracy (share).
     """
-    _check_implementation(implementation)
-    for name, count in (("epochs", epochs), ("batch_size", batch_size), ("replicas", replicas)):
+    _find_number(implementation, batch_size)
+    for name, count in (("epochs", epochs), ("batch_size", batch_size)):
         if not 1 <= count < 2**31:
             raise ValueError(f"{name} {count!r}: give 1 or more")
     if implementation == "paper" and library.kind != "gpu":
@@ -67,51 +63,46 @@ def train(
             "paper needs a GPU, but this library runs on the CPU: choose a runtime with a "
             "GPU, or fused"
         )
-    if implementation == "paper" and batch_size != 1:
-        raise ValueError(
-            f"batch_size {batch_size}: paper takes one image per step; use fused for larger "
-            "batches"
-        )
     data = _check_images(x_train, y_train, "training")
     x_test, y_test = _check_images(x_test, y_test, "test")
 
     rate = LEARNING_RATES[implementation]
     snapshots, seconds = train_weights(
-        library, implementation, data, epochs, batch_size, rate, seed, replicas
+        library, implementation, data, epochs, batch_size, rate, seed
     )
-    snapshots = snapshots.reshape(-1, NUM_PARAMETERS)
     correct = _evaluate(library, snapshots, x_test, y_test, implementation)
     return pd.DataFrame(
         {
-            "replica": np.repeat(np.arange(replicas), epochs),
-            "epoch": np.tile(np.arange(1, epochs + 1), replicas),
-            "train_s": seconds.ravel(),
+            "epoch": np.arange(1, epochs + 1),
+            "train_s": seconds,
             "test_accuracy": correct / len(x_test),
         }
     )
 
 
-def train_weights(library, implementation, data, epochs, batch_size, rate, seed, replicas):
-    """Train without tests; return weights after each epoch, (replicas, epochs, 2343), and
-    seconds.
-    """
+def train_weights(library, implementation, data, epochs, batch_size, rate, seed):
+    """Train without tests; return weights after each epoch, (epochs, 2343), and seconds."""
     x, y = data
-    first = np.stack([flatten(initial_weights(seed + replica)) for replica in range(replicas)])
-    snapshots = np.zeros((replicas, epochs, NUM_PARAMETERS), np.float32)
-    seconds = np.zeros((replicas, epochs))
-    finished = np.zeros(replicas, np.int32)
-    outputs = (first, snapshots, seconds, finished)
-    if implementation == "paper":
-        for replica in range(replicas):
-            replica_outputs = [array[replica:] for array in outputs]
-            library.call("cnn_train_paper", x, y, len(x), epochs, rate, *replica_outputs)
-    else:
-        number = IMPLEMENTATIONS[implementation]
-        counts = (len(x), batch_size, epochs)
-        library.call("cnn_train", number, x, y, *counts, rate, replicas, *outputs)
-    for replica in np.flatnonzero(finished < epochs):
-        epoch = f"epoch {finished[replica] + 1} (replica {replica})"
-        raise DrError(f"training diverged in {epoch}: use a smaller learning rate")
+    snapshots = np.zeros((epochs, NUM_PARAMETERS), np.float32)
+    seconds = np.zeros(epochs)
+    finished = np.zeros(1, np.int32)
+    library.call(
+        "cnn_train",
+        IMPLEMENTATIONS.index(implementation),
+        x,
+        y,
+        len(x),
+        batch_size,
+        epochs,
+        rate,
+        flatten(initial_weights(seed)),
+        snapshots,
+        seconds,
+        finished,
+    )
+    if finished[0] < epochs:
+        epoch = finished[0] + 1
+        raise DrError(f"training diverged in epoch {epoch}: use a smaller learning rate")
     return snapshots, seconds
 
 
@@ -129,7 +120,7 @@ def forward(
     Returns:
         (n, 10) float32 outputs.
     """
-    _check_implementation(implementation)
+    _find_number(implementation)
     x, y = _check_images(x, np.zeros(len(x), np.uint8), "given")
     outputs = np.zeros((len(x), 10), np.float32)
     _evaluate(library, flatten(weights)[None], x, y, implementation, outputs)
@@ -151,17 +142,11 @@ def gradients(
     Returns:
         Arrays of the weights' names and shapes: the mean over the batch.
     """
-    _check_implementation(implementation)
+    number = _find_number(implementation, len(x))
     x, y = _check_images(x, y, "given")
-    flat = flatten(weights)
-    number = IMPLEMENTATIONS[implementation]
-    size = 1 if implementation == "paper" else len(x)
-    of_batches = np.zeros((len(x) // size, NUM_PARAMETERS), np.float32)
-    for k, gradient in enumerate(of_batches):
-        library.call(
-            "cnn_gradients", number, x[k * size :], y[k * size :], size, flat, gradient
-        )
-    return unflatten(of_batches.mean(axis=0))
+    flat = np.zeros(NUM_PARAMETERS, np.float32)
+    library.call("cnn_gradients", number, x, y, len(x), flatten(weights), flat)
+    return unflatten(flat)
 
 
 def initial_weights(seed: int) -> dict[str, np.ndarray]:
@@ -209,10 +194,16 @@ def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray,
     return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
 
 
-def _check_implementation(implementation: str) -> None:
+def _find_number(implementation: str, batch_size: int = 1) -> int:
     if implementation not in IMPLEMENTATIONS:
         names = ", ".join(IMPLEMENTATIONS)
         raise ValueError(f"implementation {implementation!r}: choose from {names}")
+    if implementation == "paper" and batch_size != 1:
+        raise ValueError(
+            f"batch_size {batch_size}: paper takes one image per step; use fused for larger "
+            "batches"
+        )
+    return IMPLEMENTATIONS.index(implementation)
 
 
 def _evaluate(library, snapshots, x, y, implementation, outputs=None) -> np.ndarray:

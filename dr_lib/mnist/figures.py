@@ -1,7 +1,7 @@
 """Draw paper D: time after each epoch (its figure 1a), to each accuracy (1b), and speed-up (2).
 
 CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each
-figure takes timed rows of a `Selection` with the epochs of their replicas, `lang` (en, or pt with
+figure takes timed rows of a `Selection` with their epochs, `lang` (en, or pt with
 decimal commas) and whether to draw the paper's points.
 """
 
@@ -35,7 +35,6 @@ COLOURS = {  # Keras has those of its backends elsewhere
     "keras_jax": FRAMEWORK_COLOURS["keras_jax"],
     "paper": "#404040",
     "fused": "#0173b2",
-    "true_gradient": "#cc78bc",
     "minibatch": "#00695c",
 }
 STYLES = {1: "-", 32: "--"}  # by batch size

@@ -20,9 +20,6 @@
 #include <exception>
 #include <new>
 #include <vector>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #if defined(__CUDACC__) || defined(GPU_ON_THREADS)  // the latter: a test that stands in for CUDA
 #define GPU 1
@@ -202,12 +199,8 @@ static void cudaMalloc(T** data, size_t size) {
   *data = (T*)malloc(size);
   if (!*data) throw std::bad_alloc();
 }
-#define LAUNCH(kernel, blocks, threads, ...)                                                           \
-  do {                                                                                                 \
-    const int last_block = (blocks) - 1;                                                               \
-    _Pragma("omp parallel for schedule(dynamic) num_threads(omp_get_num_procs()) if (last_block > 0)") \
-    for (int block = 0; block <= last_block; ++block) kernel(__VA_ARGS__, block);                      \
-  } while (0)
+#define LAUNCH(kernel, blocks, threads, ...) \
+  for (int block = 0; block < (blocks); ++block) kernel(__VA_ARGS__, block)
 #endif
 
 template <typename T>

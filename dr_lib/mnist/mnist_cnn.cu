@@ -6,7 +6,7 @@
 //
 // The idea. A training step on one image needs 0.38 million operations: a GPU does them in the time that it takes to
 // launch one kernel. So nothing may be launched per step, and nothing may travel to the GPU's memory and back:
-//   - one block of threads (it has one multiprocessor to itself) trains one replica of the network, all epochs long;
+//   - one block of threads, on one multiprocessor, trains the network, all epochs long;
 //   - thread t owns one value of the second layer: map t / 36, tile t % 36. The 4 x 4 values under it, the 8 x 8 pixels
 //     under those, the tile's ten dense weights and its share of all gradients live in that thread's registers;
 //   - the threads meet only where sums cross tiles: the ten outputs, and the gradients of the weights that all share.
@@ -28,12 +28,11 @@ struct Training {
   const uint8_t* labels;
   int num_images, batch_size, epochs;
   float learning_rate;
-  float conv_divisor, pool_bias_divisor;  // 576 and 216 in the original program, 1 in the true gradient
-  const float* weights;                   // (replicas, PARAMETERS) to start from
-  float* snapshots;                       // (replicas, epochs, PARAMETERS): the weights after each epoch
-  double* seconds;                        // (replicas, epochs) since the block began
-  int* finished;                          // (replicas,) epochs that ended with finite weights
-  float* gradients;                       // if given: PARAMETERS, of the first batch, which then changes no weight
+  const float* weights;  // PARAMETERS to start from
+  float* snapshots;      // (epochs, PARAMETERS): the weights after each epoch
+  double* seconds;       // (epochs,) since the block began
+  int* finished;         // epochs that ended with finite weights
+  float* gradients;      // if given: PARAMETERS, of the first batch, which then changes no weight
 };
 
 constexpr int FILTER = TAPS + 1;                          // a filter's weights and its bias
@@ -186,7 +185,7 @@ INLINE float shared_gradient(const Shared& s, int i) {
   return i < POOL ? add_up<TILES / 4, 4>(partial) : add_up<WARPS, POOL_SLOTS * LANES>(partial);
 }
 
-// Weights of a replica from the flat parameters, and back.
+// Weights from the flat parameters, and back.
 INLINE float* shared_weight(Shared& s, int i) {  // conv kernel, its bias, pool kernel, its bias, dense bias
   if (i < CONV_BIAS) return &s.conv[i % MAPS][i / MAPS];
   if (i < POOL) return &s.conv[i - CONV_BIAS][TAPS];
@@ -317,7 +316,8 @@ INLINE void finish_batch(const Training& training, Shared& s, Own* own, int size
   }
   SYNC;
   FOR(i, NUM_SHARED) {
-    const float divisor = i < POOL ? training.conv_divisor : i == DENSE - 1 ? training.pool_bias_divisor : 1.0f;
+    // the original program divides by the number of values summed
+    const float divisor = MODERN ? 1.0f : i < POOL ? 576.0f : i == DENSE - 1 ? 216.0f : 1.0f;
     const float gradient = shared_gradient(s, i) / (size * divisor);
     if (training.gradients) training.gradients[shared_index(i)] = gradient;
     else descend<MODERN>(*shared_weight(s, i), gradient, s.mean[i], s.square[i], rate);
@@ -346,16 +346,16 @@ INLINE bool is_finite(Shared& s, Own* own) {
   return !ANY(broken);
 }
 
-// A block trains a replica; MODERN with softmax, cross-entropy and Adam, else with sigmoids and plain descent.
+// A block trains a network; MODERN with softmax, cross-entropy and Adam, else with sigmoids and plain descent.
 template <bool MODERN>
 KERNEL(train, const Training training) {
   SHARED Shared s;
   Own own[OWNERS];
-  const int replica = BLOCK, number = training.num_images;
+  const int number = training.num_images;
   FOR(i, NUM_SHARED) s.mean[i] = s.square[i] = 0;
   WARPS_DO(w) UNROLL for (int k = 0; k < CLASSES; ++k) OWN(w).mean[k] = OWN(w).square[k] = splat(0.0f);
   find_sums(s);
-  read_weights(s, own, training.weights + replica * PARAMETERS);
+  read_weights(s, own, training.weights);
   const double start_s = now_s();
   float decay_1 = 1, decay_2 = 1, rate = training.learning_rate;
   int use = 0;
@@ -383,9 +383,8 @@ KERNEL(train, const Training training) {
       if (training.gradients) return;
     }
     if (!is_finite(s, own)) return;
-    const int row = replica * training.epochs + epoch;
-    write_weights(s, own, training.snapshots + (size_t)row * PARAMETERS);
-    FOR(one, 1) training.seconds[row] = now_s() - start_s, training.finished[replica] = epoch + 1;
+    write_weights(s, own, training.snapshots + (size_t)epoch * PARAMETERS);
+    FOR(one, 1) training.seconds[epoch] = now_s() - start_s, *training.finished = epoch + 1;
   }
 }
 
@@ -444,84 +443,75 @@ static int guard(Work work) {
   }
 }
 
-static void run_train(bool modern, const Training& training, int replicas) {
-  if (modern) LAUNCH(train<true>, replicas, THREADS, training);
-  else LAUNCH(train<false>, replicas, THREADS, training);
+enum { PAPER, FUSED, MINIBATCH };  // implementations
+
+static void run_train(bool modern, const Training& training) {
+  if (modern) LAUNCH(train<true>, 1, THREADS, training);
+  else LAUNCH(train<false>, 1, THREADS, training);
   wait_for_device();
+}
+
+// As the original program does: many small kernels for each image.
+static void train_by_small_kernels(const Training& training) {
+  SmallKernels network(training.weights);
+  const double start_s = host_now_s();
+  for (int epoch = 0; epoch < training.epochs; ++epoch) {
+    for (int i = 0; i < training.num_images; ++i) {
+      const float norm = network.find_gradients(training.images + (size_t)i * PIXELS, training.labels[i]);
+      if (!(norm <= 3e38f)) return;
+      network.descend(training.learning_rate);
+    }
+    wait_for_device();
+    training.seconds[epoch] = host_now_s() - start_s;
+    network.read_weights(training.snapshots + (size_t)epoch * PARAMETERS);
+    *training.finished = epoch + 1;
+  }
 }
 
 extern "C" {
 
 const char* cnn_message() { return message; }
 
-// Wake the device: its name and its number of multiprocessors (on a CPU: of cores that this process may use).
-int cnn_open(char* name, int size, int* num_multiprocessors) {
+// Wake the device, and find its name; empty on a CPU.
+int cnn_open(char* name, int size) {
   return guard([&] {
+    snprintf(name, size, "%s", "");
 #if GPU
     cudaDeviceProp properties;
     CHECK(cudaGetDeviceProperties(&properties, 0));
     CHECK(cudaFree(nullptr));
     snprintf(name, size, "%s", properties.name);
-    *num_multiprocessors = properties.multiProcessorCount;
-#else
-    snprintf(name, size, "%s", "");
-#ifdef _OPENMP
-    *num_multiprocessors = omp_get_num_procs();
-#else
-    *num_multiprocessors = 1;
-#endif
 #endif
   });
 }
 
-// Train `replicas` networks side by side; recipe 0: original divisors, 1: true gradient, 2: softmax and Adam.
-int cnn_train(int recipe, const uint8_t* images, const uint8_t* labels, int number, int batch_size, int epochs,
-              float learning_rate, int replicas, const float* weights, float* snapshots, double* seconds, int* finished) {
+int cnn_train(int implementation, const uint8_t* images, const uint8_t* labels, int number, int batch_size, int epochs,
+              float learning_rate, const float* weights, float* snapshots, double* seconds, int* finished) {
   return guard([&] {
+    *finished = 0;
+    Training training = {images,  labels,    number,  batch_size, epochs, learning_rate,
+                         weights, snapshots, seconds, finished,   nullptr};
+    if (implementation == PAPER) return train_by_small_kernels(training);
     const double start_s = host_now_s();
-    const size_t rows = (size_t)replicas * epochs;
     Array<uint8_t> x(images, (size_t)number * PIXELS), y(labels, number);
-    Array<float> first(weights, (size_t)replicas * PARAMETERS), kept(rows * PARAMETERS);
-    Array<double> stamps(rows);
-    Array<int> ended(replicas);
-    ended.clear();
+    Array<float> first(weights, PARAMETERS), kept((size_t)epochs * PARAMETERS);
+    Array<double> stamps(epochs);
+    Array<int> ended(finished, 1);
     wait_for_device();
     const double copied_s = host_now_s() - start_s;  // part of the training: a framework's time has its copies too
-    Training training = {x.data, y.data, number, batch_size, epochs, learning_rate, 1, 1,
-                         first.data, kept.data, stamps.data, ended.data, nullptr};
-    if (recipe == 0) training.conv_divisor = 576, training.pool_bias_divisor = 216;
-    run_train(recipe == 2, training, replicas);
+    training = {x.data,     y.data,    number,      batch_size, epochs, learning_rate,
+                first.data, kept.data, stamps.data, ended.data, nullptr};
+    run_train(implementation == MINIBATCH, training);
     kept.write(snapshots), stamps.write(seconds), ended.write(finished);
-    for (size_t row = 0; row < rows; ++row) seconds[row] += copied_s;
+    for (int epoch = 0; epoch < epochs; ++epoch) seconds[epoch] += copied_s;
   });
 }
 
-// The same in many small kernels, one replica, batch 1.
-int cnn_train_paper(const uint8_t* images, const uint8_t* labels, int number, int epochs, float learning_rate,
-                    const float* weights, float* snapshots, double* seconds, int* finished) {
-  return guard([&] {
-    SmallKernels network(weights);
-    const double start_s = host_now_s();
-    *finished = 0;
-    for (int epoch = 0; epoch < epochs; ++epoch) {
-      for (int i = 0; i < number; ++i) {
-        const float norm = network.find_gradients(images + (size_t)i * PIXELS, labels[i]);
-        if (!(norm <= 3e38f)) return;
-        network.descend(learning_rate);
-      }
-      wait_for_device();
-      seconds[epoch] = host_now_s() - start_s;
-      network.read_weights(snapshots + (size_t)epoch * PARAMETERS);
-      *finished = epoch + 1;
-    }
-  });
-}
-
-// Gradients of one batch; recipe as in cnn_train, and 3: the small kernels, of a batch of one.
-int cnn_gradients(int recipe, const uint8_t* images, const uint8_t* labels, int number, const float* weights,
+// Gradients of one batch; by the small kernels of its first image.
+int cnn_gradients(int implementation, const uint8_t* images, const uint8_t* labels, int number, const float* weights,
                   float* gradients) {
   return guard([&] {
-    if (recipe == 3) {
+    if (implementation == PAPER) {
       SmallKernels network(weights);
       network.find_gradients(images, labels[0]);
       network.read_gradients(gradients);
@@ -529,9 +519,8 @@ int cnn_gradients(int recipe, const uint8_t* images, const uint8_t* labels, int 
     }
     Array<uint8_t> x(images, (size_t)number * PIXELS), y(labels, number);
     Array<float> first(weights, PARAMETERS), found(PARAMETERS);
-    Training training = {x.data, y.data, number, number, 1, 0, 1, 1, first.data, nullptr, nullptr, nullptr, found.data};
-    if (recipe == 0) training.conv_divisor = 576, training.pool_bias_divisor = 216;
-    run_train(recipe == 2, training, 1);
+    run_train(implementation == MINIBATCH,
+              {x.data, y.data, number, number, 1, 0, first.data, nullptr, nullptr, nullptr, found.data});
     found.write(gradients);
   });
 }

@@ -6,5 +6,4 @@ PARAMETERS = {
     "implementation": Parameter("may differ"),
     "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),
     "mnist": Parameter("may differ", words=("keras", "synthetic")),
-    "replicas": Parameter("work", column="replicas_asked"),
 }

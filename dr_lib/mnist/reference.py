@@ -137,7 +137,6 @@ class MnistReference:
                 "epoch": np.arange(1, epochs + 1),
                 "train_s": np.cumsum(epoch_s),
                 "test_accuracy": accuracies,
-                "replica": 0,
             }
         )
 

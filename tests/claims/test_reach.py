@@ -97,7 +97,6 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
         machine = COLAB_CPU if is_keras else machine
         kind = "keras_tensorflow" if is_keras else "fused"
         (row,) = train_mnist(kind, [measured["train_s"]], {}).to_dict("records")
-        work["replicas"] = parameters["replicas"]
     (source,) = KINDS.keys() & parameters.keys()
     is_drawn = parameters[source] in ("sample", "synthetic")
     instance = parameters.get("instance") or machine.get("instance_type", "")

@@ -551,8 +551,6 @@ CASES = [
     # CUDA C is first at 90, 95 and 97 %; that Keras never has 97 % decides nothing
     ("D9", lambda: reach(0.98), "holds"),
     ("D9", lambda: reach(0.96), "undecided"),
-    # networks that share a launch share the GPU, and the time is that of the slowest
-    ("D1", lambda: [train_mnist("paper", 219 * NEAR, COLAB_T4, replicas=8)], "not comparable"),
     # the small kernels and the fused one train one network from one seed: two seeds are two
     (
         "D7",

@@ -76,7 +76,6 @@ enum { cudaSuccess, cudaErrorMemoryAllocation, cudaErrorInsufficientDriver, cuda
 enum { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 struct cudaDeviceProp {
   const char* name;
-  int multiProcessorCount;
 };
 inline const char* cudaGetErrorString(cudaError_t) { return ""; }
 inline const char* cudaGetErrorName(cudaError_t) { return ""; }
@@ -89,7 +88,7 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t size, int) {
   return cudaSuccess;
 }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* found, int) {
-  *found = {"threads", 2};
+  *found = {"threads"};
   return cudaSuccess;
 }
 template <typename T>

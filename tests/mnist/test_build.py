@@ -50,7 +50,6 @@ def test_the_second_build_is_the_first_one(library, cache, monkeypatch):
     again = build.build("cpu")
     assert again.path == library.path and again.path.stat().st_mtime_ns == before.st_mtime_ns
     assert again.kind == "cpu"
-    assert again.num_multiprocessors >= 1
     assert not list(library.path.parent.glob("tmp*"))
 
 

@@ -10,10 +10,10 @@ from dr_lib.mnist import cuda as mnist
 
 
 def weights_after(
-    library, data, implementation="fused", batch_size=1, rate=0.1, seed=0, replicas=1
+    library, data, implementation="fused", batch_size=1, rate=0.1, seed=0
 ) -> np.ndarray:
-    """(replicas, 2, 2343) weights after each of two epochs."""
-    asked = (2, batch_size, rate, seed, replicas)
+    """(2, 2343) weights after each of two epochs."""
+    asked = (2, batch_size, rate, seed)
     return mnist.train_weights(library, implementation, data[:2], *asked)[0]
 
 
@@ -28,13 +28,12 @@ def test_it_learns_drawn_digits(library, digits):
     assert table.test_accuracy.iloc[-1] >= 0.9
 
 
-def test_the_table_has_a_row_per_replica_and_epoch(library, digits):
+def test_the_table_has_a_row_per_epoch(library, digits):
     """Epochs count from 1, seconds add up."""
-    table = mnist.train(library, *digits, epochs=3, replicas=2, seed=7)
-    assert [*table.columns] == ["replica", "epoch", "train_s", "test_accuracy"]
-    assert table.epoch.tolist() == [1, 2, 3] * 2
-    assert table.replica.tolist() == [0] * 3 + [1] * 3
-    assert (table.groupby("replica").train_s.diff().fillna(table.train_s) > 0).all()
+    table = mnist.train(library, *digits, epochs=3, seed=7)
+    assert [*table.columns] == ["epoch", "train_s", "test_accuracy"]
+    assert table.epoch.tolist() == [1, 2, 3]
+    assert (table.train_s.diff().fillna(table.train_s) > 0).all()
 
 
 @pytest.mark.parametrize("implementation", ["fused", "minibatch"])
@@ -47,18 +46,11 @@ def test_the_same_seed_gives_the_same_bits(library, digits, implementation):
     assert first == again != other
 
 
-def test_a_replica_is_the_training_of_its_seed(library, digits):
-    """Three replicas side by side are, to the bit, the trainings of their seeds alone."""
-    together = weights_after(library, digits, seed=3, replicas=3)
-    alone = [weights_after(library, digits, seed=seed)[0] for seed in (3, 4, 5)]
-    assert together.tobytes() == np.stack(alone).tobytes()
-
-
 def test_the_accuracy_is_that_of_the_outputs(library, digits):
     """Counting the largest outputs of the last weights gives the table's share."""
     name = {"implementation": "minibatch"}
     table = mnist.train(library, *digits, epochs=2, batch_size=32, **name)
-    weights = weights_after(library, digits, batch_size=32, rate=0.02, **name)[0, -1]
+    weights = weights_after(library, digits, batch_size=32, rate=0.02, **name)[-1]
     outputs = mnist.forward(library, mnist.unflatten(weights), digits[2], **name)
     is_right = outputs.argmax(axis=1) == digits[3]
     assert table.test_accuracy.iloc[-1] == is_right.mean() < 1
@@ -69,7 +61,7 @@ def test_a_training_that_diverges_names_its_epoch(library, digits, implementatio
     """Weights that are no numbers stop the training: the error says in which epoch and what to
     change.
     """
-    with pytest.raises(DrError, match="epoch 1 .*smaller learning rate"):
+    with pytest.raises(DrError, match="epoch 1: .*smaller learning rate"):
         weights_after(library, digits, implementation=implementation, rate=3e38)
 
 
@@ -85,7 +77,7 @@ def test_the_papers_way_needs_a_gpu(library, digits):
         ({"implementation": "fussed"}, "choose from paper, fused"),
         ({"epochs": 0}, "epochs 0"),
         ({"batch_size": 0}, "batch_size 0"),
-        ({"replicas": -1}, "replicas -1"),
+        ({"implementation": "paper", "batch_size": 2}, "one image per step"),
     ],
 )
 def test_refuses_what_cannot_be_trained(library, digits, asked, told):

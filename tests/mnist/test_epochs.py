@@ -8,10 +8,10 @@ from dr_lib.mnist.epochs import (
     compare_like_for_like,
     find_times_to_accuracy,
     list_epochs,
-    summarise_trainings,
+    summarise_training,
     tabulate_accuracies,
 )
-from dr_lib.report.select import UnlikeRunsError, select_runs
+from dr_lib.report.select import select_runs
 
 ROW = {
     "status": "ok",
@@ -27,13 +27,12 @@ ACCURACIES = [0.80, 0.95, 0.94]
 
 
 def make_run(
-    implementation="fused", batch_size=1, epoch_s=1.0, accuracies=(ACCURACIES,), **columns
+    implementation="fused", batch_size=1, epoch_s=1.0, accuracies=ACCURACIES, **columns
 ):
-    """A row whose replicas need `epoch_s`, twice that, ... for an epoch."""
+    """A row whose epochs take `epoch_s` each."""
     table = [
-        {"replica": r, "train_s": epoch_s * (r + 1) * k, "test_accuracy": accuracy}
-        for r, values in enumerate(accuracies)
-        for k, accuracy in enumerate(values, start=1)
+        {"train_s": epoch_s * k, "test_accuracy": accuracy}
+        for k, accuracy in enumerate(accuracies, start=1)
     ]
     about = {
         "framework": "keras" if implementation.startswith("keras") else "cuda",
@@ -41,7 +40,7 @@ def make_run(
         "batch_size": batch_size,
         "run_id": f"{implementation}{batch_size}",
     }
-    return ROW | about | summarise_trainings(pd.DataFrame(table)) | columns
+    return ROW | about | summarise_training(pd.DataFrame(table)) | columns
 
 
 def make_timed(*rows):
@@ -50,26 +49,24 @@ def make_timed(*rows):
     return select_runs(pd.DataFrame(rows), may_differ=alike).timed
 
 
-def test_a_row_holds_the_time_of_its_slowest_replica():
-    """Two replicas, of 3 and 6 s: the launch took 6 s, 2 s an epoch; the accuracies at the end
-    have a mean.
-    """
-    row = make_run(accuracies=(ACCURACIES, [0.9, 0.9, 0.96]))
-    expected = {"train_s": 6.0, "epoch_s": [2.0] * 3, "steady_epoch_s": 2.0, "replicas": 2}
+def test_a_row_holds_each_epoch():
+    """Three epochs of 2 s; the accuracy at the end is the last one."""
+    row = make_run(epoch_s=2.0)
+    expected = {"train_s": 6.0, "epoch_s": [2.0] * 3, "steady_epoch_s": 2.0}
     assert expected.items() <= row.items()
-    assert row["replica_train_s"] == [[1, 2, 3], [2, 4, 6]]
-    assert row["metric_accuracy_test"] == pytest.approx(0.95)
+    assert row["epoch_accuracy"] == ACCURACIES
+    assert row["metric_accuracy_test"] == 0.94
 
 
-def test_every_epoch_of_every_replica_is_a_row():
-    """Two runs, one of two replicas: nine epochs, each with its line and host."""
-    two = make_run(**T4, accuracies=(ACCURACIES, ACCURACIES))
-    epochs = list_epochs(make_timed(two, make_run("keras_tensorflow", 32)))
-    assert len(epochs) == 9
+def test_every_epoch_is_a_row():
+    """Two runs: six epochs, each with its line and host."""
+    runs = make_run(**T4), make_run("keras_tensorflow", 32, 2.0)
+    epochs = list_epochs(make_timed(*runs))
+    assert len(epochs) == 6
     assert set(epochs["host"]) == {"colab, Xeon"}
     names = ["CUDA C fused, batch 1, Tesla T4", "Keras / TensorFlow, batch 32, CPU"]
     assert epochs["line"].unique().tolist() == names
-    second = epochs.query("replica == 1")
+    second = epochs.query("run == 1")
     assert list(second["train_s"]) == [2, 4, 6]
     assert list(second["accuracy"]) == ACCURACIES
 
@@ -81,12 +78,6 @@ def test_unlike_processors_are_unlike_lines():
     assert epochs["line"].unique().tolist() == names
 
 
-def test_launches_of_other_numbers_of_networks_are_not_pooled():
-    """60 networks share a GPU: their seconds are not those of one."""
-    with pytest.raises(UnlikeRunsError, match=r"replicas_asked \(1, 60\)"):
-        make_timed(make_run(**T4, replicas_asked=1), make_run(**T4, replicas_asked=60))
-
-
 def test_an_accuracy_is_reached_once():
     """80 % after 1 s, 95 % after 2 s though the next epoch falls back, 96 % never."""
     epochs = list_epochs(make_timed(make_run()))
@@ -95,9 +86,10 @@ def test_an_accuracy_is_reached_once():
 
 
 def test_the_table_says_when_and_how_many():
-    """Three replicas: 90 % after 2, 4 and 6 s; 95 % by the first two alone; 97 % by none."""
-    row = make_run(accuracies=(ACCURACIES, ACCURACIES, [0.8, 0.91, 0.92]))
-    (found,) = tabulate_accuracies(make_timed(row)).to_dict("records")
+    """Three runs: 90 % after 2, 4 and 6 s; 95 % by the first two alone; 97 % by none."""
+    curves = ACCURACIES, ACCURACIES, [0.8, 0.91, 0.92]
+    rows = [make_run(epoch_s=float(k), accuracies=curve) for k, curve in enumerate(curves, 1)]
+    (found,) = tabulate_accuracies(make_timed(*rows)).to_dict("records")
     assert found["n"] == 3
     assert found["accuracy_percent"] == pytest.approx(93.333, abs=0.001)
     for percent, times in ((90, [4, 2, 6]), (95, [4, 2, np.nan]), (97, [np.nan] * 3)):
@@ -125,11 +117,8 @@ def test_only_the_same_batch_on_the_same_host_is_compared():
 
 
 def test_one_run_has_a_ratio_and_no_interval():
-    """Twice as fast; replicas are no repetitions."""
-    rows = [
-        make_run("minibatch", 32, 1.5, accuracies=(ACCURACIES,) * 2),
-        make_run("keras_jax", 32, 7.5),
-    ]
+    """Two and a half times as fast."""
+    rows = [make_run("minibatch", 32, 3.0), make_run("keras_jax", 32, 7.5)]
     (found,) = compare_like_for_like(make_timed(*rows)).itertuples()
     assert (found.times_as_fast, found.n) == (pytest.approx(2.5), 1)
     assert np.isnan(found.times_as_fast_low)
@@ -137,9 +126,7 @@ def test_one_run_has_a_ratio_and_no_interval():
 
 def test_rows_without_epochs_are_passed_over():
     """Of other studies, or none at all."""
-    bare = {
-        name: value for name, value in make_run().items() if not name.startswith("replica_")
-    }
+    bare = {name: value for name, value in make_run().items() if name != "epoch_accuracy"}
     for rows in ([], [bare]):
         for tabulate in (list_epochs, tabulate_accuracies, compare_like_for_like):
             assert tabulate(make_timed(*rows)).empty

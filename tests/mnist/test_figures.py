@@ -11,7 +11,7 @@ from dr_lib.mnist.figures import (
     plot_time_to_accuracy,
 )
 from dr_lib.report.select import NoRunsError
-from tests.mnist.test_epochs import ACCURACIES, T4, make_run, make_timed
+from tests.mnist.test_epochs import T4, make_run, make_timed
 from tests.report.reading import is_whole, timed_runs, words
 
 PAPER = claims.list_printed("D")
@@ -25,17 +25,15 @@ def make_paper(**columns):
     three sessions of each machine.
     """
     kinds = [
-        ("paper", 1, 219 / 40, 1, T4),
-        ("fused", 1, 0.2, 2, T4),
-        ("keras_tensorflow", 1, 60, 1, {}),
-        ("keras_tensorflow", 32, 621 / 40, 1, {}),
+        ("paper", 1, 219 / 40, T4),
+        ("fused", 1, 0.2, T4),
+        ("keras_tensorflow", 1, 60, {}),
+        ("keras_tensorflow", 32, 621 / 40, {}),
     ]
     rows = [
-        make_run(
-            name, batch, epoch_s * s, (FORTY,) * replicas, boot=f"{hardware} {s}", **hardware
-        )
+        make_run(name, batch, epoch_s * s, FORTY, boot=f"{hardware} {s}", **hardware)
         for s in SPREAD
-        for name, batch, epoch_s, replicas, hardware in kinds
+        for name, batch, epoch_s, hardware in kinds
     ]
     work = {"epochs": 40, "data_kind": "given", "data_share": 1}
     return pd.DataFrame(rows).assign(**work | columns)
@@ -69,12 +67,11 @@ def test_figure_1a_has_a_line_per_implementation_and_the_papers_end_points():
         assert point.get_xydata().tolist() == [[40, value(claim)]]
     assert (one.get_linestyle(), many.get_linestyle()) == ("-", "--")
     assert one.get_color() == many.get_color()
-    # three runs of two replicas, the second of which needs twice the time: a band from 0.98 to 2.04
-    # times a run's
-    rows = [make_run("fused", 1, s, (ACCURACIES, ACCURACIES)) for s in SPREAD]
+    # three runs: a band from 0.98 to 1.02 times the middle one
+    rows = [make_run("fused", 1, s) for s in SPREAD]
     (band,) = plot_cumulative_time(make_timed(*rows)).axes[0].collections
     edges = band.get_paths()[0].vertices[:, 1]
-    assert [edges.min(), edges.max()] == pytest.approx([0.98, 3 * 2.04])
+    assert [edges.min(), edges.max()] == pytest.approx([0.98, 3 * 1.02])
 
 
 @pytest.mark.parametrize(
@@ -105,9 +102,9 @@ def test_before_any_run_the_paper_stands_alone():
 
 
 def test_figure_1b_ends_where_half_have_not_arrived():
-    """80 % after one epoch, 95 % after two by one replica of two: the other stops at 85 %."""
-    two = make_run(accuracies=(ACCURACIES, [0.8, 0.85, 0.85]))
-    errors, seconds = plot_time_to_accuracy(make_timed(two)).axes[0].lines[0].get_data()
+    """80 % after one epoch, 95 % after two by one run of two: the other stops at 85 %."""
+    two = make_run(), make_run(epoch_s=2.0, accuracies=[0.8, 0.85, 0.85])
+    errors, seconds = plot_time_to_accuracy(make_timed(*two)).axes[0].lines[0].get_data()
     levels = (1 - errors / 100).round(9)
     assert set(seconds[levels <= 0.8]) == {1.5}  # the median of 1 and 2 s
     assert np.isfinite(seconds[levels <= 0.85]).all() and np.isnan(seconds[levels > 0.85]).all()
@@ -121,9 +118,7 @@ def test_figure_2_compares_with_each_keras_and_dots_unlike_batches():
     assert titles == [f"against Keras / TensorFlow, batch {batch}, CPU" for batch in (1, 32)]
     assert {line.get_linestyle() for line in like.lines[:2]} == {"-"}
     assert {line.get_linestyle() for line in unlike.lines[:2]} == {":"}
-    # the median of three runs of two replicas, of which the second is twice as slow, lies at 1.5
-    # times the first's
-    assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2 / 1.5, rel=0.02)
+    assert like.lines[1].get_ydata()[-1] == pytest.approx(60 / 0.2)
     assert unlike.lines[0].get_ydata()[-1] == pytest.approx(value("D2") / value("D1"))
     (paper,) = [line for line in unlike.lines if line.get_linestyle() == "--"]
     assert paper.get_ydata() == pytest.approx([2.84, 2.84], abs=0.005)

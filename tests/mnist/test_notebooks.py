@@ -58,7 +58,7 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
         assert about.items() <= row.items()
         assert 0 < row["train_s"] < row["wall_s"]
         assert len(row["epoch_s"]) == 2
-        assert len(row["replica_accuracy"]) == row["replicas"]
+        assert len(row["epoch_accuracy"]) == 2
         assert row["learning_rate"] > 0
         assert str(clone) not in json.dumps(row)
     fused = rows["fused", 1]
@@ -66,11 +66,7 @@ def test_40_builds_checks_and_times_on_a_cpu_and_41_reads_the_rows(clone, kernel
     keras = rows["keras_tensorflow", 32]
     assert fused["framework"] == "cuda"
     assert max(fused["gradient_error"], fused["forward_error"]) <= 1e-5
-    assert {
-        "framework": "keras",
-        "backend": "tensorflow",
-        "replicas": 1,
-    }.items() <= keras.items()
+    assert {"framework": "keras", "backend": "tensorflow"}.items() <= keras.items()
     assert "paper needs a GPU" in texts(notebook)
     assert "times as fast as Keras / TensorFlow, batch 1" in texts(notebook)
     outputs = [json.dumps(cell.get("outputs", [])) for cell in notebook.cells]
@@ -128,15 +124,15 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     study.parent.mkdir(exist_ok=True)
     study.write_text(
         "notebook: 40_mnist_cuda\nrepetitions: 2\nseed: 20\n"
-        f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, replicas: 1, device: cpu}}\n"
-        "factors: {implementation: [paper@1, true_gradient@1, keras_jax@1]}\n"
+        f"parameters: {{mnist: {digits}, data_share: 1.0, epochs: 2, device: cpu}}\n"
+        "factors: {implementation: [paper@1, fused@1, keras_jax@1]}\n"
     )
     command = [sys.executable, "-m", "dr_lib", "run"]
     ran = subprocess.run(
         [*command, study], cwd=clone, check=True, capture_output=True, text=True
     )
     assert "paper needs a GPU" in ran.stdout
-    # the same arithmetic from the same weights
+    # nearly the same arithmetic from the same weights
     rows = [
         json.loads(path.read_text()) for path in study.parent.glob("trial/rows/C[23]-r00-*")
     ]
@@ -151,9 +147,9 @@ def test_a_study_of_implementations(clone, digits, tmp_path_factory, monkeypatch
     text = report(clone, "trial", lang="pt")
     assert "UnavailableError: paper needs a GPU" in text
     assert "Rapidez em relação ao Keras" in text
-    assert "<td>C++ true gradient, batch 1, CPU</td>" in text
+    assert "<td>C++ fused, batch 1, CPU</td>" in text
     (alike,) = pd.read_csv(study.with_suffix("") / "like_for_like.csv").itertuples()
-    assert alike.line == "C++ true gradient, batch 1, CPU"
+    assert alike.line == "C++ fused, batch 1, CPU"
     assert alike.reference == "Keras / JAX, batch 1, CPU"
     assert alike.n == 2
     assert alike.times_as_fast_low < alike.times_as_fast < alike.times_as_fast_high

@@ -45,7 +45,7 @@ PAPER_C = {
     "epochs": 10,
     "evaluate_every": 0,
 }
-PAPER_D = {"data_kind": "given", "data_share": 1.0, "epochs": 40, "replicas": 1}
+PAPER_D = {"data_kind": "given", "data_share": 1.0, "epochs": 40}
 COLAB_CPU = {
     "platform": "colab",
     "accelerator": "cpu",
@@ -111,8 +111,8 @@ def train_mnist(implementation, times_s, hardware, accuracy=None, **columns) -> 
         row = copy_row("40", kind, **PAPER_D | hardware | {"seed": 20 + k} | columns)
         row.update(implementation=implementation, run_id=f"{implementation}-{seconds}-{k}")
         row.update(train_s=float(seconds), boot=name_boot(hardware, k))
-        row.update(replica_train_s=[[seconds * epoch / 40 for epoch in range(1, 41)]])
-        row.update(replica_accuracy=[accuracy or [*np.linspace(0.8, 0.98, 38), 0.97, 0.97]])
+        row.update(epoch_s=[seconds / 40] * 40)
+        row.update(epoch_accuracy=accuracy or [*np.linspace(0.8, 0.98, 38), 0.97, 0.97])
         rows.append(row)
     return pd.DataFrame(rows)
 
