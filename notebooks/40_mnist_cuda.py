@@ -200,6 +200,7 @@ def train(name, batch, run):
 from dr_lib import Monitor
 from dr_lib.errors import DrError
 from dr_lib.mnist.epochs import summarise_training
+from dr_lib.training.versions import read_versions
 
 paths = []
 for name, batch in trainings:
@@ -226,7 +227,7 @@ for name, batch in trainings:
         **summarise_training(table),
         **monitor.summarise(),
         **facts.describe(),
-        **(references[1].versions() if is_keras else errors[name]),
+        **(read_versions("keras", backend) if is_keras else errors[name]),
     )
     paths.append(path)
     print(f"{name}@{batch}: wrote {run.shown(path)}")

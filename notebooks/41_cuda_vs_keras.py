@@ -96,14 +96,14 @@ page.figure(
     "dashed: 32; dash-dotted: larger.",
 )
 try:
-    figure = mnist.plot_time_to_accuracy(timed, lang, published=printed)
+    figure = mnist.plot_time_to_accuracy(timed, lang)
     page.figure(
         figure,
         "figure_1b",
         "Time to reach each accuracy, by which different batch sizes can be compared: median, "
         "where half have reached it, and band of all runs.",
     )
-    figure = mnist.plot_speed_up(timed, lang, published=printed)
+    figure = mnist.plot_speed_up(timed, lang)
     page.figure(
         figure,
         "figure_2",

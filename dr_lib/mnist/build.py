@@ -47,20 +47,18 @@ class Library:
         status = getattr(self._functions, function)(*map(_convert, arguments))
         if not status:
             return
-        message = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
-        if status == 2:
-            message += ": use fewer epochs or images, or free memory on the device"
-        if status == 3:
-            advice = "update the driver, use an older CUDA toolkit, or build('cpu')"
-            raise HardwareError(f"{message}: {advice}")
-        raise DrError(message)
+        fault = f"{self.device}: {self._functions.cnn_message().decode(errors='replace')}"
+        if status == 1:
+            raise DrError(fault)
+        advice = "update the driver, use an older CUDA toolkit, or build('cpu')"
+        raise HardwareError(f"{fault}: {advice}")
 
 
 def build(device: str = "auto") -> Library:
     """Build the network for this machine at first use, and load it.
 
     Args:
-        device: gpu, cpu, or auto: the GPU where there is one and nvcc, else the CPU.
+        device: gpu, cpu, or auto: the GPU where there is one, else the CPU.
 
     Returns:
         The library; it lies in the folder dr_lib of the user's cache (XDG_CACHE_HOME), and is built
@@ -71,23 +69,20 @@ def build(device: str = "auto") -> Library:
     """
     if device not in ("auto", "gpu", "cpu"):
         raise ValueError(f"device {device!r}: choose from auto, gpu and cpu")
-    if device != "cpu":
-        try:
-            capabilities = {capability for _, _, capability, *_ in list_gpus()}
-        except HardwareError as error:
-            raise HardwareError(f"{error}, or build('cpu')") from error
-        capabilities = {c.replace(".", "") for c in capabilities if re.fullmatch(r"\d+\.\d", c)}
+    capabilities = set() if device == "cpu" else _find_capabilities()
+    if capabilities:
         nvcc = find_nvcc()
-        if capabilities and nvcc:
-            return Library(build_gpu(nvcc, capabilities), "gpu")
-        fault = "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one"
-        if capabilities:
-            fault = (
+        if nvcc is None:
+            raise HardwareError(
                 "there is a GPU but no nvcc: install the CUDA toolkit or nvidia-cuda-nvcc,"
-                " nvidia-cuda-runtime and nvidia-cuda-cccl"
+                " nvidia-cuda-runtime and nvidia-cuda-cccl, or build('cpu')"
             )
-        if device == "gpu":
-            raise HardwareError(f"{fault}, or build('cpu')")
+        return Library(build_gpu(nvcc, capabilities), "gpu")
+    if device == "gpu":
+        raise HardwareError(
+            "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
+            "build('cpu')"
+        )
     compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
     compiler = next(filter(None, map(shutil.which, compilers)), None)
     if compiler is None:
@@ -96,6 +91,15 @@ def build(device: str = "auto") -> Library:
         )
     flags = "-O3 -x c++ -std=c++17 -shared -fPIC -fno-math-errno -march=native"
     return Library(_compile([compiler, *flags.split()]), "cpu")
+
+
+def _find_capabilities() -> set[str]:
+    """Find the compute capabilities of the GPUs, such as {"75"}."""
+    try:
+        capabilities = [capability for _, _, capability, *_ in list_gpus()]
+    except HardwareError as error:
+        raise HardwareError(f"{error}, or build('cpu')") from error
+    return {c.replace(".", "") for c in capabilities if re.fullmatch(r"\d+\.\d", c)}
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:

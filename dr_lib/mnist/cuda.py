@@ -179,19 +179,15 @@ def _check_images(x: np.ndarray, y: np.ndarray, which: str) -> tuple[np.ndarray,
     """Return images (n, 28, 28) and digits (n,), uint8 and contiguous; raise ValueError for
     others.
     """
-    x = np.asarray(x)
-    y = np.asarray(y)
-    if x.dtype != np.uint8 or x.shape[1:] != (28, 28) or not len(x):
+    x = np.ascontiguousarray(x)
+    digits = np.asarray(y).astype(np.uint8)
+    is_right = x.dtype == np.uint8 and x.shape == (len(digits), 28, 28) and len(x)
+    if not is_right or (digits != y).any() or digits.max() > 9:
         raise ValueError(
-            f"{which} images are {x.dtype} of shape {x.shape}: give uint8 from 0 to 255,"
-            " (n, 28, 28)"
+            f"{which} images are {x.dtype} of shape {x.shape}, with {len(digits)} digits: give"
+            " (n, 28, 28) uint8 from 0 to 255, and for each one digit from 0 to 9"
         )
-    if y.shape != (len(x),) or not np.isin(y, range(10)).all():
-        raise ValueError(
-            f"{which} digits are {y.dtype} of shape {y.shape}: give one digit from 0 to 9 per "
-            "image"
-        )
-    return np.ascontiguousarray(x), np.ascontiguousarray(y, np.uint8)
+    return x, digits
 
 
 def _find_number(implementation: str, batch_size: int = 1) -> int:

@@ -20,14 +20,10 @@ IMPLEMENTATIONS = {  # in the order of the legends
     "fused": "CUDA C fused",
     "minibatch": "CUDA C minibatch",
 }
-CPU_BUILDS = {  # of the same source, by a C++ compiler
-    "fused": "C++ fused",
-    "minibatch": "C++ minibatch",
-}
+CPU_BUILDS = {"fused": "C++ fused", "minibatch": "C++ minibatch"}  # of the same source
 LEVELS = {"to_90_percent_s": 0.90, "to_95_percent_s": 0.95, "to_97_percent_s": 0.97}
 EPOCHS = ["epoch_s", "epoch_accuracy"]
-NEEDED = ["implementation", *EPOCHS]
-LINE = ["environment", "framework", "implementation", "batch_size"]  # what tells lines apart
+NEEDED = ["framework", "implementation", "batch_size", *EPOCHS]
 
 
 def summarise_training(table: pd.DataFrame) -> dict[str, Any]:
@@ -52,56 +48,48 @@ def summarise_training(table: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def list_epochs(timed: pd.DataFrame) -> pd.DataFrame:
-    """Extract the epochs from the rows.
+def list_runs(timed: pd.DataFrame) -> pd.DataFrame:
+    """Choose the rows that have epochs.
 
     Args:
-        timed: timed rows of a `Selection`; those without epochs are passed over.
+        timed: timed rows of a `Selection`; those of other studies are passed over.
 
     Returns:
-        A row per epoch: the columns of LINE, `accelerator`, `line` (its name), `host` (the machine
-        whose CPU trained Keras or drove the GPU), `steady_epoch_s` of its run, `run` (its place in
-        the table), `epoch` from 1, `train_s` (cumulative) and `accuracy` (share of the test
-        images). Empty without such rows.
+        The rows with `line`, the name of what ran, and `host`, the machine whose CPU trained Keras
+        or drove the GPU.
     """
-    of_run = [*LINE, "accelerator", "line", "host", "session", "steady_epoch_s", "run"]
-    columns = [*of_run, "epoch", "train_s", "accuracy"]
     if not {*NEEDED} <= set(timed):
-        return pd.DataFrame(columns=columns)
+        return pd.DataFrame(columns=[*NEEDED, "line", "host"])
     runs = timed.dropna(subset=NEEDED).reset_index(drop=True)
     processors = runs["cpu"].astype(str) if "cpu" in runs else ""
-    runs = runs.assign(
-        line=_name_lines(runs), host=runs["platform"] + ", " + processors, run=runs.index
-    )
-    epochs = runs[[*of_run, *EPOCHS]].explode(EPOCHS, ignore_index=True)
-    epochs = epochs.astype(dict.fromkeys(EPOCHS, float)).rename(
-        columns={"epoch_accuracy": "accuracy"}
-    )
-    of_each = epochs.groupby("run")
-    epochs["epoch"] = of_each.cumcount() + 1
-    epochs["train_s"] = of_each["epoch_s"].cumsum()
-    return epochs[columns]
+    host = runs["platform"] + ", " + processors
+    return runs.assign(line=_name_lines(runs), host=host)
 
 
-def find_times_to_accuracy(epochs: pd.DataFrame, levels: Sequence[float]) -> pd.DataFrame:
-    """Find the epoch at whose end each training of `list_epochs` first reached each accuracy.
+def list_epochs(runs: pd.DataFrame) -> pd.DataFrame:
+    """List the epochs of the runs.
 
     Returns:
-        A row per training, a column per level [s]; infinite where it was never reached.
+        A row per epoch: the columns of its run, `run` (its place in the table), `epoch` from 1,
+        `train_s` (cumulative) and `accuracy` (share of the test images).
     """
-    rows = [
-        _find_first(training["train_s"], training["accuracy"], levels)
-        for _, training in epochs.groupby("run", sort=False)
-    ]
-    return pd.DataFrame(rows, columns=list(levels))
+    epochs = runs.reset_index(names="run").explode(EPOCHS, ignore_index=True)
+    epochs = epochs.astype(dict.fromkeys(EPOCHS, float))
+    of_run = epochs.groupby("run")
+    return epochs.assign(
+        epoch=of_run.cumcount() + 1,
+        train_s=of_run["epoch_s"].cumsum(),
+        accuracy=epochs["epoch_accuracy"],
+    )
 
 
-def _find_first(
-    seconds: Sequence[float], accuracies: Sequence[float], levels: Sequence[float]
-) -> np.ndarray:
-    """Find when one training first reached each accuracy [s]; infinite where it never did."""
-    is_reached = np.asarray(accuracies)[:, None] >= np.asarray(levels)
-    return np.where(is_reached, np.asarray(seconds)[:, None], np.inf).min(axis=0)
+def find_times_to_accuracy(row: pd.Series, levels: Sequence[float]) -> np.ndarray:
+    """Find when a row's training first reached each accuracy, at an epoch's end [s]; infinite
+    where it never did.
+    """
+    is_reached = np.array(row["epoch_accuracy"])[:, None] >= np.asarray(levels)
+    seconds = np.cumsum(row["epoch_s"])
+    return np.where(is_reached, seconds[:, None], np.inf).min(axis=0)
 
 
 def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
@@ -118,7 +106,7 @@ def add_accuracy_columns(timed: pd.DataFrame) -> pd.DataFrame:
     for index, row in timed.dropna(subset=NEEDED).iterrows():
         accuracies = row["epoch_accuracy"]
         best = int(np.argmax(accuracies)) + 1
-        times = _find_first(np.cumsum(row["epoch_s"]), accuracies, [*LEVELS.values()])
+        times = find_times_to_accuracy(row, [*LEVELS.values()])
         added[index] = {
             "best_epoch": best if best < len(accuracies) else np.inf,
             **dict(zip(LEVELS, times, strict=True)),
@@ -130,23 +118,21 @@ def tabulate_accuracies(timed: pd.DataFrame) -> pd.DataFrame:
     """Make one row per line: its trainings, their accuracy, and the time to 90, 95 and 97 %.
 
     Returns:
-        `line`, `n` trainings, `epochs`, `accuracy_percent` at the end, and for
-        each of LEVELS the median time with the fastest training in _low and the slowest in _high;
-        NaN where it was not reached.
+        `line`, `n` trainings, `epochs`, `accuracy_percent` at the end, and for each of LEVELS the
+        median time with the fastest training in _low and the slowest in _high; NaN where it was not
+        reached.
     """
     rows = []
-    for line, epochs in list_epochs(timed).groupby("line", sort=False):
-        last = epochs["epoch"].max()
-        accuracies = epochs.loc[epochs["epoch"] == last, "accuracy"]
+    for line, runs in add_accuracy_columns(list_runs(timed)).groupby("line", sort=False):
         row = {
             "line": line,
-            "n": len(accuracies),
-            "epochs": last,
-            "accuracy_percent": 100 * accuracies.mean(),
+            "n": len(runs),
+            "epochs": runs["epoch_s"].map(len).max(),
+            "accuracy_percent": 100 * runs["metric_accuracy_test"].mean(),
         }
-        times = find_times_to_accuracy(epochs, [*LEVELS.values()])
-        for name, (_, seconds) in zip(LEVELS, times.items(), strict=True):
-            row[name] = Interval(seconds.median(), seconds.min(), seconds.max(), len(seconds))
+        for name in LEVELS:
+            seconds = runs[name]
+            row[name] = Interval(seconds.median(), seconds.min(), seconds.max(), len(runs))
         rows.append(row)
     return tabulate(rows).replace(np.inf, np.nan)
 
@@ -162,25 +148,26 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
         the time of an epoch from the second on, with the bounds of its 95 % interval in _low and
         _high where there are two runs of each, `n` of the smaller side.
     """
-    runs = list_epochs(timed).drop_duplicates("run")
-    keras = runs[runs["framework"] == "keras"]
-    cuda = runs[runs["framework"] == "cuda"]
+    runs = list_runs(timed)
+    alike = runs.groupby(["host", "batch_size"], sort=False)
     rows = []
-    for (line, host, batch_size), ours in cuda.groupby(
-        ["line", "host", "batch_size"], sort=False
-    ):
-        alike = keras[(keras["host"] == host) & (keras["batch_size"] == batch_size)]
-        for reference, theirs in alike.groupby("line", sort=False):
-            ratio = measure("steady_epoch_s", theirs, ours)
-            rows.append(
-                {
-                    "line": line,
-                    "reference": reference,
-                    "batch_size": int(batch_size),
-                    "times_as_fast": ratio,
-                    "n": ratio.n,
-                }
-            )
+    for (_, batch_size), near in alike:
+        cuda, keras = (
+            near[near["framework"] == framework].groupby("line", sort=False)
+            for framework in ("cuda", "keras")
+        )
+        for line, ours in cuda:
+            for reference, theirs in keras:
+                ratio = measure("steady_epoch_s", theirs, ours)
+                rows.append(
+                    {
+                        "line": line,
+                        "reference": reference,
+                        "batch_size": int(batch_size),
+                        "times_as_fast": ratio,
+                        "n": ratio.n,
+                    }
+                )
     table = tabulate(rows)
     if table.empty:
         return table
@@ -190,8 +177,8 @@ def compare_like_for_like(timed: pd.DataFrame) -> pd.DataFrame:
 def _name_lines(timed: pd.DataFrame) -> pd.Series:
     """Name implementation, batch and accelerator, or the whole environment if that is ambiguous."""
     names = timed["implementation"].replace(IMPLEMENTATIONS)
-    on_cpu = timed["implementation"].map(CPU_BUILDS)
-    names = names.mask(on_cpu.notna() & (timed["accelerator"] == "cpu"), on_cpu)
+    on_cpu = timed["implementation"].replace(IMPLEMENTATIONS | CPU_BUILDS)
+    names = names.mask(timed["accelerator"] == "cpu", on_cpu)
     names += ", batch " + timed["batch_size"].map("{:g}".format) + ", "
     short = names + timed["accelerator"].replace("cpu", "CPU")
     is_unclear = timed["environment"].groupby(short).transform("nunique") > 1

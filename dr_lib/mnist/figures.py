@@ -1,8 +1,8 @@
 """Draw paper D: time after each epoch (its figure 1a), to each accuracy (1b), and speed-up (2).
 
 CUDA C is hundreds of times as fast as Keras, so times and speed-ups are on logarithmic axes. Each
-figure takes timed rows of a `Selection` with their epochs, `lang` (en, or pt with
-decimal commas) and whether to draw the paper's points.
+figure takes timed rows of a `Selection` with their epochs, and `lang` (en, or pt with decimal
+commas).
 """
 
 from collections.abc import Callable, Collection
@@ -17,7 +17,12 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.lines import Line2D
 
-from dr_lib.mnist.epochs import IMPLEMENTATIONS, find_times_to_accuracy, list_epochs
+from dr_lib.mnist.epochs import (
+    IMPLEMENTATIONS,
+    find_times_to_accuracy,
+    list_epochs,
+    list_runs,
+)
 from dr_lib.numbers import write_number
 from dr_lib.report.select import NoRunsError
 from dr_lib.report.style import (
@@ -40,37 +45,24 @@ COLOURS = {  # Keras has those of its backends elsewhere
 STYLES = {1: "-", 32: "--"}  # by batch size
 SPREAD = ["median", "min", "max"]
 EPOCHS = 40  # of the paper's end points
-CONDITIONS = ["implementation", "batch_size", "accelerator"]  # under which they are drawn
+MACHINES = {
+    "cuda": ("D", "CUDA C, Tesla T4"),
+    "keras": ("s", "Keras, CPU"),
+}  # with their markers
 
 
 class Line(NamedTuple):
-    """The epochs of an implementation with a batch size on a machine, and their line style."""
+    """The runs of an implementation with a batch size on a machine, and their line style."""
 
     label: str
     colour: str
     style: str
-    epochs: pd.DataFrame
-
-    @property
-    def batch(self) -> tuple[str, int]:
-        """The implementation and its batch size."""
-        first = self.epochs.iloc[0]
-        return first["implementation"], first["batch_size"]
+    runs: pd.DataFrame
 
     @property
     def seconds(self) -> pd.DataFrame:
         """Median and extremes of the time after each epoch."""
-        return self.epochs.groupby("epoch")["train_s"].agg(SPREAD)
-
-
-def did_paper_work(timed: pd.DataFrame) -> bool:
-    """Whether rows trained on all of MNIST, as the paper did, or there are none: times of other
-    work do not share its axis.
-    """
-    if timed.empty:
-        return True
-    work = timed.reindex(columns=["data_kind", "data_share"])
-    return bool((work["data_kind"].eq("given") & work["data_share"].eq(1)).any())
+        return list_epochs(self.runs).groupby("epoch")["train_s"].agg(SPREAD)
 
 
 def plot_cumulative_time(
@@ -78,141 +70,102 @@ def plot_cumulative_time(
 ) -> Figure:
     """Draw the time after each epoch, a line per implementation, batch and machine: figure 1a.
 
-    The paper's end points stand beside equal work, or alone.
+    The paper's end points, rows of `claims.list_printed`, stand beside equal work, or alone: times
+    on a part of MNIST do not share their axis.
     """
     say = choose_words(lang)
     figure, (ax,) = open_panels(1)
-    for line in _list_lines(list_epochs(timed), say):
+    for line in _list_lines(list_runs(timed), say):
         _draw_band(ax, line.seconds, line)
-    machines = {"cuda": "CUDA C, Tesla T4", "keras": "Keras, CPU"}
-    for point in _list_points(published) if did_paper_work(timed) else ():
-        authors = say(point.authors)
-        seconds = write_number(point.value, lang, "{:g} s")
-        label = f"{machines[point.framework]}, {authors}: {seconds}"
-        marker = "D" if point.framework == "cuda" else "s"
-        ax.plot(
-            EPOCHS, point.value, marker, color=THEIRS, mec="black", ms=8, zorder=5, label=label
-        )
+    work = timed.reindex(columns=["data_kind", "data_share"])
+    did_paper_work = work["data_kind"].eq("given") & work["data_share"].eq(1)
+    if published is not None and (timed.empty or did_paper_work.any()):
+        for point in published[published["column"] == "train_s"].itertuples():
+            marker, machine = MACHINES[point.framework]
+            seconds = write_number(point.value, lang, "{:g} s")
+            label = f"{machine}, {say(point.authors)}: {seconds}"
+            ax.plot(
+                EPOCHS,
+                point.value,
+                marker,
+                color=THEIRS,
+                mec="black",
+                ms=8,
+                zorder=5,
+                label=label,
+            )
     ax.set(xlabel=say("epoch"), ylabel=say("cumulative training time [s]"))
-    ax.set(xscale="log", yscale="log")
-    space_ticks(ax, lang)
-    _add_legend(figure, *ax.get_legend_handles_labels())
+    _finish(figure, [ax], lang, *ax.get_legend_handles_labels())
     return figure
 
 
-def plot_time_to_accuracy(
-    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
-) -> Figure:
+def plot_time_to_accuracy(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the time to reach each test error, which compares different batch sizes: figure 1b.
 
     Raises:
         NoRunsError: no run has epochs.
     """
     say = choose_words(lang)
-    epochs = list_epochs(timed)
-    if epochs.empty:
+    runs = list_runs(timed)
+    if runs.empty:
         raise NoRunsError(
             "no run has epochs: train in notebook 40, or run papermill_runs/mnist_cuda.yaml"
         )
     figure, (ax,) = open_panels(1)
     # no error has no place on a logarithmic axis
-    reached = epochs["accuracy"].clip(upper=0.9995)
+    reached = list_epochs(runs)["accuracy"].clip(upper=0.9995)
     levels = np.unique([*np.linspace(reached.min(), reached.max(), 400), *reached])
-    for line in _list_lines(epochs, say):
-        spread = find_times_to_accuracy(line.epochs, levels).agg(SPREAD).T
-        spread = spread.where(np.isfinite(spread))
-        _draw_band(ax, spread.set_axis(100 * (1 - spread.index)), line)
-    shown = published if did_paper_work(timed) else None
-    for point in _list_points(shown, epochs):
-        ax.axhline(point.value, color=THEIRS, lw=1, ls=":")
-        ax.annotate(
-            f"{say(point.authors)}: {write_number(point.value, lang, '{:g} s')}",
-            (0, point.value),
-            (3, 2),
-            xycoords=("axes fraction", "data"),
-            textcoords="offset points",
-        )
+    for line in _list_lines(runs, say):
+        times = [find_times_to_accuracy(run, levels) for _, run in line.runs.iterrows()]
+        spread = pd.DataFrame(times, columns=100 * (1 - levels)).agg(SPREAD).T
+        _draw_band(ax, spread.where(np.isfinite(spread)), line)
     ax.set(xlabel=say("test error reached [%]"), ylabel=say("time to reach it [s]"))
-    ax.set(xscale="log", yscale="log")
-    space_ticks(ax, lang)
+    _finish(figure, [ax], lang, *ax.get_legend_handles_labels())
     ax.invert_xaxis()
-    _add_legend(figure, *ax.get_legend_handles_labels())
     return figure
 
 
-def plot_speed_up(
-    timed: pd.DataFrame, lang: str = "en", *, published: pd.DataFrame | None = None
-) -> Figure:
+def plot_speed_up(timed: pd.DataFrame, lang: str = "en") -> Figure:
     """Draw the speed-up of CUDA C over Keras, one panel for each backend: figure 2.
 
     Both come from the same host. A line is solid where both train in the same batch, and dotted
     with hollow points where they do not, as in the paper's own comparison: an epoch of larger
-    batches is faster, and learns less. The paper's ratio is a dashed line beside what it compared.
+    batches is faster, and learns less.
 
     Raises:
         NoRunsError: no run of CUDA C has one of Keras on its host.
     """
     say = choose_words(lang)
-    epochs = list_epochs(timed)
-    cuda = _list_lines(epochs[epochs["framework"] == "cuda"], say)
+    runs = list_runs(timed)
     panels = []
-    for keras in _list_lines(epochs[epochs["framework"] == "keras"], say):
-        near = [line for line in cuda if {*line.epochs["host"]} & {*keras.epochs["host"]}]
-        if near:
-            panels.append((keras, near))
+    for keras in _list_lines(runs[runs["framework"] == "keras"], say):
+        is_near = runs["host"].isin(keras.runs["host"]) & (runs["framework"] == "cuda")
+        if is_near.any():
+            panels.append((keras, _list_lines(runs[is_near], say)))
     if not panels:
         raise NoRunsError(
             "no run of CUDA C has a run of Keras on the same host: train both in notebook 40"
         )
     figure, axes = open_panels(len(panels), columns=2, share="xy")
     drawn = {}
-    shown = published if did_paper_work(timed) else None
     for ax, (keras, near) in zip(axes, panels, strict=True):
         for line in near:
-            style = "-" if line.batch[1] == keras.batch[1] else ":"
-            ratio = _divide(keras.seconds, line.seconds)
-            drawn[line.label] = _draw_band(ax, ratio, line._replace(style=style))
-        points = _list_points(shown, pd.concat([line.epochs for line in (keras, *near)]))
-        paper = {point.framework: point for point in points}
-        if len(paper) == 2:
-            ratio = paper["keras"].value / paper["cuda"].value
-            when = say("after {} epochs").format(EPOCHS)
-            authors = say(paper["keras"].authors)
-            label = f"{authors}: {write_number(ratio, lang, '')} x, {when}"
-            drawn[label] = ax.axhline(ratio, color=THEIRS, ls="--")
+            is_alike = line.runs["batch_size"].iloc[0] == keras.runs["batch_size"].iloc[0]
+            # from the smallest ratio to the largest, after each common epoch
+            ours = line.seconds[["median", "max", "min"]].set_axis(SPREAD, axis=1)
+            ratio = (keras.seconds / ours).dropna()
+            shown = line._replace(style="-" if is_alike else ":")
+            drawn[line.label] = _draw_band(ax, ratio, shown)
         ax.axhline(1, color="black", lw=0.8)
         title = fill(say("against {}").format(keras.label), 36)
         ax.set_title(title, loc="left", fontsize=10, color=MUTED)
-        ax.set(xlabel=say("epoch"), xscale="log", yscale="log")
+        ax.set(xlabel=say("epoch"))
         ax.tick_params(labelbottom=True)
-        space_ticks(ax, lang)
-    legend = _add_legend(figure, drawn.values(), drawn)
+    legend = _finish(figure, axes, lang, drawn.values(), drawn)
     for line in legend.get_lines():  # a line may be dotted in one panel and solid in another
-        if line.get_linestyle() == ":":
-            line.set(linestyle="-", markerfacecolor=line.get_color())
+        line.set(linestyle="-", markerfacecolor=line.get_color())
     figure.supylabel(say("times as fast as Keras"))
     return figure
-
-
-def _list_points(
-    published: pd.DataFrame | None, beside: pd.DataFrame | None = None
-) -> list[NamedTuple]:
-    """List the paper's two end points, of the rows of `claims.list_printed`.
-
-    Args:
-        published: the paper's means; None for none.
-        beside: epochs; an end point of another program, batch or device than any of theirs is left
-            out. The program `paper` has batch 1.
-    """
-    if published is None:
-        return []
-    points = published[published["column"] == "train_s"].astype({"batch_size": float})
-    found = []
-    for point in points.itertuples():
-        conditions = points.loc[point.Index, CONDITIONS].dropna()
-        if beside is None or (beside[conditions.index] == conditions).all(axis=1).any():
-            found.append(point)
-    return found
 
 
 def name_line(line: str, say: Callable[[str], str]) -> str:
@@ -221,13 +174,11 @@ def name_line(line: str, say: Callable[[str], str]) -> str:
     return f"{say(implementation)}, {say('batch')} {rest}" if batch else line
 
 
-def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
-    order = epochs.assign(
-        _order=epochs["implementation"].map([*IMPLEMENTATIONS].index).astype(int)
-    )
-    order = order.sort_values(["_order", "batch_size"], kind="stable")
+def _list_lines(runs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
+    places = runs["implementation"].map([*IMPLEMENTATIONS].index)
+    runs = runs.assign(_place=places).sort_values(["_place", "batch_size"], kind="stable")
     lines = []
-    for name, rows in order.groupby("line", sort=False):
+    for name, rows in runs.groupby("line", sort=False):
         first = rows.iloc[0]
         colour = COLOURS.get(first["implementation"], OTHER_COLOUR)
         style = STYLES.get(first["batch_size"], "-.")
@@ -235,20 +186,13 @@ def _list_lines(epochs: pd.DataFrame, say: Callable[[str], str]) -> list[Line]:
     return lines
 
 
-def _divide(theirs: pd.DataFrame, ours: pd.DataFrame) -> pd.DataFrame:
-    """Compute the ratios after each common epoch, from the smallest to the largest."""
-    ratio = theirs / ours[["median", "max", "min"]].set_axis(SPREAD, axis=1)
-    return ratio.dropna()
-
-
 def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
     """Draw a line in its band; a few epochs have points."""
     epochs = spread.index
-    middle, low, high = (spread[column] for column in SPREAD)
-    ax.fill_between(epochs, low, high, color=line.colour, alpha=0.2, lw=0)
+    ax.fill_between(epochs, spread["min"], spread["max"], color=line.colour, alpha=0.2, lw=0)
     (drawn,) = ax.plot(
         epochs,
-        middle,
+        spread["median"],
         line.style,
         marker="o" if len(epochs) <= 12 else "",
         mfc="white" if line.style == ":" else line.colour,
@@ -260,8 +204,17 @@ def _draw_band(ax: Axes, spread: pd.DataFrame, line: Line) -> Line2D:
     return drawn
 
 
-def _add_legend(figure: Figure, lines: Collection[Artist], labels: Collection[str]) -> Legend:
-    """Name the lines below the panels, and make room for the names."""
+def _finish(
+    figure: Figure,
+    axes: Collection[Axes],
+    lang: str,
+    lines: Collection[Artist],
+    labels: Collection[str],
+) -> Legend:
+    """Make the axes logarithmic, and name the lines below the panels."""
+    for ax in axes:
+        ax.set(xscale="log", yscale="log")
+        space_ticks(ax, lang)
     figure.set_figheight(3.4 + 0.2 * len(lines))
     place = "outside lower left"
     return figure.legend(lines, labels, loc=place, frameon=False, fontsize=9, handlelength=4)

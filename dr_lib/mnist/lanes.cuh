@@ -162,7 +162,7 @@ INLINE void add_over_lanes(vec* values) {
 
 // ---- the host's side ------------------------------------------------------------------------------------------------
 
-enum { OK, FAILED, OUT_OF_MEMORY, NO_DEVICE };
+enum { OK, FAILED, NO_DEVICE };
 
 struct Failure : std::exception {
   int code;
@@ -176,7 +176,6 @@ static void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
   snprintf(message, sizeof message, "%s: %s (%s)", what, cudaGetErrorString(status), cudaGetErrorName(status));
   cudaGetLastError();  // an error that is not sticky ends here
-  if (status == cudaErrorMemoryAllocation) throw Failure(OUT_OF_MEMORY);
   throw Failure(status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice ? NO_DEVICE : FAILED);
 }
 #define CHECK(call) check(call, #call)

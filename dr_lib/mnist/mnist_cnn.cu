@@ -439,7 +439,7 @@ static int guard(Work work) {
     return failure.code;
   } catch (const std::bad_alloc&) {
     snprintf(message, sizeof message, "out of memory");
-    return OUT_OF_MEMORY;
+    return FAILED;
   }
 }
 

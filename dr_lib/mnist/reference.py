@@ -13,20 +13,16 @@ the ten, plain SGD. In larger batches that learns slowly, and the reference trai
 today: softmax cross-entropy and Adam.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
 from dr_lib.hardware import import_keras
-from dr_lib.training.versions import read_versions
-
-if TYPE_CHECKING:
-    import pandas as pd
+from dr_lib.mnist.cuda import unflatten
 
 BACKENDS = ("tensorflow", "jax")
 CHUNK = 1000  # images of a forward pass at a time
@@ -57,10 +53,8 @@ class MnistReference:
         keras_backend.choose_device(backend, "cpu")  # CUDA C may have the GPU of this process
         self.keras = keras
         self.keras_backend = keras_backend
-        self.backend = backend
         self.batch_size = batch_size
         self.is_original = batch_size == 1
-        self.shapes = {name: np.shape(array) for name, array in weights.items()}
 
         layers = keras.layers
         # zeros until the weights are set: JAX would compile a draw for each shape
@@ -111,8 +105,6 @@ class MnistReference:
         Returns:
             A row per epoch with the columns of `cuda.mnist.train`; train_s counts the compilation.
         """
-        import pandas as pd
-
         n = len(x_train)
         if not 0 < self.batch_size <= n:
             raise DrError(f"{n} images in batches of {self.batch_size}: nothing to train")
@@ -145,9 +137,8 @@ class MnistReference:
         probabilities.
         """
         activation = self.keras.ops.sigmoid if self.is_original else self.keras.ops.softmax
-        chunks = [x[start : start + CHUNK] for start in range(0, len(x), CHUNK)]
-        logits = [self.model.predict_on_batch(_to_pixels(chunk)) for chunk in chunks]
-        return np.concatenate([np.asarray(activation(chunk)) for chunk in logits])
+        logits = self.model.predict(_to_pixels(x), batch_size=CHUNK, verbose=0)
+        return np.asarray(activation(logits))
 
     def gradients(self, x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
         """Compute gradients of one batch's mean loss by automatic differentiation."""
@@ -162,12 +153,7 @@ class MnistReference:
             self.keras.ops.convert_to_tensor(array) for array in self.model.get_weights()
         ]
         gradients = self.keras_backend.differentiate(find_loss, weights)
-        named = zip(self.shapes.items(), gradients, strict=True)
-        return {name: np.reshape(gradient, shape) for (name, shape), gradient in named}
-
-    def versions(self) -> dict[str, str]:
-        """Versions of Keras, NumPy, Python and the computing `backend`."""
-        return read_versions("keras", self.backend)
+        return unflatten(np.concatenate([np.ravel(gradient) for gradient in gradients]))
 
     def _sum_cross_entropy(self, targets: Any, logits: Any) -> Any:
         """Binary cross-entropy summed over the outputs: its gradient is output - target."""

@@ -92,10 +92,10 @@ def test_refuses_what_cannot_be_trained(library, digits, asked, told):
         (0, lambda x: x / 255, "training images are float64"),
         (0, lambda x: x[:, :, :27], r"training images .*\(600, 28, 27\)"),
         (0, lambda x: x[:0], "training images"),
-        (1, lambda y: y[:-1], "training digits"),
+        (1, lambda y: y[:-1], "training images .* with 599 digits"),
         (1, lambda y: y + 1, "from 0 to 9"),
         (2, lambda x: x[0], "test images"),
-        (3, lambda y: y.astype(int) - 1, "test digits"),
+        (3, lambda y: y.astype(int) - 1, "test images .* one digit from 0 to 9"),
     ],
 )
 def test_refuses_other_images_and_digits(library, digits, position, change, told):

@@ -8,6 +8,7 @@ from dr_lib.mnist.epochs import (
     compare_like_for_like,
     find_times_to_accuracy,
     list_epochs,
+    list_runs,
     summarise_training,
     tabulate_accuracies,
 )
@@ -61,7 +62,7 @@ def test_a_row_holds_each_epoch():
 def test_every_epoch_is_a_row():
     """Two runs: six epochs, each with its line and host."""
     runs = make_run(**T4), make_run("keras_tensorflow", 32, 2.0)
-    epochs = list_epochs(make_timed(*runs))
+    epochs = list_epochs(list_runs(make_timed(*runs)))
     assert len(epochs) == 6
     assert set(epochs["host"]) == {"colab, Xeon"}
     names = ["CUDA C fused, batch 1, Tesla T4", "Keras / TensorFlow, batch 32, CPU"]
@@ -73,16 +74,15 @@ def test_every_epoch_is_a_row():
 
 def test_unlike_processors_are_unlike_lines():
     """Two CPUs: the name says which; CUDA C runs on a GPU alone, what runs here is C++."""
-    epochs = list_epochs(make_timed(make_run(), make_run(cpu="EPYC")))
+    runs = list_runs(make_timed(make_run(), make_run(cpu="EPYC")))
     names = [f"C++ fused, batch 1, colab, CPU, {cpu} x 2" for cpu in ("Xeon", "EPYC")]
-    assert epochs["line"].unique().tolist() == names
+    assert runs["line"].unique().tolist() == names
 
 
 def test_an_accuracy_is_reached_once():
     """80 % after 1 s, 95 % after 2 s though the next epoch falls back, 96 % never."""
-    epochs = list_epochs(make_timed(make_run()))
-    found = find_times_to_accuracy(epochs, [0.5, 0.8, 0.94, 0.95, 0.96])
-    assert found.iloc[0].tolist() == [1, 1, 2, 2, np.inf]
+    found = find_times_to_accuracy(make_run(), [0.5, 0.8, 0.94, 0.95, 0.96])
+    assert found.tolist() == [1, 1, 2, 2, np.inf]
 
 
 def test_the_table_says_when_and_how_many():
@@ -128,6 +128,6 @@ def test_rows_without_epochs_are_passed_over():
     """Of other studies, or none at all."""
     bare = {name: value for name, value in make_run().items() if name != "epoch_accuracy"}
     for rows in ([], [bare]):
-        for tabulate in (list_epochs, tabulate_accuracies, compare_like_for_like):
+        for tabulate in (list_runs, tabulate_accuracies, compare_like_for_like):
             assert tabulate(make_timed(*rows)).empty
-    assert len(list_epochs(make_timed(bare, make_run()))) == 3
+    assert len(list_runs(make_timed(bare, make_run()))) == 1
