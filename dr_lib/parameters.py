@@ -78,7 +78,7 @@ PARAMETERS = {  # of the other notebooks, and of several subjects
     "patience": Parameter("work", older=0),
     "min_delta": Parameter("work", most=1, older=0.0),
     "augmentation": Parameter("work", choices=("none", "flip", "colour")),
-    "recipe": Parameter("level", choices=("full", "few", "upper")),  # its parts have columns
+    "recipe": Parameter("level", choices=("full", "few")),  # its parts have columns
     "weigh_grades": Parameter("work", only_with=("task", "grades", False)),
     "keep_best": Parameter("work", older=False),
     "data_share": Parameter("work", above=0, most=1),
@@ -241,8 +241,7 @@ def check_together(values: Mapping[str, Any]) -> None:
         if values.get(name, default) != default and values.get(other, value) != value:
             fault = f"{name}: does not apply to {other} {values[other]}"
             raise ParameterError(f"{fault}: leave it out")
-    recipe = values.get("recipe", "full")
-    is_partial = recipe != "full"
+    is_few = values.get("recipe") == "few"
     augmentation = values.get("augmentation", "flip")
     is_stored = values.get("input") == "memory"
     is_small = str(values.get("model")).lower() == "small_cnn"
@@ -251,17 +250,16 @@ def check_together(values: Mapping[str, Any]) -> None:
         "min_delta: does not apply without patience: leave it out": (
             values.get("min_delta") and not values.get("patience")
         ),
-        f"recipe {recipe} learns from each photograph and its mirror image, which is not"
-        f" augmentation {augmentation}: leave it out": is_partial and augmentation != "flip",
+        "recipe few learns from each photograph and its mirror image, which is not"
+        f" augmentation {augmentation}: leave it out": is_few and augmentation != "flip",
         "mode plain trains a whole network, and decodes in each epoch: use recipe full and input"
-        " auto, or mode paper": (values.get("mode") == "plain" and (is_partial or is_stored)),
+        " auto, or mode paper": (values.get("mode") == "plain" and (is_few or is_stored)),
         "small_cnn has no ImageNet weights: use weights none, or mobilenet": (
             is_small and values.get("weights") == "imagenet"
         ),
         f"image_size {image_size}: small_cnn needs 32 px or more": is_small and image_size < 32,
-        f"recipe {recipe} keeps blocks as their weights are, and weights none are random: give"
-        " imagenet or the path of a weights file": is_partial
-        and values.get("weights") == "none",
+        "recipe few keeps blocks as their weights are, and weights none are random: give"
+        " imagenet or the path of a weights file": is_few and values.get("weights") == "none",
     }
     for refusal, applies in refusals.items():
         if applies:

@@ -32,7 +32,7 @@ epsilon: float = 0.0000001  # added to the mean squared gradient (adam: to its r
 patience: int = 0  # epochs without a better validation AUC until training stops, 0 for none
 min_delta: float = 0.0  # smallest rise of the validation AUC that counts as better
 augmentation: str = "flip"  # none, flip or colour
-recipe: str = "full"  # full, few or upper; few and upper train only parts of the network
+recipe: str = "full"  # full, or few, which trains only the head of a part of the network
 weigh_grades: bool = False  # give every grade the same total weight in the loss
 halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
 keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
@@ -127,13 +127,11 @@ print("because", *plan.reasons, sep="\n- ")
 # Task *grades* has the layers of the serving study (Camargo, Künas, Navaux): global pooling, two
 # layers of 128 and one of 5.
 #
-# The recipes *few* and *upper* are for small data sets. Recipe *few* cuts the network after the
-# blocks with the first sixth of its parameters (MobileNet's seventh), because lesions are small and
-# the last blocks see large structures. It freezes these blocks and initialises the head from a
-# regression of the grade, which separates severe from mild. Recipe *upper* trains the blocks with
-# the second half of the parameters (after MobileNet's eleventh), and initialises the head as a
-# linear probe (logistic regression). Each photograph and its mirror image pass through the frozen
-# part once; that time counts as set-up.
+# The recipe *few* is for small data sets. It cuts the network after the blocks with the first sixth
+# of its parameters (MobileNet's seventh), because lesions are small and the last blocks see large
+# structures. It freezes these blocks and initialises the head from a regression of the grade, which
+# separates severe from mild. Each photograph and its mirror image pass through the frozen part
+# once; that time counts as set-up.
 #
 # The timed part lasts from the call of `fit` to the end of the last epoch. The epoch with the best
 # AUC of referable disease on the validation split is kept; without a validation split (the paper's

@@ -216,8 +216,8 @@ def compare_resumed(mode: str, setting: Setting) -> Figures:
 
     folder = setting.out.with_name(f"resumed-{mode}")
     config = {"backend": "jax", "mode": mode, "accelerator": setting.accelerator}
-    config |= {"augmentation": "colour", "epochs": 12}
-    asked = {"config": config, "number": 57, "dropout": 0.3}
+    config |= {"augmentation": "colour", "epochs": 12, "model": simulation.DROPPING}
+    asked = {"config": config, "number": 57}
     simulation.run("kill", folder, arguments=asked, kills=2, window_s=0.5, seed=1)
     kills = json.loads((folder / "kills.json").read_text())["kills"]
     whole = folder / "straight"

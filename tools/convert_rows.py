@@ -24,7 +24,6 @@ BEFORE_BY_NOTEBOOK = {
         "keep_best": False,
         "matmul_precision_requested": "default",
         "model_code_sha256": "",
-        "last_frozen": "",
         "last_layer": "",
     },
     "21_export_quantize": {"num_threads": 1},
@@ -35,8 +34,9 @@ RENAMED = {
     "20_train_grades": {"notebook": "10_train", "task": "grades"},
 }
 GONE = (
-    "batch_scale cpu_energy_from cpu_energy_j ema_momentum gpu_energy_from gpu_energy_sampled_j"
-    " kernel num_machines repeats spent_s warmup_epochs weigh_classes"
+    "batch_scale cpu_energy_from cpu_energy_j dropout ema_momentum gpu_energy_from"
+    " gpu_energy_sampled_j kernel last_frozen num_machines probe_grades repeats replicas"
+    " replicas_asked spent_s warmup_epochs weigh_classes"
 ).split()
 
 

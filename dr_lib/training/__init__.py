@@ -3,7 +3,7 @@
 config      what a training is asked for
 train_once  a training from the prepared folder to scores on its test split
 models      builds the networks, their augmentation, preprocessing and loss
-frozen      trains only the upper blocks, on cached outputs of the lower ones
+frozen      trains only the head, on cached outputs of the base
 resident    keeps photographs on the device
 fit         trains and times
 plain       mode plain: the pipeline of tf.data over the shards

@@ -4,46 +4,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
 from dr_lib.hardware import Facts, Plan, Request, choose
 from dr_lib.parameters import check_together, describe, read_value
 
-NUM_FOLDS = 5  # of the training patients, in which a recipe chooses its penalty
-
-
-class Recipe(NamedTuple):
-    """Which part of a network is trained, and how its head is initialised."""
-
-    cut: float = 1.0  # share of the base's parameters at which the network ends
-    # share of those left: these first blocks are frozen, and their outputs cached
-    frozen: float = 0.0
-    probe_grades: bool = False  # start the head from a regression of the grade
-    dropout: float = 0.0  # share of the pooled features dropped in training
-    # average the final predictions with those of the mirror images
-    test_time_augmentation: bool = False
-    # to train on: with a referable eye and with another each, and in all
-    num_patients: tuple[int, int] = (1, 1)
-
-
-RECIPES = {  # of mobilenet, few ends at conv_pw_7_relu and upper freezes to conv_pw_11_relu
-    "full": Recipe(),
-    "few": Recipe(
-        cut=0.1684,
-        frozen=1.0,
-        probe_grades=True,
-        test_time_augmentation=True,
-        num_patients=(1, NUM_FOLDS),
-    ),
-    "upper": Recipe(
-        frozen=0.504,
-        dropout=0.3,
-        test_time_augmentation=True,
-        num_patients=(NUM_FOLDS, NUM_FOLDS),  # each fold has to have both classes
-    ),
-}
+NUM_FOLDS = 5  # of the training patients, in which recipe few chooses its penalty
 
 
 @dataclass(frozen=True)
@@ -109,24 +77,16 @@ class TrainingConfig:
         return {
             **describe(asdict(self)),
             "model_code_sha256": self.model_code_sha256,
-            "probe_grades": self.parts.probe_grades,
-            "dropout": self.parts.dropout,
-            "test_time_augmentation": self.parts.test_time_augmentation,
+            "test_time_augmentation": self.test_time_augmentation,
         }
 
     @property
-    def parts(self) -> Recipe:
-        """The part of the network that the recipe trains.
+    def test_time_augmentation(self) -> bool:
+        """Whether predictions are averaged with those of the mirror images.
 
-        A model of grades is served, which averages no mirror images: neither do its scores.
+        A model of grades is served, which averages none: neither do its scores.
         """
-        recipe = RECIPES[self.recipe]
-        if self.task == "referable":
-            return recipe
-        is_probed = self.recipe != "full"
-        return recipe._replace(
-            test_time_augmentation=False, probe_grades=is_probed, dropout=0.0
-        )
+        return self.recipe == "few" and self.task == "referable"
 
     @property
     def model_code_sha256(self) -> str:

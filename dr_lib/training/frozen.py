@@ -1,6 +1,4 @@
-"""Train only the upper blocks of a network: the outputs of the frozen lower ones are computed
-once and cached.
-"""
+"""Train only the head of a network: the outputs of its frozen base are computed once and cached."""
 
 from collections.abc import Mapping
 
@@ -23,46 +21,35 @@ from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory
 from dr_lib.training.config import NUM_FOLDS
 from dr_lib.training.fit import predict
-from dr_lib.training.models import CubicMean, find_normalisations, split_network
+from dr_lib.training.models import CubicMean, split_network
 
 
 def freeze(
-    network: keras.Model,
-    last_frozen: str,
-    splits: Mapping[str, Photographs],
-    batch_size: int = 32,
-    *,
-    probe_grades: bool = False,
+    network: keras.Model, splits: Mapping[str, Photographs], batch_size: int = 32
 ) -> tuple[keras.Model, dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Run photographs and their mirror images through the frozen part once; initialise the head by
-    a linear probe.
+    """Run photographs and their mirror images through the base once; initialise the head by a
+    linear probe.
 
     A head that starts at random distorts good features while it learns (Kumar et al. 2022,
-    "Fine-tuning can distort pretrained features"): it starts as logistic regression on the frozen
-    features.
+    "Fine-tuning can distort pretrained features"): it starts as a regression of the grade on the
+    frozen features, see `fit_grades`.
 
     Args:
-        network: of `build_model`; what is trained in `upper` is trained in it.
-        last_frozen: name of the base's last frozen layer, see `find_last_layer`.
+        network: of `build_model`; its head is what is trained.
         splits: train, test and, where there is one, validation.
         batch_size: of the passes, over all replicas.
-        probe_grades: start the head from the grades, see `fit_grades`, and not from logistic
-            regression.
 
     Returns:
-        The upper part, left to train; of each split, (2 n, ...) float16, the cached outputs of n
+        Pooling and head, left to train; of each split, (2 n, ...) float16, the cached outputs of n
         photographs, then mirrored; and its targets, (2 n,), referable (float32) or grades.
 
     Raises:
-        DrError: part of the base bypasses the layer, or its outputs do not fit into memory.
+        DrError: the outputs do not fit into memory.
     """
     base = network.get_layer("base")
     head = network.layers[-1]
     is_grades = head.name == "grades"
-    lower, outputs, extract = split_network(network, last_frozen, "float16")
-    # of what follows too: few photographs would spoil its statistics
-    for layer in find_normalisations(base):
-        layer.trainable = False
+    lower, outputs, extract = split_network(network, base.layers[-1].name, "float16")
     lower.trainable = False
     upper = keras.Model(outputs, head(extract.output), name="upper")
     num_images = 2 * sum(len(side.referable) for side in splits.values())
@@ -70,7 +57,7 @@ def freeze(
     free = read_memory().available / 2**30
     if needed > free:
         raise DrError(
-            f"the outputs of {last_frozen!r} take {needed:.1f} GiB, {free:.1f} are free: "
+            f"the outputs of the frozen base take {needed:.1f} GiB, {free:.1f} are free: "
             "choose a smaller image_size, or recipe full"
         )
     inputs = {}
@@ -84,20 +71,9 @@ def freeze(
 
     train = splits["train"]
     patients = np.tile(train.patient_id, 2)
-    if probe_grades:
-        grades = targets["train"] if is_grades else np.tile(train.grade, 2)
-        is_even = any(isinstance(layer, CubicMean) for layer in network.layers)
-        weights = fit_grades(features, grades, targets["train"], patients, is_even=is_even)
-    else:
-        logistic = fit_by_patient(
-            LogisticRegression(max_iter=2000),
-            {"model__C": np.logspace(-5, -1, 9)},
-            features,
-            targets["train"],
-            patients,
-        )
-        kernel, bias = read_line(logistic)
-        weights = kernel[:, None], np.array([bias])
+    grades = targets["train"] if is_grades else np.tile(train.grade, 2)
+    is_even = any(isinstance(layer, CubicMean) for layer in network.layers)
+    weights = fit_grades(features, grades, targets["train"], patients, is_even=is_even)
     head.set_weights(weights)
     return upper, inputs, targets
 
@@ -114,15 +90,7 @@ def fit_grades(
     little say little.
     """
     alphas = np.logspace(0, 3, 13) if is_even else np.logspace(1, 6, 11)
-    line = fit_by_patient(
-        Ridge(),
-        {"model__alpha": alphas},
-        features,
-        grade,
-        patient_id,
-        scoring="r2",
-        is_even=is_even,
-    )
+    line = fit_by_patient(alphas, features, grade, patient_id, is_even=is_even)
     predicted = cross_val_predict(
         line, features, grade, groups=patient_id, cv=GroupKFold(NUM_FOLDS)
     )
@@ -151,34 +119,23 @@ def read_line(fitted: Pipeline) -> tuple[np.ndarray, float]:
 
 
 def fit_by_patient(
-    model,
-    penalties: dict[str, np.ndarray],
-    features,
-    target,
-    patient_id,
-    scoring: str = "roc_auc",
-    is_even: bool = False,
+    alphas: np.ndarray, features, target, patient_id, *, is_even: bool = False
 ) -> Pipeline:
-    """Standardise (n, features) and fit a linear model to the (n,) target.
+    """Standardise (n, features) and fit a ridge regression to the (n,) target.
 
     Features that are even are centred alone. The penalty is the one of those given that has the
     best score in five folds by patient.
 
     Raises:
-        DrError: no fold could be scored.
+        DrError: there are too few patients for the folds.
     """
-    steps = Pipeline([("scaler", StandardScaler(with_std=not is_even)), ("model", model)])
+    steps = Pipeline([("scaler", StandardScaler(with_std=not is_even)), ("model", Ridge())])
     folds = StratifiedGroupKFold(NUM_FOLDS, shuffle=True, random_state=0)
-    search = GridSearchCV(steps, penalties, scoring=scoring, cv=folds)
+    search = GridSearchCV(steps, {"model__alpha": alphas}, scoring="r2", cv=folds)
     try:
-        search.fit(features, target, groups=patient_id)
-        found = search.cv_results_["mean_test_score"]
-        why = "" if np.isfinite(found).any() else "no fold has both classes in each part"
+        return search.fit(features, target, groups=patient_id).best_estimator_
     except ValueError as error:  # too few of each grade
-        why = str(error)
-    if why:
         raise DrError(
             f"{len(set(patient_id))} patients are too few to choose a penalty in {NUM_FOLDS} folds"
-            f" ({why}): use recipe full"
-        )
-    return search.best_estimator_
+            f" ({error}): use recipe full"
+        ) from error

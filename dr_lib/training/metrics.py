@@ -10,7 +10,7 @@ from dr_lib.data.prepared.folder import Photographs
 from dr_lib.errors import DrError
 from dr_lib.statistics import clustered
 from dr_lib.statistics.intervals import UNLEARNED, Interval, has_learned
-from dr_lib.training.config import RECIPES
+from dr_lib.training.config import NUM_FOLDS
 
 
 def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 0) -> None:
@@ -29,14 +29,14 @@ def check_sides(splits: Mapping[str, Photographs], recipe: str, patience: int = 
     for name, side in splits.items():
         if name == "validation" and not len(side.referable):
             continue
-        each, all_ = RECIPES[recipe if name == "train" else "full"].num_patients
+        least = NUM_FOLDS if name == "train" and recipe == "few" else 1
         referable = len(set(side.patient_id[side.referable == 1]))
         others = len(set(side.patient_id[side.referable == 0]))
         in_all = len(set(side.patient_id))
-        if min(referable, others) < each or in_all < all_:
+        if min(referable, others) < 1 or in_all < least:
             raise DrError(
                 f"the {name} split has {referable} patients with referable eyes, {others} with"
-                f" others, {in_all} in all: recipe {recipe} needs {each} of each, and {all_} in all"
+                f" others, {in_all} in all: recipe {recipe} needs 1 of each, and {least} in all"
             )
 
 

@@ -25,6 +25,7 @@ from dr_lib.errors import DrError
 from dr_lib.parameters import check_together, read_value
 from dr_lib.training.lite0 import build_lite0
 
+FEW = 0.1684  # of mobilenet's parameters: up to conv_pw_7_relu
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
 # (I, Q)
 RGB_TO_YIQ = np.array(
@@ -128,9 +129,7 @@ def build_model(
     task: str = "referable",
     weights: str = "none",
     augmentation: str = "flip",
-    dropout: float = 0.0,
-    share: float = 1.0,
-    is_linear: bool = False,
+    recipe: str = "full",
     seed: int = 0,
 ) -> keras.Model:
     """Build a network from uint8 photographs to the probability of referable disease or of grades.
@@ -145,12 +144,10 @@ def build_model(
         task: referable, one sigmoid output, or grades, five of softmax; always float32.
         weights: none, imagenet (downloaded by Keras) or the path of a weights file without the top.
         augmentation: none, flip or colour, see `Augment`.
-        dropout: share of the pooled features dropped in training, of task referable.
-        share: of the base's parameters; it ends at the layer that has them below it. Lesions are
-            small, and so is what the middle blocks see.
-        is_linear: grades come from the pooled features alone, without layers of 128.
-        seed: of the augmentation and of dropout; initial weights follow
-            `keras.utils.set_random_seed`.
+        recipe: full, or few, whose base ends at the layer that has the share FEW of its parameters
+            below it: lesions are small, and so is what the middle blocks see. Its grades come from
+            the pooled features alone, without layers of 128.
+        seed: of the augmentation; initial weights follow `keras.utils.set_random_seed`.
 
     Returns:
         A model with layers "augment" and "base" (a model of its own).
@@ -168,8 +165,8 @@ def build_model(
     base = build_base(model, image_size, weights)
     for layer in find_normalisations(base):
         layer.synchronized = False  # only TensorFlow knows another kind
-    if share < 1:
-        last = base.get_layer(network.few or find_last_layer(base, share))
+    if recipe == "few":
+        last = base.get_layer(network.few or find_last_layer(base, FEW))
         base = keras.Model(base.input, last.output, name="base")
 
     inputs = keras.Input((image_size, image_size, 3), dtype="uint8")
@@ -187,11 +184,10 @@ def build_model(
         x = layers.GlobalAveragePooling1D(name="pool")(x)
     name = model.rpartition(":")[2]
     if task == "grades":
-        for width in () if is_linear else (128, 128):
+        for width in () if recipe == "few" else (128, 128):
             x = layers.Dense(width, activation="relu")(x)
         head = layers.Dense(len(GRADES), activation="softmax", dtype="float32", name="grades")
         return keras.Model(inputs, head(x), name=f"{name}_{image_size}_grades")
-    x = layers.Dropout(dropout, seed=seed, name="dropout")(x)
     head = layers.Dense(1, activation="sigmoid", dtype="float32", name="referable")
     return keras.Model(inputs, head(x), name=f"{name}_{image_size}")
 

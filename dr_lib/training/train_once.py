@@ -42,9 +42,9 @@ class Setup(NamedTuple):
 
     splits: dict[str, Photographs]  # those that have photographs
     network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
-    # what is trained: the network, its upper part, or the network fed by row numbers
+    # what is trained: the network, its head, or the network fed by row numbers
     model: keras.Model
-    last_frozen: str  # last layer of the base that is frozen; empty where none is
+    last_layer: str  # of the base, at which recipe few ends; else empty
     # over which photographs batch normalisation takes its statistics, see `find_batch_norm`
     batch_norm: str
     train_batches: Batches
@@ -61,7 +61,7 @@ class Setup(NamedTuple):
             "num_images_dropped": self.train_batches.num_dropped,
             "num_parameters": self.network.count_params(),
             "batch_norm": self.batch_norm,
-            "last_frozen": self.last_frozen,
+            "last_layer": self.last_layer,
         }
 
 
@@ -104,14 +104,13 @@ class Trained(NamedTuple):
             "grades": list(GRADES) if config.task == "grades" else [],
             "threshold": self.scores["threshold"],
             "threshold_from": threshold_from,
-            "test_time_augmentation": config.parts.test_time_augmentation,
+            "test_time_augmentation": config.test_time_augmentation,
             "weights": Path(config.weights).name,
             "metrics": self.scores,
             "warning": metrics.find_doubt(self.auc),
             "trained_with": {
                 **config.describe(),
                 "last_layer": row["last_layer"],
-                "last_frozen": row["last_frozen"],
             },
             "commit": commit,
             "versions": {name: row[name] for name in ("keras", "numpy")},
@@ -234,7 +233,6 @@ def train_once(
         **device.describe(probe()),
         **data,
         **setup.describe(),
-        "last_layer": setup.last_frozen if config.parts.cut < 1 else "",
         **timing.describe(),
         "setup_s": setup_s,
         **speed,
@@ -294,7 +292,7 @@ def predict_sides(
             network,
             side.images,
             config.batch_size,
-            average_mirrored=config.parts.test_time_augmentation,
+            average_mirrored=config.test_time_augmentation,
         )
         for name, side in splits.items()
         if name != "train"
@@ -370,7 +368,6 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     from dr_lib.training import fit, frozen, models, plain, resident
 
     plan = device.plan
-    parts = config.parts
     seed = config.run_seed
     batch_size = config.batch_size
     truth = "grade" if config.task == "grades" else "referable"
@@ -382,12 +379,10 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
     with device.scope():
         network = build_network(config)
         model = network
-        last_frozen = ""
-        if parts.frozen:
-            last_frozen = models.find_last_layer(network.get_layer("base"), parts.frozen)
-            model, inputs, targets = frozen.freeze(
-                network, last_frozen, splits, batch_size, probe_grades=parts.probe_grades
-            )
+        last_layer = ""
+        if config.recipe == "few":
+            last_layer = network.get_layer("base").layers[-1].name
+            model, inputs, targets = frozen.freeze(network, splits, batch_size)
         if plan.on_device:
             inputs = {name: images for name, images in inputs.items() if name != "test"}
             model, inputs = resident.keep_on_device(
@@ -420,7 +415,7 @@ def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photogra
         splits=splits,
         network=network,
         model=model,
-        last_frozen=last_frozen,
+        last_layer=last_layer,
         batch_norm=models.find_batch_norm(network, plan.strategy),
         train_batches=train_batches,
         validation_batches=validation_batches,
@@ -437,9 +432,7 @@ def build_network(config: TrainingConfig) -> keras.Model:
         task=config.task,
         weights=config.weights,
         augmentation=config.augmentation,
-        dropout=config.parts.dropout,
-        share=config.parts.cut,
-        is_linear=config.recipe != "full",
+        recipe=config.recipe,
         seed=config.run_seed,
     )
 

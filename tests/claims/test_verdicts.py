@@ -205,7 +205,6 @@ CASES = [
         r"vs accelerator=TPU\*, accelerator=Tesla T4, num_accelerators=2$",
     ),
     ("A6 A7", lambda: [both(steps_per_execution=8)], "not comparable"),
-    ("A6", lambda: [both(last_frozen="mixed10")], "not comparable"),
     ("A6", lambda: [both(last_layer="mixed4")], "not comparable"),
     ("A6", lambda: [both(num_images_train=560, num_images_validation=140)], "not comparable"),
     ("A6", lambda: [both(num_images_train=500, num_images_test=500)], "not comparable"),

@@ -228,7 +228,9 @@ def test_the_command_answers_in_a_table_and_a_sentence(tmp_path):
     load_endpoint(tmp_path, "old", {8: 50, 16: 900}, repetition=3, code_sha256="old")
     unlike = call(tmp_path, code=1)
     assert "rows differ in code_sha256 (" in unlike
-    assert re.search(f"-p allow code_sha256.*; -p is an option of .* report {tmp_path} ", unlike)
+    assert re.search(
+        f"-p allow code_sha256.*; -p is an option of .* report {tmp_path} ", unlike
+    )
     write_row(tmp_path / "empty", copy_row("21", study="empty"))
     assert "Error: no load test below the folders" in call(tmp_path / "empty", code=1)
 

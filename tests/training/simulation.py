@@ -19,13 +19,14 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from dr_lib import hardware
-from dr_lib.training.config import RECIPES, Recipe, TrainingConfig
+from dr_lib.training.config import TrainingConfig
 from dr_lib.training.train_once import BEST, Trained, train_once
 
 ROOT = Path(__file__).resolve().parents[2]
 SIZE = 32  # side of the pictures [px]
 HERE = {"accelerator": "cpu", "backend": "tensorflow", "image_size": SIZE, "epochs": 1}
 NORMALISED = "tests.training.simulation:build_normalised"
+DROPPING = "tests.training.simulation:build_dropping"
 
 
 def draw(number: int, size: int = SIZE) -> tuple[np.ndarray, np.ndarray]:
@@ -77,6 +78,14 @@ def build_normalised(image_size: int, weights: None):
     return keras.Model(inputs, layers.GlobalMaxPooling2D()(maps))
 
 
+def build_dropping(image_size: int, weights: None):
+    """The same network, which drops a third of its features in training."""
+    import keras
+
+    network = build_normalised(image_size, weights)
+    return keras.Model(network.input, keras.layers.Dropout(0.3)(network.output))
+
+
 def train_here(
     folder: Path,
     splits: dict | None = None,
@@ -95,7 +104,6 @@ def train(
     *,
     number: int,
     impatient: bool = False,
-    dropout: float = 0.0,
     changes: Mapping[str, Any] = {},  # noqa: B006
 ) -> None:
     """One training as the notebooks make it; leaves the history, best.keras, result.json and
@@ -106,7 +114,6 @@ def train(
     """
     how = {"data_dir": "", "accelerator": "cpu", "image_size": SIZE, "learning_rate": 0.003}
     asked = TrainingConfig(**how | config)
-    RECIPES["full"] = Recipe(dropout=dropout)
     plan = replace(asked.plan(hardware.probe(), number), **changes)
     if impatient:
         hardware.activate(plan)  # before Keras is imported

@@ -8,7 +8,7 @@ import pytest
 from tests.training import simulation
 
 # each normalises its part of a batch
-REPLICAS = {"backend": "tensorflow", "num_devices": 2, "model": simulation.NORMALISED}
+REPLICAS = {"backend": "tensorflow", "num_devices": 2}
 
 
 @pytest.mark.slow
@@ -28,7 +28,8 @@ def test_killed_at_random_moments(tmp_path, config, changes, kills, window_s):
     """
     pytest.importorskip(config["backend"])
     config = config | {"epochs": 12, "augmentation": "colour", "learning_rate": 0.02}
-    asked = {"config": config, "number": 57, "impatient": True, "dropout": 0.3}
+    config["model"] = simulation.DROPPING
+    asked = {"config": config, "number": 57, "impatient": True}
     asked["changes"] = changes
     how = {"kills": kills, "window_s": window_s, "seed": 1}
     simulation.run("kill", tmp_path, arguments=asked, **how)

@@ -14,7 +14,7 @@ from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
 from dr_lib.training.recorder import Recorder
 from dr_lib.training.resident import Epoch, keep_on_device
-from tests.training.simulation import NORMALISED, draw, read_arrays, run
+from tests.training.simulation import DROPPING, draw, read_arrays, run
 
 
 @pytest.mark.slow
@@ -26,11 +26,11 @@ def test_an_epoch_in_one_program_trains_what_its_steps_would(tmp_path):
     config = {
         "backend": "jax",
         "mode": "fast",
-        "model": NORMALISED,
+        "model": DROPPING,
         "augmentation": "colour",
         "epochs": 5,
     }
-    asked = {"config": config, "number": 57, "dropout": 0.3, "impatient": True}
+    asked = {"config": config, "number": 57, "impatient": True}
     runs = {
         name: asked | {"changes": {"steps_per_execution": steps}}
         for name, steps in {"step": 8, "epoch": 0}.items()
@@ -68,7 +68,7 @@ def test_trains_what_the_host_would(tmp_path, jit):
     histories = []
     for resident in (False, True):
         keras.utils.set_random_seed(1)
-        network = build_model("small_cnn", 32, augmentation="colour", dropout=0.3, seed=1)
+        network = build_model(DROPPING, 32, augmentation="colour", seed=1)
         model = network
         inputs = {"train": images, "validation": images[:20]}
         if resident:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.training.config import RECIPES, Recipe
+from dr_lib.training.config import TrainingConfig
 from dr_lib.training.fit import OutOfTimeError
 from dr_lib.training.train_once import BEST
 from tests.training import simulation
@@ -18,7 +18,7 @@ from tests.training.simulation import assert_same, train_here
 @pytest.fixture(autouse=True)
 def mirrored(monkeypatch):
     """Predictions are averaged with those of the mirror images."""
-    monkeypatch.setitem(RECIPES, "full", Recipe(test_time_augmentation=True))
+    monkeypatch.setattr(TrainingConfig, "test_time_augmentation", True)
 
 
 def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path):

@@ -20,7 +20,7 @@ from dr_lib.errors import DrError
 from dr_lib.parameters import PARAMETERS
 from dr_lib.report import select
 from dr_lib.training import metrics, resident
-from dr_lib.training.config import Recipe, TrainingConfig
+from dr_lib.training.config import TrainingConfig
 from dr_lib.training.fit import predict
 from dr_lib.training.model_folder import read_folder
 from dr_lib.training.models import build_model
@@ -56,27 +56,17 @@ def write_weights(folder: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("recipe", "layers", "probe_grades", "dropout"),
-    [
-        ("few", ("conv_pw_7_relu", "conv_pw_7_relu"), True, 0.0),
-        pytest.param("upper", ("", "conv_pw_11_relu"), False, 0.3, marks=pytest.mark.slow),
-    ],
-)
-def test_a_recipe_stands_in_the_row_by_its_parts(
-    tmp_path, recipe, layers, probe_grades, dropout
-):
-    """As rows had them when each was a parameter of its own."""
+def test_a_recipe_stands_in_the_row_by_its_parts(tmp_path):
+    """The layer at which the base ends, and what is averaged in predictions."""
     trained = train_here(
         tmp_path,
         draw_splits(33),
         model="mobilenet",
         weights=write_weights(tmp_path),
-        recipe=recipe,
+        recipe="few",
     )
     row = {**trained.config.describe(), **trained.row}
-    assert (row["probe_grades"], row["dropout"]) == (probe_grades, dropout)
-    assert (row["last_layer"], row["last_frozen"]) == layers
+    assert (row["last_layer"], row["test_time_augmentation"]) == ("conv_pw_7_relu", True)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +78,7 @@ def test_a_recipe_stands_in_the_row_by_its_parts(
         ({"min_delta": 0.01}, "min_delta: does not apply without patience: leave it out"),
         ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
         ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
-        ({"recipe": "upper", "augmentation": "colour"}, "not augmentation colour: leave it"),
+        ({"recipe": "upper"}, "recipe 'upper': choose from full, few"),
         (
             {"recipe": "few", "model": "mobilenet", "weights": "none"},
             "weights none are random: give imagenet or the path of a weights file",
@@ -162,13 +152,6 @@ def test_a_split_that_cannot_be_scored_is_refused_before_it_is_trained(tmp_path,
 @pytest.mark.parametrize(
     ("recipe", "referable", "others", "needs"),
     [
-        (
-            "upper",
-            4,
-            9,
-            "4 patients with referable .*, 9 with .*: recipe upper needs 5 of each",
-        ),
-        ("upper", 5, 5, ""),
         ("few", 2, 3, "with others, 4 in all: recipe few needs 1 of each, and 5 in all"),
         ("few", 1, 5, ""),
         ("full", 1, 1, ""),
@@ -239,9 +222,8 @@ def test_test_time_augmentation_averages_mirror_images():
 
 
 def test_rows_that_differ_in_what_a_recipe_sets_are_not_pooled():
-    """As in the parameters themselves; cut and frozen are told by the layers."""
-    parts = {*Recipe._fields} - {"cut", "frozen", "num_patients"}
-    assert parts | {"last_layer", "last_frozen"} <= set(select.WORK)
+    """As in the parameters themselves."""
+    assert {"test_time_augmentation", "last_layer"} <= set(select.WORK)
 
 
 CHANGED = {  # the value to try of a parameter for which `change` finds none that differs here
@@ -324,8 +306,8 @@ def outline(config: TrainingConfig) -> list:
         patch.setattr("dr_lib.training.train_once.find_arithmetic", lambda device: {})
         train_once(config, plan, Path(), splits=splits)
     (((model, *arguments), settings),) = calls
-    if config.parts.frozen:
-        return [arguments[0], settings]
+    if config.recipe == "few":
+        return [model.to_json()]
     images, targets = arguments[0][0]
     predicted = np.linspace(0.2, 0.6, model.output_shape[-1], dtype=np.float32)[None]
     loss = model.loss if callable(model.loss) else keras.losses.get(model.loss)
