@@ -66,6 +66,7 @@ setup.keep_results(results)
 import os
 
 from dr_lib import Run, probe
+from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.runs.run import UnavailableError
 from dr_lib.scenarios.frameworks.threads import pin
 
@@ -135,7 +136,8 @@ try:
 except HardwareError as error:
     raise UnavailableError(str(error)) from error
 print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
-arithmetic = model.detect_arithmetic(device)
+backend = framework.removeprefix("keras_")
+arithmetic = find_arithmetic(device, facts.compute_capability, backend)
 print(f"arithmetic: {arithmetic}")
 
 # %% [markdown]

@@ -178,7 +178,7 @@ def _activate_jax(plan: Plan) -> Device:
 
     requested = plan.request.matmul_precision
     names = {
-        "default": os.environ.get("JAX_DEFAULT_MATMUL_PRECISION") or None,
+        "default": None,
         "tf32": "tensorfloat32",
         "bfloat16_3x": "high",  # three passes on a TPU
     }

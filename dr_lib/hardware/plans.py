@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 
 from dr_lib.command import write_install
-from dr_lib.hardware.facts import Facts, HardwareError
+from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
 # of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
 MEMORY_FRACTION = 0.5
@@ -60,7 +60,17 @@ class Plan:
     def describe(self) -> dict[str, str | int | bool]:
         """Describe the plan, without the device, in columns of a run's row."""
         names = [field.name for field in fields(self)]
-        return {name: getattr(self, name) for name in names[names.index("backend") :]}
+        columns = {name: getattr(self, name) for name in names[names.index("backend") :]}
+        return {**columns, **self.arithmetic}
+
+    @property
+    def arithmetic(self) -> dict[str, str]:
+        """The formats in which layers multiply, in columns of a run's row."""
+        requested = self.request.matmul_precision
+        if self.precision != "float32":
+            requested = self.precision.removeprefix("mixed_")
+        capability = self.facts.compute_capability
+        return find_arithmetic(self.accelerator, capability, self.backend, requested)
 
     @property
     def reasons(self) -> list[str]:
@@ -123,7 +133,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
     is_fast = request.mode == "fast"
     precision = _choose_precision(facts, accelerator, is_fast)
-    possible = _list_arithmetic(facts, accelerator, precision)
+    possible = _list_arithmetic(accelerator, facts.compute_capability, precision)
     if request.matmul_precision not in ("default", *possible):
         raise HardwareError(
             f"matmul_precision {request.matmul_precision!r} is not possible: in mode"
@@ -237,12 +247,37 @@ def _choose_precision(facts: Facts, accelerator: str, is_fast: bool) -> str:
     return "mixed_bfloat16" if has_bfloat16 else "mixed_float16"
 
 
-def _list_arithmetic(facts: Facts, accelerator: str, precision: str) -> tuple[str, ...]:
-    """List the formats in which matrices can be multiplied; docs/training.md has the sources."""
+def _list_arithmetic(
+    accelerator: str, capability: float, precision: str = "float32"
+) -> tuple[str, ...]:
+    """List the formats in which matrices can be multiplied, the default first; docs/training.md has
+    the sources.
+    """
     if precision != "float32":
         return (precision.removeprefix("mixed_"),)
     if accelerator == "tpu":
         return ("bfloat16", "bfloat16_3x", "float32")
     # TF32 exists from compute capability 8.0 (Ampere) on
-    has_tf32 = accelerator == "gpu" and facts.compute_capability >= 8
-    return ("tf32", "float32") if has_tf32 else ("float32",)
+    return ("tf32", "float32") if accelerator == "gpu" and capability >= 8 else ("float32",)
+
+
+def find_arithmetic(
+    accelerator: str, capability: float, backend: str, requested: str = "default"
+) -> dict[str, str]:
+    """Find the formats to which a device rounds float32 before it multiplies.
+
+    Args:
+        accelerator: cpu, gpu or tpu.
+        capability: compute capability of a GPU.
+        backend: tensorflow, jax, torch or mxnet.
+        requested: one of the formats, or default.
+
+    Returns:
+        The columns matmul_precision and conv_precision.
+    """
+    found = (
+        _list_arithmetic(accelerator, capability)[0] if requested == "default" else requested
+    )
+    # PyTorch and MXNet allow TF32 in convolutions alone
+    is_exact = found == "tf32" and backend not in BACKENDS
+    return {"matmul_precision": "float32" if is_exact else found, "conv_precision": found}

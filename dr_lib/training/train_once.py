@@ -4,7 +4,6 @@ benches call it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,7 +20,6 @@ from dr_lib.hardware import Device, Plan, activate, probe
 from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
-from dr_lib.training.arithmetic import detect_arithmetic
 from dr_lib.training.config import TrainingConfig
 from dr_lib.training.model_folder import FACTS, ModelFolder, write_folder
 
@@ -200,7 +198,6 @@ def train_once(
             name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
         }
     metrics.check_sides(splits, config.recipe, config.patience)
-    arithmetic = find_arithmetic(device)
     setup = set_up(config, device, splits)
 
     from dr_lib.training.recorder import Recorder
@@ -210,7 +207,7 @@ def train_once(
     recorder = Recorder(
         out_dir,
         identity=identity,
-        session={**describe_session(device), **arithmetic, **code},
+        session={**describe_session(device), **code},
         report=report,
         seconds_left=seconds_left,
     )
@@ -258,6 +255,7 @@ def describe_session(device: Device) -> dict[str, str]:
     """Describe what may be another in each session of a training, in columns of its row."""
     return {
         "precision": device.plan.precision,
+        **device.plan.arithmetic,
         "strategy": device.plan.strategy,
         "accelerator": device.name,
         "cpu": probe().cpu,
@@ -343,21 +341,6 @@ def list_trained(root: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     train_once(config, config.plan(probe(), 400), folder).write_model()
     return [folder]
-
-
-def find_arithmetic(device: Device) -> dict[str, str]:
-    """Detect the arithmetic of a device's layers, see `detect_arithmetic`; warn where it is not as
-    requested.
-    """
-    plan = device.plan
-    with device.scope():
-        found = detect_arithmetic(jit=plan.jit, num_replicas=plan.num_replicas)
-    requested = plan.request.matmul_precision
-    unlike = [f"{name} {value}" for name, value in found.items() if value != requested]
-    if unlike and requested != "default":
-        fault = f"requested was matmul_precision {requested}, detected is {', '.join(unlike)}"
-        warnings.warn(f"{fault}; the row names both", stacklevel=3)
-    return found
 
 
 def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:

@@ -5,6 +5,7 @@ sets a backend.
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -209,3 +210,35 @@ def test_the_memory_of_a_device_is_the_largest_that_an_allocator_gave_out(
 def test_a_cpu_has_no_memory_of_a_device(framework):
     """A missing counter is no 0."""
     assert measure_device_peak(framework) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "is_on"), [("float32", False), ("tf32", True), ("default", True)]
+)
+def test_a_request_sets_tensorflows_tf32(name, is_on):
+    """Whatever it was set to before."""
+    plan = choose(LAPTOP, Request("cpu", "tensorflow"))
+    activate(replace(plan, request=replace(plan.request, matmul_precision=name)))
+    import tensorflow as tf
+
+    assert tf.config.experimental.tensor_float_32_execution_enabled() == is_on
+
+
+def test_a_request_sets_the_passes_of_jax(monkeypatch):
+    """Of a product that JAX compiles, as a TPU reads them: one, three or six; a variable of the
+    user's changes nothing.
+    """
+    pytest.importorskip("jax")
+    monkeypatch.setenv("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    found = in_a_process("""
+from dataclasses import replace
+import numpy as np
+plan = choose(LAPTOP, Request("cpu", "jax"))
+for name in ("float32", "tf32", "bfloat16", "bfloat16_3x", "default"):
+    activate(replace(plan, request=replace(plan.request, matmul_precision=name)))
+    import jax
+    text = jax.jit(jax.numpy.matmul).lower(np.ones((8, 8)), np.ones((8, 8))).as_text()
+    passes = [word for word in ("HIGHEST", "HIGH") if f"[{word}, " in text]
+    print(*(passes or ["DEFAULT"]))
+""")
+    assert found.splitlines() == ["HIGHEST", "HIGH", "DEFAULT", "HIGH", "DEFAULT"]

@@ -8,6 +8,7 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts, HardwareError, Request, choose
+from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.parameters import PARAMETERS
 from dr_lib.training.config import TrainingConfig
 
@@ -220,3 +221,32 @@ def test_arithmetic_that_a_machine_cannot_do_is_refused(facts, asked, possible):
         fault = f"^matmul_precision '{name}' is not possible: in mode .* multiplies in .*; set"
         with pytest.raises(HardwareError, match=fault):
             choose(facts, request)
+
+
+@pytest.mark.parametrize(
+    ("facts", "asked", "matmul", "conv"),
+    [
+        (LAPTOP, {}, "float32", "float32"),
+        (KAGGLE_T4, {}, "float32", "float32"),
+        (KAGGLE_T4, {"mode": "fast"}, "float16", "float16"),
+        (A100, {}, "tf32", "tf32"),
+        (A100, {"backend": "jax"}, "tf32", "tf32"),
+        (A100, {"matmul_precision": "float32"}, "float32", "float32"),
+        (A100, {"mode": "fast"}, "bfloat16", "bfloat16"),
+        (A100, {"accelerator": "cpu"}, "float32", "float32"),
+        (COLAB_TPU, {}, "bfloat16", "bfloat16"),
+        (COLAB_TPU, {"matmul_precision": "bfloat16_3x"}, "bfloat16_3x", "bfloat16_3x"),
+    ],
+)
+def test_the_row_says_the_arithmetic(facts, asked, matmul, conv):
+    """By the documentation of TensorFlow and JAX, see docs/training.md."""
+    row = choose(facts, Request(**asked)).describe()
+    assert (row["matmul_precision"], row["conv_precision"]) == (matmul, conv)
+
+
+@pytest.mark.parametrize("backend", ["torch", "mxnet"])
+def test_other_frameworks_take_tf32_in_convolutions_alone(backend):
+    """By the notes of PyTorch and by cuDNN's default."""
+    expected = {"matmul_precision": "float32", "conv_precision": "tf32"}
+    assert find_arithmetic("gpu", 8.0, backend) == expected
+    assert {*find_arithmetic("gpu", 7.5, backend).values()} == {"float32"}

@@ -193,10 +193,10 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     for words in ("resumed after a stop", "epochs = 200", f"- commit: {'c' * 40}"):
         assert words in text
     assert text.index(">paper<") < text.index(">fast<")
-    rates = runs.assign(learning_rate=[0.1, 0.02], dropout=0.25, mode="paper")
+    rates = runs.assign(learning_rate=[0.1, 0.02], rho=0.25, mode="paper")
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
     text = "\n".join(map(str, shown[-4:]))
-    assert ">taxa de aprendizado<" in text and ">0,02<" in text and "dropout = 0,25" in text
+    assert ">taxa de aprendizado<" in text and ">0,02<" in text and "rho = 0,25" in text
     several = runs.assign(commit=["a", "b"], code_sha256="1", mode="paper")
     page.Page().appendix(select_runs(several))
     assert "The commits of the runs differ, their code does not." in shown[-2]

@@ -244,7 +244,7 @@ ELSEWHERE = {  # what one step cannot show, and which test does
     "weights",  # test_weights_come_from_a_file
     "accelerator",  # hardware/test_plans.py
     "backend",  # hardware/test_plans.py: JAX need not be there
-    "matmul_precision",  # test_arithmetic.py
+    "matmul_precision",  # hardware/test_devices.py
     "label",  # names an arm, and changes nothing: report/test_select.py
 }
 
@@ -303,7 +303,6 @@ def outline(config: TrainingConfig) -> list:
     with pytest.MonkeyPatch.context() as patch, pytest.raises(ZeroDivisionError):
         patch.setattr("dr_lib.training.fit.train", stop)
         patch.setattr("dr_lib.training.frozen.freeze", stop)
-        patch.setattr("dr_lib.training.train_once.find_arithmetic", lambda device: {})
         train_once(config, plan, Path(), splits=splits)
     (((model, *arguments), settings),) = calls
     if config.recipe == "few":

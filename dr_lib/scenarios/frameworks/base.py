@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
 from dr_lib.scenarios.frameworks.architecture import Layer
 from dr_lib.scenarios.frameworks.batches import FixedBatches
-from dr_lib.training.arithmetic import UNITS, name_arithmetic
 from dr_lib.training.divergence import find_fault
 from dr_lib.training.versions import read_versions
 
@@ -61,28 +59,6 @@ class Network(ABC):
         return np.concatenate(
             [self._forward(to_floats(images[start : start + CHUNK])) for start in starts]
         )
-
-    def detect_arithmetic(self, accelerator: str) -> dict[str, str]:
-        """Name the arithmetic of a dense layer and a convolution, built as the network's own; see
-        `name_arithmetic`.
-        """
-        dense = Layer("flatten", (1, 1, UNITS), (UNITS,)), Layer("dense", (UNITS,), (UNITS,))
-        conv = Layer("conv", (4, 4, UNITS), (4, 4, UNITS))
-        pools = (
-            Layer("pool", (4, 4, UNITS), (2, 2, UNITS)),
-            Layer("pool", (2, 2, UNITS), (1, 1, UNITS)),
-        )
-
-        def apply(layers, inputs, kernel):
-            network = type(self)(
-                layers, [kernel, np.zeros(UNITS, np.float32)], 0.01, accelerator
-            )
-            return network._forward(inputs.reshape(-1, *layers[0].input_shape))
-
-        return {
-            "matmul_precision": name_arithmetic(partial(apply, dense)),
-            "conv_precision": name_arithmetic(partial(apply, (conv, *pools)), is_conv=True),
-        }
 
     def versions(self) -> dict[str, str]:
         """Versions of Python, NumPy and the framework, and of the computing `backend`."""

@@ -104,7 +104,7 @@ class Predictor:
                 )
             self._idle.put(model)
         if not is_litert:
-            self.machine.update(model.detect_arithmetic())
+            self.machine.update(model.find_arithmetic())
 
     def warm_up(self) -> None:
         """Run a synthetic photograph through every interpreter.

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.command import write_install
-from dr_lib.training.arithmetic import name_arithmetic
+from dr_lib.hardware.facts import probe
+from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.training.model_folder import ModelFolderError
 
 
@@ -49,13 +50,7 @@ class SavedModel:
         """(n, side, side, 3) uint8 -> (n, grades) float32."""
         return self._grade(images=self._tf.constant(images))["probabilities"].numpy()
 
-    def detect_arithmetic(self) -> dict[str, str]:
-        """Detect in which arithmetic TensorFlow multiplies here, in columns of a row."""
-
-        def convolve(images: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-            return self._tf.nn.conv2d(images, kernel, 2, "VALID").numpy()
-
-        return {
-            "matmul_precision": name_arithmetic(self._tf.matmul),
-            "conv_precision": name_arithmetic(convolve, is_conv=True),
-        }
+    def find_arithmetic(self) -> dict[str, str]:
+        """Find in which arithmetic TensorFlow multiplies here, in columns of a row."""
+        accelerator = "gpu" if self._tf.config.list_logical_devices("GPU") else "cpu"
+        return find_arithmetic(accelerator, probe().compute_capability, "tensorflow")

@@ -194,12 +194,3 @@ def test_there_is_no_gpu(monkeypatch):
     monkeypatch.setattr("tensorflow.config.list_physical_devices", lambda kind: [])
     with pytest.raises(HardwareError, match="computes on the cpu, not on the gpu: install"):
         open_network("tensorflow", LAYERS, WEIGHTS, accelerator="gpu")
-
-
-def test_a_framework_names_its_arithmetic():
-    """As in the training of notebook 10; what has been built already stays as it is."""
-    network = open_network("tensorflow", LAYERS, WEIGHTS)
-    before = network.model.get_weights()
-    found = network.detect_arithmetic("cpu")
-    assert found == {"matmul_precision": "float32", "conv_precision": "float32"}
-    assert all((a == b).all() for a, b in zip(network.model.get_weights(), before, strict=True))
