@@ -1,16 +1,18 @@
-"""Write files atomically, and lock a file while a process lives.
+"""Write files atomically, read YAML, and lock a file while a process lives.
 
 Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -57,6 +59,66 @@ def expand_home(text: str) -> str:
     if unset:
         raise DrError(f"{text}: the variable {unset[1]} is not set: write the whole path")
     return path
+
+
+def join_paths(paths: Sequence[Path | str]) -> str:
+    """Join paths into one parameter, with commas between them and quotes around one with a
+    comma.
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(paths)
+    return text.getvalue()
+
+
+def split_paths(text: str) -> list[str]:
+    """Split a parameter that `join_paths` wrote into paths."""
+    (names,) = csv.reader([text], skipinitialspace=True)
+    return [name.strip() for name in names if name.strip()]
+
+
+def read_yaml(path: Path) -> Any:
+    """Read a YAML file, see `parse_yaml`.
+
+    Raises:
+        DrError: it is no text, or no YAML.
+    """
+    try:
+        return parse_yaml(path.read_text(encoding="utf-8-sig"), str(path))
+    except UnicodeDecodeError as error:
+        raise DrError(f"{path}: it is not UTF-8 text: save it as UTF-8") from error
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Read a text of YAML 1.2, in which 1:10 and yes are texts and 010 is ten.
+
+    Raises:
+        DrError: the source, the line, and what is wrong there; a key that is there twice, too.
+    """
+    from ruamel.yaml import YAML
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except MarkedYAMLError as error:
+        problem = error.problem.replace("'\\t'", "tab").removeprefix("but ")
+        line = error.problem_mark.line + 1
+        raise DrError(f"{source}, line {line}: {problem}") from error
+    except YAMLError as error:  # a character that no text has
+        raise DrError(f"{source}: {error.reason}") from error
+
+
+def find_line(path: Path, *keys: str) -> int:
+    """Find the line of the last of nested keys in a YAML file; 0 if it is not there."""
+    from ruamel.yaml import YAML
+
+    node = YAML().load(path)
+    line = 0
+    for key in keys:
+        if not isinstance(node, dict) or key not in node:
+            return 0
+        line = node.lc.data[key][0] + 1
+        node = node[key]
+    return line
 
 
 @contextmanager

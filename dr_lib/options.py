@@ -1,5 +1,6 @@
 """The options that several commands have, and how commands show progress."""
 
+import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -9,7 +10,6 @@ import click
 
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
-from dr_lib.parameters import ParameterError, read_value
 
 
 class Suite(NamedTuple):
@@ -45,15 +45,14 @@ PATH = HomePath(path_type=Path)
 
 
 class Amount(click.FloatRange):
-    """A number option, which is read as a parameter is: 20.000 may mean 20 or 20,000."""
+    """A number option; nan and inf are none."""
 
-    def convert(self, value: str | float, parameter: click.Parameter, *where: object) -> float:
+    def convert(self, value: str | float, *where: object) -> float:
         """Convert the text of an option to a number."""
-        try:
-            number = read_value(parameter.name, "float", str(value))
-        except ParameterError as error:
-            self.fail(str(error), parameter, *where)
-        return super().convert(number, parameter, *where)
+        number = super().convert(value, *where)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a number.", *where)
+        return number
 
 
 POSITIVE = Amount(min=0, min_open=True)
@@ -74,7 +73,7 @@ PARAMETERS = click.option(
     "parameters",
     nargs=2,
     multiple=True,
-    help="name and value of a notebook parameter, such as allow mode or published no",
+    help="name and value of a notebook parameter, such as allow mode or published false",
 )
 SHEET = click.option(
     "--sheet", default="", help="sheet to read, where several have the columns"

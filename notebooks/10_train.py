@@ -60,7 +60,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" else [])
+setup.set_up(root, "10_train", *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 
 # %% [markdown]
 # The run starts here, with its configuration and the clock of `wall_s` and `setup_s`. If it is
@@ -74,8 +74,6 @@ setup.set_up(root, *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 # device's faster options.
 
 # %%
-from dataclasses import replace
-
 from dr_lib import Run, TrainingConfig
 
 config = TrainingConfig.from_parameters(globals())
@@ -93,7 +91,8 @@ from dr_lib import Prepared
 if data_dir == "sample":
     from dr_lib import open_sample  # needs OpenCV
 
-    config = replace(config, data_dir=open_sample(root / "papermill_runs" / "sample"))
+    sample = open_sample(root / "papermill_runs" / "sample")
+    config = config.model_copy(update={"data_dir": sample})
 prepared = Prepared(config.data_dir, split)
 is_synthetic = prepared.is_synthetic
 kind = "the synthetic sample (not photographs)" if is_synthetic else "photographs"

@@ -37,7 +37,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "statsmodels")
+setup.set_up(root, "11_gpu_vs_tpu", "statsmodels")
 
 # %% [markdown]
 # ## Data

@@ -46,7 +46,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "statsmodels")
+setup.set_up(root, "12_evaluate", "statsmodels")
 
 # %% [markdown]
 # ## Data
@@ -61,7 +61,7 @@ from dr_lib.evaluation.predictions import (
     group_by_photographs,
     read_predictions,
 )
-from dr_lib.parameters import split_paths
+from dr_lib.files import split_paths
 
 paths = [Path(root, name) for name in split_paths(predictions)]
 if not paths:  # those of the only training of this clone, or of the sample

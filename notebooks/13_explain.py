@@ -29,7 +29,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "cv2", "simplejpeg")
+setup.set_up(root, "13_explain", "cv2", "simplejpeg")
 
 # %% [markdown]
 # ## Data

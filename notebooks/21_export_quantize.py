@@ -41,7 +41,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "cv2", "simplejpeg", "ai_edge_litert")
+setup.set_up(root, "21_export_quantize", "cv2", "simplejpeg", "ai_edge_litert")
 
 # %%
 from dr_lib import Run

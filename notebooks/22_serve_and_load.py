@@ -47,7 +47,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, *"cv2 simplejpeg ai_edge_litert starlette granian prometheus_client".split())
+setup.set_up(root, "22_serve_and_load", "cv2", "simplejpeg", *setup.SERVER)
 
 # %%
 from dr_lib import Run

@@ -41,7 +41,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root)
+setup.set_up(root, "23_serving_cost")
 
 # %% [markdown]
 # ## Data

@@ -50,7 +50,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-print(setup.describe_machine(root))
+print(setup.describe_machine(root, "30_train_scenario"))
 
 # %%
 setup.keep_results(results)

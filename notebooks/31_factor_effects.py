@@ -41,7 +41,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root, "statsmodels")
+setup.set_up(root, "31_factor_effects", "statsmodels")
 
 # %%
 import pandas as pd

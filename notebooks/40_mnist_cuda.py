@@ -41,7 +41,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root)
+setup.set_up(root, "40_mnist_cuda")
 
 # %% [markdown]
 # This cell reads what to train. The batch size is part of each name: an epoch with larger batches

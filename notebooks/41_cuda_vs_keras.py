@@ -35,7 +35,7 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-setup.set_up(root)
+setup.set_up(root, "41_cuda_vs_keras")
 
 # %% [markdown]
 # ## Data

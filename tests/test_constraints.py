@@ -3,6 +3,7 @@
 import re
 
 import pytest
+from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
 from tools.constraints import REQUIREMENTS, list_all, read_list
@@ -22,5 +23,5 @@ def test_a_runtime_is_pinned_to_the_last_package(name):
     assert len(pinned) == len(lines)
     cloud = name not in ("oldest", "newest")
     for entry in list_all(name) if cloud else read_list(REQUIREMENTS).values():
-        assert entry.specifier.contains(pinned[entry.name.replace("_", "-").lower()]), entry
+        assert entry.specifier.contains(pinned[canonicalize_name(entry.name)]), entry
     assert ("tensorflow-cpu" if cloud else "tensorflow") in pinned or name == "colab-tpu"

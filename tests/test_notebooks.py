@@ -42,9 +42,14 @@ from tests.studies import write_studies
 @pytest.mark.parametrize(
     ("name", "given", "message"),
     [
-        ("10_train", {"repetiton": 3}, "repetiton: not a parameter of this"),
+        ("10_train", {"repetiton": 3}, "repetiton: unknown, choose from results, "),
         ("10_train", {"epochs": 0}, "epochs is 0: give 1 or more"),
-        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: not a parameter of .* it has runs, "),
+        (
+            "10_train",
+            {"label": 2026},
+            "label is 2026: give a text, in quotes or with",
+        ),
+        ("11_gpu_vs_tpu", {"allows": "mode"}, "allows: unknown, choose from .* allow, "),
     ],
 )
 def test_a_parameter_that_cannot_be_stops_a_notebook(clone, kernel, name, given, message):

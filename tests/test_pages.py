@@ -9,12 +9,12 @@ from pathlib import Path
 import click
 import papermill
 import pytest
-import yaml
 from markdown_it import MarkdownIt
 from papermill.cli import papermill as papermill_command
 
 import dr_lib
 from dr_lib.__main__ import main
+from dr_lib.files import read_yaml
 from tests.conftest import find_studies
 from tests.test_readme import PAGES, read_commands
 
@@ -167,6 +167,6 @@ def test_a_page_names_nothing_that_is_gone(page, names):
 
 def test_the_citation_names_this_version_and_its_date():
     """As the library calls itself; a day, not later than a release could have been."""
-    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    cited = read_yaml(ROOT / "CITATION.cff")
     assert cited["version"] == dr_lib.__version__
     assert date(2026, 11, 26) <= cited["date-released"] <= date.today()

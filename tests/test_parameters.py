@@ -1,141 +1,225 @@
-"""A parameter that a notebook does not have, or a value that it cannot have, is one sentence."""
+"""A parameter that a notebook does not have, or a value that it cannot have, is one sentence: the
+same in a notebook, a study and a report.
+"""
 
-import ast
-import json
 import re
 from pathlib import Path
+from typing import Literal, get_args, get_origin
 
+import numpy as np
 import papermill
 import pytest
 from click.testing import CliRunner
+from papermill.cli import _resolve_type
+from papermill.translators import PythonTranslator
 
 from dr_lib.__main__ import main
+from dr_lib.errors import DrError
 from dr_lib.parameters import (
-    PARAMETERS,
-    SUBJECTS,
-    Parameter,
+    NOTEBOOKS,
+    Input,
     ParameterError,
-    check_digits,
-    find_entries,
+    Parameters,
+    RunParameters,
+    find_model,
     read_parameters,
-    read_table,
-    read_value,
 )
+from dr_lib.report.parameters import CompareMachines
+from dr_lib.runs import schema
 from dr_lib.runs.row import write_row
+from dr_lib.runs.study import load_study, read_defaults
+from dr_lib.training.parameters import Train
+from tests.conftest import ROOT
 from tests.report.real_rows import copy_row
 
-ROOT = Path(__file__).resolve().parents[1]
-ROWS = ROOT / "tests/report/rows.jsonl"
-NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
-RUNS = [path for path in NOTEBOOKS if "repetition: int" in path.read_text()]
-ANY = Parameter("")
-CELL = """epochs: int = 20  # passes
-learning_rate: float = 0.1  # rate
-keep: bool = False  # it
-optimizer: str = "adam"  # how"""
-VALUES = {"epochs": 20, "learning_rate": 1, "keep": False, "optimizer": "adam"}
+NOTEBOOK_FILES = sorted(ROOT.glob("notebooks/*.ipynb"))
+DEFAULTS = read_defaults(ROOT / "notebooks" / "10_train.ipynb")
+CELL = "\n".join(f"{name}: {type(value).__name__} = ..." for name, value in DEFAULTS.items())
+WHOLE = "give a whole number, such as 20"
+NUMBER = "give a number, such as 0.001"
+TEXT = "give a text, in quotes or with papermill's -r"
+
+
+def read_injected(given: dict) -> Parameters:
+    """What notebook 10 makes of values behind its parameters cell, as papermill writes them."""
+    injected = f"# Parameters\n{PythonTranslator.codify(given)}"
+    values = dict(DEFAULTS)
+    exec(injected, values)
+    return read_parameters("10_train", ["", "%pwd", CELL, injected, "import sys"], values)
+
+
+def read_study(folder: Path, text: str) -> dict:
+    """What a study of notebook 10 makes of a parameter's line."""
+    path = folder / "trial.yaml"
+    path.write_text(f"notebook: 10_train\nrepetitions: 1\nparameters:\n  {text}\n")
+    return load_study(path, ROOT).parameters
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("name", "written", "meant"),
     [
+        ("epochs", "010", 10),
+        ("epochs", "1_000", 1000),
+        ("epochs", "+3", 3),
+        ("learning_rate", "1e-3", 0.001),
+        ("learning_rate", "3", 3.0),
+        ("learning_rate", "20.000", 20.0),
+        ("keep_best", "True", True),
+        ("label", "yes", "yes"),
+        ("label", "1:10", "1:10"),
+        ("epochs", "1:10", f"epochs is '1:10': {WHOLE}"),
+        ("epochs", "20.000", f"epochs is 20.0: {WHOLE}"),
+        ("epochs", "True", f"epochs is True: {WHOLE}"),
+        ("epochs", "many", f"epochs is 'many': {WHOLE}"),
+        ("epochs", "0", "epochs is 0: give 1 or more"),
+        ("epochs", "100001", "epochs is 100001: give 100000 or less"),
+        ("learning_rate", "8:30", f"learning_rate is '8:30': {NUMBER}"),
+        ("learning_rate", "0,001", f"learning_rate is '0,001': {NUMBER}"),
+        ("learning_rate", "True", f"learning_rate is True: {NUMBER}"),
+        ("learning_rate", "1e999", f"learning_rate is inf: {NUMBER}"),
+        ("learning_rate", "0", "learning_rate is 0: give more than 0"),
+        ("learning_rate", "-0.1", "learning_rate is -0.1: give more than 0"),
+        ("keep_best", "yes", "keep_best is 'yes': give True or False"),
+        ("keep_best", "1", "keep_best is 1: give True or False"),
+        ("label", "2026", f"label is 2026: {TEXT}"),
+        ("label", "1.5", f"label is 1.5: {TEXT}"),
+        ("label", "True", f"label is True: {TEXT}"),
+        ("optimizer", "adma", "optimizer is 'adma': choose 'rmsprop' or 'adam'"),
         (
-            {"epoch": 2},
-            "epoch: not a parameter .*, it has epochs, learning_rate, keep, optimizer",
+            "epoch",
+            "2",
+            f"epoch: unknown, choose from {', '.join(Train.model_fields)}",
         ),
-        ({"epochs": 2.5}, "epochs is 2.5: give a whole number"),
-        ({"epochs": True}, "epochs is True: give a whole number"),
-        ({"epochs": "many"}, "epochs is 'many': give a whole number"),
-        ({"epochs": 0}, "epochs is 0: give 1 or more"),
-        ({"learning_rate": -0.1}, "learning_rate is -0.1: give more than 0"),
-        ({"learning_rate": 0}, "learning_rate is 0: give more than 0"),
-        ({"learning_rate": 1e9}, "learning_rate is 1000000000.0: give 100 or less"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan: give more than 0"),
-        ({"learning_rate": "0,001"}, ".*, with a decimal comma: write 0.001"),
-        ({"learning_rate": "8:30"}, "learning_rate is '8:30', no number: write 8.5"),
-        ({"learning_rate": True}, "learning_rate is True: give a number"),
-        ({"optimizer": 1.5}, "optimizer is 1.5: give a text, in quotes or with papermill's -r"),
-        ({"keep": 1}, "keep is 1: give true or false"),
-        ({"optimizer": "adma"}, "optimizer 'adma': choose from rmsprop, adam"),
-        ({"keep": "perhaps"}, "keep is 'perhaps': give true or false"),
+        (
+            "weigh_grades",
+            "True",
+            "weigh_grades: does not apply to task referable: leave it out",
+        ),
     ],
 )
-def test_a_parameter_that_cannot_be_is_named(given, message):
-    """papermill assigns whatever it is given, in a cell of its own behind the notebook's."""
-    lines = [f"{name} = {value!r}" for name, value in given.items()]
-    injected = "\n".join(["# Parameters", *lines])
-    with pytest.raises(ParameterError, match=f"^{message}$"):
-        read_parameters(["", "%pwd", CELL, injected, "import sys"], VALUES | given)
+def test_a_value_means_the_same_in_a_notebook_and_a_study(tmp_path, name, written, meant):
+    """Written behind papermill's -p, and in a study file, where the sentence names the line."""
+    given = {name: _resolve_type(written)}
+    if meant != written and isinstance(meant, str):
+        with pytest.raises(ParameterError, match=f"^{re.escape(meant)}$"):
+            read_injected(given)
+        sentence = f"^{tmp_path / 'trial.yaml'}, line 4: {re.escape(meant)}$"
+        with pytest.raises(DrError, match=sentence):
+            read_study(tmp_path, f"{name}: {written}")
+    else:
+        read = getattr(read_injected(given), name)
+        planned = read_study(tmp_path, f"{name}: {written}")[name]
+        assert (read, type(read)) == (planned, type(planned)) == (meant, type(meant))
 
 
 @pytest.mark.parametrize(
-    ("kind", "given", "meant"),
+    ("text", "meant"),
     [
-        ("float", "1e-3", 0.001),
-        ("float", "+3", 3.0),
-        ("float", ".5", 0.5),
-        ("float", "5.", 5.0),
-        ("int", "2e1", 20),
-        ("int", "010", 10),
-        ("int", "0o10", 8),
-        ("int", "0x1F", 31),
-        ("int", "2147483647", 2**31 - 1),
-        ("bool", "true", True),
-        ("bool", "No", False),
-        ("str", 2026, "2026"),
-        ("str", "2026-11-25", "2026-11-25"),
-        ("int", "1_000", None),
-        ("int", "", None),
-        ("int", 20.0, None),  # as papermill passes 20.000
-        ("int", "20.000", None),
-        ("float", ".inf", None),
-        ("float", float("inf"), None),
-        ("float", "1e999", None),
-        ("float", "1,5e3", None),
-        ("float", "٣", None),
-        ("float", None, None),
-        ("str", None, None),
-        ("str", True, None),
-        ("str", ["a"], None),
+        ('label: "2026"', "2026"),
+        ("epochs: 0x1F", 31),  # 10.3.2 of YAML 1.2
+        ("epochs: 0o10", 8),
+        ('epochs: "2026"', f"epochs is '2026': {WHOLE}"),
+        ("learning_rate: .inf", f"learning_rate is inf: {NUMBER}"),
+        ("learning_rate: .nan", f"learning_rate is nan: {NUMBER}"),
+        ("learning_rate: NaN", f"learning_rate is 'NaN': {NUMBER}"),
+        ("learning_rate: ٣", f"learning_rate is '٣': {NUMBER}"),
+        ("learning_rate:", f"learning_rate is empty: {NUMBER}"),
+        ("label: [a]", f"label is ['a']: {TEXT}"),
+        ("label: 2026-11-25", f"label is datetime.date(2026, 11, 25): {TEXT}"),
     ],
 )
-def test_a_value_is_read_as_its_parameter_has_it(kind, given, meant):
-    """Numbers are those of YAML 1.2, chapter 10.3.2; the expected values are its meanings."""
-    if meant is None:
-        with pytest.raises(ParameterError, match="x is .*: (give|write)|read in two ways"):
-            read_value("x", kind, given)
-    else:
-        value = read_value("x", kind, given)
-        assert (value, type(value)) == (meant, type(meant))
+def test_a_study_is_yaml_1_2(tmp_path, text, meant):
+    """Quotes make a text; the rarer numbers are those of the standard."""
+    if " is " not in str(meant):
+        assert [*read_study(tmp_path, text).values()] == [meant]
+        return
+    with pytest.raises(DrError, match=f"line 4: {re.escape(meant)}$"):
+        read_study(tmp_path, text)
 
 
-def test_the_notebook_has_what_was_meant(tmp_path):
-    """A path in the home directory, a text that papermill took for a number."""
-    cell = 'results: str = ""  # where\nrate: float = 0.1  # rate'
-    values = {"results": "$HOME/dr", "rate": 1}
-    read = read_parameters(["", cell], values)
-    assert read == {"results": str(Path.home() / "dr"), "rate": 1.0}
-    assert type(read["rate"]) is float
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ({"learning_rate": np.float64(0.5)}, 0.5),
+        ({"data_dir": Path("a")}, "a"),
+        ({"epochs": np.int64(3)}, f"epochs is np.int64(3): {WHOLE}"),
+        ({"keep_best": np.True_}, "keep_best is np.True_: give True or False"),
+        ({"learning_rate": float("nan")}, f"learning_rate is nan: {NUMBER}"),
+        ({"learning_rate": None}, f"learning_rate is empty: {NUMBER}"),
+    ],
+)
+def test_a_notebooks_cell_may_compute_a_value(given, meant):
+    """What NumPy made counts where it is a Python number, too."""
+    (name,) = given
+    if isinstance(meant, str) and " is " in meant:
+        with pytest.raises(ParameterError, match=f"^{re.escape(meant)}$"):
+            read_parameters("10_train", [CELL], DEFAULTS | given)
+        return
+    value = getattr(read_parameters("10_train", [CELL], DEFAULTS | given), name)
+    assert (value, type(value)) == (meant, type(meant))
+
+
+def test_a_path_may_begin_at_home(tmp_path):
+    """In a notebook and in a study; a row has its last part."""
+    read = read_injected({"results": "$HOME/dr", "data_dir": "~/eyes"})
+    assert (read.results, read.data_dir) == (f"{Path.home()}/dr", f"{Path.home()}/eyes")
+    assert read.describe()["data_dir"] == "eyes" and "results" not in read.describe()
+    assert read_study(tmp_path, "data_dir: ~/eyes") == {"data_dir": f"{Path.home()}/eyes"}
 
 
 def test_what_was_given_counts_until_the_parameters_run_again():
-    """In a kernel that stays, the next run of the notebook is given nothing of the last one."""
-    read_parameters(["", CELL, "# Parameters\nepoch = 2\n", CELL, "x = 1"], VALUES)
-    read_parameters(["", CELL, "# Parameters\nepochs = 2\n"], VALUES | {"epochs": 2})
-    read_parameters(["", "x = 1"], {"x": 1})
-
-
-def test_a_cell_of_ones_own_with_a_type_declares_no_parameter():
-    """Whoever works in the notebook and runs its set-up again is told nothing of names of their
-    own.
+    """In a kernel that stays, the next run of the notebook is given nothing of the last one; names
+    of one's own are none of papermill's.
     """
-    own = ["y: int", "class A:\n    x: int = 3", "z: int = 1\nprint(z)"]
-    read_parameters(["", CELL, *own], VALUES)
-    with pytest.raises(
-        ParameterError, match="^epoch: not a parameter of this notebook, it has epochs,"
-    ):
-        read_parameters(["", CELL, "# Parameters\nepoch = 2\n", *own], VALUES)
-    read_parameters(["", "gone: int = 1"], {})
+    given = "# Parameters\nepoch = 2\n"
+    values = DEFAULTS | {"epoch": 2}
+    own = ["y: int", "class A:\n    x: int = 3", "z: int = 1"]
+    read_parameters("10_train", ["", CELL, given, CELL, "x = 1"], values)
+    read_parameters("10_train", [CELL, *own], values)
+    with pytest.raises(ParameterError, match="^epoch: unknown, choose from "):
+        read_parameters("10_train", [CELL, given, *own], values)
+
+
+def test_plan_and_run_say_the_same(tmp_path):
+    """Before anything is made."""
+    path = tmp_path / "trial.yaml"
+    path.write_text("notebook: 10_train\nrepetitions: 1\nparameters: {epochs: 1:10}\n")
+    for command in ("plan", "run"):
+        said = CliRunner().invoke(main, [command, str(path)])
+        assert said.output == f"Error: {path}, line 3: epochs is '1:10': {WHOLE}\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["trial.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("38,5", f"g_per_kwh is '38,5': {NUMBER}"),
+        ("8:30", f"g_per_kwh is '8:30': {NUMBER}"),
+        ("-1", "g_per_kwh is -1: give 0 or more"),
+        ("[", "g_per_kwh, line 1: "),
+    ],
+)
+def test_a_report_refuses_the_same_values(tmp_path, text, message):
+    """As -p gives them to the command."""
+    write_row(tmp_path, copy_row("10", study="mine"))
+    said = CliRunner().invoke(main, ["report", str(tmp_path), "-p", "g_per_kwh", text])
+    assert said.exit_code == 1 and said.output.startswith(f"Error: {message}")
+
+
+def test_a_command_line_gives_texts():
+    """A parameter that is a text has it as it was typed, others as a study file would."""
+    texts = {"only": "0.050", "published": "false", "g_per_kwh": "010", "runs": Path("a")}
+    read = CompareMachines.read_texts(texts | {"epoch": "2"})
+    expected = {"only": "0.050", "published": False, "g_per_kwh": 10, "runs": Path("a")}
+    assert read == expected | {"epoch": "2"}
+
+
+@pytest.mark.parametrize("text", ["0,5", "8:30", "nan", "inf"])
+def test_an_option_takes_no_other_numbers(text):
+    """What is none of click's, or has no end."""
+    said = CliRunner().invoke(main, ["run", "papermill_runs/demo.yaml", "--max-hours", text])
+    assert said.exit_code == 2
+    assert re.search(f"--max-hours': '{text}' is not a (number|valid float range)", said.output)
 
 
 def list_words(comment: str) -> set[str]:
@@ -145,88 +229,40 @@ def list_words(comment: str) -> set[str]:
     return set(items) if is_list else set()
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_tables_of_parameters_and_the_notebooks_say_the_same(path):
-    """What a comment lists can be chosen and nothing else; a path is known as one."""
-    declared = papermill.inspect_notebook(str(path))
-    entries = find_entries(path.stem)
-    for name, parameter in declared.items():
-        entry = entries.get(name, ANY)
-        words = list_words(parameter["help"])
-        choices = set(entry.choices)
-        if parameter["inferred_type_name"] == "str":
-            named = set(re.findall(r"\w+", parameter["help"]))
-            assert words == choices or (not words and choices <= named), name
-        is_input = name.endswith("_dir") or ("path of" in parameter["help"] and name != "split")
-        assert is_input == bool(entry.words), name
-        if is_input:
-            assert ast.literal_eval(parameter["default"]) in entry.words
-
-
-@pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_every_parameter_of_a_run_has_an_entry(path):
-    """Which says how rows that differ in it compare, the greatest of a number with a point, and
-    the value of rows that are older than it, as those of November 2026 are.
+@pytest.mark.parametrize("path", NOTEBOOK_FILES, ids=lambda path: path.stem)
+def test_a_notebooks_cell_declares_what_its_model_has(path):
+    """By name and kind; its defaults can be. What a comment lists can be chosen and nothing else;
+    a path to read is known as one, and is none by default.
     """
-    entries = find_entries(path.stem)
-    rows = [json.loads(line) for line in ROWS.read_text().splitlines()]
-    rows = [row for row in rows if row["notebook"] == path.stem]
-    for name, parameter in papermill.inspect_notebook(str(path)).items():
-        place = f"{name}: dr_lib/parameters.py, or the parameters.py of the notebook's subject"
-        assert name in entries, f"{place}, needs an entry"
-        entry = entries[name]
-        kinds = ("work", "plan", "stack", "level", "may differ", "")
-        assert entry.rows in kinds, f"{place}, says rows {entry.rows!r}"
-        if parameter["inferred_type_name"] == "float":
-            is_bounded = entry.below or entry.most < ANY.most
-            assert is_bounded, f"{place}, needs most or below: the greatest that makes sense"
-        is_compared = entry.rows in ("work", "plan", "stack")
-        for row in rows if is_compared and entry.older is None else []:
-            assert (entry.column or name) in row, f"{place}, needs older: what older rows did"
+    assert path.stem in NOTEBOOKS, "name the model of its parameters in dr_lib/parameters.py"
+    model = find_model(path.stem)
+    declared = papermill.inspect_notebook(str(path))
+    assert declared.keys() == model.model_fields.keys()
+    defaults = read_defaults(path)
+    assert model(**defaults).find_inputs() == []
+    for name, field in model.model_fields.items():
+        choices = get_args(field.annotation)
+        is_chosen = get_origin(field.annotation) is Literal
+        kind = type(choices[0]) if is_chosen else field.annotation
+        assert declared[name]["inferred_type_name"] == kind.__name__, name
+        about = declared[name]["help"]
+        if not field.is_required():
+            assert field.default == defaults[name], name
+        words = list_words(about) if kind is str else set()
+        named = set(re.findall(r"\w+", about))
+        assert words == set(choices) or (not words and set(choices) <= named), name
+        is_input = name.endswith("_dir") or ("path of" in about and name != "split")
+        assert is_input == any(isinstance(mark, Input) for mark in field.metadata), name
+        if kind in (int, float):
+            is_bounded = any(hasattr(mark, "le") for mark in field.metadata)
+            assert is_bounded, f"{name} needs the greatest that makes sense"
 
 
-def test_subjects_that_share_a_column_compare_it_alike():
-    """What the column says does not depend on the notebook."""
-    tables = [PARAMETERS, *map(read_table, SUBJECTS)]
-    alike: dict[str, tuple] = {}
-    for name, entry in [item for table in tables for item in table.items() if item[1].rows]:
-        about = (entry.rows, entry.older)
-        assert alike.setdefault(entry.column or name, about) == about, name
-
-
-@pytest.mark.parametrize(
-    ("text", "advice"),
-    [
-        ("20.000", "20000 or 20.0000"),
-        ("20,000", "20000 or 20.0000"),
-        ("1.000.000", "1000000"),
-    ],
-)
-def test_a_number_of_two_countries_is_asked_about(tmp_path, text, advice):
-    """Twenty thousand in Brazil is twenty elsewhere, in options and in parameters of a report."""
-    write_row(tmp_path, copy_row("22", "litert_int8", study="mine"))
-    for command in (
-        f"price {tmp_path} --p99-ms 300 --requests-per-day",
-        f"price {tmp_path} --requests-per-day 300 --p99-ms",
-        f"load http://127.0.0.1:9 --images {tmp_path} --out x --gap",
-        "run papermill_runs/demo.yaml --max-hours",
-        f"report {tmp_path} -p requests_per_day",
-    ):
-        said = CliRunner().invoke(main, [*command.split(), text])
-        message = f"{text} can be read in two ways: write {advice}"
-        assert said.exit_code and said.output.rstrip().endswith(message), said.output
-
-
-def test_an_option_is_read_as_a_parameter_is():
-    """With the same advice."""
-    said = CliRunner().invoke(main, ["run", "papermill_runs/demo.yaml", "--max-hours", "0,5"])
-    message = "max_hours is '0,5', with a decimal comma: write 0.5"
-    assert said.exit_code == 2 and said.output.rstrip().endswith(message)
-
-
-@pytest.mark.parametrize(
-    "text", ["20000", "20.5", "0.125", "0,125", "1.0000", "1e3", "2026.11"]
-)
-def test_other_numbers_are_read_as_they_are(text):
-    """A share never begins with thousands, and no one groups four digits."""
-    check_digits(text)
+def test_every_column_of_a_parameter_is_in_the_schema():
+    """Which says how rows that differ in it compare."""
+    for path in NOTEBOOK_FILES:
+        model = find_model(path.stem)
+        if issubclass(model, RunParameters):
+            columns = Parameters.describe(model(**read_defaults(path)))
+            unknown = columns.keys() - schema.COLUMNS.keys()
+            assert not unknown, f"name them in dr_lib/runs/schema.py, of {path.stem}"

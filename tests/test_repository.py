@@ -61,7 +61,7 @@ MAY_IMPORT |= {
 }
 # run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
 FOREIGN = """
-    code errors files command parameters processes schema report/__init__ report/setup
+    code errors files command processes schema report/__init__ report/setup
     runs/__init__ runs/row runs/run runs/schema runs/prices runs/monitor runs/warmth
     scenarios/__init__ remote/__init__ remote/remote_script
     data/__init__ data/small_images data/labels/__init__ data/labels/reader data/labels/schema

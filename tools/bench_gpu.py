@@ -20,11 +20,11 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 
 import numpy as np
 import pandas as pd
-import yaml
 
 from dr_lib import hardware
 from dr_lib.data.prepared.sample import open_sample
 from dr_lib.errors import DrError
+from dr_lib.files import read_yaml, write_json
 from dr_lib.runs.row import read_row, row_path
 from dr_lib.runs.study import PlannedRun, load_study, name_machine, plan_runs
 from dr_lib.statistics.cells import RATIO, Design
@@ -68,11 +68,11 @@ def list_runs(name: str, setting: Setting) -> Measures:
     """The runs of a study with notebook 10, one at a time."""
     path = ROOT / "papermill_runs" / f"{name}.yaml"
     if setting.is_dry:
-        study = yaml.safe_load(path.read_text(encoding="utf-8"))
+        study = read_yaml(path)
         study["parameters"].update(SMALL)
         study["repetitions"] = 1
         path = setting.out.with_name(path.name)
-        path.write_text(yaml.safe_dump(study), encoding="utf-8")
+        write_json(path, study)  # which is YAML, too
     for run in plan_runs(load_study(path, ROOT), name_machine(hardware.probe())):
         mode = run.parameters["mode"]
         what = f"mode {mode}, batch {run.parameters['batch_size']}, repetition {run.repetition}"

@@ -107,7 +107,7 @@ def build(
     made once; with `steps` as many a call as `Plan.steps_per_execution` means.
     """
     config = TrainingConfig(
-        "",
+        data_dir="",
         mode=mode,
         model=setting["model"],
         image_size=setting["image_size"],
@@ -150,7 +150,9 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
     """Print, of so many fits, the most that train_s is beside the sum of its epochs, and that
     fit returns after it.
     """
-    config = TrainingConfig("", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs)
+    config = TrainingConfig(
+        data_dir="", backend=backend, image_size=SIZE, num_devices=1, epochs=epochs
+    )
     splits = draw_splits(160)
     plan = config.plan(hardware.probe(), 160)
     setup = set_up(config, hardware.activate(plan), splits)

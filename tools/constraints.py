@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tools.bench import ROOT
 from tools.runtimes import LISTS, RUNTIMES
@@ -24,7 +25,7 @@ def read_list(path: Path) -> dict[str, Requirement]:
     """The requirements of a file by the names of their packages."""
     lines = re.sub(r"(?m)\s*#.*", "", path.read_text(encoding="utf-8")).split("\n")
     listed = [Requirement(line) for line in lines if line]
-    return {entry.name.replace("_", "-").lower(): entry for entry in listed}
+    return {canonicalize_name(entry.name): entry for entry in listed}
 
 
 def list_all(runtime: str) -> list[Requirement]:

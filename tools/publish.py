@@ -11,9 +11,10 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from dr_lib.files import write_text
-from dr_lib.parameters import find_entries
+from dr_lib.parameters import find_model
 from dr_lib.runs import schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -204,14 +205,14 @@ def add_fields(cell: str, notebook: str) -> str:
     list for choices. papermill reads a field as the beginning of the help.
     """
     lines = cell.splitlines()
-    entries = find_entries(notebook)
+    fields = find_model(notebook).model_fields
     num_fields = 0
     for place, line in enumerate(lines):
         found = PARAMETER.fullmatch(line)
         if not found or num_fields == MAX_FIELDS:
             continue
         name, kind, value, words = found.groups()
-        choices = entries[name].choices if name in entries else ()
+        choices = get_args(fields[name].annotation)
         if kind == "bool" or choices:
             field = json.dumps(choices) if choices else '{type:"boolean"}'
             lines[place] = f"{name}: {kind} = {value}  # @param {field}  # {words}"

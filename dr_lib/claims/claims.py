@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pandas as pd
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -20,6 +19,7 @@ from pydantic import (
 
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
+from dr_lib.files import read_yaml
 from dr_lib.report.conditions import Condition
 from dr_lib.runs.schema import HARDWARE
 from dr_lib.statistics.cells import AVERAGE, DIFFERENCE, RATIO, RATIO_OF_SUMS, SUM
@@ -158,10 +158,8 @@ class Claim(BaseModel):
 
 @cache
 def _read_entries(path: Path) -> tuple[Claim, ...]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    entries = yaml.load(path.read_text(encoding="utf-8"), loader)["claims"]  # noqa: S506
     claims = []
-    for entry in entries:
+    for entry in read_yaml(path)["claims"]:
         try:
             claims.append(Claim(**entry))
         except ValidationError as error:

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import yaml
 from tqdm import tqdm
 
 from dr_lib.cluster import dask_client
 from dr_lib.errors import DrError
-from dr_lib.files import lock, write_text
+from dr_lib.files import lock, write_json
 from dr_lib.runs.backlog import ALIKE, ANY, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
@@ -141,7 +140,7 @@ def make_run(
     with lock(path.with_suffix("") / "study.lock", wait_s=math.inf):
         if not path.exists():
             asked = study.model_dump(exclude_defaults=True)
-            write_text(path, yaml.safe_dump(asked, sort_keys=False))
+            write_json(path, asked)  # which is YAML, too
     present = load_study(path, root, instance=study.instance)
     if present.model_dump_json() != study.model_dump_json():  # factors in their order
         raise DrError(

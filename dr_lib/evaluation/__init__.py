@@ -10,4 +10,5 @@ comparison   several models, several data sets
 committee    the page that a committee reads and signs
 checklist    items of the reporting guidelines and of the model card, and who fills them
 figures      of notebook 12
+parameters   of notebook 12
 """

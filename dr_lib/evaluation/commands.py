@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from dr_lib.errors import DrError
+from dr_lib.files import find_listed, join_paths
 from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Suite
-from dr_lib.parameters import join_paths
 
 
 @click.command()
@@ -41,7 +41,6 @@ def evaluate(
     """
     from dr_lib.data.labels.privacy import place_private
     from dr_lib.evaluation.predictions import read_predictions
-    from dr_lib.files import find_listed
     from dr_lib.report.render import run_analysis
 
     choice = dict(parameters)

@@ -2,4 +2,5 @@
 
 grad_cam  Grad-CAM beside its control
 figures   photographs with their maps
+parameters  of notebook 13
 """

@@ -8,4 +8,5 @@ lanes.cuh           one notion for the threads of a GPU and the vectors of a CPU
 reference           the same network in Keras
 epochs              time to an accuracy, like compared with like
 figures             of notebook 41
+parameters          of notebook 40
 """

@@ -1,9 +1,18 @@
-"""Parameters of notebooks 40 and 41."""
+"""Parameters of notebook 40."""
 
-from dr_lib.parameters import Parameter
+from typing import Literal
 
-PARAMETERS = {
-    "implementation": Parameter("may differ"),
-    "device": Parameter("may differ", choices=("auto", "gpu", "cpu")),
-    "mnist": Parameter("may differ", words=("keras", "synthetic")),
-}
+from pydantic import Field
+
+from dr_lib.parameters import Epochs, Images, RunParameters, Share
+
+
+class TrainMnist(RunParameters):
+    """Parameters of notebook 40."""
+
+    implementation: str
+    device: Literal["auto", "gpu", "cpu"]
+    mnist: Images
+    data_share: Share
+    epochs: Epochs
+    instance: str = Field(exclude=True)

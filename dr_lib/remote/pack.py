@@ -8,7 +8,6 @@ from collections.abc import Collection
 from pathlib import Path
 
 import pandas as pd
-import yaml
 
 from dr_lib.code import COMMIT, ask_git, read_commit, shorten_commit
 from dr_lib.data.labels.readers import list_readings
@@ -42,7 +41,7 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
     """
     files = {name: root / name for name in _list_code(root)}
     keys = study.model_dump(exclude_defaults=True, exclude={"report"})
-    files[f"papermill_runs/{path.name}"] = yaml.safe_dump(keys, sort_keys=False).encode()
+    files[f"papermill_runs/{path.name}"] = json.dumps(keys, ensure_ascii=False).encode()
     notebook = f"notebooks/{study.notebook}.ipynb"
     content = json.loads((root / notebook).read_bytes())
     for cell in content["cells"]:

@@ -12,4 +12,5 @@ figures      training time by hardware
 page         what an analysis notebook shows: figures, tables, claims, and their files
 setup        adds what a cloud runtime lacks, checks parameters, says where it runs
 render       executes an analysis notebook and renders it to one HTML file
+parameters   of notebook 11, and those that all analyses have
 """

@@ -10,8 +10,8 @@ from typing import Any
 import nbformat
 
 from dr_lib.errors import DrError
-from dr_lib.files import LISTING, find_listed, write_listed, write_text
-from dr_lib.parameters import join_paths, read_value
+from dr_lib.files import LISTING, find_listed, join_paths, write_listed, write_text
+from dr_lib.parameters import find_model
 from dr_lib.runs.row import read_runs
 
 ANALYSES = {  # a notebook that makes rows: the notebook that reads them
@@ -134,21 +134,17 @@ def run_analysis(
         path: of the notebook.
         out: folder to write, made if it is missing.
         root: the repository.
-        parameters: of the notebook, see `read_value`.
+        parameters: of the notebook; a text may say a number, as a command line does.
     """
     import papermill
 
     from dr_lib.runs.jupyter import execute_notebook
+    from dr_lib.runs.study import read_defaults
 
-    known = papermill.inspect_notebook(str(path))
-    unknown = [name for name in ("out", *parameters) if name not in known]
-    if unknown:
-        names = ", ".join(unknown)
-        raise DrError(f"{path.stem} has no parameter {names}: it has {', '.join(known)}")
-    parameters = {
-        name: read_value(name, known[name]["inferred_type_name"], value, path.stem)
-        for name, value in parameters.items()
-    }
+    model = find_model(path.stem)
+    values = {**model.read_texts(parameters), "out": str(out)}
+    checked = model(**{**read_defaults(path), **values})
+    parameters = {name: getattr(checked, name) for name in parameters}
     find_listed(out)  # raises before the notebook starts
     is_new = not out.exists()
     out.mkdir(parents=True, exist_ok=True)

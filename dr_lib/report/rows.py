@@ -1,6 +1,7 @@
 """Open the rows of a paper's study, as each analysis notebook does first."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
@@ -9,7 +10,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.errors import DrError
-from dr_lib.parameters import parse_number, split_paths
+from dr_lib.files import split_paths
 from dr_lib.report.conditions import Condition
 from dr_lib.report.select import Selection, list_columns, select_runs, write_level
 from dr_lib.runs.row import read_rows, read_runs
@@ -106,9 +107,9 @@ def choose_rows(rows: pd.DataFrame, only: str) -> pd.DataFrame:
     chosen = {}
     for term in filter(None, map(str.strip, only.split(","))):
         column, _, text = map(str.strip, term.partition("="))
-        number = parse_number(text)
-        pattern = text if number is None else f"{number:g}"
-        chosen[column] = (*chosen.get(column, ()), pattern)
+        with suppress(ValueError):  # as rows write a number
+            text = f"{float(text):g}"
+        chosen[column] = (*chosen.get(column, ()), text)
     for column, patterns in chosen.items():
         condition = Condition(column, patterns)
         is_met = condition.test(rows)

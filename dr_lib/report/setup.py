@@ -17,7 +17,6 @@ from dr_lib.code import explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_platform, probe
-from dr_lib.parameters import ParameterError, find_inputs, read_parameters
 from dr_lib.processes import read_last_words
 
 PACKAGES = {  # module: what pip calls it
@@ -25,7 +24,7 @@ PACKAGES = {  # module: what pip calls it
     "google_crc32c": "google-crc32c",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
+    "ruamel": "ruamel.yaml",
 }
 DRIVE = "/content/drive"  # where Colab mounts Google Drive
 # needed by all notebooks
@@ -36,12 +35,15 @@ ALWAYS = (
     "PIL",
     "psutil",
     "pydantic",
+    "ruamel",
     "scipy",
     "seaborn",
     "sklearn",
 )
+# needed to serve a model
+SERVER = ("ai_edge_litert", "granian", "prometheus_client", "starlette")
 # needed to run a study
-RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm", "yaml")
+RUNNER = ("click", "ipykernel", "jupyter_client", "nbformat", "papermill", "tqdm")
 
 
 def install_missing(*modules: str) -> list[str]:
@@ -71,7 +73,7 @@ def install_missing(*modules: str) -> list[str]:
     return missing
 
 
-def set_up(root: Path, *modules: str) -> None:
+def set_up(root: Path, notebook: str, *modules: str) -> None:
     """Install what the runtime lacks, check the notebook's parameters, and print where it runs.
 
     Figures start from Matplotlib's own style: a user's matplotlibrc may need a LaTeX that is not
@@ -79,12 +81,13 @@ def set_up(root: Path, *modules: str) -> None:
 
     Args:
         root: folder that holds dr_lib.
+        notebook: its name without suffix.
         modules: to install besides those of every notebook, by the names that are imported.
 
     Raises:
         DrError, SystemExit: see `install_missing` and `describe_machine`.
     """
-    print(describe_machine(root, *install_missing(*modules)))
+    print(describe_machine(root, notebook, *install_missing(*modules)))
     from IPython import get_ipython
     from matplotlib import rcdefaults
 
@@ -123,7 +126,7 @@ def keep_results(results: str) -> None:
         )
 
 
-def describe_machine(root: Path, *added: str) -> str:
+def describe_machine(root: Path, notebook: str, *added: str) -> str:
     """Read the notebook's parameters by `read_parameters`, and describe in one line where it runs.
 
     A notebook that Jupyter opened below the repository works in the root from then on, as studies
@@ -137,12 +140,15 @@ def describe_machine(root: Path, *added: str) -> str:
     """
     from IPython import get_ipython
 
+    from dr_lib.parameters import ParameterError, read_parameters  # which needs pydantic
+
     shell = get_ipython()
     try:
         if shell:
             cells = shell.history_manager.input_hist_raw
-            parameters = read_parameters(cells, shell.user_ns)
-            shell.user_ns.update(_find_inputs(parameters, root))
+            parameters = read_parameters(notebook, cells, shell.user_ns)
+            inputs = parameters.find_inputs()
+            shell.user_ns.update(_find_inputs(dict(parameters), inputs, root))
     except ParameterError as error:
         raise SystemExit(str(error)) from None
     facts = probe()
@@ -161,13 +167,13 @@ def describe_machine(root: Path, *added: str) -> str:
     return f"{facts.platform}, {device}, Keras on {backend}, commit {commit}{more}"
 
 
-def _find_inputs(parameters: dict[str, Any], root: Path) -> dict[str, Any]:
+def _find_inputs(parameters: dict[str, Any], inputs: list[str], root: Path) -> dict[str, Any]:
     """Work in the root, where the notebook lies below it; find inputs that lie beside it alone."""
     here = Path.cwd()
     if root.resolve() in here.resolve().parents:
         os.chdir(root)
     found = dict(parameters)
-    for name in find_inputs(parameters):
+    for name in inputs:
         for path in (here / parameters[name], root / parameters[name]):
             if not Path(found[name]).exists() and path.exists():
                 found[name] = str(path)

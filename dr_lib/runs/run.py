@@ -27,7 +27,7 @@ from dr_lib.hardware.cgroups import Quota, read_quotas
 from dr_lib.hardware.cpus import list_bound
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.settings import describe_settings
-from dr_lib.parameters import describe, read_notebook
+from dr_lib.parameters import find_model
 from dr_lib.processes import end_with_parent
 from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
@@ -177,14 +177,14 @@ class Run:
             values: of the parameters, such as the notebook's `globals()`.
             columns: what else says what is to be done.
         """
-        parameters = read_notebook(root / "notebooks" / f"{notebook}.ipynb", values)
+        parameters = find_model(notebook).from_parameters(values)
         return cls(
             root,
             notebook,
-            {**describe(parameters, notebook), **columns},
-            results=parameters["results"],
-            max_hours=parameters.get("max_hours", 0.0),
-            instance=parameters.get("instance", ""),
+            {**parameters.describe(), **columns},
+            results=parameters.results,
+            max_hours=getattr(parameters, "max_hours", 0.0),
+            instance=getattr(parameters, "instance", ""),
         )
 
     @property

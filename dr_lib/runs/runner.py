@@ -22,7 +22,6 @@ from dr_lib import hardware
 from dr_lib.code import explain_commit, read_commit
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
-from dr_lib.parameters import describe
 from dr_lib.runs.backlog import ALIKE, Backlog, Offer
 from dr_lib.runs.folder import check_data, check_notebook, keep_for, lock_study
 from dr_lib.runs.papermill import (
@@ -385,7 +384,9 @@ def _write_incomplete(
     """Write the row of an incomplete run, with what its notebook wrote of it."""
     backlog = session.backlog
     paths = [session.root.resolve(), *run.parameters.values()]
-    described = describe(run.parameters, backlog.study.notebook)
+    described = backlog.study.read(run.parameters).model_dump(
+        by_alias=True, include=run.parameters.keys()
+    )
     row = {
         **identity.columns(),
         **{name: redact_paths(value) for name, value in described.items()},

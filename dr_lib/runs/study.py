@@ -7,45 +7,29 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import papermill
-import yaml
 from jupyter_client.kernelspec import KernelSpecManager
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import Field
 
 from dr_lib.command import write_command
 from dr_lib.errors import DrError
+from dr_lib.files import find_line, read_yaml
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
-from dr_lib.parameters import (
-    ParameterError,
-    check_together,
-    find_inputs,
-    parse_number,
-    read_value,
-)
+from dr_lib.parameters import Checked, Count, ParameterError, Parameters, find_model
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
 DEFAULT_KERNEL = "python3"
-COMMA = "a decimal comma ends a number in braces and lists: write 0.001"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # split table of one of several folds
 SUFFIXES = (".yaml", ".yml")  # of a study file
-KINDS = {str: "str", int: "int", int | None: "int", float | None: "float"}  # of keys
 
 
-class Study(BaseModel):
+class Study(Checked):
     """The content of a study file."""
-
-    model_config = ConfigDict(extra="forbid")
 
     notebook: str
     report: str = ""  # the notebook that analyses the rows
@@ -59,7 +43,7 @@ class Study(BaseModel):
     # of a scenario in one session, a boot of the machine; the others wait for another
     session_repetitions: int | None = Field(default=None, ge=1, le=10_000)
     order: Literal["random", "sequential"] = "random"
-    seed: int = 0
+    seed: Count = 0
     instance: str = ""  # the machine's name in the table of prices
     max_hours: float | None = Field(default=None, gt=0, le=8760)
     # of one run, which is then ended
@@ -68,12 +52,9 @@ class Study(BaseModel):
     needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
     _defaults: dict[str, Any] = {}  # of the notebook's parameters
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _read_key(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read a key as a parameter of its kind is read."""
-        annotation = cls.model_fields[info.field_name].annotation
-        return read_value(info.field_name, KINDS.get(annotation, ""), value)
+    def read(self, values: dict[str, Any]) -> Parameters:
+        """Read the parameters of a run, with the defaults of its notebook's cell."""
+        return find_model(self.notebook)(**{**self._defaults, **values})
 
     def name_kernel(self, values: dict[str, Any]) -> str:
         """Return the kernel for runs with these values of the factors."""
@@ -136,49 +117,21 @@ def load_study(path: Path, root: Path, *, instance: str = "") -> Study:
         DrError: the file or its notebook is missing, a key or a parameter is misspelt or cannot
             have its value.
     """
-    fault = f"{path} is not a valid study file"
-    try:
-        study = Study.model_validate(read_keys(Path(path)))
-    except ParameterError as error:
-        raise DrError(f"{fault}: {error}") from error
-    except ValidationError as error:
-        raise DrError(f"{fault}: {_describe_fault(error)}") from error
+    keys = read_keys(Path(path))
+    with _name_line(path, ()):
+        study = Study(**keys)
     study.instance = instance or study.instance
     for name in filter(None, (study.notebook, study.report)):
         if not (root / "notebooks" / f"{name}.ipynb").is_file():
             raise DrError(f"{path}: notebook {name!r} is not in {root / 'notebooks'}")
-    notebook = root / "notebooks" / f"{study.notebook}.ipynb"
-    try:
-        _read_parameters(study, papermill.inspect_notebook(str(notebook)))
-    except ParameterError as error:
-        raise DrError(f"{path}: {error}") from error
+    study._defaults = read_defaults(root / "notebooks" / f"{study.notebook}.ipynb")
+    with _name_line(path, ("parameters",), ("factors",)):
+        _check_parameters(study)
     return study
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads plain values as texts, whose kind the reader of a key knows.
-
-    Refuses a key that is there twice, of which YAML would take the last.
-    """
-
-    yaml_implicit_resolvers = {
-        first: [(tag, form) for tag, form in resolvers if tag.endswith((":null", ":merge"))]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
-        """The dictionary of a node."""
-        present = set()
-        for key, _ in node.value:
-            if str(key.value) in present:
-                problem = f"{key.value} is there twice"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            present.add(str(key.value))
-        return super().construct_mapping(node, deep)
-
-
 def read_keys(path: Path) -> dict[str, Any]:
-    """Read the keys of a study file that have a value, as texts, lists and dictionaries.
+    """Read the keys of a study file that have a value.
 
     Raises:
         DrError: there is no such file, or it is no YAML with keys, in one sentence.
@@ -186,75 +139,56 @@ def read_keys(path: Path) -> dict[str, Any]:
     find_results(path)
     if not path.is_file():
         raise DrError(f"{path}: no such study file")
-    fault = f"{path} is not a valid study file"
-    try:
-        content = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506
-    except UnicodeDecodeError as error:
-        raise DrError(f"{fault}: it is not UTF-8 text: save it as UTF-8") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1
-        problem = error.problem.replace(r"'\t'", "tab").replace("but found", "found")
-        raise DrError(f"{fault}: line {line}: {problem}") from error
-    except yaml.YAMLError as error:  # a character that no text has
-        raise DrError(f"{fault}: {error.reason}") from error
+    content = read_yaml(path)
     if not isinstance(content, dict):
-        raise DrError(f"{fault}: it needs lines such as notebook: 10_train")
+        raise DrError(f"{path}: a study file needs lines such as notebook: 10_train")
     return {str(key): value for key, value in content.items() if value is not None}
 
 
-def _describe_fault(error: ValidationError) -> str:
-    """Name the wrong key and why; a misspelt key comes before the key that it leaves missing."""
-    first = min(error.errors(), key=lambda fault: fault["type"] != "extra_forbidden")
-    key = ".".join(map(str, first["loc"][:2]))
-    if first["type"] == "extra_forbidden":
-        return f"{key}: not a key of a study file; the keys are {', '.join(Study.model_fields)}"
-    if first["type"] == "missing":
-        return f"{key}: required in a study file"
-    return f"{key}: {first['msg'].removeprefix('Input ')}, not {first['input']!r}"
+def read_defaults(notebook: Path) -> dict[str, Any]:
+    """Read the parameters that the cell of a notebook declares."""
+    declared = papermill.inspect_notebook(str(notebook))
+    return {name: ast.literal_eval(each["default"]) for name, each in declared.items()}
 
 
-def _read_parameters(study: Study, declared: dict[str, dict[str, str]]) -> None:
-    """Read a study's parameters and factors as its notebook's, and check them and the kernels.
+@contextmanager
+def _name_line(path: Path, *parents: tuple[str, ...]) -> Iterator[None]:
+    """Name the study file and the line of a value that cannot be, below one of these keys."""
+    try:
+        yield
+    except ParameterError as error:
+        lines = [find_line(path, *parent, *error.place) for parent in parents if error.place]
+        line = max(lines, default=0)
+        where = f"{path}, line {line}" if line else path
+        raise DrError(f"{where}: {error}") from error
+
+
+def _check_parameters(study: Study) -> None:
+    """Check a study's parameters and factors by the model of its notebook, and its kernels.
 
     Raises:
         ParameterError: one cannot be as written.
     """
+    names = find_model(study.notebook).model_fields
     for name in SET_BY_THE_STUDY:
-        if name not in declared:
+        if name not in names:
             raise ParameterError(
                 f"{study.notebook} has no parameter {name}: it cannot be repeated"
             )
     for name in [*study.parameters, *study.factors]:
         if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
-            raise ParameterError(
-                f"{name} is set by the study itself, or twice: remove it from the parameters"
-            )
-        if name not in declared:
-            if parse_number(name) is not None:  # YAML ends a value at a comma
-                raise ParameterError(f"{name}: {COMMA}")
-            raise ParameterError(
-                f"{study.notebook} has no parameter {name!r}, it has {', '.join(declared)}"
-            )
+            fault = "set by the study itself, or twice: remove it from the parameters"
+            raise ParameterError(f"{name} is {fault}", name)
         if name == "results":
             advice = "remove it, and put the file where they belong, on Colab on your Drive"
-            raise ParameterError(f"results: those of a study lie beside its file: {advice}")
-
-    def read(name: str, value: Any) -> Any:
-        return read_value(name, declared[name]["inferred_type_name"], value, study.notebook)
-
-    study.parameters = {name: read(name, value) for name, value in study.parameters.items()}
+            fault = f"those of a study lie beside its file: {advice}"
+            raise ParameterError(f"results: {fault}", name)
+    cells = [study.read(values) for values in list_cells(study)]
+    study.parameters = {name: getattr(cells[0], name) for name in study.parameters}
     for factor, levels in study.factors.items():
-        is_text = declared[factor]["inferred_type_name"] == "str"
-        if not is_text and any(re.fullmatch(r"0\d+", str(level)) for level in levels):
-            raise ParameterError(f"factor {factor}: {COMMA}")
-        study.factors[factor] = [read(factor, level) for level in levels]
-        if len(levels) > len(set(study.factors[factor])):
-            raise ParameterError(f"factor {factor} has a repeated level")
-    study._defaults = {
-        name: ast.literal_eval(each["default"]) for name, each in declared.items()
-    }
-    for values in list_cells(study):
-        check_together({**study._defaults, **values})
+        study.factors[factor] = list(dict.fromkeys(getattr(cell, factor) for cell in cells))
+        if len(levels) > len(study.factors[factor]):
+            raise ParameterError(f"factor {factor} has a repeated level", factor)
     kernels = study.kernel if isinstance(study.kernel, dict) else {}
     for factor, by_value in kernels.items():
         values = study.factors.get(factor, [study.parameters.get(factor)])
@@ -282,7 +216,7 @@ def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict
         return reasons
     complete = facts._replace(backends=BACKENDS)
     for run in runs:
-        config = TrainingConfig.from_parameters({**study._defaults, **run.parameters})
+        config = TrainingConfig.from_parameters(dict(study.read(run.parameters)))
         try:
             config.plan(complete, num_images=0)
         except HardwareError as error:
@@ -325,7 +259,7 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
         values = {**study._defaults, **cell}
         if "data_dir" in values:
             _check_prepared(values, path, root)
-        for name in find_inputs(values, study.notebook):
+        for name in study.read(cell).find_inputs():
             value = values[name]
             if name != "data_dir" and not (root / value).exists():
                 fault = f"{name} {value!r} does not exist"

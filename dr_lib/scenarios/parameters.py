@@ -1,18 +1,47 @@
 """Parameters of notebooks 30 and 31."""
 
-from dr_lib.parameters import Parameter
+from typing import Literal
 
-PARAMETERS = {
-    "framework": Parameter(
-        "work", choices=("tensorflow", "pytorch", "mxnet", "keras_jax", "keras_torch")
-    ),
-    "dataset": Parameter("work", choices=("mnist", "cifar10")),
-    "network": Parameter("work", least=1, most=2),
-    "accelerator": Parameter(
-        "may differ", choices=("auto", "cpu", "gpu"), column="accelerator_asked"
-    ),
-    "data_source": Parameter("may differ", words=("keras", "synthetic")),
-    "threads": Parameter("work", older=0, column="threads_asked"),
-    "evaluate_every": Parameter("work"),
-    "sample_s": Parameter("may differ", above=0, most=3600),
-}
+from pydantic import Field
+
+from dr_lib.parameters import (
+    Amount,
+    BatchSize,
+    Count,
+    Epochs,
+    Images,
+    LearningRate,
+    Portion,
+    RunParameters,
+    Share,
+    Side,
+)
+from dr_lib.report.parameters import Analysis
+
+
+class TrainScenario(RunParameters):
+    """Parameters of notebook 30."""
+
+    framework: Literal["tensorflow", "pytorch", "mxnet", "keras_jax", "keras_torch"]
+    dataset: Literal["mnist", "cifar10"]
+    image_size: Side
+    network: int = Field(ge=1, le=2)
+    accelerator: Literal["auto", "cpu", "gpu"] = Field(serialization_alias="accelerator_asked")
+    data_source: Images
+    data_share: Share
+    batch_size: BatchSize
+    epochs: Epochs
+    learning_rate: LearningRate
+    evaluate_every: Count
+    threads: Count = Field(serialization_alias="threads_asked")
+    sample_s: float = Field(gt=0, le=3600)
+    instance: str = Field(exclude=True)
+
+
+class Effects(Analysis):
+    """Parameters of notebook 31."""
+
+    instance: str
+    bill_usd: Amount
+    g_per_kwh: Amount
+    accuracy: Portion

@@ -8,4 +8,5 @@ request_log  requests, written beside the row of their run and read back
 costs        what a prediction costs by the hour's price
 endpoint     the cheapest endpoint for so many requests a day
 figures      of notebooks 22 and 23
+parameters   of notebooks 21 to 23
 """

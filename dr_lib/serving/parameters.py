@@ -1,22 +1,59 @@
 """Parameters of notebooks 21 to 23."""
 
-from dr_lib.parameters import Parameter
+from typing import Literal
 
-PARAMETERS = {
-    "margin": Parameter("may differ", most=1),
-    "force": Parameter("may differ"),
-    "num_rounds": Parameter("may differ"),
-    "num_threads": Parameter("work", older=1),
-    "served_dir": Parameter("may differ", words=("",)),  # model_version
-    "format": Parameter(
-        "work", choices=("litert_float32", "litert_float16", "litert_int8", "savedmodel")
-    ),
-    "photographs": Parameter("may differ", is_path=True),
-    "url": Parameter(""),  # endpoint says whether it is here
-    "threads": Parameter("level"),
-    "num_requests": Parameter("may differ", least=1, most=1_000_000),
-    "gap_s": Parameter("level", most=3600),
-    "bound_ms": Parameter("may differ", above=0, most=3_600_000),
-    "load_seconds": Parameter("may differ", most=86_400),
-    "num_compared": Parameter("may differ"),
-}
+from pydantic import Field
+
+from dr_lib.parameters import (
+    Amount,
+    Count,
+    DataDir,
+    ModelDir,
+    PathText,
+    Portion,
+    RunParameters,
+    Side,
+)
+from dr_lib.report.parameters import Analysis
+
+
+class Export(RunParameters):
+    """Parameters of notebook 21."""
+
+    model_dir: ModelDir
+    model: str
+    image_size: Side
+    data_dir: DataDir
+    margin: Portion
+    force: bool
+    num_rounds: Count
+    num_threads: Count
+
+
+class Load(RunParameters):
+    """Parameters of notebook 22."""
+
+    served_dir: ModelDir
+    model: str
+    image_size: Side
+    format: Literal["litert_float32", "litert_float16", "litert_int8", "savedmodel"]
+    photographs: PathText
+    url: str = Field(exclude=True)
+    threads: Count
+    num_requests: int = Field(ge=1, le=1_000_000)
+    gap_s: float = Field(ge=0, le=3600)
+    bound_ms: float = Field(gt=0, le=3_600_000)
+    load_seconds: float = Field(ge=0, le=86_400)
+    num_compared: Count
+    instance: str = Field(exclude=True)
+
+
+class ServingCost(Analysis):
+    """Parameters of notebook 23."""
+
+    instance: str
+    g_per_kwh: Amount
+    requests_per_day: Amount
+    p99_ms: Amount
+    busiest_hour: Portion
+    accuracy_within: Portion

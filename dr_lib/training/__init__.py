@@ -1,6 +1,7 @@
 """One training run, timed honestly.
 
 config      what a training is asked for
+parameters  of notebooks 00 and 10
 train_once  a training from the prepared folder to scores on its test split
 models      builds the networks, their augmentation, preprocessing and loss
 frozen      trains only the head, on cached outputs of the base

@@ -1,81 +1,48 @@
 """The configuration of one training run: the parameters of notebook 10, by the same names."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from dr_lib.errors import DrError
+from pydantic import model_validator
+
 from dr_lib.files import hash_file
 from dr_lib.hardware import Facts, Plan, Request, choose
-from dr_lib.parameters import check_together, describe, read_value
+from dr_lib.parameters import ParameterError
+from dr_lib.training.parameters import Train
 
 NUM_FOLDS = 5  # of the training patients, in which recipe few chooses its penalty
 
 
-@dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Train):
     """One training run: its data, model, optimisation and machine.
 
-    Notebook 10 declares and explains the parameters; `dr_lib.parameters` has their limits.
+    Notebook 10 declares and explains the parameters; beside them, `input` says where the
+    photographs are during training.
 
     Example:
-        >>> config = TrainingConfig("data/prepared", epochs=3, accelerator="cpu")
+        >>> config = TrainingConfig(data_dir="data/prepared", epochs=3, accelerator="cpu")
         >>> config.plan(probe(), num_images=400).accelerator
         'cpu'
     """
 
-    data_dir: str | Path
-    split: str = "split.csv"
-    task: str = "referable"
-    mode: str = "paper"
-    model: str = "small_cnn"
-    weights: str = "none"
-    image_size: int = 96
-    batch_size: int = 8
-    epochs: int = 20
-    optimizer: str = "adam"
-    learning_rate: float = 0.001
-    halve_on_plateau: bool = True
-    rho: float = 0.9
-    epsilon: float = 1e-7
-    patience: int = 0
-    min_delta: float = 0.0
-    augmentation: str = "flip"
-    recipe: str = "full"
-    weigh_grades: bool = False
-    keep_best: bool = False
-    accelerator: str = "auto"
-    backend: str = "auto"
-    num_devices: int = 0
-    input: str = "auto"
-    matmul_precision: str = "default"
-    seed: int = 20
-    repetition: int = 0
-    label: str = ""
+    input: Literal["auto", "memory", "stream"] = "auto"
 
-    def __post_init__(self):
-        """Refuse impossible values, and values that would be ignored silently."""
-        for each in fields(self):
-            value = getattr(self, each.name)
-            value = read_value(each.name, getattr(each.type, "__name__", ""), value)
-            object.__setattr__(self, each.name, value)
-        check_together(asdict(self))
+    @model_validator(mode="after")
+    def _check_input(self) -> Self:
+        """Refuse photographs from memory where they are decoded, and a network that is nowhere."""
+        if self.mode == "plain" and self.input == "memory":
+            fault = "plain decodes in each epoch: use input auto, or mode paper"
+            raise ParameterError(f"mode: {fault}", "mode")
         self.model_code_sha256  # noqa: B018  the module of an own network has to be there
-
-    @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Build a configuration from a notebook's parameters in its `globals()`."""
-        names = {field.name for field in fields(cls)} & parameters.keys()
-        return cls(**{name: parameters[name] for name in names})
+        return self
 
     def describe(self) -> dict[str, Any]:
         """Return all parameters that define the work, for a row; no folder of this machine is
         named.
         """
         return {
-            **describe(asdict(self)),
+            **super().describe(),
             "model_code_sha256": self.model_code_sha256,
             "test_time_augmentation": self.test_time_augmentation,
         }
@@ -97,7 +64,8 @@ class TrainingConfig:
         try:
             return hash_file(Path(find_spec(module).origin))
         except (ImportError, AttributeError, TypeError) as error:
-            raise DrError(f"model {self.model!r}: there is no module {module}") from error
+            fault = f"model {self.model!r}: there is no module {module}"
+            raise ParameterError(fault, "model") from error
 
     @property
     def run_seed(self) -> int:

@@ -22,8 +22,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
 from dr_lib.errors import DrError
-from dr_lib.parameters import check_together, read_value
 from dr_lib.training.lite0 import build_lite0
+from dr_lib.training.parameters import check_small_cnn
 
 FEW = 0.1684  # of mobilenet's parameters: up to conv_pw_7_relu
 # RGB -> YIQ (FCC NTSC, as in Python's colorsys): saturation and hue become one scaled rotation of
@@ -160,7 +160,8 @@ def build_model(
         >>> network.output_shape
         (None, 1)
     """
-    read_value("augmentation", "str", augmentation)
+    if augmentation not in ("none", "flip", "colour"):
+        raise DrError(f"augmentation {augmentation!r}: choose none, flip or colour")
     network = find_network(model)
     base = build_base(model, image_size, weights)
     for layer in find_normalisations(base):
@@ -439,7 +440,7 @@ def _build_small_cnn(image_size: int, weights: str | None) -> keras.Model:
     The strongest responses of all four scales come out: with the last scale alone, small lesions
     are found much later.
     """
-    check_together({"model": "small_cnn", "weights": weights, "image_size": image_size})
+    check_small_cnn(image_size, weights)
     inputs = keras.Input((image_size, image_size, 3))
     # each channel of each photograph has mean 0 and deviation 1: without it some seeds never learn
     # the sample

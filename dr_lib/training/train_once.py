@@ -180,7 +180,7 @@ def train_once(
             checkpoint in the folder is damaged, or of another training, or it diverged.
 
     Example:
-        >>> config = TrainingConfig("data/prepared", epochs=3)
+        >>> config = TrainingConfig(data_dir="data/prepared", epochs=3)
         >>> plan = config.plan(probe(), num_images=400)
         >>> trained = train_once(config, plan, Path("out"))  # doctest: +SKIP
         >>> trained.scores["auc"], trained.row["train_s"]  # doctest: +SKIP
@@ -336,7 +336,7 @@ def list_trained(root: Path) -> list[Path]:
     from dr_lib.data.prepared.sample import open_sample
 
     sample = root / "papermill_runs" / "sample"
-    config = TrainingConfig(open_sample(sample), task="grades")
+    config = TrainingConfig(data_dir=open_sample(sample), task="grades")
     folder = sample / "runs" / "trained"
     folder.mkdir(parents=True, exist_ok=True)
     train_once(config, config.plan(probe(), 400), folder).write_model()

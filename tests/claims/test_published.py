@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from dr_lib.claims.claims import ENTRIES, list_printed, read_claims, read_judged
 from dr_lib.claims.papers import PAPERS
 from dr_lib.errors import DrError
+from dr_lib.files import read_yaml, write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 CLAIMS = {claim.id: claim for claim in read_claims()}
@@ -61,7 +61,7 @@ def test_a_number_of_others_has_a_source():
     """Claims, the studies of the papers and pages name entries of one list, which says where the
     number is, and when a person compared it; each entry is named.
     """
-    sources = yaml.safe_load(ENTRIES.with_name("sources.yaml").read_text(encoding="utf-8"))
+    sources = read_yaml(ENTRIES.with_name("sources.yaml"))
     for source in sources.values():
         assert {"title", "commit"} & set(source)
         assert source["authors"]
@@ -97,10 +97,10 @@ def test_a_quotation_has_its_marks():
 )
 def test_a_wrong_entry_is_named_with_its_field(tmp_path, changes, message):
     """One sentence, when it is read."""
-    entries = yaml.safe_load(ENTRIES.read_text(encoding="utf-8"))["claims"]
+    entries = read_yaml(ENTRIES)["claims"]
     entry = next(entry for entry in entries if entry["id"] == "A6") | changes
     path = tmp_path / "claims.yaml"
-    path.write_text(yaml.safe_dump({"claims": [entry]}))
+    write_json(path, {"claims": [entry]})  # which is YAML, too
     with pytest.raises(DrError, match=message):
         read_claims(path=path)
 

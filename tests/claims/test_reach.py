@@ -2,14 +2,12 @@
 the papers' machines, and the real verdicts on them.
 """
 
-import ast
 import itertools
 import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import papermill
 import pytest
 from click.testing import CliRunner
 
@@ -18,10 +16,10 @@ from dr_lib.claims.claims import read_judged
 from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_data_sets
 from dr_lib.hardware import Facts, HardwareError
-from dr_lib.parameters import describe
+from dr_lib.parameters import find_model
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.row import write_row
-from dr_lib.runs.study import PlannedRun, load_study, plan_runs
+from dr_lib.runs.study import PlannedRun, load_study, plan_runs, read_defaults
 from dr_lib.statistics.intervals import MIN_RUNS
 from dr_lib.training.config import TrainingConfig
 from tests.conftest import find_studies
@@ -62,9 +60,7 @@ TRAINED += [f"{name}_percent_mean" for name in ("cpu", "memory", "gpu", "gpu_mem
 
 def read_parameters(notebook: str, run: PlannedRun) -> dict:
     """The parameters of a run: the notebook's own, and what the study sets."""
-    declared = papermill.inspect_notebook(str(ROOT / "notebooks" / f"{notebook}.ipynb"))
-    own = {name: ast.literal_eval(facts["default"]) for name, facts in declared.items()}
-    return own | run.parameters
+    return read_defaults(ROOT / "notebooks" / f"{notebook}.ipynb") | run.parameters
 
 
 def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
@@ -76,7 +72,7 @@ def describe_work(notebook: str, parameters: dict, machine: dict) -> dict:
         here = (machine["platform"], "Xeon", 4, 30.0, gpus, 15.0, 7.5, "", int(is_tpu))
         plan = config.plan(Facts(*here, ("tensorflow", "jax")), sum(SIDES.values()))
         return config.describe() | plan.describe() | SIDES
-    work = describe(parameters, notebook)
+    work = find_model(notebook)(**parameters).describe()
     if "url" in parameters:
         work["endpoint"] = "remote" if parameters["url"] else "local"
     if "implementation" in work:

@@ -29,7 +29,7 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
     path = write_study(house, **asked)
     complete(house, path, {"C1": 1.0, "C5": 1.0, "C6": 1.0})
     with distributed.LocalCluster(
-        n_workers=0, threads_per_worker=1, dashboard_address=None
+        n_workers=0, threads_per_worker=1, dashboard_address=None, preload="tests.runs.quick"
     ) as cluster:
 
         def run(failed="", **options):
@@ -68,7 +68,7 @@ def test_a_failure_that_every_run_would_repeat_ends_the_hand_out(house):
     there = shutil.copytree(house, house / "there")
     path = write_study(house, repetitions=4, parameters={"trouble": "refused"})
     with distributed.LocalCluster(
-        n_workers=1, threads_per_worker=1, dashboard_address=None
+        n_workers=1, threads_per_worker=1, dashboard_address=None, preload="tests.runs.quick"
     ) as cluster:
         errors = run_on_cluster(
             path, house, f"dask:{cluster.scheduler_address}", worker_root=there

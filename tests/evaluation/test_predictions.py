@@ -14,7 +14,7 @@ from dr_lib.evaluation.points import choose_points, list_errors, measure_points
 from dr_lib.evaluation.predictions import average_sets, read_predictions
 from dr_lib.evaluation.scores import summarise
 from dr_lib.evaluation.subgroups import split_subgroups
-from dr_lib.parameters import join_paths, split_paths
+from dr_lib.files import join_paths, split_paths
 from tests.report.predictions import draw_abroad, draw_predictions, write
 
 

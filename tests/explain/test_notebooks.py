@@ -17,7 +17,7 @@ def test_13_shows_maps_beside_their_control(clone, kernel, small_sample):
     """Of the latest run, and of a model folder; no row is left."""
     run = clone / "papermill_runs" / "mine" / "runs" / "C1-r00"
     run.mkdir(parents=True)
-    config = TrainingConfig(small_sample, image_size=32, epochs=1, accelerator="cpu")
+    config = TrainingConfig(data_dir=small_sample, image_size=32, epochs=1, accelerator="cpu")
     trained = train_once(config, config.plan(probe(), 32), run)
     saved = trained.write_model()
     network, facts = load_network(run)

@@ -3,13 +3,13 @@ fail.
 """
 
 import itertools
+from typing import get_args
 
 import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware import Facts, HardwareError, Request, choose
 from dr_lib.hardware.plans import find_arithmetic
-from dr_lib.parameters import PARAMETERS
 from dr_lib.training.config import TrainingConfig
 
 LAPTOP = Facts("local", "AMD EPYC", 2, 24.0, (), 0.0, 0.0, "", 0, ("tensorflow", "jax"))
@@ -29,6 +29,11 @@ H200 = LAPTOP._replace(
     gpus=("NVIDIA H200",), gpu_memory_gib=139.0, compute_capability=9.0, backends=("jax",)
 )
 MACHINES = (LAPTOP, COLAB_T4, COLAB_TPU, KAGGLE_T4, KAGGLE_P100, KAGGLE_TPU, H200)
+
+
+def list_choices(name: str) -> tuple[str, ...]:
+    """The values of a parameter of notebook 10."""
+    return get_args(TrainingConfig.model_fields[name].annotation)
 
 
 def columns(facts: Facts, **asked) -> tuple:
@@ -95,10 +100,10 @@ def test_no_plan_combines_what_fails():
     tf.distribute strategy.
     """
     wishes = {
-        "accelerator": PARAMETERS["accelerator"].choices,
-        "backend": PARAMETERS["backend"].choices,
+        "accelerator": list_choices("accelerator"),
+        "backend": list_choices("backend"),
         "num_devices": (0, 2, 4),
-        "mode": PARAMETERS["mode"].choices,
+        "mode": list_choices("mode"),
         "batch_size": (7, 8),
     }
     plans = 0
@@ -168,7 +173,8 @@ def test_photographs_stay_on_the_host_where_they_do_not_fit():
 def test_photographs_are_streamed_where_they_do_not_fit(memory_gib, num_images, asked, chosen):
     """Half of the memory is for decoded photographs; streamed ones are not on the device."""
     facts = COLAB_T4._replace(memory_gib=memory_gib, gpu_memory_gib=80.0)
-    plan = TrainingConfig("", mode="fast", image_size=299, input=asked).plan(facts, num_images)
+    config = TrainingConfig(data_dir="", mode="fast", image_size=299, input=asked)
+    plan = config.plan(facts, num_images)
     assert plan.input == chosen and not (plan.on_device and chosen == "stream")
     assert any(f"input from {chosen}" in reason for reason in plan.reasons)
 
@@ -213,7 +219,7 @@ def test_arithmetic_that_a_machine_cannot_do_is_refused(facts, asked, possible):
     """TF32 begins with Ampere, passes of bfloat16 are a TPU's, and mixed precision leaves no
     choice; by the documentation of TensorFlow and JAX.
     """
-    for name in PARAMETERS["matmul_precision"].choices:
+    for name in list_choices("matmul_precision"):
         request = Request(matmul_precision=name, **asked)
         if name in ("default", *possible.split()):
             assert choose(facts, request).request.matmul_precision == name

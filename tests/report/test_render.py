@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.errors import DrError
+from dr_lib.parameters import NOTEBOOKS
 from dr_lib.report.page import Page
+from dr_lib.report.parameters import Analysis
 from dr_lib.report.render import ANALYSES, render, write_report
 from dr_lib.report.style import open_panels
 from dr_lib.runs.row import write_row
@@ -23,6 +25,13 @@ from tests.report.real_rows import copy_row
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = copy_row("22", "savedmodel")
+
+
+class Mine(Analysis):
+    """The parameters of somebody's analysis."""
+
+    thresholds: str
+    own: bool
 
 
 def write_rows(folder: Path, *notebooks: str) -> Path:
@@ -50,7 +59,7 @@ def write_rows(folder: Path, *notebooks: str) -> Path:
         (
             ["10_train"],
             {"epoch": 1},
-            "11_gpu_vs_tpu has no parameter epoch: it has runs, ",
+            "^epoch: unknown, choose from lang, out, runs, ",
         ),
         (["10_train"], {"exclude": "noise"}, "^exclude 'noise': choose from resumed"),
         (["10_train"], {"allow": "modes"}, "allow modes: no row has that column, choose"),
@@ -88,7 +97,8 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     """A text that looks like a number stays one, a truth value becomes one; the report of
     yesterday is left alone.
     """
-    texts = ["runs", "out", "lang", "allow", "exclude", "thresholds"]
+    monkeypatch.setitem(NOTEBOOKS, "mine", "tests.report.test_render:Mine")
+    texts = ["runs", "out", "lang", "allow", "only", "exclude", "thresholds"]
     lines = [f"{name}: str = ''  # meaning" for name in texts]
     lines += [f"{name}: bool = True  # meaning" for name in ("published", "own")]
     tags = {"tags": ["parameters"]}
@@ -106,7 +116,7 @@ def test_a_notebook_that_stops_gets_its_texts_and_leaves_nothing(tmp_path, monke
     mine = write_rows(tmp_path / "mine", "my_own")
     (mine / "report.html").write_text("yesterday")
     asked = ["report", str(mine), "--notebook", "mine", "-p", "thresholds", "0.21"]
-    said = CliRunner().invoke(main, [*asked, "-p", "own", "no"])
+    said = CliRunner().invoke(main, [*asked, "-p", "own", "False"])
     assert said.output == "Error: ValueError: ('0.21', False)\n"
     assert sorted(path.name for path in mine.iterdir()) == ["report.html", "rows"]
     assert (mine / "report.html").read_text() == "yesterday"

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import Facts
+from dr_lib.parameters import NOTEBOOKS
 from dr_lib.report import setup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -100,14 +102,14 @@ def test_what_notebooks_ask_for_is_required():
     """Each module that a notebook may add is a package of requirements.txt, so that a typo
     installs nothing.
     """
-    required = set(re.findall(r"(?m)^[\w-]+", (ROOT / "requirements.txt").read_text()))
+    required = set(re.findall(r"(?m)^[\w.-]+", (ROOT / "requirements.txt").read_text()))
     notebooks = " ".join(path.read_text() for path in ROOT.glob("notebooks/*.py"))
     calls = " ".join(re.findall(r"setup.set_up\((.*)\)", notebooks))
-    modules = {*re.findall(r'"(\w+)"', calls)} - {"sample"}
+    modules = {*re.findall(r'"(\w+)"', calls)} - {"sample", *NOTEBOOKS}
     assert {"cv2", "statsmodels"} < modules
     packages = {
         setup.PACKAGES.get(name, name).replace("_", "-").split("<")[0]
-        for name in (*setup.ALWAYS, *modules)
+        for name in (*setup.ALWAYS, *setup.SERVER, *modules)
     }
     assert packages - {"matplotlib"} <= required  # seaborn brings it
 
@@ -136,8 +138,11 @@ def test_one_line_says_where_a_notebook_runs(monkeypatch, tmp_path, found, varia
         monkeypatch.setenv(name, value)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)
     (tmp_path / "unpacked").mkdir()
-    assert setup.describe_machine(tmp_path / "unpacked") == expected
-    assert setup.describe_machine(tmp_path / "unpacked", "a", "b") == f"{expected}, added a b"
+    assert setup.describe_machine(tmp_path / "unpacked", "10_train") == expected
+    assert (
+        setup.describe_machine(tmp_path / "unpacked", "10_train", "a", "b")
+        == f"{expected}, added a b"
+    )
 
 
 @pytest.mark.parametrize("name", ["10_train", "30_train_scenario"])
@@ -171,7 +176,11 @@ def test_a_driver_that_does_not_answer_stops_no_analysis(monkeypatch):
     """Notebooks that only read rows run where a GPU is broken; the line says so."""
     broken = setup.probe()._replace(gpu_error="repair its driver")
     monkeypatch.setattr(setup, "probe", lambda: broken)
-    assert setup.describe_machine(ROOT).split(", Keras")[0].endswith("; repair its driver")
+    assert (
+        setup.describe_machine(ROOT, "11_gpu_vs_tpu")
+        .split(", Keras")[0]
+        .endswith("; repair its driver")
+    )
 
 
 @pytest.mark.slow
@@ -201,19 +210,18 @@ def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch):
     """
     for name in ("data/prepared", "notebooks/mine", "notebooks/data/prepared"):
         (tmp_path / name).mkdir(parents=True)
-    monkeypatch.chdir(tmp_path / "notebooks")
+    find = partial(setup._find_inputs, inputs=["data_dir"])
     for given, found in {
         "data/prepared": "data/prepared",
         "mine": str(tmp_path / "notebooks" / "mine"),
         "sample": "sample",
-        "none": "none",
     }.items():
         monkeypatch.chdir(tmp_path / "notebooks")
-        parameters = setup._find_inputs({"data_dir": given, "results": "r"}, tmp_path)
+        parameters = find({"data_dir": given, "results": "r"}, root=tmp_path)
         assert parameters == {"data_dir": found, "results": "r"}
         assert Path.cwd() == tmp_path
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     root = tmp_path / "notebooks"
-    assert setup._find_inputs({"data_dir": "mine"}, root) == {"data_dir": str(root / "mine")}
+    assert find({"data_dir": "mine"}, root=root) == {"data_dir": str(root / "mine")}
     assert Path.cwd() == tmp_path / "elsewhere"

@@ -1,5 +1,6 @@
 """A small house for studies: a notebook that takes no time, in a folder of its own."""
 
+import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -8,10 +9,9 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-import yaml
 from click.testing import CliRunner
 
-from dr_lib import hardware, parameters
+from dr_lib import hardware
 from dr_lib.__main__ import main
 from dr_lib.runs import schema
 from dr_lib.runs.row import write_row
@@ -19,6 +19,7 @@ from dr_lib.runs.runner import run_study
 from dr_lib.runs.study import load_study, name_machine, plan_runs
 from dr_lib.schema import SCHEMA
 from tests.processes import wait_until
+from tests.runs import quick  # noqa: F401  its parameters
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = {"notebook": "quick", "repetitions": 2, "seed": 20}
@@ -34,6 +35,7 @@ data_dir: str = "sample"  # folder that another notebook prepared, or the word s
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 weights: str = "none"  # none or the path of a file
 needs_s: float = 0.0  # the run saves and stops, once, if less time is left to it [s]
+results: str = ""  # folder for rows
 seed: int = 0  # of the study
 repetition: int = 0  # index of the run
 """
@@ -99,8 +101,6 @@ def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
-    pace = parameters.Parameter("may differ", choices=("even", "fast", "slow"))
-    monkeypatch.setitem(parameters.PARAMETERS, "pace", pace)
     cells = [
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(BODY),
@@ -148,7 +148,7 @@ def write_study(house: Path, **changes) -> Path:
     """Write a study file; a value of None leaves a key out."""
     path = house / "papermill_runs" / "trial.yaml"
     keys = {key: value for key, value in (GOOD | changes).items() if value is not None}
-    path.write_text(yaml.safe_dump(keys, sort_keys=False))
+    path.write_text(json.dumps(keys, indent=1))  # which is YAML, too
     return path
 
 

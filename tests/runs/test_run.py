@@ -20,7 +20,8 @@ from dr_lib.runs import schema
 from dr_lib.runs.monitor import Monitor, summarise
 from dr_lib.runs.row import RowError, read_left, read_runs
 from dr_lib.runs.run import Run, RunIdentity
-from tests.conftest import commit
+from dr_lib.runs.study import read_defaults
+from tests.conftest import ROOT, commit
 from tests.notebooks import forget
 from tests.processes import run_python, wait_until
 
@@ -330,30 +331,24 @@ def test_what_a_run_and_its_monitor_write_is_in_the_schema(tmp_path):
 
 def test_a_run_has_the_parameters_of_its_notebooks_cell(tmp_path):
     """As the row names them, and no folder; where its files go, and its price, are in no row."""
-    cell = 'accelerator: str = "auto"\nthreads: int = 0\ndata_source: str = "synthetic"\n'
-    cell += 'instance: str = ""\nresults: str = ""\nseed: int = 20\nrepetition: int = 0'
-    notebook = nbformat.v4.new_notebook(
-        cells=[nbformat.v4.new_code_cell(cell, metadata={"tags": ["parameters"]})]
-    )
-    (tmp_path / "notebooks").mkdir()
-    nbformat.write(notebook, tmp_path / "notebooks" / "30_train_scenario.ipynb")
-    values = {"accelerator": "cpu", "threads": "2", "data_source": "/private/a.npz", "x": 1}
-    values |= {"instance": "F4s_v2", "results": str(tmp_path / "out")}
-    values |= {"seed": 20, "repetition": 3}
+    declared = read_defaults(ROOT / "notebooks" / "30_train_scenario.ipynb")
+    values = declared | {"accelerator": "cpu", "threads": 2, "data_source": "/private/a.npz"}
+    values |= {"x": 1, "instance": "F4s_v2", "results": str(tmp_path / "out"), "repetition": 3}
     run = Run.of_notebook(tmp_path, "30_train_scenario", values, batch_size=8)
     row = finish(run, accelerator="Tesla T4")
     known = {"accelerator_asked": "cpu", "accelerator": "Tesla T4", "threads_asked": 2}
     known |= {"data_source": "a.npz", "batch_size": 8, "seed": 23, "priced_as": "F4s_v2"}
     assert known.items() <= row.items() and not {"instance", "results", "x"} & set(row)
     assert run.study_dir == tmp_path / "out"
-    with pytest.raises(DrError, match="accelerator 'tpu': choose from auto, cpu, gpu"):
+    with pytest.raises(DrError, match="^accelerator is 'tpu': choose 'auto', 'cpu' or 'gpu'$"):
         Run.of_notebook(tmp_path, "30_train_scenario", values | {"accelerator": "tpu"})
 
 
 CELLS = {  # of a notebook, by what they do
     "parameters": "results: str = ''\nepochs: int = 3\nseed: int = 20\nrepetition: int = 0",
     "set-up": "import sys\naddress, ref = '', ''\nsys.path.insert(0, str(root))",
-    "run": 'from dr_lib import Run\n\nrun = Run.of_notebook(root, "n", globals())',
+    "run": "from dr_lib import Run\n\nasked = dict(seed=seed, repetition=repetition)\n"
+    'run = Run(root, "n", {"epochs": epochs, **asked})',
     "train": 'rate = 0.1\ncode = run.identity["code_sha256"]',
     "row": 'path = run.finish(rate=rate, commit=run.identity["commit"], code_sha256=code)',
 }

@@ -23,6 +23,7 @@ from dr_lib import hardware
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_boot
+from dr_lib.parameters import NOTEBOOKS
 from dr_lib.report.select import list_faults
 from dr_lib.runs.papermill import find_error, redact_paths
 from dr_lib.runs.row import RowError, read_rows, read_runs, write_row
@@ -100,6 +101,7 @@ def test_the_next_command_after_folds_evaluates_them(
 def start(house: Path, path: Path) -> subprocess.Popen:
     """Start the study in a process of its own, that can be killed."""
     code = "import sys; from pathlib import Path; from dr_lib.runs.runner import run_study; "
+    code += "import tests.runs.quick; "
     code += "run_study(Path(sys.argv[1]), Path(sys.argv[2]), show_progress=False)"
     return subprocess.Popen(
         [sys.executable, "-c", code, str(path), str(house)], start_new_session=True
@@ -151,6 +153,7 @@ def test_a_level_that_this_machine_can_never_run_is_skipped_once(
     are made.
     """
     monkeypatch.delenv("TPU_ACCELERATOR_TYPE", raising=False)
+    monkeypatch.setitem(NOTEBOOKS, "10_train", "tests.runs.quick:QuickTraining")
     notebook = nbformat.read(house / "notebooks" / "quick.ipynb", as_version=4)
     notebook.cells[0].source += 'accelerator: str = "auto"\n'
     nbformat.write(notebook, house / "notebooks" / "10_train.ipynb")
@@ -273,7 +276,8 @@ def test_ctrl_c_says_how_to_go_on(house):
     """The run under way ends with it."""
     path = write_study(house, parameters={"pause_s": 600.0})
     code = (
-        f"import pathlib, dr_lib.__main__ as m; m.ROOT = pathlib.Path({str(house)!r}); m.main()"
+        "import pathlib, tests.runs.quick, dr_lib.__main__ as m; "
+        f"m.ROOT = pathlib.Path({str(house)!r}); m.main()"
     )
     # what is started in the background ignores it
     heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

@@ -28,31 +28,38 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
     [
         (
             {"repetition": 3, "repetitions": None},
-            "repetition: not a key of a study file; the keys are notebook, ",
+            "trial.yaml, line 4: repetition: unknown, choose from notebook, report, repetitions, ",
         ),
-        ({"repetitions": None}, "repetitions: required in a study file"),
-        ({"parameters": {"pace": "fats"}}, "pace 'fats': choose from even, fast, slow"),
+        ({"repetitions": None}, "trial.yaml: repetitions: missing"),
+        (
+            {"parameters": {"pace": "fats"}},
+            "trial.yaml, line 6: pace is 'fats': choose 'even', 'fast' or 'slow'",
+        ),
         ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
         ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' does not exist"),
         ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
-        ({"parameters": {"levle": "b"}}, "no parameter 'levle', it has level"),
-        ({"factors": {"level": []}}, "at least 1 item"),
-        ({"factors": {"level": ["a", "b", "a"]}}, "a repeated level"),
-        ({"parameters": {"fail_at": True}}, "fail_at is 'true': give a whole number"),
-        ({"factors": {"pause_s": [0.001, "1e-3"]}}, "a repeated level"),
-        ({"parameters": {"pause_s": "0", "001": None}}, "001: a decimal comma ends a number"),
         (
-            {"factors": {"pause_s": ["0", "001"]}},
-            "factor pause_s: a decimal comma ends a number",
+            {"parameters": {"levle": "b"}},
+            "trial.yaml, line 6: levle: unknown, choose from results, seed, repetition, level, ",
         ),
+        ({"factors": {"level": []}}, "line 6: factors.level is .*: give 1 or more$"),
+        ({"factors": {"level": ["a", "b", "a"]}}, "line 6: factor level has a repeated level"),
+        ({"parameters": {"fail_at": True}}, "fail_at is True: give a whole number"),
+        ({"factors": {"pause_s": [1, 1.0]}}, "factor pause_s has a repeated level"),
+        ({"factors": {"pause_s": [1, "0,001"]}}, "line 6: pause_s is '0,001': give a number"),
         ({"repetitions": "yes"}, "repetitions is 'yes': give a whole number"),
-        ({"repetitions": 10**9}, "repetitions: should be less than or equal to 10000"),
-        ({"max_hours": "8:30"}, "max_hours is '8:30', no number: write 8.5"),
-        ({"max_hours": float("inf")}, "max_hours is '.inf': give a number"),
-        ({"max_hours": 0}, "max_hours: should be greater than 0"),
-        ({"timeout_hours": -1}, "timeout_hours is -1: give 0 or more"),
+        ({"repetitions": 10**9}, "line 3: repetitions is 1000000000: give 10000 or less"),
+        ({"max_hours": "8:30"}, "line 5: max_hours is '8:30': give a number, such as 0.001"),
+        ({"max_hours": 1e999}, "max_hours is 'Infinity': give a number"),
+        ({"max_hours": 0}, "max_hours is 0: give more than 0"),
+        ({"timeout_hours": -1}, "timeout_hours is -1: give more than 0"),
+        ({"factors": {"level": "a"}}, "line 6: factors.level is 'a': give a list, such as "),
+        ({"factors": ["level"]}, "line 5: factors is .*: give lines such as name: value$"),
+        ({"retries": "2"}, "line 5: retries is '2': give a whole number"),
+        ({"order": "shuffled"}, "line 5: order is 'shuffled': choose 'random' or 'sequential'"),
         ({"retries": -1}, "retries is -1: give 0 or more"),
+        ({"seed": -1}, "line 4: seed is -1: give 0 or more"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
         (
@@ -76,9 +83,9 @@ def test_a_mistake_is_found_before_anything_runs(house, changes, message):
         (b"notebook: quick\nrepetitions: [", r"line 2: .*"),
         (
             b"notebook: quick\nrepetitions: 2\nrepetitions: 3",
-            "line 3: repetitions is there twice",
+            'none.yaml, line 3: found duplicate key "repetitions"',
         ),
-        (b"just words", "it needs lines such as notebook: "),
+        (b"just words", "a study file needs lines such as notebook: "),
         (b"notebook: \xff", "it is not UTF-8 text"),
         (b"notebook: quick\n\trepetitions: 1", "line 2: found character tab that cannot start"),
         (b"notebook: quick\n---\nnotebook: b", "line 2: found another document"),
@@ -98,8 +105,8 @@ def test_a_missing_or_broken_file_is_named_in_one_sentence(house, content, messa
 
 
 def test_a_study_means_what_it_says(house):
-    """Texts stay texts, numbers are those of YAML 1.2, an empty key is left out; anchors, a byte
-    order mark and lists without spaces are read.
+    """Texts stay texts, an empty key is left out; anchors, a byte order mark and lists without
+    spaces are read.
     """
     path = house / "papermill_runs" / "trial.v1.yml"
     text = """\
@@ -107,9 +114,9 @@ def test_a_study_means_what_it_says(house):
         repetitions: &n 010
         max_hours: 1e-3
         timeout_hours:
-        retries: "2"
+        retries: 2
         seed: *n
-        parameters: {level: 2026-11-25, split: no, fail_at: 0o10, needs_s: +3}
+        parameters: {level: yes, split: no, fail_at: 0o10, needs_s: +3}
         factors:
           pause_s: [1,2,1e1]
           weights: [none]
@@ -118,9 +125,12 @@ def test_a_study_means_what_it_says(house):
     study = load_study(path, house)
     keys = (study.repetitions, study.max_hours, study.timeout_hours, study.retries, study.seed)
     assert keys == (10, 0.001, None, 2, 10)
-    expected = {"level": "2026-11-25", "split": "no", "fail_at": 8, "needs_s": 3.0}
+    expected = {"level": "yes", "split": "no", "fail_at": 8, "needs_s": 3.0}
     assert study.parameters == expected
     assert study.factors == {"pause_s": [1.0, 2.0, 10.0], "weights": ["none"]}
+    path.write_text("\ufeff" + textwrap.dedent(text.replace("level:", "levle:")))
+    with pytest.raises(DrError, match="trial.v1.yml, line 7: levle: unknown"):
+        load_study(path, house)
     assert find_results(path).name == "trial.v1" and find_file(find_results(path)) == path
     assert find_file(path.with_name("trial")) is None
     plain = path.rename(path.with_name("plain"))

@@ -265,7 +265,7 @@ def test_imagenet_weights_are_loaded_at_every_size(tmp_path, monkeypatch):
         ({"model": "resnet"}, "choose .*vgg19, .* or a network .* ResNet50"),
         ({"model": "no.such:build"}, "model 'no.such:build' cannot be imported: No module"),
         ({"model": "keras.layers:build"}, "cannot be imported: .* has no attribute 'build'"),
-        ({"model": "small_cnn", "augmentation": "rotate"}, "choose from"),
+        ({"model": "small_cnn", "augmentation": "rotate"}, "choose none, flip or colour"),
         ({"model": "small_cnn", "weights": "imagenet"}, "no ImageNet weights"),
         ({"model": "small_cnn", "image_size": 16}, "32 px or more"),
         ({"model": "mobilenet", "weights": "no/such.h5"}, "no such file"),

@@ -107,7 +107,7 @@ def test_two_replicas_keep_the_mean_of_their_statistics(tmp_path):
     number = 30  # 16 in validation: no batch is filled with copies
     simulation.run("train", tmp_path, config=config, number=number)
     splits = simulation.draw_splits(number)
-    seed = TrainingConfig("", **config).run_seed
+    seed = TrainingConfig(data_dir="", **config).run_seed
     batches = Batches(
         splits["train"].images, splits["train"].referable, BATCH, shuffle_seed=seed
     )

@@ -31,9 +31,8 @@ from dr_lib.data.prepared.folder import (
 from dr_lib.data.prepared.split import lock_folder, write_split
 from dr_lib.data.prepared.workers import Map
 from dr_lib.errors import DrError
-from dr_lib.files import hash_file, replace
+from dr_lib.files import hash_file, replace, split_paths
 from dr_lib.hardware.cpus import count_cpus
-from dr_lib.parameters import split_paths
 from dr_lib.schema import SCHEMA
 
 Keep = Callable[[str, pd.DataFrame], Path]  # adds rows that name files to a private table

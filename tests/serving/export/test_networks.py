@@ -51,7 +51,7 @@ def build_transformer(image_size, weights):
 @pytest.mark.slow
 def test_a_network_of_ones_own_is_trained_exported_and_served(tmp_path):
     """The row has its code's hash; the served model gives the trained network's answers."""
-    config = TrainingConfig("", task="grades", model=OWN, image_size=64, epochs=1)
+    config = TrainingConfig(data_dir="", task="grades", model=OWN, image_size=64, epochs=1)
     plan = config.plan(hardware.probe(), 35)
     splits = draw_splits(33, 64)
     trained = train_once(config, plan, tmp_path, splits=splits)
