@@ -47,12 +47,12 @@ test: .venv/ready ## the tests, offline once .venv is there
 	  "hypothesis>=6.100" "boto3>=1.34" "pydicom>=3" "pylibjpeg-openjpeg>=2.3" "pillow-heif>=1"
 	@touch $@
 
-# the other frameworks' kernels
-.venv/kernels: .venv/more
-	$(BIN)/python -m dr_lib kernels
+# the other frameworks' environments
+.venv/environments: .venv/more
+	$(BIN)/python -m dr_lib environments
 	@touch $@
 
-test-slow: .venv/kernels ## the slow tests; downloads the other frameworks
+test-slow: .venv/environments ## the slow tests; downloads the other frameworks
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow
 
 .venv/lint: .venv/ready
@@ -78,8 +78,8 @@ publish: .venv/ready ## write the repository's address: URL= REF=
 	$(if $(filter undefined,$(origin URL)),$(error give URL=https://github.com/ and owner and name of the repository))
 	@$(BIN)/python -m tools.publish --url="$(URL)" --ref="$(REF)"
 
-clean: ## delete .venv, kernels and results
-	rm -rf .venv .runtimes .kernels papermill_runs/*/
+clean: ## delete .venv, environments and results
+	rm -rf .venv .runtimes .environments papermill_runs/*/
 
 bench: .venv/more ## measured comparisons
 	$(BIN)/python -m tools.bench_data 2>/dev/null

@@ -29,7 +29,7 @@ COMMANDS = {  # under the headings of the help, with the folder whose commands.p
         "load": "serving",
         "price": "serving",
     },
-    "Other frameworks": {"kernels": "scenarios"},
+    "Other frameworks": {"environments": "scenarios"},
     "The papers' claims": {"claims": "claims"},
 }
 TARGETS = {  # of --on, before the colon: by command, the function that works there

@@ -1,7 +1,6 @@
 """Other processes: end with the parent, read the last line printed.
 
-Run as a script, this file becomes the command that it is given, and ends with its parent. Foreign
-kernels use it too: it needs Python 3.9, nothing else.
+Run as a script, this file becomes the command that it is given, and ends with its parent.
 """
 
 from __future__ import annotations
@@ -30,6 +29,16 @@ def bind_to_parent(command: list[str]) -> list[str]:
     if sys.platform != "linux":
         return command
     return [sys.executable, "-IS", __file__, str(os.getpid()), *command]
+
+
+def explain_end(code: int, printed: str) -> str:
+    """Explain how a process ended by itself: its exit status and what it printed."""
+    import signal
+
+    if code == -signal.SIGKILL:
+        return "died (SIGKILL): it was killed or out of memory"
+    how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+    return f"died ({how}): {read_last_words(printed, 'it printed nothing')}"
 
 
 def read_last_words(text: str, default: str = "no message") -> str:

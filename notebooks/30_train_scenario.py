@@ -50,25 +50,20 @@ root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir()
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 
-print(setup.describe_machine(root, "30_train_scenario"))
-
-# %%
-setup.keep_results(results)
+setup.set_up(root, "30_train_scenario")
 
 # %% [markdown]
 # ## 1. Understand the environment / Entender o ambiente
 #
-# This cell describes the machine. Every framework is pinned to the same CPUs before it is imported.
-# Unpinned, each would choose its own number of threads, and the comparison would be one of
-# defaults.
+# This cell describes the machine. This process and the framework's, which it starts, are pinned to
+# the same CPUs. Unpinned, each framework would choose its own number of threads, and the comparison
+# would be one of defaults.
 
 # %%
-import os
-
 from dr_lib import Run, probe
 from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.runs.run import UnavailableError
-from dr_lib.scenarios.frameworks.threads import pin
+from dr_lib.scenarios.threads import pin
 
 facts = probe()
 if accelerator != "cpu" and facts.gpu_error:
@@ -76,8 +71,6 @@ if accelerator != "cpu" and facts.gpu_error:
 if accelerator == "gpu" and not facts.gpus:
     raise UnavailableError("no NVIDIA GPU on this machine")
 device = "gpu" if facts.gpus and accelerator != "cpu" else "cpu"
-if device == "cpu":
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 num_threads = pin(threads)
 print(f"{facts.cpu}, {num_threads} of {facts.num_cpus} CPUs, {facts.memory_gib} GiB;", end=" ")
 print(*facts.gpus or ["no GPU"])
@@ -111,11 +104,12 @@ print(f"{images.kind}: {num_images} images, {len(batches)} steps per epoch,", en
 print(f"{batches.num_dropped} dropped in each")
 
 # %% [markdown]
-# The network starts from the same initial weights in every framework.
+# The network starts from the same initial weights in every framework. Each framework trains in a
+# process of its own, with the Python that has it. That process is given the images and the weights,
+# and has built the network when this cell ends.
 
 # %%
-from dr_lib.hardware.facts import HardwareError
-from dr_lib.scenarios.frameworks.factory import open_network
+from dr_lib.scenarios.trainer import Trainer
 
 layers = architecture.build_layers(network, image_size, images.x_train.shape[-1])
 for layer in layers:
@@ -125,67 +119,53 @@ weights = architecture.draw_weights(layers, run.seed)
 num_parameters = sum(array.size for array in weights)
 num_multiplications = architecture.count_multiplications(layers)
 print(f"{num_parameters:,} parameters, {num_multiplications:,} multiplications")
-try:
-    model = open_network(
-        framework,
-        layers,
-        weights,
-        learning_rate=learning_rate,
-        accelerator=device,
-    )
-except HardwareError as error:
-    raise UnavailableError(str(error)) from error
-print(*(f"{name} {version}" for name, version in model.versions().items()), sep=", ")
-backend = framework.removeprefix("keras_")
+trainer = Trainer(
+    images,
+    weights,
+    run.folder / "framework.log",
+    framework=framework,
+    network=network,
+    learning_rate=learning_rate,
+    batch_size=batch_size,
+    seed=run.seed,
+    epochs=epochs,
+    evaluate_every=evaluate_every,
+    accelerator=device,
+)
+print(*(f"{name} {version}" for name, version in trainer.versions.items()), sep=", ")
+backend = trainer.versions["backend"]
 arithmetic = find_arithmetic(device, facts.compute_capability, backend)
 print(f"arithmetic: {arithmetic}")
 
 # %% [markdown]
 # ## 4. Measure / Medir
 #
-# A thread samples the machine while the network trains, and each epoch's end is recorded. An
-# epoch's time ends when the device has finished its work; the test accuracy is measured between
-# epochs.
+# The framework's process times itself, while a thread of this one samples the machine and that
+# process, and records each epoch's end. An epoch's time ends when the device has finished its work;
+# the test accuracy is measured between epochs.
 
 # %%
-import time
-
 from dr_lib import Monitor
 from dr_lib.errors import DrError
 
 epoch_s = []
 losses = []
-accuracies = []
-
-
-def measure_accuracy():
-    return float((model.forward(images.x_test).argmax(axis=1) == images.y_test).mean())
-
-
-def note(epoch, loss, seconds):
-    epoch_s.append(seconds)
-    losses.append(loss)
-    monitor.mark(f"epoch {epoch + 1}")
-    if evaluate_every and (epoch + 1) % evaluate_every == 0:
-        accuracies.append(measure_accuracy())
-    run.show_progress(epoch + 1, epochs)
-
-
-# %%
 setup_s = run.seconds()
-cpu_before = time.process_time()
 samples = run.folder / "samples.csv"
-with Monitor(samples, period_s=sample_s, num_gpus=int(device == "gpu")) as monitor:
-    start = time.monotonic()
+num_gpus = int(device == "gpu")
+with Monitor(samples, period_s=sample_s, num_gpus=num_gpus, pid=trainer.pid) as monitor:
     try:
-        model.fit(batches, epochs, note)
-    except DrError as error:  # it diverged
+        for number, (loss, seconds) in enumerate(trainer.train(), start=1):
+            monitor.mark(f"epoch {number}")
+            epoch_s.append(seconds)
+            losses.append(loss)
+            run.show_progress(number, epochs)
+    except DrError as error:  # it diverged, or the process died
         run.fail(str(error))
         raise
-    train_s = time.monotonic() - start
-cpu_s = time.process_time() - cpu_before
+measured = trainer.finish()
 shown_s = ", ".join(f"{seconds:.2f}" for seconds in epoch_s)
-print(f"trained in {train_s:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
+print(f"trained in {measured['train_s']:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
 
 # %% [markdown]
 # ## 5. Analyse / Analisar
@@ -195,7 +175,6 @@ print(f"trained in {train_s:.2f} s, epochs {shown_s} s, loss {losses[-1]:.3f}")
 # %%
 from statistics import median
 
-from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.runs.row import read_row
 
 steady_epoch_s = median(epoch_s[1:] or epoch_s)
@@ -209,20 +188,16 @@ path = run.finish(
     num_accelerators=1,
     threads=num_threads,
     setup_s=setup_s,
-    train_s=train_s,
     epoch_s=epoch_s,
     steady_epoch_s=steady_epoch_s,
-    cpu_s=cpu_s,
     images_per_s=len(batches) * batch_size / steady_epoch_s,
     epoch_loss=losses,
-    epoch_accuracy=accuracies,
-    metric_accuracy_test=measure_accuracy(),
     samples=samples.relative_to(run.study_dir).as_posix(),
     **monitor.summarise(),
-    device_peak_mib=measure_device_peak(model.versions()["backend"]),
     **facts.describe(),
-    **model.versions(),
+    **trainer.versions,
     **arithmetic,
+    **measured,
 )
 print(f"wrote {run.shown(path)}")
 
@@ -232,7 +207,7 @@ print(f"wrote {run.shown(path)}")
 # %%
 row = read_row(path)
 print(
-    f"Time: {work}: {num_images} {images.kind} images in {train_s:.2f} s ({epochs} epochs,"
+    f"Time: {work}: {num_images} {images.kind} images in {row['train_s']:.2f} s ({epochs} epochs,"
     f" {steady_epoch_s:.3f} s each from the second on, {row['images_per_s']:.0f} images/s) on"
     f" {row['accelerator']}; {row['metric_accuracy_test']:.1%} of the test images are correct."
 )

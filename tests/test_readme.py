@@ -19,7 +19,7 @@ PAGES += sorted({*ROOT.glob("docs/*.md")} - {*PAGES})
 PAGES.append(ROOT / "README.pt-BR.md")
 # network, account, a module of the reader's own
 ELSEWHERE = (
-    r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib kernels"
+    r"^(make |docker )|bin/(colab|kaggle) |pip install|jupyter lab|dr_lib environments"
     r"| --on |tools.bench_| own:"
 )
 # they need larger crops, more photographs, every fold, a private report, predictions, another port;

@@ -517,14 +517,14 @@ def _group(rows: pd.DataFrame, keys: Sequence[str]):
 def _list_agreements(rows: pd.DataFrame) -> list[tuple[list[str], list[str]]]:
     """List columns in which rows agree, with those that tell apart the groups within which they do.
 
-    Precision and the like are one in each environment, and the versions of its software in each
-    kernel there.
+    Precision and the like are one in each environment, and the versions of its software for each
+    framework there.
     """
-    kernels = [name for name in ("framework", "kernel") if name in rows]
+    frameworks = [name for name in ("framework",) if name in rows]
     return [
         ([*WORK], []),
         (PLAN, ["environment"]),
-        ([*schema.VERSIONS], ["environment", *kernels]),
+        ([*schema.VERSIONS], ["environment", *frameworks]),
     ]
 
 

@@ -73,7 +73,6 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         check_paths,
         find_refused,
         find_results,
-        find_unavailable,
         load_study,
         name_machine,
         plan_runs,
@@ -90,7 +89,6 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     check_data(folder, runs, backlog.rows, root)
     refused = find_refused(design, runs, facts)
     if commands:
-        # kernels that are missing here may exist elsewhere
         skipped = refused.keys() & backlog.find_skipped().keys()
         for run in backlog.list_left():
             if run.scenario not in skipped:
@@ -108,7 +106,6 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     click.echo(backlog.describe(study))
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
-    find_unavailable(runs)
     names = {run.parameters.get("model", "small_cnn") for run in runs}
     for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
         if design.notebook == "10_train":

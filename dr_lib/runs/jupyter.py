@@ -1,4 +1,4 @@
-"""Execute a notebook in a Jupyter kernel; python3 is this interpreter, and a dead kernel says why.
+"""Execute a notebook in a Jupyter kernel of this interpreter; one that dies says why.
 
 Run as a module, this is the process of one run.
 """
@@ -21,7 +21,7 @@ from nbclient.exceptions import DeadKernelError
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_text
-from dr_lib.processes import read_last_words
+from dr_lib.processes import explain_end
 
 TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
 
@@ -33,9 +33,7 @@ class Kernel(AsyncKernelManager):
 
     @property
     def kernel_spec(self) -> KernelSpec:
-        """How the kernel is started: python3 by this interpreter, whatever kernel.json says."""
-        if self.kernel_name != NATIVE_KERNEL_NAME:
-            return super().kernel_spec
+        """How the kernel is started: by this interpreter, whatever kernel.json says."""
         from ipykernel.kernelspec import get_kernel_dict  # IPython: as long as all else here
 
         return KernelSpec(**get_kernel_dict())
@@ -56,20 +54,13 @@ class Kernel(AsyncKernelManager):
 
     def _explain(self, code: int) -> str:
         """Explain the death of the kernel by its exit status and by what it printed."""
-        name = f"the kernel {self.kernel_name}"
-        if self.kernel_name != NATIVE_KERNEL_NAME:
-            spec = self.kernel_spec
-            name += f" ({spec.argv[0]}, started by {spec.resource_dir}/kernel.json)"
-        if code == -signal.SIGKILL:
-            reason = "it was killed or out of memory"
-            if count_oom_kills() > self._oom_kills:
-                reason = "the system ended it, because no memory was left (oom_kill)"
-            return f"{name} died (SIGKILL): {reason}"
+        if code == -signal.SIGKILL and count_oom_kills() > self._oom_kills:
+            reason = "the system ended it, because no memory was left (oom_kill)"
+            return f"the kernel died (SIGKILL): {reason}"
         time.sleep(0.5)  # `without_output` may have something to say
         self.log_file.seek(self._begin)
         printed = self.log_file.read().decode(errors="replace")
-        how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-        return f"{name} died ({how}): {read_last_words(printed, 'it printed nothing')}"
+        return f"the kernel {explain_end(code, printed)}"
 
 
 def execute_notebook(
@@ -77,8 +68,6 @@ def execute_notebook(
     output: Path | None,
     parameters: dict[str, Any],
     log: Path,
-    *,
-    kernel_name: str | None = None,
     **options: Any,
 ) -> nbformat.NotebookNode:
     """Execute a notebook with papermill.
@@ -88,7 +77,6 @@ def execute_notebook(
         output: the executed notebook; None writes none.
         parameters: of the notebook.
         log: file that gets what the kernel's process prints, beside what it shows in cells.
-        kernel_name: in place of the notebook's.
         options: further ones of papermill.
 
     Raises:
@@ -109,7 +97,7 @@ def execute_notebook(
                 str(path),
                 output and str(output),
                 parameters,
-                kernel_name=kernel_name,
+                kernel_name=NATIVE_KERNEL_NAME,
                 kernel_manager_class=Logged,
                 start_timeout=int(timeout_s),
                 # else it keeps what libraries print, and takes it to the grave
@@ -139,7 +127,7 @@ def count_oom_kills(root: Path = Path("/")) -> int:
     return int(found[1]) if found else 0
 
 
-def main(notebook: str, output: str, log: str, kernel_name: str, parameters: str) -> None:
+def main(notebook: str, output: str, log: str, parameters: str) -> None:
     """Execute the notebook of one run."""
     try:
         execute_notebook(
@@ -147,7 +135,6 @@ def main(notebook: str, output: str, log: str, kernel_name: str, parameters: str
             Path(output),
             json.loads(parameters),
             Path(log),
-            kernel_name=kernel_name,
             progress_bar=False,
         )
     except DrError as error:

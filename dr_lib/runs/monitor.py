@@ -1,7 +1,4 @@
-"""Monitor the machine in a thread while a notebook trains, and summarise the samples.
-
-Foreign kernels do so too: this file needs Python 3.9 and psutil, and nvidia-ml-py for GPUs.
-"""
+"""Monitor the machine in a thread while a notebook trains, and summarise the samples."""
 
 from __future__ import annotations
 
@@ -57,8 +54,16 @@ class Monitor:
         True
     """
 
-    def __init__(self, path: Path, period_s: float = 1.0, *, num_gpus: int = 1000):
-        """Set the CSV's path, the seconds between samples, and the number of GPUs that train.
+    def __init__(
+        self,
+        path: Path,
+        period_s: float = 1.0,
+        *,
+        num_gpus: int = 1000,
+        pid: int | None = None,
+    ):
+        """Set the CSV's path, the seconds between samples, the number of GPUs that train, and the
+        process that does, if it is not this one.
 
         Raises:
             DrError: the period is no number above 0.05.
@@ -71,6 +76,7 @@ class Monitor:
         self.path = Path(path)
         self.period_s = period_s
         self.num_gpus = num_gpus
+        self.pid = pid
 
     def __enter__(self) -> Monitor:
         """Write the first row and start sampling.
@@ -82,7 +88,7 @@ class Monitor:
         self._file = self.path.open("w", encoding="utf-8", newline="", buffering=1)
         self._writer = csv.DictWriter(self._file, COLUMNS, restval="", lineterminator="\n")
         self._writer.writeheader()
-        self._process = psutil.Process()
+        self._process = psutil.Process(self.pid)
         self._children: list[psutil.Process] = []
         self._gpus = _find_gpus(self.num_gpus)
         self._cpu_times = (NAN, NAN, NAN)
@@ -125,7 +131,9 @@ class Monitor:
         """Look at the clocks; add the time for which the process or the machine stood still."""
         before = self._clocks
         self._clocks = _read_clocks()
-        passed_s, wall_s, cpu_s = (now - then for then, now in zip(before, self._clocks))
+        passed_s, wall_s, cpu_s = (
+            now - then for then, now in zip(before, self._clocks, strict=False)
+        )
         still_s = max(passed_s, wall_s) - TICK_S
         # a main thread that computes may hold Python's lock, which makes this one late
         if still_s > STILL_S and cpu_s < TICK_S + still_s / 20:
@@ -270,7 +278,7 @@ def _share_cpu(last: tuple[float, ...], now: tuple[float, ...]) -> dict[str, flo
     with
     too little time between.
     """
-    all_s, busy_s, steal_s = (after - before for before, after in zip(last, now))
+    all_s, busy_s, steal_s = (after - before for before, after in zip(last, now, strict=False))
     if not all_s >= MIN_PERIOD_S * count_cpus():
         return {}
     return {"cpu_percent": 100 * busy_s / all_s, "steal_percent": 100 * steal_s / all_s}
@@ -328,5 +336,5 @@ def _weigh(series: list[tuple[float, float]], start_s: float) -> float:
     if not series or series[-1][0] == start_s:
         return series[0][1] if series else NAN
     times = [start_s, *(seconds for seconds, _ in series)]
-    area = sum((now - before) * v for before, (now, v) in zip(times, series))
+    area = sum((now - before) * v for before, (now, v) in zip(times, series, strict=False))
     return round(area / (times[-1] - start_s), 3)  # as the samples are: 100 % stay 100

@@ -59,7 +59,7 @@ def start_papermill(
         path.unlink(missing_ok=True)
     source = root / "notebooks" / f"{notebook}.ipynb"
     command = [sys.executable, "-m", "dr_lib.runs.jupyter", *map(str, (source, output, log))]
-    command += [run.kernel, json.dumps(run.parameters, default=str)]
+    command.append(json.dumps(run.parameters, default=str))
     with log.open("ab") as file:
         process = subprocess.Popen(
             bind_to_parent(command),

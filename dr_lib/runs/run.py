@@ -1,7 +1,4 @@
-"""One run of a notebook: started, locked by one process, and finished with its row.
-
-Notebooks of foreign kernels begin runs too: this file needs Python 3.9 and psutil, nothing else.
-"""
+"""One run of a notebook: started, locked by one process, and finished with its row."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ import time
 import uuid
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -55,7 +52,6 @@ class RunIdentity:
     study_dir: str  # folder of the study, for rows and what the runs leave
     scenario: str = "C1"
     order: int = 0
-    kernel: str | None = None
     session_id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
     retries: int = 0
     priced_as: str = ""
@@ -150,7 +146,7 @@ class Run:
             "code_sha256": hash_code(root, notebook),
             "boot": find_boot(),
             "environment_settings": describe_settings(),
-            "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
             **parameters,
             "seed": parameters["seed"] + parameters["repetition"],
         }
@@ -322,7 +318,7 @@ def _share_others(before: list[Quota], seconds: float) -> float:
     own_cpus = min(pool.cpus for pool in before)
     taken = [
         (now.used_s - then.used_s) / seconds - (then.cpus - own_cpus)
-        for then, now in zip(before, _read_others())
+        for then, now in zip(before, _read_others(), strict=False)
     ]
     return round(max(0.0, *taken) / own_cpus, 3)
 

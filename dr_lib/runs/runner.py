@@ -41,7 +41,6 @@ from dr_lib.runs.study import (
     find_refused,
     find_results,
     find_runs,
-    find_unavailable,
     load_study,
     name_machine,
     plan_runs,
@@ -148,10 +147,9 @@ def _plan(study: Study, path: Path, root: Path, only: str, on_cpu: bool) -> Back
     refused = find_refused(study, planned, facts)
     if len(refused) == len({run.scenario for run in planned}):
         raise DrError(f"{path}: no run is possible: {'; '.join(sorted(set(refused.values())))}")
-    unavailable = find_unavailable(runs, only)
-    unavailable.update(
-        {run.scenario: refused[run.scenario] for run in runs if run.scenario in refused}
-    )
+    unavailable = {
+        run.scenario: refused[run.scenario] for run in runs if run.scenario in refused
+    }
     backlog = Backlog(study, find_results(path), runs, planned, unavailable=unavailable)
     backlog.read()
     check_data(backlog.folder, planned, backlog.rows, root)
@@ -365,7 +363,6 @@ def _identify(session: Session, run: PlannedRun) -> RunIdentity:
         study_dir=str(backlog.folder.resolve()),
         scenario=run.scenario,
         order=run.order,
-        kernel=run.kernel,
         session_id=session.session_id,
         retries=row.get("retries", 0) + (row["status"] == "failed"),
         priced_as=backlog.study.instance,

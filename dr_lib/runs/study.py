@@ -6,13 +6,12 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 import papermill
-from jupyter_client.kernelspec import KernelSpecManager
 from pydantic import Field
 
 from dr_lib.command import write_command
@@ -23,7 +22,6 @@ from dr_lib.parameters import Checked, Count, ParameterError, Parameters, find_m
 from dr_lib.training.config import TrainingConfig
 
 SET_BY_THE_STUDY = ("repetition", "seed")
-DEFAULT_KERNEL = "python3"
 FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # split table of one of several folds
 SUFFIXES = (".yaml", ".yml")  # of a study file
 
@@ -38,8 +36,6 @@ class Study(Checked):
     factors: dict[str, Annotated[list[Any], Field(min_length=1)]] = {}
     # the number of the first one, where this is a part of a larger study
     first_scenario: int = Field(default=1, ge=1, le=10_000)
-    # one for all, or factor: {its value: a kernel}
-    kernel: str | dict[str, dict[str, str]] = DEFAULT_KERNEL
     # of a scenario in one session, a boot of the machine; the others wait for another
     session_repetitions: int | None = Field(default=None, ge=1, le=10_000)
     order: Literal["random", "sequential"] = "random"
@@ -56,15 +52,6 @@ class Study(Checked):
         """Read the parameters of a run, with the defaults of its notebook's cell."""
         return find_model(self.notebook)(**{**self._defaults, **values})
 
-    def name_kernel(self, values: dict[str, Any]) -> str:
-        """Return the kernel for runs with these values of the factors."""
-        if isinstance(self.kernel, str):
-            return self.kernel
-        for factor, kernels in self.kernel.items():
-            if str(values.get(factor)) in kernels:
-                return kernels[str(values[factor])]
-        return DEFAULT_KERNEL
-
 
 class PlannedRun(NamedTuple):
     """One repetition of one cell of the design."""
@@ -74,7 +61,6 @@ class PlannedRun(NamedTuple):
     repetition: int
     order: int
     parameters: dict[str, Any]  # as passed to the notebook
-    kernel: str
 
     @property
     def name(self) -> str:
@@ -164,7 +150,7 @@ def _name_line(path: Path, *parents: tuple[str, ...]) -> Iterator[None]:
 
 
 def _check_parameters(study: Study) -> None:
-    """Check a study's parameters and factors by the model of its notebook, and its kernels.
+    """Check a study's parameters and factors by the model of its notebook.
 
     Raises:
         ParameterError: one cannot be as written.
@@ -189,11 +175,6 @@ def _check_parameters(study: Study) -> None:
         study.factors[factor] = list(dict.fromkeys(getattr(cell, factor) for cell in cells))
         if len(levels) > len(study.factors[factor]):
             raise ParameterError(f"factor {factor} has a repeated level", factor)
-    kernels = study.kernel if isinstance(study.kernel, dict) else {}
-    for factor, by_value in kernels.items():
-        values = study.factors.get(factor, [study.parameters.get(factor)])
-        for name in by_value.keys() - set(map(str, values)):
-            raise ParameterError(f"kernel names {factor}={name}, which the study does not have")
 
 
 def check_needs(study: Study, path: Path, facts: Facts) -> None:
@@ -221,23 +202,6 @@ def find_refused(study: Study, runs: Iterable[PlannedRun], facts: Facts) -> dict
             config.plan(complete, num_images=0)
         except HardwareError as error:
             reasons[run.scenario] = str(error)
-    return reasons
-
-
-def find_unavailable(runs: Sequence[PlannedRun], only: str = "") -> dict[str, str]:
-    """Explain why scenarios cannot be made here: a missing kernel.
-
-    Raises:
-        DrError: no run has its kernel, and not `only` one is asked for.
-    """
-    kernels = KernelSpecManager().find_kernel_specs()
-    reasons = {}
-    for run in runs:
-        if run.kernel not in kernels:
-            hint = f"{write_command('kernels')} sets it up or explains why it cannot"
-            reasons[run.scenario] = f"no Jupyter kernel {run.kernel}: {hint}"
-    if not only and kernels.keys().isdisjoint(run.kernel for run in runs):
-        raise DrError(f"no run is possible: {'; '.join(sorted(set(reasons.values())))}")
     return reasons
 
 
@@ -333,7 +297,6 @@ def plan_runs(study: Study, machine: str) -> list[PlannedRun]:
                 repetition=repetition,
                 order=len(runs),
                 parameters={**values, "repetition": repetition, "seed": study.seed},
-                kernel=study.name_kernel(values),
             )
             runs.append(run)
     return runs

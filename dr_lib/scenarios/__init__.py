@@ -1,7 +1,9 @@
-"""Frameworks, their kernels, and what factors do to time: paper C.
+"""Frameworks, their environments, and what factors do to time: paper C.
 
 frameworks  two small networks, the same in Keras, PyTorch and MXNet
-kernels     Jupyter kernels for frameworks that need an environment of their own
+environments  of frameworks that need one of their own
+threads     gives every framework the same number of threads
+trainer     the process of a framework, watched from here
 effects     allocation of variation, effects with intervals
 costs       what runs cost by the formula against a bill; the cost of an accuracy
 figures     of notebook 31

@@ -130,6 +130,17 @@ def test_the_cpu_seconds_of_children_count_once(tmp_path):
     assert summarise(tmp_path / "samples.csv")["process_cpu_s"] == pytest.approx(0.6, abs=0.12)
 
 
+def test_another_process_is_watched_in_place_of_this_one(tmp_path):
+    """It burns 0.3 s, while this one burns more; its memory is its own."""
+    with run_python(BURN) as other, Monitor(tmp_path / "samples.csv", 0.1, pid=other.pid):
+        burn(0.8)
+        assert other.stdout.readline()
+        mib = psutil.Process(other.pid).memory_info().rss / 2**20
+    summary = summarise(tmp_path / "samples.csv")
+    assert summary["process_cpu_s"] == pytest.approx(0.3, abs=0.12)
+    assert summary["process_peak_mib"] == pytest.approx(mib, rel=0.1)
+
+
 def test_a_disk_that_is_full_stops_no_training(tmp_path):
     """The samples until then are summed up."""
     with Monitor(tmp_path / "samples.csv", period_s=0.1) as monitor:

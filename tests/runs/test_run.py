@@ -143,7 +143,7 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     row = finish(begin(tmp_path, results=str(tmp_path / "drive")))
     names = ("run_id", "study", "scenario", "retries")
     assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
-    unknown = {"stop_at", "study_dir", "others_before", "session", "kernel"}
+    unknown = {"stop_at", "study_dir", "others_before", "session"}
     assert not unknown & set(row) and not (tmp_path / "drive").exists()
 
 

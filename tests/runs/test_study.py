@@ -62,10 +62,6 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
         ({"seed": -1}, "line 4: seed is -1: give 0 or more"),
         ({"parameters": {"repetition": 1}}, "set by the study itself"),
         ({"parameters": {"level": "b"}, "factors": {"level": ["a"]}}, "twice"),
-        (
-            {"kernel": {"level": {"z": "dr-mxnet"}}, "factors": {"level": ["a", "b"]}},
-            "kernel names level=z",
-        ),
         ({"instance": "F5s_v9"}, "F5s_v9"),
     ],
 )

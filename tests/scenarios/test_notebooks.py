@@ -4,16 +4,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 import papermill
+import psutil
 import pytest
-from jupyter_client import KernelManager
 
 from dr_lib.errors import DrError
-from dr_lib.scenarios.kernels import find_kernel
+from dr_lib.scenarios import environments
 from tests.notebooks import (
     execute,
     read_rows,
@@ -24,25 +24,42 @@ from tests.notebooks import (
 from tests.studies import write_studies
 
 
-@pytest.fixture
-def fresh_kernel() -> Iterator[KernelManager]:
-    """A kernel in which no framework has been imported, and none is."""
-    (manager := KernelManager()).start_kernel()
-    yield manager
-    manager.shutdown_kernel(now=True)
-
-
-def test_30_refuses_what_this_kernel_lacks(clone, fresh_kernel):
+def test_30_refuses_what_this_machine_lacks(clone, kernel):
     """A GPU that is not here and a framework are unavailable, a batch size of -1 is no value."""
     for parameters, message in (
         ({"accelerator": "gpu"}, "UnavailableError: no NVIDIA GPU"),
-        ({"framework": "mxnet"}, "UnavailableError: this kernel has no"),
+        (
+            {"framework": "mxnet"},
+            "UnavailableError: no environment for mxnet: .* environments mxnet",
+        ),
         ({"batch_size": -1}, "batch_size is -1: give 1 or more"),
     ):
         if "accelerator" not in parameters or not os.path.exists("/dev/nvidia0"):
             with pytest.raises(papermill.PapermillExecutionError, match=message):
-                execute(clone, "30_train_scenario", fresh_kernel, **parameters)
+                execute(clone, "30_train_scenario", kernel, **parameters)
     assert not read_rows(clone)
+
+
+def test_30_stops_where_the_training_diverges(clone, kernel):
+    """The row says why, and no process is left to train on."""
+    asked = {"learning_rate": 100.0, "epochs": 1000, "data_share": 0.0016, "batch_size": 16}
+    with pytest.raises(papermill.PapermillExecutionError, match="the loss .* lower the"):
+        execute(clone, "30_train_scenario", kernel, accelerator="cpu", **asked)
+    (row,) = read_rows(clone)
+    assert row["status"] == "failed" and row["error"].startswith("the loss ")
+    assert not find_programs(clone)
+
+
+def find_programs(clone: Path) -> list[psutil.Process]:
+    """The processes of frameworks that run in a clone."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.cwd() == str(clone) and any(
+                "frameworks.program" in word for word in process.cmdline()
+            ):
+                found.append(process)
+    return found
 
 
 def check_scenario(row: dict, folder: Path, evaluate_every: int, **expected) -> None:
@@ -78,13 +95,6 @@ def test_30_trains_and_monitors(clone):
     assert not [each["text"] for each in outputs if each.get("name") == "stderr"]
 
 
-def find_kernel_name(name: str) -> str:
-    """The kernel, where it is set up."""
-    if not find_kernel(name):
-        pytest.skip(f"no kernel {name}: python -m dr_lib kernels sets it up")
-    return name
-
-
 def test_31_without_rows_says_how_to_make_them(clone, kernel):
     """No rows at all: the sentence names the command."""
     with pytest.raises(
@@ -105,19 +115,23 @@ def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, 
     31, report.
     """
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
-    find_kernel_name("dr-torch")  # it starts in a third of TensorFlow's time
+    torch = environments.FOLDER / "torch"  # it starts in a third of TensorFlow's time
+    if not torch.exists():
+        pytest.skip("no environment for PyTorch: python -m dr_lib environments torch")
+    (clone / ".environments").mkdir()
+    (clone / ".environments" / "torch").symlink_to(torch)
     study = clone / "papermill_runs" / "trial.yaml"
     study.parent.mkdir(exist_ok=True)
     study.write_text(
         "notebook: 30_train_scenario\nrepetitions: 1\ninstance: F4s_v2\n"
         "parameters: {image_size: 32, data_share: 0.005, batch_size: 50, epochs: 2, sample_s:"
         " 0.2, accelerator: cpu}\nfactors: {framework: [pytorch, mxnet], dataset: [mnist, cifar10],"
-        " network: [1, 2]}\nkernel: {framework: {pytorch: dr-torch, mxnet: no-such-kernel}}\n"
+        " network: [1, 2]}\n"
     )
     command = [sys.executable, "-m", "dr_lib"]
     pipes = {"cwd": clone, "check": True, "capture_output": True, "text": True}
     ran = subprocess.run([*command, "run", study], **pipes)
-    assert "scenarios skipped: 4, no Jupyter kernel no-such-kernel" in ran.stdout
+    assert "scenarios skipped: 4, UnavailableError: no environment for mxnet" in ran.stdout
     folder = study.with_suffix("")
     rows = [json.loads(path.read_text()) for path in folder.glob("rows/*.json")]
     (row,) = (
@@ -132,7 +146,7 @@ def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, 
     for words in (
         "s de tempo adicional por execução",
         "início do papermill e do kernel",
-        "no Jupyter kernel no-such-kernel",
+        "no environment for mxnet",
         "a Rede 2 leva &quot;no mínimo 10%&quot; mais tempo",
     ):
         assert words in text

@@ -1,14 +1,13 @@
 """The same small networks in three frameworks: the same weights, batches, loss and updates.
 
-These modules run in Jupyter kernels of their own: Python 3.9 to 3.13, the standard library, NumPy
-and one framework.
+These modules run in a process of each framework's environment: Python 3.9 to 3.13, the standard
+library, NumPy and one framework.
 
 architecture     the two VGG-like networks as data, their weights and what an image costs
 batches          full batches in an order of their own in each epoch
-threads          gives every framework the same number of threads
 base             what a network can do in any framework, and how its epochs are timed
 keras_network    Keras on TensorFlow, JAX or PyTorch
 torch_network    PyTorch
 mxnet_network    MXNet Gluon
-factory          opens a network in the framework asked for, or says what is missing
+program          what that process does: it builds a network, trains it and tests it
 """

@@ -10,10 +10,8 @@ import numpy as np
 
 from dr_lib.data.small_images import to_floats
 from dr_lib.errors import DrError
-from dr_lib.scenarios.frameworks.architecture import Layer
 from dr_lib.scenarios.frameworks.batches import FixedBatches
 from dr_lib.training.divergence import find_fault
-from dr_lib.training.versions import read_versions
 
 CHUNK = 256  # images of a forward pass at a time: 12.6 MB of floats at 64 px in colour
 MOMENTUM = 0.9
@@ -28,9 +26,6 @@ class Network(ABC):
     for each weight w with gradient g and velocity v, which begins at 0: v <- momentum * v -
     learning_rate * g, w <- w + v.
     """
-
-    layers: tuple[Layer, ...]
-    packages: tuple[str, ...]  # the last is what computes
 
     def fit(self, batches: FixedBatches, epochs: int, on_epoch_end: OnEpochEnd) -> None:
         """Train and time each epoch; a fault of `find_fault` ends the training with a DrError.
@@ -59,10 +54,6 @@ class Network(ABC):
         return np.concatenate(
             [self._forward(to_floats(images[start : start + CHUNK])) for start in starts]
         )
-
-    def versions(self) -> dict[str, str]:
-        """Versions of Python, NumPy and the framework, and of the computing `backend`."""
-        return read_versions(*self.packages)
 
     def _train_epoch(self, epoch: Iterator[tuple[np.ndarray, np.ndarray]]) -> float:
         """Take a step on each batch; return the mean loss when the device has finished."""

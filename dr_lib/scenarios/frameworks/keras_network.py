@@ -25,10 +25,8 @@ class KerasNetwork(Network):
         """Build the network on the CPU or the first GPU."""
         backend = keras.config.backend()
         choose_device(backend, accelerator)
-        self.layers = layers
-        self.packages = ("keras", backend)
-        inputs = keras.Input(self.layers[0].input_shape)
-        self.model = keras.Sequential([inputs, *map(_build, self.layers)])
+        inputs = keras.Input(layers[0].input_shape)
+        self.model = keras.Sequential([inputs, *map(_build, layers)])
         self.model.set_weights(weights)
         self.model.compile(
             optimizer=keras.optimizers.SGD(learning_rate, momentum=MOMENTUM),

@@ -9,15 +9,13 @@ import numpy as np
 from mxnet import autograd, gluon
 from mxnet.gluon import nn
 
-from dr_lib.hardware.facts import HardwareError
+from dr_lib.errors import DrError
 from dr_lib.scenarios.frameworks.architecture import Layer, to_channels_first
 from dr_lib.scenarios.frameworks.base import MOMENTUM, Network
 
 
 class MxnetNetwork(Network):
     """Gluon, compiled to a static graph, on images with their channels first."""
-
-    packages = ("mxnet",)
 
     def __init__(
         self,
@@ -27,10 +25,9 @@ class MxnetNetwork(Network):
         accelerator: str,
     ):
         """Build the network on the CPU or the first GPU."""
-        self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not mx.context.num_gpus():
-            raise HardwareError(
+            raise DrError(
                 "MXNet sees no GPU: install mxnet-cu117 instead of mxnet, or choose "
                 "accelerator cpu"
             )

@@ -8,15 +8,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from dr_lib.hardware.facts import HardwareError
+from dr_lib.errors import DrError
 from dr_lib.scenarios.frameworks.architecture import Layer, to_channels_first
 from dr_lib.scenarios.frameworks.base import MOMENTUM, Network
 
 
 class TorchNetwork(Network):
     """Eager PyTorch on images with their channels first."""
-
-    packages = ("torch",)
 
     def __init__(
         self,
@@ -26,10 +24,9 @@ class TorchNetwork(Network):
         accelerator: str,
     ):
         """Build the network on the CPU or the first GPU."""
-        self.layers = layers
         on_gpu = accelerator == "gpu"
         if on_gpu and not torch.cuda.is_available():
-            raise HardwareError(
+            raise DrError(
                 "PyTorch sees no GPU: install its build for CUDA, or choose accelerator cpu"
             )
         self.device = torch.device("cuda:0" if on_gpu else "cpu")

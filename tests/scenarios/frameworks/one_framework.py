@@ -12,7 +12,8 @@ import numpy as np
 from dr_lib.data.small_images import load_images
 from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
 from dr_lib.scenarios.frameworks.batches import FixedBatches
-from dr_lib.scenarios.frameworks.factory import open_network
+from dr_lib.scenarios.frameworks.program import PACKAGES, open_network
+from dr_lib.training.versions import read_versions
 
 CASES = [(1, "mnist", 64), (2, "cifar10", 32)]
 BATCH_SIZE = 32
@@ -58,7 +59,7 @@ def train_case(
         "order": np.concatenate(
             [labels for epoch in range(EPOCHS) for _, labels in batches.epoch(epoch)]
         ),
-        "versions": np.array(json.dumps(model.versions())),
+        "versions": np.array(json.dumps(read_versions(*PACKAGES[framework]))),
     }
 
 

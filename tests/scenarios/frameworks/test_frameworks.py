@@ -3,45 +3,34 @@ results are compared.
 """
 
 import functools
-import importlib.util
 import json
 import os
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from jupyter_client.kernelspec import KernelSpecManager, NoSuchKernel
+
+from dr_lib.runs.run import UnavailableError
+from dr_lib.scenarios.environments import find_python
+from dr_lib.scenarios.frameworks.program import PACKAGES
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).with_name("one_framework.py")
-KERNELS = {"keras_torch": "dr-torch", "pytorch": "dr-torch", "mxnet": "dr-mxnet"}
-BACKENDS = {"keras_jax": "jax", "keras_torch": "torch", "pytorch": "torch", "mxnet": "mxnet"}
-NAMES = ("tensorflow", *BACKENDS)
 CASES = ["1-mnist-64", "2-cifar10-32"]
 LEFT = ("first", "order", "before", "losses", "evaluated", "after")
 
 pytestmark = pytest.mark.slow
 
 
-def find_python(framework: str) -> str:
-    """The interpreter of a framework: that of its Jupyter kernel, or this one."""
-    if framework not in KERNELS:
-        if framework == "keras_jax" and importlib.util.find_spec("jax") is None:
-            pytest.skip("JAX is not installed here")
-        return sys.executable
-    try:
-        return KernelSpecManager().get_kernel_spec(KERNELS[framework]).argv[0]
-    except NoSuchKernel:
-        pytest.skip(f"no kernel {KERNELS[framework]}: python -m dr_lib kernels sets it up")
-
-
 @functools.cache
 def train_in(framework: str) -> dict[str, np.ndarray]:
     """What the framework left of all cases."""
-    python = find_python(framework)
+    try:
+        python = find_python(framework)
+    except UnavailableError as error:
+        pytest.skip(str(error))
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("KERAS_")
     }
@@ -57,7 +46,7 @@ def train_in(framework: str) -> dict[str, np.ndarray]:
             return dict(file)
 
 
-@pytest.mark.parametrize("framework", NAMES)
+@pytest.mark.parametrize("framework", PACKAGES)
 def test_frameworks_do_the_same(framework):
     """As TensorFlow, which is held against NumPy: weights and orders to the bit, logits to 1e-4 of
     the largest before two epochs of five steps, whose losses are alike to 1e-3 and fall."""
@@ -66,7 +55,7 @@ def test_frameworks_do_the_same(framework):
             {name: train_in(f)[f"{case}-{name}"] for name in LEFT}
             for f in ("tensorflow", framework)
         )
-        for name in ("first", "order"):  # every kernel's NumPy draws them
+        for name in ("first", "order"):  # every environment's NumPy draws them
             assert (found[name] == expected[name]).all(), case
         before = expected["before"]
         assert np.abs(found["before"] - before).max() <= 1e-4 * np.abs(before).max(), case
@@ -78,5 +67,5 @@ def test_frameworks_do_the_same(framework):
         assert np.abs(first - found["before"]).max() > 1e-3, case
         assert np.abs(last - found["after"]).max() <= 1e-5, case
     versions = json.loads(str(train_in(framework)[f"{CASES[0]}-versions"]))
-    assert versions["backend"] == BACKENDS.get(framework, "tensorflow")
+    assert versions["backend"] == PACKAGES[framework][-1]
     assert versions[versions["backend"]]

@@ -1,4 +1,4 @@
-"""Pinning: as many CPUs as asked for, told to every framework, before any of them is there."""
+"""Pinning: as many CPUs as asked for, told to every framework."""
 
 import os
 import subprocess
@@ -7,19 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from dr_lib.scenarios.frameworks import threads
+from dr_lib.scenarios import threads
 
 
 @pytest.fixture
 def process(monkeypatch) -> SimpleNamespace:
-    """A process that may use the CPUs 1, 3, 4 and 6, has imported no framework, and has an
-    environment of its own.
-    """
-    process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, modules={}, quota=8)
+    """A process that may use the CPUs 1, 3, 4 and 6, and has an environment of its own."""
+    process = SimpleNamespace(cpus={1, 3, 4, 6}, environ={}, quota=8)
     process.sched_getaffinity = lambda pid: process.cpus
     process.sched_setaffinity = lambda pid, cpus: setattr(process, "cpus", set(cpus))
     monkeypatch.setattr(threads, "os", process)
-    monkeypatch.setattr(threads, "sys", process)
     monkeypatch.setattr(threads, "count_cpus", lambda: min(4, process.quota))
     return process
 
@@ -57,13 +54,6 @@ def test_there_are_not_as_many_cpus(process, asked):
     assert process.environ == {} and len(process.cpus) == 4
 
 
-def test_a_framework_was_first(process):
-    """It has sized its pools: too late."""
-    process.modules["torch"] = object()
-    with pytest.raises(RuntimeError, match="torch is already imported: restart"):
-        threads.pin(1)
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity"), reason="this system binds no process to CPUs"
@@ -73,7 +63,7 @@ def test_tensorflow_stays_on_one_cpu():
     seconds.
     """
     code = (
-        "from dr_lib.scenarios.frameworks.threads import pin\n"
+        "from dr_lib.scenarios.threads import pin\n"
         "import os, time\n"
         "pin(1)\n"
         "import tensorflow as tf\n"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.hardware.settings import OWN
 
 
 def pin(threads: int) -> int:
-    """Pin this process to a number of CPUs and tell the frameworks, before any of them is imported.
+    """Pin this process and those that it starts to a number of CPUs, and tell their frameworks.
 
     A framework sizes its pools once, when it starts, from these variables or from the CPUs it may
     use. Where the system has no affinity (macOS, Windows) the variables alone have to do.
@@ -21,12 +20,6 @@ def pin(threads: int) -> int:
     Returns:
         The number pinned.
     """
-    frameworks = ("tensorflow", "jax", "torch", "mxnet", "keras")
-    imported = ", ".join(name for name in frameworks if name in sys.modules)
-    if imported:
-        raise RuntimeError(
-            f"{imported} is already imported: restart the kernel and pin the threads first"
-        )
     has_affinity = hasattr(os, "sched_getaffinity")
     allowed = sorted(os.sched_getaffinity(0)) if has_affinity else range(count_cpus())
     cpus = allowed[: count_cpus()]
@@ -37,7 +30,7 @@ def pin(threads: int) -> int:
         )
     threads = threads or len(cpus)
     if has_affinity:
-        # the calling thread's, which the frameworks' threads inherit
+        # the calling thread's, which what it starts inherits
         os.sched_setaffinity(0, cpus[:threads])
     numbers = {
         "OMP_NUM_THREADS": str(threads),  # PyTorch and MXNet

@@ -2,18 +2,15 @@
 
 import time
 
-import keras
 import numpy as np
 import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import HardwareError
-from dr_lib.scenarios.frameworks import factory
 from dr_lib.scenarios.frameworks.architecture import build_layers, draw_weights
 from dr_lib.scenarios.frameworks.base import Network
 from dr_lib.scenarios.frameworks.batches import FixedBatches
-from dr_lib.scenarios.frameworks.factory import open_network
-from dr_lib.training.divergence import find_fault
+from dr_lib.scenarios.frameworks.program import open_network
 
 LAYERS = build_layers(1, 8, 1)
 WEIGHTS = draw_weights(LAYERS, 3)
@@ -132,59 +129,8 @@ def test_a_loss_that_is_not_finite_stops_the_training(batches, loop):
     assert told == []
 
 
-@pytest.mark.parametrize(
-    ("losses", "says"),
-    [
-        ([0.7, 0.6], ""),
-        ([0.7, float("inf")], "the loss is inf in epoch 2"),
-        ([0.7, 7.1, 8.0], ""),  # they may come back
-        ([0.7, 7.1, 8.0, 7.0], ""),  # ten times, and not above
-        (
-            [0.7, 7.1, 8.0, 7.2],
-            "the loss of epochs 2 to 4 is above 7 (that of the first is 0.7)",
-        ),
-        ([0.7, 0.1, 7.1, 7.1, 7.1], "the loss of epochs 3 to 5"),
-        (
-            [1e19, 1e12, 1e6],
-            "the loss of epochs 1 to 3 is above 1e+03 (that of the first is 1e+19)",
-        ),
-        ([1e19, 12.0, 13.0], ""),
-        ([1e-6, 0.5, 0.6, 0.7], ""),  # a head that was fitted; guessing costs 0.69
-        ([1e-6, 1.5, 1.6, 1.7], "the loss of epochs 2 to 4"),
-    ],
-)
-def test_what_cannot_succeed_is_told_from_what_may(losses, says):
-    """By the rule: not finite, or three epochs in a row above ten times the first, and above 1."""
-    fault = find_fault(losses)
-    assert fault.startswith(says) if says else not fault
-
-
-def test_says_what_computes():
-    """The versions are those of the packages."""
-    versions = open_network("tensorflow", LAYERS, WEIGHTS).versions()
-    assert set(versions) == {"python", "numpy", "backend", "cuda", "keras", "tensorflow"}
-    assert versions["backend"] == "tensorflow" and versions["keras"] == keras.__version__
-
-
-def test_a_framework_that_is_not_there_or_too_old_says_what_to_do(monkeypatch):
-    """Without MXNet in this kernel, or with a NumPy too new for it, the message names the
-    command that sets one up.
-    """
-
-    def fail(name: str) -> None:
-        raise AttributeError("module 'numpy' has no attribute 'bool'")
-
-    monkeypatch.delitem(factory.sys.modules, "mxnet", raising=False)
-    monkeypatch.setattr(factory.importlib, "import_module", fail)
-    for spec, told in ((None, "has no mxnet"), (object(), "no attribute 'bool'")):
-        monkeypatch.setattr(factory, "find_spec", lambda name, spec=spec: spec)
-        with pytest.raises(HardwareError, match=f"{told}.*python -m dr_lib kernels"):
-            open_network("mxnet", LAYERS, WEIGHTS)
-
-
-def test_keras_runs_on_one_backend(monkeypatch):
+def test_keras_runs_on_one_backend():
     """Keras keeps the backend that it was imported with."""
-    monkeypatch.setattr(factory, "find_spec", lambda name: object())
     with pytest.raises(HardwareError, match="Keras already runs on tensorflow: restart"):
         open_network("keras_torch", LAYERS, WEIGHTS)
 
