@@ -1,7 +1,4 @@
-"""The code that runs: its SHA-256 by content, and its commit as far as git knows it.
-
-Foreign kernels use this too: it needs Python 3.9, nothing else.
-"""
+"""The code that runs: its SHA-256 by content, and its commit as far as git knows it."""
 
 from __future__ import annotations
 

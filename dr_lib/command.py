@@ -1,7 +1,4 @@
-"""Write the commands of this library as they are typed where this process runs.
-
-Notebooks of foreign kernels print commands too: this file needs Python 3.9, nothing else.
-"""
+"""Write the commands of this library as they are typed where this process runs."""
 
 from __future__ import annotations
 

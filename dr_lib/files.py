@@ -1,7 +1,4 @@
-"""Write files atomically, read YAML, and lock a file while a process lives.
-
-Notebooks of foreign kernels use files too: this file needs Python 3.9, nothing else.
-"""
+"""Write files atomically, read YAML, and lock a file while a process lives."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 import ast
 import io
+import itertools
 import re
 import subprocess
 import sys
@@ -59,18 +60,8 @@ MAY_IMPORT |= {"data/prepared/batches.py": {"keras"}, "explain/grad_cam.py": {"k
 MAY_IMPORT |= {
     f"scenarios/frameworks/{name}_network.py": {name} for name in ("keras", "torch", "mxnet")
 }
-# run in kernels of their own too: Python 3.9, the standard library, NumPy, psutil and one framework
-FOREIGN = """
-    code errors files command processes schema report/__init__ report/setup
-    runs/__init__ runs/row runs/run runs/schema runs/prices runs/monitor runs/warmth
-    scenarios/__init__ remote/__init__ remote/remote_script
-    data/__init__ data/small_images data/labels/__init__ data/labels/reader data/labels/schema
-    training/__init__ training/divergence training/keras_backend training/versions
-"""
-FOREIGN = [f"{name}.py" for name in FOREIGN.split()]
-for folder in ("hardware", "scenarios/frameworks"):
-    FOREIGN += [f"{folder}/{path.name}" for path in (ROOT / "dr_lib" / folder).glob("*.py")]
-LIGHT = {*sys.stdlib_module_names, "numpy", "psutil", "pynvml", "dr_lib"}
+# what MXNet's process loads has no more than this: its Python may be as old as 3.9
+LIGHT = {*sys.stdlib_module_names, "numpy", "mxnet"}
 
 
 def imports(tree: ast.Module, *, at_top: bool = False) -> set[str]:
@@ -265,15 +256,27 @@ def test_no_module_imports_a_framework_at_its_top(path):
     assert {name.split(".")[0] for name in names} & HEAVY <= allowed
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_what_runs_in_foreign_kernels_needs_little(name):
-    """It is Python 3.9, and at its top imports nothing that MXNet's kernel does not have."""
-    tree = ast.parse((ROOT / "dr_lib" / name).read_text(), feature_version=(3, 9))
-    names = {module.split(".")[0] for module in imports(tree, at_top=True)}
-    assert names <= LIGHT | MAY_IMPORT.get(name, set())
-    kinds = ast.FunctionDef | ast.ClassDef | ast.AnnAssign
-    has_annotations = any(isinstance(node, kinds) for node in tree.body)
-    assert not has_annotations or "from __future__ import annotations" in ast.unparse(tree)
+def test_what_mxnets_process_loads_needs_little():
+    """It is Python 3.9 with annotations that are not computed, and at its top imports nothing that
+    MXNet's environment does not have.
+    """
+    paths = {name_module(path): path for path in MODULES}
+    waiting = [f"dr_lib.scenarios.frameworks.{name}" for name in ("program", "mxnet_network")]
+    seen = set()
+    while waiting:
+        module = waiting.pop()
+        seen.add(module)
+        tree = ast.parse(paths[module].read_text(), feature_version=(3, 9))
+        hints = ("annotation", "returns")
+        has_hints = any(getattr(node, hint, 0) for node in ast.walk(tree) for hint in hints)
+        assert not has_hints or "from __future__ import annotations" in ast.unparse(tree), (
+            module
+        )
+        for name in imports(tree, at_top=True):
+            packages = {*itertools.accumulate(name.split("."), "{}.{}".format)} & paths.keys()
+            assert packages or name.split(".")[0] in LIGHT, f"{module} imports {name}"
+            waiting += packages - seen
+    assert "dr_lib.data.small_images" in seen
 
 
 def test_a_name_is_imported_from_where_it_is_defined(trees):

@@ -180,11 +180,6 @@ def _fetch(dataset: str) -> Path:
     path = Path(home) / "datasets" / f"{dataset}.npz"
     if path.is_file():
         return path
-    if importlib.util.find_spec("keras") is None:
-        raise DrError(
-            f"{path} is missing, and this kernel has no Keras to download it: first load "
-            f"keras.datasets.{dataset} with load_images in the main environment"
-        )
     # loading needs no backend, but Keras does not start without one that is installed
     backends = [
         name for name in ("torch", "jax", "tensorflow") if importlib.util.find_spec(name)

@@ -1,7 +1,4 @@
-"""Control groups: how containers and schedulers on Linux limit CPUs and memory (versions 1 and 2).
-
-Foreign kernels use them too: this file needs Python 3.9 and psutil.
-"""
+"""Control groups: how containers and schedulers limit CPUs and memory (versions 1 and 2)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Settings of the environment that change what is timed: those that somebody set, and our own.
-
-Foreign kernels use them too: this file needs Python 3.9, nothing else.
-"""
+"""Settings of the environment that change what is timed: those that somebody set, and our own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Prices of machines, each with date and source, and the cost of runs at these prices.
-
-Notebooks of foreign kernels price their rows too: this file needs Python 3.9 and, to price a table,
-pandas.
-"""
+"""Prices of machines, each with date and source, and the cost of runs at these prices."""
 
 from __future__ import annotations
 
@@ -166,7 +162,9 @@ def _read_price(sheet: Sheet, cells: list[str]) -> Price:
     """Read the price from a line of the table."""
     if len(cells) != len(sheet.header):
         raise ValueError(f"{len(cells)} cells, but the header has {len(sheet.header)}")
-    price = Price(**{name: cell for name, cell in zip(sheet.header, cells) if name})
+    price = Price(
+        **{name: cell for name, cell in zip(sheet.header, cells, strict=False) if name}
+    )
     if sheet.delimiter == ";":  # between commas 1,234 may be a thousand
         price = price._replace(usd_per_hour=price.usd_per_hour.replace(",", "."))
     if not (price.provider and price.instance and price.source and price.currency == "USD"):

@@ -1,8 +1,7 @@
 """Find whether a training is cold: no run of its kind has finished since the machine's boot.
 
 The first run of a kind reads libraries from the disk and tunes what later ones find ready. An empty
-file in the temporary folder marks each kind that has finished; another user's counts too. Notebooks
-of foreign kernels make rows too: this file needs Python 3.9, nothing else.
+file in the temporary folder marks each kind that has finished; another user's counts too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Read people's tables: texts and workbooks, with their quotes, encodings, sheets and columns.
-
-Notebooks of foreign kernels read tables of prices too: this file needs Python 3.9, and for
-workbooks and columns pandas.
-"""
+"""Read people's tables: texts and workbooks, with their quotes, encodings, sheets and columns."""
 
 from __future__ import annotations
 
