@@ -49,7 +49,7 @@ CEILINGS = {
     "dr_lib/explain": 941,
     "dr_lib/mnist": 6732,
     "dr_lib/remote": 6213,
-    "dr_lib/scenarios": 9028,
+    "dr_lib/scenarios": 9723,
     "dr_lib/serving": 22827,
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
