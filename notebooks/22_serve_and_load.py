@@ -237,8 +237,7 @@ table = run.folder / "requests.csv"
 write_requests(table, pd.concat([requests, found.requests], ignore_index=True))
 machine = answer.get("machine", {})  # processor, CPUs and threads, as the server itself says
 if url.startswith("sagemaker:"):
-    instance_type = find_endpoint(url).instance_type or machine.get("instance_type", "")
-    machine = {**machine, "instance_type": instance_type}
+    machine = {**machine, "instance_type": find_endpoint(url).instance_type}
 facts = hardware.probe().describe() if server else {"platform": "remote"}
 names = ("model", "format", "image_size", "num_parameters", "weights")
 row = run.finish(

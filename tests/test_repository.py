@@ -37,7 +37,7 @@ SUBJECTS = "claims cluster evaluation explain mnist remote scenarios serving".sp
 CEILINGS = {
     "notebooks": 14494,
     "dr_lib": 7379,
-    "dr_lib/hardware": 5794,
+    "dr_lib/hardware": 5300,
     "dr_lib/statistics": 9590,
     "dr_lib/data": 43985,
     "dr_lib/training": 16089,

@@ -24,6 +24,7 @@ from dr_lib.report.conditions import Condition
 from dr_lib.runs.schema import HARDWARE
 from dr_lib.statistics.cells import AVERAGE, DIFFERENCE, RATIO, RATIO_OF_SUMS, SUM
 
+MACHINE = (*HARDWARE, "priced_as")  # columns that tell machines apart; the user names the last
 ENTRIES = Path(__file__).with_name("claims.yaml")
 # how a claim sums up its runs; besides them sd_ratio, and score: of a model, over patients
 STATISTICS = {
@@ -46,7 +47,7 @@ def _list_conditions(terms: Mapping[str, Any]) -> list[Condition]:
         levels = levels if is_met else levels["not"]
         patterns = levels if isinstance(levels, list) else [levels]
         conditions.append(Condition(column, tuple(map(str, patterns)), is_met))
-    return sorted(conditions, key=lambda condition: condition.column in HARDWARE)
+    return sorted(conditions, key=lambda condition: condition.column in MACHINE)
 
 
 Conditions = Annotated[tuple[Condition, ...], BeforeValidator(_list_conditions)]
@@ -118,7 +119,7 @@ class Claim(BaseModel):
     def _list_terms(self, *, is_hardware: bool) -> list[dict[str, Condition]]:
         """List the conditions of the first and the last side, on hardware or on all else."""
         return [
-            {term.column: term for term in side if (term.column in HARDWARE) == is_hardware}
+            {term.column: term for term in side if (term.column in MACHINE) == is_hardware}
             for side in (self.sides[0], self.sides[-1])
         ]
 

@@ -17,9 +17,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from dr_lib.claims.claims import STATISTICS, Claim, read_judged
+from dr_lib.claims.claims import MACHINE, STATISTICS, Claim, read_judged
 from dr_lib.claims.papers import FACTORS, PAPERS
-from dr_lib.hardware.cloud import AZURE
 from dr_lib.report.conditions import Condition
 from dr_lib.report.rows import load
 from dr_lib.report.select import (
@@ -38,7 +37,7 @@ from dr_lib.report.select import (
     write_level,
     write_unlike,
 )
-from dr_lib.runs.schema import HARDWARE, VERSIONS
+from dr_lib.runs.schema import VERSIONS
 from dr_lib.statistics.cells import ERROR, Design, Statistic
 from dr_lib.statistics.intervals import (
     MIN_RUNS,
@@ -57,6 +56,7 @@ VERDICTS = (
     "not comparable",
     "not measured",
 )
+NAMES = ["instance_type", "priced_as"]  # of a machine: SageMaker's, and the user's
 IMAGES = ["num_images_train", "num_images_test"]  # too, where no data set has its own
 # ends of the names of columns in which equal numbers come from a clock that rounds
 CLOCKED = ("_s", "_ms", "_usd")
@@ -89,7 +89,6 @@ class Sides(NamedTuple):
 
     rows: list[pd.DataFrame]  # of the numerator, and of the denominator where there is one
     unmet: list[str]  # conditions that no row meets
-    num_unknown: int  # rows that lack their instance type alone, where that of others is met
 
 
 class Cells(NamedTuple):
@@ -200,9 +199,6 @@ def judge(claim: Claim, timed: pd.DataFrame, factors: Sequence[str] = ()) -> Ver
         found = _weigh_models(found, cells)
     if found.verdict in VERDICTS[:2]:
         found = _weigh_warmth(claim, found, used)
-    if sides.num_unknown:
-        words = f"{sides.num_unknown} further rows have no detected instance type"
-        found = found._replace(reason=f"{found.reason}; {words}")
     num_disturbed = 0
     if "disturbed" in used and not claim.counted:
         # the same rows on both sides, where each gave up what tells them apart
@@ -276,19 +272,13 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
         timed = timed[~timed["disturbed"].astype(bool)]
     sides = []
     unmet = set()
-    unknown = set()
-    is_detected = False
     for terms in claim.sides:
-        loose = [term for term in terms if term.column in HARDWARE]
+        loose = [term for term in terms if term.column in MACHINE]
         loose += [term for term in terms if term.column in PLAN]
         strict = [term for term in terms if term not in loose]
         rows = _narrow(timed, strict)
         for term in [*loose, *claim.conditions]:
             nearer = _narrow(rows, [term])
-            if term.column == "instance_type":
-                nameless = Condition("instance_type", ("",))
-                unknown.update(_narrow(rows, [nameless, *claim.conditions]).index)
-                is_detected = is_detected or not nearer.empty
             if nearer.empty:
                 unmet.add(str(term))
             else:
@@ -297,7 +287,7 @@ def find_sides(claim: Claim, timed: pd.DataFrame) -> Sides:
     given_up = sorted(unmet)
     if claim.priced and any(map(_is_mispriced, sides)):
         given_up.append("priced_as=instance_type")
-    return Sides(sides, given_up, len(unknown) if is_detected else 0)
+    return Sides(sides, given_up)
 
 
 def _narrow(rows: pd.DataFrame, conditions: Sequence[Condition]) -> pd.DataFrame:
@@ -584,7 +574,7 @@ def _part_machines(claim: Claim, cells: Cells) -> dict[str, dict]:
     machines = {}
     place = cells.keys.index("environment")
     for key, sides in cells.rows.items():
-        name = key[place] if claim.is_anywhere else str(sides[0].iloc[0].get("instance_type"))
+        name = key[place] if claim.is_anywhere else str([*map(sides[0].iloc[0].get, NAMES)])
         machines.setdefault(name, {})[key] = sides
     return machines
 
@@ -598,17 +588,17 @@ def _count_missing(claim: Claim, cells: Cells, sides: Sequence[pd.DataFrame]) ->
     num_machines = pd.concat(sides)["environment"].nunique() if is_on_each else 1
     columns = [
         *(PAPERS[claim.paper].design or ["model"]),
-        "environment" if is_on_each else "instance_type",
+        *(["environment"] if is_on_each else NAMES),
     ]
     rows = [sides[0].reindex(columns=columns).astype(str) for sides in cells.rows.values()]
     return max(0, claim.cells * num_machines - len(pd.concat(rows).drop_duplicates()))
 
 
 def _is_mispriced(rows: pd.DataFrame) -> bool:
-    """Whether a row has the price of a machine other than the one that the cloud reported."""
-    named = rows.reindex(columns=["instance_type", "priced_as"]).fillna("").astype(str)
-    pairs = named[(named != "").all(axis=1)].itertuples(index=False)
-    return not all(detected == label.removeprefix(AZURE) for detected, label in pairs)
+    """Whether a row has the price of another machine than SageMaker names."""
+    named = rows.reindex(columns=NAMES).fillna("").astype(str)
+    named = named[(named != "").all(axis=1)]
+    return bool((named[NAMES[0]] != named[NAMES[1]]).any())
 
 
 def _describe_versions(paper: str, used: pd.DataFrame) -> str:

@@ -2,7 +2,6 @@
 
 cgroups  limits of containers: CPU time and memory
 cpus     the processor, and how many CPUs may be used
-cloud    the cloud's name of the machine
 facts    what the machine has
 settings environment variables that change what is timed
 plans    facts -> backend, strategy, precision, and why

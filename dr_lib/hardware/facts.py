@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.cgroups import read_memory, read_quotas, read_text
-from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
@@ -47,14 +46,13 @@ class Facts(NamedTuple):
     driver: str  # of the GPUs, or empty
     num_tpu_chips: int
     backends: tuple[str, ...]  # of tensorflow and jax, those installed
-    instance_type: str = ""  # the cloud's name of the machine, where it tells
     tpu_kind: str = ""  # as the runtime names it, such as v5litepod-8
     cpu_quota: float = math.nan  # CPUs whose time a container grants
     gpu_error: str = ""  # why the GPUs of this machine cannot be used
 
     def describe(self) -> dict[str, Any]:
         """Describe the machine in columns of a run's row."""
-        names = ("platform", "instance_type", "cpu", "num_cpus", "memory_gib", "driver")
+        names = ("platform", "cpu", "num_cpus", "memory_gib", "driver")
         columns = {name: getattr(self, name) for name in names}
         if not math.isnan(self.cpu_quota):
             columns["cpu_quota"] = self.cpu_quota
@@ -88,7 +86,6 @@ def probe() -> Facts:
         driver=gpus[0][3] if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
-        instance_type=find_instance_type(),
         tpu_kind=os.environ.get(TPU_KIND, ""),
         cpu_quota=min((quota.cpus for quota in read_quotas()), default=math.nan),
         gpu_error=gpu_error,

@@ -100,7 +100,7 @@ VERSIONS = {  # of packages: a part of the stack
 }
 HARDWARE = {  # as detected
     "platform": (str, "colab, kaggle or local; remote of an endpoint elsewhere"),
-    "instance_type": (str, "the cloud's name of the machine; empty if unknown"),
+    "instance_type": (str, "SageMaker's name of an endpoint's machine; empty if unknown"),
     "accelerator": (str, "the device's own name, or cpu"),
     "num_accelerators": (int, "devices used for training"),
     "cpu": (str, "name of the processor's model"),

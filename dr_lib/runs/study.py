@@ -325,5 +325,5 @@ def name_machine(facts: Facts) -> str:
     devices = " ".join(gpus) or facts.cpu
     if facts.num_tpu_chips:
         devices = f"{facts.num_tpu_chips}x tpu {facts.tpu_kind}"
-    size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib {facts.instance_type}"
+    size = f"{facts.num_cpus} cpus {facts.memory_gib:.0f} gib"
     return re.sub(r"[^a-z0-9]+", "-", f"{facts.platform} {devices} {size}".lower()).strip("-")

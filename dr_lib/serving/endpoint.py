@@ -295,8 +295,8 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
 
 
 def _is_measured(instance: str, instance_type: str | None) -> bool:
-    """Whether a label is that of the machine measured; SageMaker's ml.m5.xlarge is an m5.xlarge."""
-    return instance.removeprefix("ml.") in (str(instance_type).removeprefix("ml."), "local")
+    """Whether a label is that of the machine measured."""
+    return instance in (instance_type, "local")
 
 
 def _is_other_processor(instance: str, row: pd.Series) -> bool:

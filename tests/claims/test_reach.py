@@ -95,7 +95,7 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
         (row,) = train_mnist(kind, [measured["train_s"]], {}).to_dict("records")
     (source,) = KINDS.keys() & parameters.keys()
     is_drawn = parameters[source] in ("sample", "synthetic")
-    instance = parameters.get("instance") or machine.get("instance_type", "")
+    instance = parameters.get("instance") or machine.get("priced_as", "")
     usd_per_hour = find_price(instance).usd_per_hour if instance else None
     once = f"{study}-{run.name}-{machine['accelerator']}".replace(" ", "-")
     about = {
@@ -106,7 +106,7 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
         "scenario": run.scenario,
         "commit": "one",
         "data_kind": "synthetic" if is_drawn else KINDS[source],
-        "instance_type": instance,
+        "instance_type": instance if notebook.startswith("2") else "",
         "priced_as": instance,
         "usd_per_hour": usd_per_hour,
         "formula_usd": usd_per_hour and usd_per_hour * measured.get("train_s", 0) / 3600,

@@ -17,8 +17,17 @@ with Path(__file__).with_name("rows.jsonl").open(encoding="utf-8") as file:
     }
 
 CPU = {"platform": "local", "accelerator": "cpu", "num_accelerators": 1}
-F4S = CPU | {"instance_type": "F4s_v2"}
-NC4AS = CPU | {"accelerator": "Tesla T4", "instance_type": "NC4as_T4_v3"}
+F4S = CPU | {
+    "priced_as": "F4s_v2",
+    "cpu": "Intel(R) Xeon(R) Platinum 8272CL CPU @ 2.60GHz",
+    "num_cpus": 4,
+}
+NC4AS = CPU | {
+    "accelerator": "Tesla T4",
+    "priced_as": "NC4as_T4_v3",
+    "cpu": "AMD EPYC 7V12 64-Core Processor",
+    "num_cpus": 4,
+}
 T4X2 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
 TPU = {"platform": "colab", "accelerator": "TPU v2", "num_accelerators": 1}
 PAPER_A = {

@@ -18,7 +18,6 @@ from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, is_dicom, ope
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
-from dr_lib.hardware.cloud import find_instance_type
 from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 from dr_lib.hardware.facts import read_version
 from dr_lib.serving.grader.litert import LiteRT
@@ -86,7 +85,6 @@ class Predictor:
         is_litert = folder.facts["format"] != "savedmodel"
         runtime = "ai_edge_litert" if is_litert else "tensorflow"
         self.machine = {
-            "instance_type": find_instance_type(),
             "cpu": find_cpu_model(),
             "num_cpus": count_cpus(),
             "threads": num_threads,
