@@ -6,8 +6,6 @@ import importlib.util
 import math
 import os
 import re
-import shutil
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -19,8 +17,6 @@ from dr_lib.hardware.cpus import count_cpus, find_cpu_model
 
 BACKENDS = ("tensorflow", "jax")
 DEVICES = Path("/dev")
-# beside PATH: of Linux, Colab, WSL and Kubernetes
-TOOL_FOLDERS = ("/usr/bin", "/opt/bin", "/usr/lib/wsl/lib", "/usr/local/nvidia/bin")
 TPU_KIND = "TPU_ACCELERATOR_TYPE"  # a variable of the cloud's TPU runtimes
 # those of Colab, Kaggle and the cloud that say that a TPU is lent, with or without its type
 TPU_VARIABLES = (
@@ -31,6 +27,16 @@ TPU_VARIABLES = (
 
 class HardwareError(DrError):
     """The machine lacks the requested hardware, or cannot be queried for its hardware."""
+
+
+class Gpu(NamedTuple):
+    """A GPU of NVIDIA that CUDA may use."""
+
+    name: str
+    memory_gib: float  # 0 where it shares the host's
+    compute_capability: float
+    driver: str
+    uuid: str
 
 
 class Facts(NamedTuple):
@@ -60,7 +66,7 @@ class Facts(NamedTuple):
 
 
 def probe() -> Facts:
-    """Collect the facts of this machine; neither a framework nor a driver's library is imported.
+    """Collect the facts of this machine; no framework is imported.
 
     Example:
         >>> facts = probe()
@@ -78,12 +84,10 @@ def probe() -> Facts:
         cpu=find_cpu_model(),
         num_cpus=count_cpus(),
         memory_gib=round(read_memory().total / 2**30, 1),
-        gpus=tuple(name for name, *_ in gpus),
-        gpu_memory_gib=min((round(_number(mib) / 1024, 1) for _, mib, *_ in gpus), default=0.0),
-        compute_capability=min(
-            (_number(capability) for _, _, capability, *_ in gpus), default=0.0
-        ),
-        driver=gpus[0][3] if gpus else "",
+        gpus=tuple(gpu.name for gpu in gpus),
+        gpu_memory_gib=min((gpu.memory_gib for gpu in gpus), default=0.0),
+        compute_capability=min((gpu.compute_capability for gpu in gpus), default=0.0),
+        driver=gpus[0].driver if gpus else "",
         num_tpu_chips=_count_tpu_chips(),
         backends=tuple(name for name in BACKENDS if importlib.util.find_spec(name)),
         tpu_kind=os.environ.get(TPU_KIND, ""),
@@ -134,82 +138,61 @@ def find_platform() -> str:
     return "colab" if colab else "local"
 
 
-def list_gpus() -> list[list[str]]:
-    """List name, memory [MiB], compute capability, driver and UUID of each GPU that CUDA may use,
-    as the driver's tool prints them, in the order in which CUDA numbers them.
-
-    CUDA would put the fastest first by a rule of its own; where nothing else is set, it is set to
-    number them as the tool does.
+def list_gpus() -> list[Gpu]:
+    """List the GPUs that CUDA may use, in its order, which is set to that of the slots.
 
     Raises:
-        HardwareError: there is a GPU, and the tool fails.
+        HardwareError: there is a GPU, and its driver does not answer.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if visible is not None and not re.match(r"\s*(\d|GPU-|MIG-)", visible):
-        return []  # empty or -1
-    order = os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-    query = "name,memory.total,compute_cap,driver_version,uuid,mig.mode.current"
-    folders = os.pathsep.join([os.environ.get("PATH", os.defpath), *TOOL_FOLDERS])
-    tool = shutil.which("nvidia-smi", path=folders) or "nvidia-smi"
-    command = [tool, f"--query-gpu={query}", "--format=csv,noheader,nounits"]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    if not re.match(r"\s*(all|\d|GPU-)", visible):
+        return []  # empty, -1, or a part of a GPU
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    import pynvml
+
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        listed = ran.stdout
-        printed = (listed + ran.stderr).strip().splitlines() or ["nothing"]
-        is_list = ran.returncode == 0 and "," in listed
-        fault = "" if is_list else f"it printed {printed[0]!r}"
-    except FileNotFoundError:
-        fault = "it is not installed"
-    except (OSError, subprocess.SubprocessError) as error:
-        fault = str(error)
-    if fault:
-        # an image for GPUs has the tool on any machine, but Windows puts it into WSL with a driver
-        devices = [path for path in DEVICES.glob("nvidia*") if path.name[6:].isdigit()]
-        if not devices and "/wsl/" not in tool:
+        pynvml.nvmlInit()
+        gpus = [_read_gpu(pynvml, number) for number in range(pynvml.nvmlDeviceGetCount())]
+    except pynvml.NVMLError as error:
+        # an image for GPUs has the library on any machine
+        is_absent = isinstance(
+            error, (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded)
+        )
+        if is_absent and not any(path.name[6:].isdigit() for path in DEVICES.glob("nvidia*")):
             return []
         raise HardwareError(
-            f"this machine has a GPU, but nvidia-smi fails ({fault}): repair or update its driver"
-        )
-    lines = (line.split(",") for line in listed.splitlines() if "," in line)
-    gpus = [[field.strip() for field in line] for line in lines]
-    if order == "FASTEST_FIRST":
-        gpus.sort(key=lambda gpu: (-_number(gpu[2]), -_number(gpu[1])))
-    # where GPUs are divided, CUDA takes one slice of one of them, of unknown memory
-    slices = [[f"{gpu[0]} MIG", "", *gpu[2:5]] for gpu in gpus if "Enabled" in gpu[5:]]
-    if visible is None and slices:
-        return slices[:1]
-    return _take_visible([gpu[:5] for gpu in gpus], visible)
+            f"this machine has a GPU, but its driver fails ({error}): repair or update it"
+        ) from error
+    return gpus if visible == "all" else _take_visible(gpus, visible.split(","))
 
 
-def _take_visible(gpus: list[list[str]], names: str | None) -> list[list[str]]:
+def _read_gpu(nvml: Any, number: int) -> Gpu:
+    handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    memory_gib = 0.0
+    with suppress(nvml.NVMLError_NotSupported):
+        memory_gib = round(nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**30, 1)
+    return Gpu(
+        name=nvml.nvmlDeviceGetName(handle),
+        memory_gib=memory_gib,
+        compute_capability=float(f"{major}.{minor}"),
+        driver=nvml.nvmlSystemGetDriverVersion(),
+        uuid=nvml.nvmlDeviceGetUUID(handle),
+    )
+
+
+def _take_visible(gpus: list[Gpu], names: list[str]) -> list[Gpu]:
     """Select the GPUs named in CUDA_VISIBLE_DEVICES, by number or by the beginning of a UUID, up to
     the first unknown name.
-
-    A slice of a GPU (MIG) counts as one of its own, of unknown memory; slices are those of the
-    first GPU here.
     """
-    if names is None:
-        return gpus
     visible = []
-    for name in names.split(","):
-        name = name.strip()
-        if name.startswith("MIG-") and gpus:
-            visible.append([f"{gpus[0][0]} MIG", "", *gpus[0][2:4], name])
-            continue
+    for name in map(str.strip, names):
         found = [gpu for number, gpu in enumerate(gpus) if name == str(number)]
-        found = found or [gpu for gpu in gpus if name and gpu[-1].startswith(name)]
+        found = found or [gpu for gpu in gpus if name and gpu.uuid.startswith(name)]
         if len(found) != 1:
             break
         visible += found
     return visible
-
-
-def _number(field: str) -> float:
-    """Convert a field of the driver's tool to a number; 0 if it does not apply."""
-    try:
-        return float(field)
-    except ValueError:
-        return 0.0
 
 
 def _count_tpu_chips() -> int:

@@ -80,8 +80,7 @@ def build(device: str = "auto") -> Library:
         return Library(build_gpu(nvcc, capabilities), "gpu")
     if device == "gpu":
         raise HardwareError(
-            "this machine has no NVIDIA GPU (nvidia-smi): choose a runtime with one, or "
-            "build('cpu')"
+            "this machine has no NVIDIA GPU: choose a runtime with one, or build('cpu')"
         )
     compilers = (os.environ.get("CXX") or "c++", "g++", "clang++")
     compiler = next(filter(None, map(shutil.which, compilers)), None)
@@ -96,10 +95,9 @@ def build(device: str = "auto") -> Library:
 def _find_capabilities() -> set[str]:
     """Find the compute capabilities of the GPUs, such as {"75"}."""
     try:
-        capabilities = [capability for _, _, capability, *_ in list_gpus()]
+        return {f"{10 * gpu.compute_capability:.0f}" for gpu in list_gpus()}
     except HardwareError as error:
         raise HardwareError(f"{error}, or build('cpu')") from error
-    return {c.replace(".", "") for c in capabilities if re.fullmatch(r"\d+\.\d", c)}
 
 
 def build_gpu(nvcc: str, capabilities: set[str]) -> Path:

@@ -301,14 +301,13 @@ def _find_gpus(num_gpus: int) -> tuple[Any, list[Any]]:
     with suppress(Exception):
         import pynvml
 
-        pynvml.nvmlInit()
-        uuids = [gpu[-1] for gpu in list_gpus()]
+        uuids = [gpu.uuid for gpu in list_gpus()]
         return pynvml, list(map(pynvml.nvmlDeviceGetHandleByUUID, uuids[:num_gpus]))
     return None, []
 
 
 def _read_gpus(nvml: Any, gpus: list[Any]) -> dict[str, float]:
-    """Read what all the GPUs report; with MIG enabled they report no utilisation."""
+    """Read what all the GPUs report."""
     row = {}
     if not gpus:
         return row

@@ -1,4 +1,4 @@
-"""Facts: found without a framework, from the driver's tool and the runtime's hints."""
+"""Facts: found without a framework, from the driver's library and the runtime's hints."""
 
 import importlib
 import os
@@ -10,20 +10,13 @@ import pytest
 
 from dr_lib.hardware import HardwareError, Request, choose, probe
 from dr_lib.hardware import facts as facts_module
+from tests.hardware.nvml import put_nvml
 
 
-@pytest.fixture
-def nvidia_smi(tmp_path, monkeypatch):
-    """A program of that name that answers as two T4 do, or fails."""
-
-    def install(script: str) -> None:
-        program = tmp_path / "nvidia-smi"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-
-    return install
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    """Nobody has chosen GPUs."""
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
 def test_probing_imports_no_framework():
@@ -51,31 +44,26 @@ def test_a_version_is_found_whatever_the_package_is_called(tmp_path, monkeypatch
     assert facts_module.read_version("other") == "4.5"
 
 
-T4_AND_L4 = (
-    'echo "Tesla T4, 15360, 7.5, 550.54.15, GPU-12ab"; echo "NVIDIA L4, 23034, 8.9, 550.54.15,'
-    ' GPU-12cd"'
-)
-A100_MIG = 'echo "NVIDIA A100, 81920, 8.0, 550.54.15, GPU-1, Enabled";'
-GB10 = 'echo "NVIDIA GB10, [N/A], 12.1, 550.54.15, GPU-1"'
+T4 = ("Tesla T4", 15.0, 7.5, "GPU-12ab")
+L4 = ("NVIDIA L4", 22.5, 8.9, "GPU-12cd")
+GB10 = ("NVIDIA GB10", 0.0, 12.1, "GPU-1")
 
 
 @pytest.mark.parametrize(
-    ("script", "gpus", "memory_gib", "capability"),
+    ("gpus", "memory_gib", "capability"),
     [
-        (T4_AND_L4, ("Tesla T4", "NVIDIA L4"), 15.0, 7.5),
-        # CUDA takes one slice, of less memory than the GPU has
-        (A100_MIG * 2, ("NVIDIA A100 MIG",), 0.0, 8.0),
+        ((T4, L4), 15.0, 7.5),
         # it shares the host's memory and names none of its own
-        (GB10, ("NVIDIA GB10",), 0.0, 12.1),
+        ((GB10,), 0.0, 12.1),
     ],
 )
-def test_gpus_are_those_that_the_driver_lists(nvidia_smi, script, gpus, memory_gib, capability):
+def test_gpus_are_those_that_the_driver_lists(monkeypatch, gpus, memory_gib, capability):
     """Names in order, the smallest memory, the lowest compute capability, the driver. Where the
     memory is unknown nothing is kept on the device.
     """
-    nvidia_smi(script)
+    put_nvml(monkeypatch, *gpus)
     facts = probe()
-    assert (facts.gpus, facts.driver) == (gpus, "550.54.15")
+    assert (facts.gpus, facts.driver) == (tuple(gpu[0] for gpu in gpus), "550.54.15")
     assert (facts.gpu_memory_gib, facts.compute_capability) == (memory_gib, capability)
     plan = choose(
         facts, Request(mode="fast", backend="tensorflow", num_devices=1, data_gib=0.1)
@@ -84,57 +72,50 @@ def test_gpus_are_those_that_the_driver_lists(nvidia_smi, script, gpus, memory_g
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "gpus"),
+    ("visible", "gpus"),
     [
-        ("CUDA_VISIBLE_DEVICES", "", ()),
-        ("CUDA_VISIBLE_DEVICES", "-1", ()),
-        ("CUDA_VISIBLE_DEVICES", "1", ("NVIDIA L4",)),
-        ("CUDA_VISIBLE_DEVICES", "1,0", ("NVIDIA L4", "Tesla T4")),
+        ("", ()),
+        ("-1", ()),
+        ("1", ("NVIDIA L4",)),
+        ("1,0", ("NVIDIA L4", "Tesla T4")),
         # CUDA reads up to the first name that it does not know
-        ("CUDA_VISIBLE_DEVICES", "0,-1,1", ("Tesla T4",)),
-        ("CUDA_VISIBLE_DEVICES", "GPU-12c", ("NVIDIA L4",)),  # the beginning of one UUID
-        ("CUDA_VISIBLE_DEVICES", "GPU-12", ()),  # of two
-        ("CUDA_VISIBLE_DEVICES", "MIG-3f", ("Tesla T4 MIG",)),
-        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID", ("Tesla T4", "NVIDIA L4")),
-        ("CUDA_DEVICE_ORDER", "FASTEST_FIRST", ("NVIDIA L4", "Tesla T4")),
+        ("0,-1,1", ("Tesla T4",)),
+        ("GPU-12c", ("NVIDIA L4",)),  # the beginning of one UUID
+        ("GPU-12", ()),  # of two
     ],
 )
-def test_gpus_are_those_of_cuda(nvidia_smi, monkeypatch, variable, value, gpus):
-    """What is hidden trains nothing, and the order is CUDA's, both as the CUDA programming guide
-    has it; where no order is set it becomes the tool's own, so that CUDA follows.
+def test_gpus_are_those_of_cuda(monkeypatch, visible, gpus):
+    """What is hidden trains nothing, as the CUDA programming guide has it; CUDA numbers GPUs as
+    the driver's library does.
     """
-    nvidia_smi(T4_AND_L4)
-    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
-    monkeypatch.setenv(variable, value)
+    put_nvml(monkeypatch, T4, L4)
+    monkeypatch.setenv("CUDA_DEVICE_ORDER", "FASTEST_FIRST")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert probe().gpus == gpus
-    if gpus:
-        order = value if variable == "CUDA_DEVICE_ORDER" else "PCI_BUS_ID"
-        assert os.environ["CUDA_DEVICE_ORDER"] == order
+    assert not gpus or os.environ["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("fault", "has_device"),
     [
-        ("echo 'NVML: Driver/library version mismatch'; echo 570.86; exit 18", "mismatch'"),
-        ("echo 'No devices were found' >&2; exit 6", "'No devices were found'"),
-        ("echo 'No devices were found'", "'No devices were found'"),
-        ("exit 9", "'nothing'"),
+        ("NVMLError_LibraryNotFound", True),
+        ("NVMLError_DriverNotLoaded", True),
+        ("NVMLError_Unknown", False),
     ],
 )
 def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(
-    nvidia_smi, monkeypatch, tmp_path, script, said
+    monkeypatch, tmp_path, fault, has_device
 ):
-    """To plan for the CPU would be a fallback in silence, unless it is asked for; an image for GPUs
-    has the tool on any machine. The sentence is the tool's own.
+    """To plan for the CPU would be a fallback in silence, unless it is asked for. The sentence is
+    the driver's own.
     """
-    nvidia_smi(script)
+    put_nvml(monkeypatch, fault=fault)
     monkeypatch.setattr(facts_module, "DEVICES", tmp_path)
-    (tmp_path / "nvidiactl").touch()
-    assert probe().gpus == () and probe().driver == "" and not probe().gpu_error
-    (tmp_path / "nvidia3").touch()
+    if has_device:
+        (tmp_path / "nvidia3").touch()
     facts = probe()
     for accelerator in ("auto", "gpu"):
-        with pytest.raises(HardwareError, match=f"{said}.*, or set accelerator='cpu'"):
+        with pytest.raises(HardwareError, match=f"{fault}.*, or set accelerator='cpu'"):
             choose(facts, Request(accelerator))
     assert choose(facts, Request("cpu")).accelerator == "cpu"
     tpu = facts._replace(num_tpu_chips=8, backends=("jax",))
@@ -143,12 +124,13 @@ def test_a_driver_that_does_not_answer_stops_what_needs_a_gpu(
     assert not probe().gpu_error
 
 
-def test_the_tool_need_not_be_on_the_path(nvidia_smi, monkeypatch, tmp_path):
-    """WSL, Colab and Kubernetes have it in folders of their own."""
-    nvidia_smi(T4_AND_L4)
-    monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.setattr(facts_module, "TOOL_FOLDERS", (str(tmp_path),))
-    assert len(probe().gpus) == 2
+@pytest.mark.parametrize("fault", ["NVMLError_LibraryNotFound", "NVMLError_DriverNotLoaded"])
+def test_a_machine_without_a_gpu_has_none(monkeypatch, tmp_path, fault):
+    """An image for GPUs has the library, and a device of control, on any machine."""
+    put_nvml(monkeypatch, fault=fault)
+    monkeypatch.setattr(facts_module, "DEVICES", tmp_path)
+    (tmp_path / "nvidiactl").touch()
+    assert probe().gpus == () and probe().driver == "" and not probe().gpu_error
 
 
 @pytest.mark.parametrize(

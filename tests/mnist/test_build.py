@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from dr_lib.errors import DrError
-from dr_lib.hardware import HardwareError, facts
+from dr_lib.hardware import HardwareError
 from dr_lib.mnist import build
+from tests.hardware.nvml import put_nvml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -73,7 +74,7 @@ def test_auto_takes_the_cpu_where_there_is_no_gpu(cache, monkeypatch, tmp_path):
     assert build.build().kind == "cpu"
 
 
-def test_without_a_compiler_or_a_gpu(programs):
+def test_without_a_compiler_or_a_gpu(programs, monkeypatch):
     """It says which compilers were looked for, shows a failing one's words; a missing GPU is an
     error by name alone.
     """
@@ -84,33 +85,32 @@ def test_without_a_compiler_or_a_gpu(programs):
         build.build("cpu")
     with pytest.raises(HardwareError, match="no NVIDIA GPU"):
         build.build("gpu")
-    for printed in ("No devices were found", "GRID V100D-8C, 8192, [N/A], 550, GPU-1"):
-        programs(nvidia_smi=printed, nvcc="sm_75")
-        with pytest.raises(HardwareError, match="no NVIDIA GPU"):
-            build.build("gpu")
+    programs(nvcc="sm_75")
+    put_nvml(monkeypatch)
+    with pytest.raises(HardwareError, match="no NVIDIA GPU"):
+        build.build("gpu")
 
 
-def test_a_driver_that_does_not_answer(programs, monkeypatch, tmp_path):
+def test_a_driver_that_does_not_answer(programs, monkeypatch):
     """A GPU whose driver fails is no machine without a GPU."""
-    programs(nvidia_smi=None)
-    monkeypatch.setattr(facts, "DEVICES", tmp_path)
-    (tmp_path / "nvidia0").touch()
+    put_nvml(monkeypatch, fault="NVMLError_Unknown")
     with pytest.raises(HardwareError, match=r", or build\('cpu'\)"):
         build.build()
 
 
 def test_a_gpu_without_nvcc(programs, monkeypatch):
     """It names the packages that bring the compiler."""
-    programs(nvidia_smi="T4, 15360, 7.5, 550, GPU-1")
+    put_nvml(monkeypatch, ("T4", 15.0, 7.5, "GPU-1"))
     # a toolkit may be installed where it is looked for
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
     with pytest.raises(HardwareError, match="nvidia-cuda-nvcc"):
         build.build("gpu")
 
 
-def test_a_gpu_that_the_toolkit_does_not_know(programs):
+def test_a_gpu_that_the_toolkit_does_not_know(programs, monkeypatch):
     """The compiler's own words name the architecture; nothing is left to the driver."""
-    programs(nvidia_smi="T4, 15360, 7.0, 550, GPU-1", nvcc=None)
+    programs(nvcc=None)
+    put_nvml(monkeypatch, ("V100", 16.0, 7.0, "GPU-1"))
     with pytest.raises(DrError, match="broken"):
         build.build()
 

@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,39 +16,39 @@ import pytest
 from dr_lib.errors import DrError
 from dr_lib.runs import monitor
 from dr_lib.runs.monitor import COLUMNS, Monitor, read_cpu_times, read_samples, summarise
+from tests.hardware.nvml import put_nvml
 from tests.processes import run_python
 
 BURN = (
     "import sys, time\nwhile time.process_time() < 0.3:"
     " pass\nprint(flush=True)\nsys.stdin.read()"
 )
-FAKE_NVML = """\
-from types import SimpleNamespace
-class NVMLError(Exception): pass
-def nvmlInit(): pass
-def nvmlDeviceGetHandleByUUID(uuid): return ["GPU-aa", "GPU-bb"].index(uuid)
-def nvmlDeviceGetUtilizationRates(gpu):
-    if {mig}: raise NVMLError("Not Supported")
-    return SimpleNamespace(gpu=[90, 30][gpu])
-def nvmlDeviceGetMemoryInfo(gpu): return SimpleNamespace(used=[4, 2][gpu] * 2**30, total=8 * 2**30)
-def nvmlDeviceGetPowerUsage(gpu): return [70_000, 20_500][gpu]
-reads = [0, 0]
-def nvmlDeviceGetTotalEnergyConsumption(gpu):
-    if {mig}: raise NVMLError("Not Supported")
-    reads[gpu] += 1
-    return 5_000_000_000 + [3_000, 1_500][gpu] * reads[gpu]
-"""
 
 
-def put_nvml(monkeypatch, folder: Path, mig: bool) -> None:
-    """Two GPUs in place of NVIDIA's library and tool."""
-    tool = folder / "nvidia-smi"
-    tool.write_text("#!/bin/sh\necho 'T4, 1, 7.5, 5, GPU-aa'; echo 'T4, 1, 7.5, 5, GPU-bb'\n")
-    tool.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:/bin")
-    module = ModuleType("pynvml")
-    exec(FAKE_NVML.format(mig=mig), module.__dict__)  # noqa: S102
-    monkeypatch.setitem(sys.modules, "pynvml", module)
+def put_gpus(monkeypatch, is_silent: bool) -> None:
+    """Two GPUs in place of NVIDIA's library; silent ones report no use and no energy."""
+    module = put_nvml(monkeypatch, ("T4", 8.0, 7.5, "GPU-aa"), ("T4", 8.0, 7.5, "GPU-bb"))
+    reads = [0, 0]
+
+    def refuse(gpu):
+        raise module.NVMLError("Not Supported")
+
+    def count(gpu):
+        reads[gpu] += 1
+        return 5_000_000_000 + [3_000, 1_500][gpu] * reads[gpu]
+
+    functions = {
+        "nvmlDeviceGetUtilizationRates": lambda gpu: SimpleNamespace(gpu=[90, 30][gpu]),
+        "nvmlDeviceGetPowerUsage": [70_000, 20_500].__getitem__,
+        "nvmlDeviceGetTotalEnergyConsumption": count,
+    }
+    vars(module).update(functions)
+    module.nvmlDeviceGetMemoryInfo = lambda gpu: SimpleNamespace(
+        used=[4, 2][gpu] * 2**30, total=8 * 2**30
+    )
+    if is_silent:
+        module.nvmlDeviceGetUtilizationRates = refuse
+        module.nvmlDeviceGetTotalEnergyConsumption = refuse
 
 
 def burn(seconds: float) -> float:
@@ -162,23 +162,23 @@ def test_an_exception_in_the_training_is_an_error(tmp_path):
     assert events == ["start", "error"]
 
 
-@pytest.mark.parametrize("mig", [False, True])
-def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, is_silent):
     """90 and 30 % are 60 %, 4 and 2 of 8 GiB each 37.5 %, 70 and 20.5 W 90.5 W; of n readings 3 and
     1.5 J more each.
 
-    With MIG on neither utilisation nor the counter is known: no energy is.
+    Where neither utilisation nor the counter is known, no energy is.
     """
-    put_nvml(monkeypatch, tmp_path, mig)
+    put_gpus(monkeypatch, is_silent)
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         time.sleep(0.15)
     row = read_samples(tmp_path / "samples.csv")[1]
     summary = summarise(tmp_path / "samples.csv")
-    percent, counter_j = (math.nan, math.nan) if mig else (60, 10_000_009)
+    percent, counter_j = (math.nan, math.nan) if is_silent else (60, 10_000_009)
     names = ("gpu_percent", "gpu_memory_percent", "gpu_power_w", "gpu_energy_j")
     found = [row[name] for name in names]
     assert found == pytest.approx([percent, 37.5, 90.5, counter_j], nan_ok=True)
-    counted_j = math.nan if mig else 4.5 * (summary["num_samples"] - 1)
+    counted_j = math.nan if is_silent else 4.5 * (summary["num_samples"] - 1)
     found = [summary[name] for name in ("gpu_percent_mean", "gpu_percent_peak", "gpu_energy_j")]
     assert found == pytest.approx([percent, percent, counted_j], nan_ok=True)
 
@@ -189,7 +189,7 @@ def test_gpus_are_averaged_and_summed(tmp_path, monkeypatch, mig):
 )
 def test_only_visible_gpus_are_sampled(tmp_path, monkeypatch, visible, percent, watt):
     """On a shared machine another user's GPU is none of the training's, whichever stands first."""
-    put_nvml(monkeypatch, tmp_path, mig=False)
+    put_gpus(monkeypatch, is_silent=False)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     with Monitor(tmp_path / "samples.csv", period_s=0.1):
         pass

@@ -261,6 +261,6 @@ def test_what_is_refused_for_good_is_no_missing_package():
     (refused,) = find_refused(study, runs, COLAB_TPU).items()
     assert refused[0] == "C1" and "TensorFlow cannot drive the TPUs" in refused[1]
     assert find_refused(study, runs, KAGGLE_TPU) == dict([refused])
-    broken = KAGGLE_T4._replace(gpus=(), gpu_error="nvidia-smi fails")
+    broken = KAGGLE_T4._replace(gpus=(), gpu_error="its driver fails")
     for facts in (LAPTOP, KAGGLE_T4, KAGGLE_T4._replace(backends=("tensorflow",)), broken):
         assert find_refused(study, runs, facts) == {}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.command import write_install
-from dr_lib.hardware.facts import probe
+from dr_lib.hardware.facts import list_gpus
 from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.training.model_folder import ModelFolderError
 
@@ -52,5 +52,7 @@ class SavedModel:
 
     def find_arithmetic(self) -> dict[str, str]:
         """Find in which arithmetic TensorFlow multiplies here, in columns of a row."""
-        accelerator = "gpu" if self._tf.config.list_logical_devices("GPU") else "cpu"
-        return find_arithmetic(accelerator, probe().compute_capability, "tensorflow")
+        if not self._tf.config.list_logical_devices("GPU"):
+            return find_arithmetic("cpu", 0.0, "tensorflow")
+        capability = min(gpu.compute_capability for gpu in list_gpus())
+        return find_arithmetic("gpu", capability, "tensorflow")

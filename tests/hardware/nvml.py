@@ -1,0 +1,54 @@
+"""A stand-in for NVIDIA's management library, with GPUs of one's own."""
+
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+
+class NVMLError(Exception):
+    """As the library's."""
+
+
+def put_nvml(
+    monkeypatch: pytest.MonkeyPatch, *gpus: tuple[str, float, float, str], fault: str = ""
+) -> ModuleType:
+    """Put (name, GiB, compute capability, UUID) in place of this machine's GPUs; a memory of 0 is
+    not supported. A fault, the name of an error, is what the library begins with.
+    """
+    module = ModuleType("pynvml")
+    kinds = {
+        name: type(name, (NVMLError,), {})
+        for name in (
+            "NVMLError_LibraryNotFound",
+            "NVMLError_DriverNotLoaded",
+            "NVMLError_NotSupported",
+            "NVMLError_Unknown",
+        )
+    }
+
+    def begin():
+        if fault:
+            raise kinds[fault](fault)
+
+    def measure(number):
+        if not gpus[number][1]:
+            raise kinds["NVMLError_NotSupported"]
+        return SimpleNamespace(total=int(gpus[number][1] * 2**30), used=2**30)
+
+    functions = {
+        "nvmlInit": begin,
+        "nvmlDeviceGetCount": lambda: len(gpus),
+        "nvmlDeviceGetHandleByIndex": lambda number: number,
+        "nvmlDeviceGetHandleByUUID": [gpu[3] for gpu in gpus].index,
+        "nvmlDeviceGetName": lambda number: gpus[number][0],
+        "nvmlDeviceGetMemoryInfo": measure,
+        "nvmlDeviceGetCudaComputeCapability": lambda number: map(
+            int, str(gpus[number][2]).split(".")
+        ),
+        "nvmlSystemGetDriverVersion": lambda: "550.54.15",
+        "nvmlDeviceGetUUID": lambda number: gpus[number][3],
+    }
+    vars(module).update(functions, NVMLError=NVMLError, **kinds)
+    monkeypatch.setitem(sys.modules, "pynvml", module)
+    return module
