@@ -13,7 +13,6 @@ from dr_lib.hardware.devices import (
     activate,
     import_keras,
     import_tensorflow,
-    without_output,
 )
 from dr_lib.hardware.facts import Facts, HardwareError, probe
 from dr_lib.hardware.plans import Plan, Request, choose
@@ -29,5 +28,4 @@ __all__ = [
     "import_keras",
     "import_tensorflow",
     "probe",
-    "without_output",
 ]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -119,14 +117,10 @@ def import_keras(backend: str, precision: str = "float32") -> ModuleType:
 
 
 def import_tensorflow() -> ModuleType:
-    """Import TensorFlow without its start-up lines on drivers and CPUs, which no log level
-    stops.
-    """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
-    with without_output(2):
-        import tensorflow as tf
+    """Import TensorFlow with few of its lines on drivers and CPUs."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    import tensorflow as tf
 
-        tf.config.list_physical_devices("GPU")  # here it asks the drivers
     return tf
 
 
@@ -243,26 +237,3 @@ def measure_device_peak(framework: str) -> float | None:
             gpus = range(torch.cuda.device_count())
             peaks = [torch.cuda.max_memory_allocated(gpu) for gpu in gpus]
     return max(peaks, default=0) / 2**20 or None
-
-
-@contextmanager
-def without_output(*numbers: int) -> Iterator[None]:
-    """Drop what native code writes to the given streams, stdout (1) or stderr (2), unless it ends
-    this process: then that goes to stderr.
-    """
-    sys.stdout.flush()
-    kept = {number: os.dup(number) for number in numbers}
-    # a process of its own, for what aborts lets this one do nothing more
-    code = "import sys; words = sys.stdin.buffer.read(); sys.stderr.buffer.write(words)"
-    keeper = subprocess.Popen([sys.executable, "-IS", "-c", code], stdin=subprocess.PIPE)
-    for number in numbers:
-        os.dup2(keeper.stdin.fileno(), number)
-    try:
-        yield
-    finally:
-        keeper.kill()
-        for number, copy in kept.items():
-            os.dup2(copy, number)
-            os.close(copy)
-        keeper.stdin.close()
-        keeper.wait()

@@ -9,7 +9,6 @@ import os
 import re
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -57,7 +56,6 @@ class Kernel(AsyncKernelManager):
         if code == -signal.SIGKILL and count_oom_kills() > self._oom_kills:
             reason = "the system ended it, because no memory was left (oom_kill)"
             return f"the kernel died (SIGKILL): {reason}"
-        time.sleep(0.5)  # `without_output` may have something to say
         self.log_file.seek(self._begin)
         printed = self.log_file.read().decode(errors="replace")
         return f"the kernel {explain_end(code, printed)}"

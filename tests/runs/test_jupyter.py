@@ -38,15 +38,14 @@ def add_kernel(folder: Path, monkeypatch, name: str, *argv: str) -> None:
     [
         (f"os.write(2, b'{FLAG}\\nbye\\n'); os._exit(1)", rf"died \(exit status 1\): {FLAG}"),
         (
-            "from dr_lib.hardware import without_output\nwith without_output(2):\n"
-            "    os.write(2, b'what(): std::bad_alloc\\n'); os.abort()",
+            "os.write(2, b'what(): std::bad_alloc\\n'); os.abort()",
             r"died \(SIGABRT\): what\(\): std::bad_alloc",
         ),
         ("os.kill(os.getpid(), 9)", r"died \(SIGKILL\): it was killed or out of memory"),
     ],
 )
 def test_a_dead_kernel_says_why(tmp_path, monkeypatch, code, words):
-    """A library's last line, also while its output is dropped, or the signal by name."""
+    """A library's last line, or the signal by name."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     with pytest.raises(DrError, match=f"the kernel {words}"):
         execute(tmp_path, f"import os\n{code}")

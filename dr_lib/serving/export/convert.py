@@ -4,7 +4,9 @@ import contextlib
 import io
 import json
 import logging
+import os
 import re
+import sys
 import tempfile
 import warnings
 import zipfile
@@ -16,7 +18,6 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.hardware import without_output
 from dr_lib.training.model_folder import count_bytes
 
 if TYPE_CHECKING:
@@ -178,13 +179,20 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     # stderr stays: a logger made now would keep another one
     quiet = contextlib.redirect_stdout(io.StringIO())
+    sys.stdout.flush()
+    copies = {number: os.dup(number) for number in (1, 2)}
     try:
-        with warnings.catch_warnings(), without_output(1, 2), quiet:
+        with open(os.devnull, "wb") as null, warnings.catch_warnings(), quiet:
+            for number in copies:
+                os.dup2(null.fileno(), number)
             warnings.simplefilter("ignore")
             yield
     except Exception as error:  # TensorFlow's derive from nothing else
         raise DrError(f"{format_name}: {error}") from error
     finally:
+        for number, copy in copies.items():
+            os.dup2(copy, number)
+            os.close(copy)
         logging.disable(disabled)
 
 

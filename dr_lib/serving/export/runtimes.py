@@ -11,7 +11,7 @@ import numpy as np
 
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.hardware import import_tensorflow, without_output
+from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.serving.export.convert import FORMATS, load_network
 
@@ -57,8 +57,7 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
             return SavedModel(artifact)
         from dr_lib.serving.grader.litert import LiteRT
 
-        with without_output(2):  # it names its delegate there; what fails raises
-            return LiteRT(artifact, num_threads=num_threads or count_cpus())
+        return LiteRT(artifact, num_threads=num_threads or count_cpus())
     except ImportError as error:
         install = write_install("ai-edge-litert")
         raise DrError(f"{name} cannot be opened ({error}): {install}") from error

@@ -14,7 +14,6 @@ from granian.http import HTTP1Settings
 from granian.server.embed import Server as Granian
 
 from dr_lib.errors import DrError
-from dr_lib.hardware import without_output
 from dr_lib.hardware.cpus import count_cpus
 from dr_lib.training.model_folder import ModelFolderError, read_folder
 
@@ -161,9 +160,8 @@ def serve(
         level=logging.INFO,
     )
     threads = threads or count_cpus()
-    with without_output(2):  # the runtimes greet there
-        folder = read_folder(model)
-        predictor = Predictor(folder, threads)
+    folder = read_folder(model)
+    predictor = Predictor(folder, threads)
     service = Service(
         predictor,
         threads=threads,
