@@ -8,7 +8,6 @@ import sys
 import warnings
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -81,8 +80,7 @@ def import_keras(backend: str, precision: str = "float32") -> ModuleType:
     keras.json or KERAS_*.
 
     Raises:
-        HardwareError: Keras cannot read that file, runs on another backend already, or the backend
-            is not installed.
+        HardwareError: Keras runs on another backend already, or the backend is not installed.
     """
     _check_running(backend)
     os.environ["KERAS_BACKEND"] = backend
@@ -95,11 +93,6 @@ def import_keras(backend: str, precision: str = "float32") -> ModuleType:
         raise HardwareError(
             f"{error.name} is not installed: {write_install(error.name)}"
         ) from error
-    except (AssertionError, AttributeError, OSError, TypeError, ValueError) as error:
-        path = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras") / "keras.json"
-        why = str(error) or "a value is invalid"
-        advice = f"correct or delete {path}, or install Keras again"
-        raise HardwareError(f"Keras cannot be imported ({why}): {advice}") from error
 
     settings = {
         "floatx": "float32",

@@ -7,9 +7,6 @@ from dataclasses import dataclass, fields
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
-# of all memory, for decoded photographs; by what is free now, a repetition might choose otherwise
-MEMORY_FRACTION = 0.5
-
 
 @dataclass(frozen=True)
 class Request:
@@ -76,34 +73,34 @@ class Plan:
     def reasons(self) -> list[str]:
         """Why each part of the plan is as it is."""
         facts = self.facts
+        request = self.request
         names = {
             "cpu": facts.cpu,
             "gpu": ", ".join(facts.gpus),
             "tpu": f"{facts.num_tpu_chips} chips",
         }
-        reasons = [f"{self.accelerator}: {names[self.accelerator]}"]
-        if self.num_replicas < self.num_devices:
-            counts = f"{self.num_replicas} of {self.num_devices} devices"
-            batch = f"a batch of {self.request.batch_size} cannot be divided over more"
-            reasons.append(f"{counts}: {batch}")
-        reasons.append(f"{self.backend}: {_explain_backend(facts, self.accelerator)}")
-        if self.num_replicas > 1:
-            kind = "virtual devices" if self.accelerator == "cpu" else "devices"
-            reasons.append(f"{self.strategy}: {self.num_replicas} {kind} on {self.backend}")
-        reasons.append(f"{self.precision}: mode {self.request.mode} on this {self.accelerator}")
-        memory = facts.memory_gib
-        why = f"at most {MEMORY_FRACTION * memory:.1f} of {memory:.1f} GiB may be used for them"
-        if self.request.input != "auto":
+        why = f"at most half of {facts.memory_gib:.1f} GiB may be used for them"
+        if request.input != "auto":
             why = "requested"
-        if self.request.mode == "plain":
+        if request.mode == "plain":
             why = "tf.data decodes them in each epoch"
-        reasons.append(
-            f"input from {self.input}: decoded, the photographs take"
-            f" {self.request.data_gib:.2g} GiB; {why}"
-        )
         place = "device" if self.on_device else "host"
         steps = self.steps_per_execution or "all of an epoch, as one program"
-        reasons.append(f"steps per call of Keras: {steps}; photographs on the {place}")
+        reasons = [
+            f"{self.accelerator}: {names[self.accelerator]}",
+            f"{self.backend}: {_explain_backend(facts, self.accelerator)}",
+            f"{self.precision}: mode {request.mode} on this {self.accelerator}",
+            f"input from {self.input}: decoded, the photographs take {request.data_gib:.2g} GiB;"
+            f" {why}",
+            f"steps per call of Keras: {steps}; photographs on the {place}",
+        ]
+        if self.num_replicas > 1:
+            reasons.append(f"{self.strategy}: {self.num_replicas} devices on {self.backend}")
+        if self.num_replicas < self.num_devices:
+            reasons.append(
+                f"{self.num_replicas} of {self.num_devices} devices: a batch of"
+                f" {request.batch_size} cannot be divided over more"
+            )
         return reasons
 
 
@@ -184,7 +181,8 @@ def _choose_input(facts: Facts, request: Request) -> str:
         return "stream"
     if request.input != "auto":
         return request.input
-    fits = request.data_gib <= MEMORY_FRACTION * facts.memory_gib
+    # half of all memory: by what is free now, a repetition might choose otherwise
+    fits = request.data_gib <= facts.memory_gib / 2
     return "memory" if fits else "stream"
 
 

@@ -156,7 +156,7 @@ def list_endpoints(
                 "n": rate.n,
                 "rate_per_s": rate,
                 "p99_ms": p99_ms,
-                "is_measured": _is_measured(key[0], rows.iloc[0].get("instance_type")),
+                "is_measured": key[0] in (rows.iloc[0].get("instance_type"), "local"),
                 "is_other_processor": _is_other_processor(key[0], rows.iloc[0]),
                 "disturbed": bool(rows["disturbed"].any()),
                 "load_seconds": rows.get("load_seconds", pd.Series(dtype=float)).min(),
@@ -294,15 +294,10 @@ def _find_worst_gate(rows: pd.DataFrame) -> dict[str, float]:
     return worst[names].to_dict()
 
 
-def _is_measured(instance: str, instance_type: str | None) -> bool:
-    """Whether a label is that of the machine measured."""
-    return instance in (instance_type, "local")
-
-
 def _is_other_processor(instance: str, row: pd.Series) -> bool:
     """Whether a label is of an ARM processor and the machine measured of x86, or the reverse."""
     cpu = row.get("cpu")
-    if not isinstance(cpu, str) or _is_measured(instance, row.get("instance_type")):
+    if not isinstance(cpu, str) or instance in (row.get("instance_type"), "local"):
         return False
     is_x86 = bool(re.search("Intel|AMD|Xeon|EPYC", cpu))
     return is_x86 == bool(ARM.match(instance))

@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import re
-import sys
 import tempfile
 import warnings
 import zipfile
@@ -179,20 +178,17 @@ def _keep_quiet(format_name: str) -> Iterator[None]:
     logging.disable(logging.CRITICAL)
     # stderr stays: a logger made now would keep another one
     quiet = contextlib.redirect_stdout(io.StringIO())
-    sys.stdout.flush()
-    copies = {number: os.dup(number) for number in (1, 2)}
+    errors = os.dup(2)
     try:
         with open(os.devnull, "wb") as null, warnings.catch_warnings(), quiet:
-            for number in copies:
-                os.dup2(null.fileno(), number)
+            os.dup2(null.fileno(), 2)
             warnings.simplefilter("ignore")
             yield
     except Exception as error:  # TensorFlow's derive from nothing else
         raise DrError(f"{format_name}: {error}") from error
     finally:
-        for number, copy in copies.items():
-            os.dup2(copy, number)
-            os.close(copy)
+        os.dup2(errors, 2)
+        os.close(errors)
         logging.disable(disabled)
 
 

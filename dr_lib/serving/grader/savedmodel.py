@@ -52,7 +52,6 @@ class SavedModel:
 
     def find_arithmetic(self) -> dict[str, str]:
         """Find in which arithmetic TensorFlow multiplies here, in columns of a row."""
-        if not self._tf.config.list_logical_devices("GPU"):
-            return find_arithmetic("cpu", 0.0, "tensorflow")
-        capability = min(gpu.compute_capability for gpu in list_gpus())
-        return find_arithmetic("gpu", capability, "tensorflow")
+        gpus = self._tf.config.list_logical_devices("GPU") and list_gpus()
+        capability = min((gpu.compute_capability for gpu in gpus), default=0.0)
+        return find_arithmetic("gpu" if gpus else "cpu", capability, "tensorflow")
