@@ -111,14 +111,12 @@ def build_gpu(nvcc: str, capabilities: set[str]) -> Path:
 
 
 def find_nvcc() -> str | None:
-    """Find the CUDA compiler on the path, in CUDA_HOME, in a toolkit or in the Python package."""
-    homes = filter(None, map(os.environ.get, ("CUDA_HOME", "CUDA_PATH")))
-    folders = [*(Path(home, "bin") for home in homes), Path("/usr/local/cuda/bin")]
+    """Find the CUDA compiler on the path, in a toolkit or in the Python package."""
+    folders = [os.environ.get("PATH", os.defpath), "/usr/local/cuda/bin"]
     for packages in (*site.getsitepackages(), site.getusersitepackages()):
         compilers = sorted(Path(packages).glob("nvidia/*/bin/nvcc"), reverse=True)
-        folders += [compiler.parent for compiler in compilers]
-    path = os.environ.get("PATH", os.defpath)
-    return shutil.which("nvcc", path=os.pathsep.join([path, *map(str, folders)]))
+        folders += [str(compiler.parent) for compiler in compilers]
+    return shutil.which("nvcc", path=os.pathsep.join(folders))
 
 
 def _compile(command: list[str]) -> Path:

@@ -55,9 +55,8 @@ def train(
         tests), test_accuracy (share).
     """
     _find_number(implementation, batch_size)
-    for name, count in (("epochs", epochs), ("batch_size", batch_size)):
-        if not 1 <= count < 2**31:
-            raise ValueError(f"{name} {count!r}: give 1 or more")
+    if min(epochs, batch_size) < 1:
+        raise ValueError(f"epochs {epochs}, batch_size {batch_size}: give 1 or more")
     if implementation == "paper" and library.kind != "gpu":
         raise HardwareError(
             "paper needs a GPU, but this library runs on the CPU: choose a runtime with a "

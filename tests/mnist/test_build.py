@@ -26,7 +26,7 @@ def programs(tmp_path, monkeypatch):
     """
     folder = tmp_path / "programs"
     folder.mkdir()
-    for name in ("CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES"):
+    for name in ("CXX", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -103,8 +103,9 @@ def test_a_gpu_without_nvcc(programs, monkeypatch):
     put_nvml(monkeypatch, ("T4", 15.0, 7.5, "GPU-1"))
     # a toolkit may be installed where it is looked for
     monkeypatch.setattr(build, "find_nvcc", lambda: None)
-    with pytest.raises(HardwareError, match="nvidia-cuda-nvcc"):
-        build.build("gpu")
+    for device in ("gpu", "auto"):  # never the CPU in silence
+        with pytest.raises(HardwareError, match="nvidia-cuda-nvcc"):
+            build.build(device)
 
 
 def test_a_gpu_that_the_toolkit_does_not_know(programs, monkeypatch):
