@@ -72,8 +72,8 @@ class Trainer:
                 answer = self._read(DrError)
                 yield answer["loss"], answer["seconds"]
         except BaseException:  # an interrupt, too
-            self._process.kill()
-            self._process.wait()
+            with self._process:
+                self._process.kill()
             raise
 
     def finish(self) -> dict[str, Any]:
@@ -86,21 +86,21 @@ class Trainer:
         Raises:
             DrError: the process died.
         """
-        answer = self._read(DrError)
-        self._process.wait()
-        return answer
+        with self._process:  # closes its pipes
+            return self._read(DrError)
 
     def _read(self, fault: type[DrError]) -> dict[str, Any]:
         """Read an answer; raise what it says is wrong, or how the process died."""
         line = self._process.stdout.readline()
-        if not line.endswith("\n"):
+        answer = json.loads(line or "{}")
+        if answer and "error" not in answer:
+            return answer
+        with self._process:
             code = self._process.wait()
-            printed = self._log.read_text(encoding="utf-8", errors="replace")
-            raise DrError(f"the framework's process {explain_end(code, printed)}")
-        answer = json.loads(line)
-        if "error" in answer:
+        if answer:
             raise fault(answer["error"])
-        return answer
+        printed = self._log.read_text(encoding="utf-8", errors="replace")
+        raise DrError(f"the framework's process {explain_end(code, printed)}")
 
 
 def _set_environment(python: str, framework: str, accelerator: str) -> dict[str, str]:
