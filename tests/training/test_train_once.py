@@ -66,7 +66,7 @@ def test_a_recipe_stands_in_the_row_by_its_parts(tmp_path):
         ({"min_delta": 0.01}, "min_delta: does not apply without patience: leave it out"),
         ({"model": "no_such:vit"}, "model 'no_such:vit': there is no module no_such"),
         ({"recipe": "few", "augmentation": "none"}, "its mirror image, .* none: leave it out"),
-        ({"recipe": "upper"}, "recipe 'upper': choose from full, few"),
+        ({"recipe": "upper"}, "recipe is 'upper': choose 'full' or 'few'"),
         (
             {"recipe": "few", "model": "mobilenet", "weights": "none"},
             "weights none are random: give imagenet or the path of a weights file",
