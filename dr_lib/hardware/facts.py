@@ -142,11 +142,17 @@ def list_gpus() -> list[Gpu]:
     """List the GPUs that CUDA may use, in its order, which is set to that of the slots.
 
     Raises:
-        HardwareError: there is a GPU, and its driver does not answer.
+        HardwareError: there is a GPU, and its driver does not answer; or only a slice of it is
+            visible.
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
+    if "MIG-" in visible:
+        raise HardwareError(
+            f"CUDA_VISIBLE_DEVICES names a slice of a GPU ({visible}), and slices are not known:"
+            " take a whole GPU"
+        )
     if not re.match(r"\s*(all|\d|GPU-)", visible):
-        return []  # empty, -1, or a part of a GPU
+        return []  # empty or -1
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     import pynvml
 

@@ -157,3 +157,12 @@ def test_the_runtime_gives_hints(monkeypatch, variables, platform, chips):
     facts = probe()
     assert (facts.platform, facts.num_tpu_chips) == (platform, chips)
     assert facts.tpu_kind == variables.get(kind, "")
+
+
+def test_a_slice_of_a_gpu_is_an_error_and_no_cpu(monkeypatch):
+    """`auto` would train on the CPU without a word; asked for, the CPU is there."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f")
+    facts = probe()
+    with pytest.raises(HardwareError, match="names a slice of a GPU .*: take a whole GPU"):
+        choose(facts)
+    assert choose(facts, Request("cpu")).accelerator == "cpu"
