@@ -117,11 +117,20 @@ def services(tmp_path_factory) -> Iterator[tuple[KaggleService, Path]]:
 def cloud(services, house, monkeypatch) -> Cloud:
     """The house with the library in it, and both real clients with their stand-ins."""
     kaggle, programs = services
-    (house / "dr_lib").symlink_to(ROOT / "dr_lib")
+    copy_library(house)
     (house / "requirements.txt").touch()
     monkeypatch.setattr("dr_lib.__main__.ROOT", house)
     enter(programs, house, monkeypatch)
     return Cloud(programs.parent, house, kaggle)
+
+
+def copy_library(house: Path) -> None:
+    """Copy the library into a house, and name the parameters of its notebook there."""
+    library = house / "dr_lib"
+    shutil.copytree(ROOT / "dr_lib", library, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "tests" / "runs" / "quick.py", library)
+    with (library / "parameters.py").open("a", encoding="utf-8") as table:
+        table.write('NOTEBOOKS["quick"] = "dr_lib.quick:Quick"\n')
 
 
 def enter(programs: Path, house: Path, patch: pytest.MonkeyPatch) -> None:

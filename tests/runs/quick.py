@@ -12,7 +12,7 @@ from dr_lib.parameters import (
     RunParameters,
 )
 
-NOTEBOOKS["quick"] = "tests.runs.quick:Quick"
+NOTEBOOKS["quick"] = f"{__name__}:Quick"
 
 
 class Quick(RunParameters):
