@@ -270,7 +270,7 @@ def test_a_report_of_grades_has_their_scores(clone, kernel, resumed, time):
     none.
     """
     row = copy_row("10", study="mine", task="grades", train_s=40.0, resumed=resumed)
-    own = {"notebook": "20_train_grades", "metric_kappa_test": 0.0}
+    own = {"task": "grades", "metric_kappa_test": 0.0}
     write_row(clone / "papermill_runs" / "mine", row | own)
     elsewhere = {"run_id": "other", "platform": "colab", "resumed": 1}
     write_row(clone / "papermill_runs" / "mine", row | own | elsewhere)
