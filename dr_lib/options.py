@@ -84,13 +84,6 @@ COLUMN = click.option(
     multiple=True,
     help="column of the table to use, by name or number, such as grade=Grau or grade=3; repeatable",
 )
-REFERENCE = click.option(
-    "--reference",
-    default="",
-    type=click.Choice(["adjudicated", "majority", "median", ""]),
-    help="of several readers, what the grade is; where it is not known, the next one counts"
-    "  [default: adjudicated]",
-)
 
 
 def show_progress(title: str) -> Callable[[int, int], None]:

@@ -21,7 +21,6 @@ ensemble: bool = False  # average the models' probabilities, instead of comparin
 folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
 sheet: str = ""  # sheet of a workbook, where several have the columns
 columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
-reference: str = ""  # of several readers, adjudicated, majority or median; empty for the first
 # operating points, frozen on the validation split
 sensitivity: float = 0.9  # of the point of high sensitivity
 specificity: float = 0.9  # of the point of high specificity
@@ -112,7 +111,7 @@ from dr_lib.report.style import SAMPLE
 from dr_lib.statistics.clustered import MIN_PATIENTS
 
 chosen = split_paths(columns)
-models = read_predictions(*paths, sheet=sheet, columns=chosen, reference=reference, folds=folds)
+models = read_predictions(*paths, sheet=sheet, columns=chosen, folds=folds)
 models = average_sets(models) if ensemble else models
 model = models[0]
 if private:

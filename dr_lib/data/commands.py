@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dr_lib.options import COLUMN, PATH, REFERENCE, SHEET, Suite, show_progress
+from dr_lib.options import COLUMN, PATH, SHEET, Suite, show_progress
 
 
 @click.command()
@@ -71,7 +71,6 @@ def sample(suite: Suite) -> None:
 @click.option("--on", help="crop on a Dask cluster whose workers share the disk (dask:ADDRESS)")
 @SHEET
 @COLUMN
-@REFERENCE
 @click.pass_obj
 def prepare(suite: Suite, on: str | None, **options) -> None:
     """Prepare photographs and a label table for training. Repeat the command to add photographs
@@ -87,9 +86,6 @@ def prepare(suite: Suite, on: str | None, **options) -> None:
     manifest = prepare(**options, progress=show_progress("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)
-    if rules := manifest["reference"]:
-        counts = ", ".join(f"{rule} {number}" for rule, number in rules.items())
-        click.echo(f"several readers; photographs by the rule of their grade: {counts}")
     _describe_split("split.csv", manifest["splits"]["split.csv"])
     click.echo(
         f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"

@@ -21,7 +21,6 @@ from dr_lib.evaluation.scores import (
     FEW,
     count_below,
     find_worse_eyes,
-    list_rules,
     write_few,
 )
 from dr_lib.markdown import escape
@@ -104,8 +103,6 @@ def state_facts(evaluated: Evaluated, lang: str = "en") -> dict[str, str]:
         outcome = say("referable: grade 2 or worse")
         if count_below(test):
             outcome += say(", or marked as referable")
-        if rules := list_rules(test):
-            outcome += say("; photographs of several readers, by rule: {}").format(rules)
     folds = ""
     if "fold" in test:
         words = say("the results pool {} models, each tested on other patients")

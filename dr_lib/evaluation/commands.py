@@ -6,7 +6,7 @@ import click
 
 from dr_lib.errors import DrError
 from dr_lib.files import find_listed, join_paths
-from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Suite
+from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, SHEET, Suite
 
 
 @click.command()
@@ -20,7 +20,6 @@ from dr_lib.options import COLUMN, LANG, PARAMETERS, PATH, REFERENCE, SHEET, Sui
 )
 @SHEET
 @COLUMN
-@REFERENCE
 @PARAMETERS
 @click.pass_obj
 def evaluate(
@@ -31,7 +30,6 @@ def evaluate(
     folds: bool,
     sheet: str,
     columns: tuple[str, ...],
-    reference: str,
     parameters: tuple,
 ) -> None:
     """Evaluate a predictions.csv, of this project or any other, with intervals by patient.
@@ -52,14 +50,11 @@ def evaluate(
             f"{out} holds files that no evaluation listed there: give --out a new or empty folder"
         )
     # report errors before the notebook starts
-    read_predictions(
-        *predictions, sheet=sheet, columns=columns, reference=reference, folds=folds
-    )
+    read_predictions(*predictions, sheet=sheet, columns=columns, folds=folds)
     choice = {
         "predictions": join_paths([path.resolve() for path in predictions]),
         "folds": folds,
         "sheet": sheet,
-        "reference": reference,
         "columns": join_paths(columns),
         "lang": lang,
         **choice,

@@ -23,7 +23,6 @@ from dr_lib.evaluation.scores import (
     COUNTED,
     count_below,
     find_worse_eyes,
-    list_rules,
 )
 from dr_lib.numbers import write_day, write_decimals
 from dr_lib.report.page import Page, write_table
@@ -139,13 +138,12 @@ def _describe_data(
     years = re.findall(r"(?<!\d)(?:19|20)\d\d(?!\d)", " ".join(test.get("visit", ())))
     cameras = groups.query("factor == 'camera'") if len(groups) else groups
     names = [line.level if line.num_patients != "–" else "–" for line in cameras.itertuples()]
-    rules = list_rules(test, say)
     facts = {
         say("Program"): f"{predictions.name} {predictions.version}".strip(),
         say("Data set"): predictions.dataset,
         say("Years"): " – ".join(sorted({min(years), max(years)})) if years else "",
         say("Camera"): ", ".join(dict.fromkeys(names)),
-        say("Who graded"): rules and say("several doctors, combined by: {}").format(rules),
+        say("Who graded"): "",  # no column says it
     }
     known = [f"{name}: {value}." for name, value in facts.items() if value]
     known += limit_ungradable(evaluated.flow, say, is_private=False)

@@ -21,14 +21,12 @@ from dr_lib.data.labels.reader import (
     refuse_rows,
     take_columns,
 )
-from dr_lib.data.labels.readers import combine_readers, list_readings
 from dr_lib.data.labels.schema import (
     EVALUATED,
     EXCLUDED,
     OF_GRADES,
     OF_REFERABLE,
     OWN,
-    READING,
     REJECTED,
     SCALE,
     SIDES,
@@ -89,7 +87,6 @@ def read_predictions(
     *paths: Path,
     sheet: str = "",
     columns: Sequence[str] = (),
-    reference: str = "",
     folds: bool = False,
 ) -> list[Predictions]:
     """Read predictions of several models for the same photographs, and of each for other data sets.
@@ -100,8 +97,7 @@ def read_predictions(
     `gradable` (0 or 1), `group` (patients who share a picture), `eye`, `visit` (at each an eye has
     one label), `data_kind` (synthetic or photographs), `model` (its name), `model_version` (by
     which a model is known in several files), `dataset`, and camera, age, sex, quality for
-    subgroups. Of several readers it has `grade_1`, `grade_2` ..., or a row for each `reader` of a
-    photograph. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
+    subgroups. Names of columns and what stands in them may be those of COLUMNS and WORDS, in any
     case, with or without accents. Any other column has OWN before its name. Where `grade` and
     `referable` are both given, a lower grade may be referable, as by macular oedema.
 
@@ -109,7 +105,6 @@ def read_predictions(
         paths: CSV or XLSX files, each of one model on one data set.
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the files is ours, by its name or its number from 1: grade=Grau.
-        reference: of several readers, of `combine_readers`.
         folds: the files are of the folds of one recipe; they become one, of the test photographs of
             all, each predicted by the model that had not seen it, with a column `fold`. The
             validation rows are those of every fold, so a photograph is there in several of them.
@@ -127,14 +122,9 @@ def read_predictions(
             the others, a patient is tested in two folds, or a photograph in none; the message names
             the rows and says what to change.
     """
-    found = [_read_one(Path(path), sheet, columns, reference) for path in paths]
+    found = [_read_one(Path(path), sheet, columns) for path in paths]
     if sheet and all(source.encoding for source in _list_sources(found)):
         raise DrError(f"sheet {sheet}: no file is a workbook; leave sheet out")
-    if reference and not any(list_readings(each.table) for each in found):
-        raise DrError(
-            f"reference {reference}: no file has the grades of several readers, in columns such as"
-            " grade_1 and grade_2; leave reference out"
-        )
     if len({predictions.is_synthetic for predictions in found}) > 1:
         names = " and ".join(predictions.name for predictions in found)
         raise DrError(f"{names}: synthetic and real photographs cannot be pooled")
@@ -233,16 +223,14 @@ def _number(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     return pooled.fillna(dict.fromkeys(pooled.select_dtypes(exclude="number"), ""))
 
 
-def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) -> Predictions:
+def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
-    table, encoding = _read_table(path, title, columns, reference)
-    readings = list_readings(table)
-    known = {*EVALUATED, *readings}
-    table = table.rename(columns=lambda name: name if name in known else OWN + name)
+    table, encoding = _read_table(path, title, columns)
+    table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
     patient = unite_spellings(table["patient_id"])
     respelt = int((patient != table["patient_id"]).sum())
     table["patient_id"] = patient
-    for column in table.columns.intersection([*ALLOWED, *readings, *PROBABILITIES]):
+    for column in table.columns.intersection([*ALLOWED, *PROBABILITIES]):
         table[column] = read_column(name, table[column])
     # 0 or 1 by rounding, as a sum of three of six decimals
     given = table.filter(PROBABILITIES)
@@ -274,13 +262,11 @@ def _read_one(path: Path, title: str, columns: Sequence[str], reference: str) ->
     )
 
 
-def _read_table(
-    path: Path, title: str, columns: Sequence[str], reference: str
-) -> tuple[pd.DataFrame, str]:
+def _read_table(path: Path, title: str, columns: Sequence[str]) -> tuple[pd.DataFrame, str]:
     """Read a file's cells as text, indexed by line, with our column names and words; return its
     encoding, too.
     """
-    sheets = [combine_readers(one, reference) for one in read_sheets(path, title, columns)]
+    sheets = read_sheets(path, title, columns)
     sheet = choose_sheet(sheets, [one for one in sheets if not _list_missing(one.names)])
     if not sheet:
         sheet = min(sheets, key=lambda one: len(_list_missing(one.names)))
@@ -291,8 +277,7 @@ def _read_table(
         )
     table = take_columns(sheet)
     for column in table:
-        kind = "grade" if READING.fullmatch(column) else column
-        table[column] = read_words(kind, table[column])
+        table[column] = read_words(column, table[column])
     if "age" in table:  # 64 anos
         table["age"] = table["age"].str.extract(r"^(\d+)", expand=False).fillna("")
     return table, sheet.encoding

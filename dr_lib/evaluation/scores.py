@@ -3,7 +3,7 @@
 All intervals are 95 % and over patients. Every table has the bounds of x in x_low and x_high.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +11,6 @@ import pandas as pd
 from sklearn.metrics import confusion_matrix
 
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
-from dr_lib.data.labels.readers import count_rules
-from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.errors import DrError
 from dr_lib.evaluation.predictions import Predictions
 from dr_lib.statistics.clustered import (
@@ -146,12 +144,6 @@ def read_shares(name: str, text: str) -> list[float]:
         raise DrError(
             f"{name} {text}: give numbers with decimal points, such as 0.05,0.2"
         ) from error
-
-
-def list_rules(table: pd.DataFrame, say: Callable[[str], str] = str) -> str:
-    """List how many photographs each rule of several readers gave its reference; few are hidden."""
-    rules = count_rules(table.get(REFERENCE, pd.Series(dtype=str)))
-    return ", ".join(f"{say(rule)} {write_few(number)}" for rule, number in rules.items())
 
 
 def check_share(name: str, share: float) -> None:

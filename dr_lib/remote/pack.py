@@ -10,8 +10,6 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.code import COMMIT, ask_git, read_commit, shorten_commit
-from dr_lib.data.labels.readers import list_readings
-from dr_lib.data.labels.schema import REFERENCE
 from dr_lib.data.prepared.folder import format_table, parse_table, verify
 from dr_lib.errors import DrError
 from dr_lib.remote.remote_script import PART
@@ -101,8 +99,7 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     files = {name: data_dir / name for name in written}
     kept = {name: SPLIT for name in splits if name not in written}
     for name, columns in {"labels.csv": LABELS, **kept}.items():
-        table = parse_table(data_dir / name)
-        table = table.filter([*columns, REFERENCE, *list_readings(table)])
+        table = parse_table(data_dir / name).filter(columns)
         files[name] = format_table(table).encode()
     manifest["notices"] = []  # they name label tables
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()

@@ -142,7 +142,7 @@ def test_a_committee_reads_portuguese(tmp_path):
 
 
 def test_names_of_people_and_small_counts_are_no_facts(tmp_path):
-    """25 values of camera may be names, an empty one is none; 3 photographs of a rule are few."""
+    """25 values of camera may be names, an empty one is none."""
     people = [f"Ana {k}" for k in range(25)]
     page = read(tmp_path, GOOD.assign(camera=people * 4))
     assert "Ana" not in page and "Not recorded in the data: years, camera" in page
@@ -150,10 +150,8 @@ def test_names_of_people_and_small_counts_are_no_facts(tmp_path):
     page = read(tmp_path, GOOD.assign(camera=rare))
     assert "Camera: –." in page and "Silva" not in page
     assert "that are large enough" in page and "in the data: years, who" in page
-    readers = GOOD.drop(columns="grade").assign(grade_1=GOOD["grade"], grade_2=GOOD["grade"])
-    readers.loc[:2, "grade_2"] += 1
-    page = read(tmp_path, readers.assign(camera=["", "B"] * 50))
-    assert "Camera: B." in page and "combined by: majority 97, median &lt; 5." in page
+    page = read(tmp_path, GOOD.assign(camera=["", "B"] * 50))
+    assert "Camera: B." in page
 
 
 def test_without_a_threshold_nobody_is_sent(tmp_path):

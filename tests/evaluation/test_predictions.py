@@ -425,19 +425,28 @@ def test_a_probability_that_is_not_given_is_the_sum_of_three(tmp_path):
     assert read.test["probability_referable"].iloc[0] == pytest.approx(summed[TEST[0] - 2])
 
 
-@pytest.mark.parametrize(
-    "choice", [{"sheet": "Plan1"}, {"reference": "majority"}], ids=["sheet", "reference"]
-)
-def test_a_choice_that_is_about_no_file_is_refused(tmp_path, choice):
-    """A sheet of a text, a rule of one reader; of one file of several it is a choice."""
+def test_a_sheet_of_no_workbook_is_refused(tmp_path):
+    """Of one file of several it is a choice."""
     path = write(tmp_path, TABLE)
-    (name,) = choice
-    with pytest.raises(DrError, match=f"^{name} .*: no file .*; leave {name} out"):
-        read_predictions(path, **choice)
-    readers = TABLE.rename(columns={"grade": "grade_1"}).assign(grade_2=TABLE["grade"])
+    with pytest.raises(DrError, match="^sheet Plan1: no file .*; leave sheet out"):
+        read_predictions(path, sheet="Plan1")
     other = tmp_path / "other.xlsx"
-    readers.to_excel(other, sheet_name="Plan1", index=False)
-    assert len(read_predictions(path, other, **choice)) == 2
+    TABLE.to_excel(other, sheet_name="Plan1", index=False)
+    assert len(read_predictions(path, other, sheet="Plan1")) == 2
+
+
+def test_of_two_doctors_one_is_chosen(tmp_path):
+    """Their grades are in two columns; where they differ the row and the option are named."""
+    doctors = TABLE.rename(columns={"grade": "Grau Dr. 1"})
+    doctors = doctors.assign(**{"Grau Dr. 2": doctors["Grau Dr. 1"]})
+    path = write(tmp_path, doctors)
+    assert read_predictions(path)[0].test["grade"].notna().all()
+    doctors.loc[3, "Grau Dr. 2"] = 4 - doctors["Grau Dr. 1"][3]
+    path = write(tmp_path, doctors)
+    with pytest.raises(DrError, match="row 5: grade is in two columns .*--column grade="):
+        read_predictions(path)
+    (chosen,) = read_predictions(path, columns=["grade=Grau Dr. 2"])
+    assert chosen.table["grade"][5] == doctors["Grau Dr. 2"][3]
 
 
 PEOPLES = TABLE.rename(

@@ -32,7 +32,6 @@ SPEAKERS.update(figure=2, table=2, answer=3)
 
 # modules, and their constants that are shown: a word, several, or values by a key
 TABLES = {
-    "data.labels.readers": ["ALONE", "RULES"],
     "statistics.intervals": ["UNLEARNED"],
     "report.style": ["SAMPLE", "IMAGES", "FACTOR_NAMES"],
     "report.select": [

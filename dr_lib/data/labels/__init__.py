@@ -4,7 +4,6 @@ grades           the scale
 schema           the columns that tables of photographs share
 datasets         knows how public data sets are laid out (datasets.csv)
 reader           reads people's tables: texts and workbooks
-readers          makes one grade of those of several readers
 patients         finds who is one person
 label_files      recognises a data set in a folder and reads its label files
 tables           reads, matches and checks the label table

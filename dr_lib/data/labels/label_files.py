@@ -31,8 +31,7 @@ from dr_lib.data.labels.reader import (
     refuse_rows,
     take_columns,
 )
-from dr_lib.data.labels.readers import combine_readers, list_readings
-from dr_lib.data.labels.schema import FACTS, REFERENCE, SCALE, SIDES, read_words
+from dr_lib.data.labels.schema import FACTS, SCALE, SIDES, read_words
 from dr_lib.errors import DrError
 from dr_lib.files import is_foreign
 
@@ -107,7 +106,6 @@ def find_sources(
     is_given: bool = False,
     title: str = "",
     columns: Sequence[str] = (),
-    reference: str = "",
 ) -> tuple[list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
@@ -119,7 +117,6 @@ def find_sources(
         is_given: the user gave the label file: photographs may then lie in any folder.
         title: of the sheet to read, of a workbook.
         columns: of the user's own table, of `read_sheets`; it is then no public data set.
-        reference: of several readers, of `combine_readers`.
 
     Returns:
         Its label files, and sentences to show the user.
@@ -131,8 +128,7 @@ def find_sources(
     faults = []
     for path in label_files:
         try:
-            sheets = read_sheets(path, title, columns)
-            tables[path] = [combine_readers(sheet, reference) for sheet in sheets]
+            tables[path] = read_sheets(path, title, columns)
         except DrError as error:
             faults.append(error)
     if faults and is_given:
@@ -176,8 +172,6 @@ def _name(sheet: Sheet, part: Part) -> list[str]:
     if part.layout == "folder":
         names = ["image" if name == "image_id" else name for name in sheet.names]
     used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
-    if part.layout == "folder":
-        used.update((REFERENCE, *list_readings(names)))
     return [name if name in used else "" for name in names]
 
 
@@ -255,10 +249,9 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     """Read a label file of any known data set in one row format.
 
     Returns:
-        labels (the file's name), row (its line), name, patient, eye, grade, of several readers
-        grade_1, grade_2 ... and reference_rule, official, camera, age, sex, quality, visit, reason
-        (empty, or why the row cannot be used), and those of `patients.name_patients`; and sentences
-        to show the user.
+        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age, sex,
+        quality, visit, reason (empty, or why the row cannot be used), and those of
+        `patients.name_patients`; and sentences to show the user.
 
     Raises:
         LabelTableError: a row holds what it may not hold.
@@ -274,7 +267,6 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
             "eye": table.get(part.eye or "eye", ""),
             "official": part.split or table.get("split", ""),
             "reason": "",
-            REFERENCE: table.get(REFERENCE, ""),
         },
         table.index,
     )
@@ -285,8 +277,6 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
     is_other = (rows["grade"] == "") & (table[left] != table[right or left])
     rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
-    for name in list_readings(table):
-        rows[name] = read_numbers(read_words("grade", table[name])).astype("Int64")
     for fact in FACTS:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
     refuse_rows(file, rows["name"] == "", "name the photograph, or remove the row")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dr_lib.data.labels.schema import (
     COLUMNS,
-    READING,
     fold_id,
     fold_name,
     list_words,
@@ -28,10 +27,9 @@ TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
 NUMBER = re.compile(r"-?\d+([.,]\d+)?")
-# Grau Dr 2, of a second reader
-READER = re.compile(
-    rf"({'|'.join(['grade', 'reader', *COLUMNS['grade'].split(), *COLUMNS['reader'].split()])})"
-    r"(_[a-z]+)*_?(\d{1,2})"
+# Grau Dr 2, of a second doctor
+NUMBERED = re.compile(
+    rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?\d{{1,2}}"
 )
 TOP = 20  # lines above and of a header, at most
 END = "\x03"  # a line behind the last one, which an open quotation mark takes in
@@ -212,19 +210,14 @@ def _fold(column: str) -> str:
 
 
 def _name(column: str) -> str:
-    """Name a column by COLUMNS."""
-    return NAMES.get(_fold(column), _fold(column))
+    """Name a column by COLUMNS; the grades of a second doctor are grades, too."""
+    folded = _fold(column)
+    return "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded, folded)
 
 
 def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns, or those that were chosen, which take the names of others."""
     names = [_name(column) for column in header]
-    matches = [READER.fullmatch(fold_name(column)) for column in header]
-    readers = {match[3] for match in matches if match}
-    if "0" not in readers:  # grade_0 to grade_4 are no readers
-        for place, match in enumerate(matches):
-            if match:
-                names[place] = f"grade_{match[3]}" if len(readers) > 1 else "grade"
     for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
         called = {_fold(column) for column in header}
         best = next((word for word in COLUMNS[name].split() if word in called), "")
@@ -236,10 +229,7 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
         names = ["" if _name(name) == _name(ours) else name for name in names]
         if sum(named) == 1:
-            place = named.index(True)
-            if matches[place]:  # of one reader, whose grades are then the only ones
-                names = ["" if READING.fullmatch(name) else name for name in names]
-            names[place] = _name(ours)
+            names[named.index(True)] = _name(ours)
     return names
 
 

@@ -22,8 +22,6 @@ FACTS = ("camera", "age", "sex", "quality", "visit")
 KNOWN = ("image_id", "patient_id", "group", "split", "reason", "eye", "grade", "referable")
 OF_GRADES = [f"probability_{grade}" for grade in range(len(GRADES))]
 OF_REFERABLE = "probability_referable"
-READING = re.compile(r"grade_[1-9]\d?")  # the grade of one of several readers
-REFERENCE = "reference_rule"  # by which the grade follows from those of the readers
 # all that an evaluation reads; any other column is the file's own, under a name of its own: no
 # folded name has a space
 EVALUATED = (
@@ -32,7 +30,6 @@ EVALUATED = (
     *OF_GRADES,
     OF_REFERABLE,
     "gradable",
-    REFERENCE,
     "data_kind",
     "dataset",
     "model",
@@ -52,7 +49,6 @@ COLUMNS = {  # what people call them, folded
     "grade": "grau grau_de_rd grau_rd grau_de_retinopatia dr_grade adjudicated_grade"
     " grade_adjudicated grau_adjudicado consensus consensus_grade consenso grau_consenso"
     " grau_final final_grade adjudicated adjudicado",
-    "reader": "avaliador leitor grader examiner medico_avaliador",
     "referable": "encaminhavel",
     OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
     **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},

@@ -33,10 +33,8 @@ from dr_lib.data.labels.patients import (
     read_ids,
 )
 from dr_lib.data.labels.reader import choose_sheet, read_sheets, take_columns
-from dr_lib.data.labels.readers import list_readings
 from dr_lib.data.labels.schema import (
     FACTS,
-    REFERENCE,
     fold_id,
     fold_text,
     read_words,
@@ -51,8 +49,7 @@ class Labels(NamedTuple):
     table: pd.DataFrame
     """A row per photograph: row (line of its label file, the header being line 1), image (path),
     patient, eye (left, right or empty), grade (0-4), official (train, validation, test; empty where
-    the data set ships no split), of several readers reference_rule and grade_1, grade_2 ... (NaN
-    where one gave none), and, where known, camera, age, sex and quality as the label file
+    the data set ships no split), and, where known, camera, age, sex and quality as the label file
     has them, and visit (0, 1 ... of each patient)."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
@@ -67,7 +64,6 @@ def read_labels(
     sheet: str = "",
     columns: Sequence[str] = (),
     patients_by: str | None = None,
-    reference: str = "",
 ) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no pixels are read.
 
@@ -84,7 +80,6 @@ def read_labels(
         columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
         patients_by: folder, if each folder of photographs has patients of its own, or name; needed
             where two folders have an eye of one name.
-        reference: of several readers, of `combine_readers`.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -96,7 +91,7 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    sources, pools, notices = _find_tables(images, labels, sheet, columns, reference)
+    sources, pools, notices = _find_tables(images, labels, sheet, columns)
     parts = []
     for source, pool in zip(sources, pools, strict=True):
         read, doubts = read_rows(source)
@@ -128,8 +123,7 @@ def read_labels(
         table["official"] = ""
     patients, said = _describe_patients(table, is_alone, is_own)
     notices += [*said, *_number_visits(table)]
-    facts = [name for name in (*FACTS, REFERENCE) if table[name].any()]
-    facts += list_readings(table)
+    facts = [name for name in FACTS if table[name].any()]
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
         table[["row", "image", "patient", "eye", "grade", "official", *facts]],
@@ -187,7 +181,7 @@ def read_patients(
 
 
 def _find_tables(
-    images: Path, labels: Path | None, sheet: str, columns: Sequence[str], reference: str
+    images: Path, labels: Path | None, sheet: str, columns: Sequence[str]
 ) -> tuple[list[Source], list[list[Path]], list[str]]:
     """Find the label files, the photographs that each may name, and sentences to show the user."""
     photographs, label_files = find_files(images)
@@ -199,7 +193,6 @@ def _find_tables(
         is_given=labels is not None,
         title=sheet,
         columns=columns,
-        reference=reference,
     )
     pools = []
     for source in sources:

@@ -22,14 +22,12 @@ import pandas as pd
 from dr_lib.command import write_command
 from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.privacy import is_private
-from dr_lib.data.labels.readers import list_readings
 from dr_lib.data.labels.schema import (
     EXCLUDED,
     FACTS,
     KNOWN,
     OF_GRADES,
     OF_REFERABLE,
-    REFERENCE,
     REJECTED,
     SIDES,
 )
@@ -282,8 +280,7 @@ class Prepared:
         cropped = self.photographs
         if is_external:
             cropped = cropped.assign(split=cropped["split"].replace(list(SIDES), "test"))
-        known = (REFERENCE, *list_readings(cropped), *FACTS)
-        names = [*KNOWN, *cropped.columns.intersection(known, sort=False)]
+        names = [*KNOWN, *cropped.columns.intersection(FACTS, sort=False)]
         rejected = self.rejected.assign(split=REJECTED)
         table = pd.concat([cropped.reindex(columns=names), rejected], ignore_index=True)
         tables = []

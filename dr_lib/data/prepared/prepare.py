@@ -15,8 +15,7 @@ from dr_lib.data.labels.grades import REFERABLE_FROM
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.near_duplicates import find_near_duplicates, parse_hashes
 from dr_lib.data.labels.privacy import check_apart, find_private, open_private, pseudonym
-from dr_lib.data.labels.readers import count_rules, list_readings
-from dr_lib.data.labels.schema import FACTS, REFERENCE
+from dr_lib.data.labels.schema import FACTS
 from dr_lib.data.labels.splits import find_unlike_copies
 from dr_lib.data.labels.tables import Labels, read_labels
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
@@ -50,7 +49,6 @@ def prepare(
     scheme: str | None = None,
     exclude_unlike_copies: bool = False,
     patients_by: str | None = None,
-    reference: str = "",
     shard_size: int = SHARD_SIZE,
     workers: int | AbstractContextManager[Map] | None = None,
     sheet: str = "",
@@ -75,7 +73,7 @@ def prepare(
         exclude_unlike_copies: copies of one picture that have different grades are no error.
         shard_size: photographs per shard.
         workers: of `workers.map_over`; default one process per core.
-        sheet, columns, patients_by, reference: of `tables.read_labels`; columns also in one text.
+        sheet, columns, patients_by: of `tables.read_labels`; columns also in one text.
         progress: of `crops.crop_photographs`.
 
     Returns:
@@ -96,7 +94,6 @@ def prepare(
         sheet=sheet,
         columns=split_paths(columns) if isinstance(columns, str) else columns,
         patients_by=patients_by,
-        reference=reference,
     )
     private = Path(private) if private else find_private(out)
     keep = partial(_keep_private, private, out)
@@ -201,7 +198,6 @@ def _join_crops(
         "data_kind": "synthetic" if labels.layout == "sample" else "photographs",
         "patients": labels.patients,
         "notices": labels.notices,
-        "reference": count_rules(table.get(REFERENCE, pd.Series(dtype=str))),
         "num_photographs": len(named) + len(labels.unusable),
         "num_rejected": len(rejected),
         "rejected": reasons.to_dict(),
@@ -244,7 +240,7 @@ def _divide(
             f"{listed} names the files"
         )
     columns = ["image_id", "row", "patient_id", "eye", "grade", "referable", "official"]
-    columns += [REFERENCE, *list_readings(table), *FACTS]
+    columns += FACTS
     path = out / "split.csv"
     try:
         write_split(out, manifest, table.filter(columns), path, scheme=scheme, copies=copies)

@@ -132,8 +132,8 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ("image,Grau,Grau Dr 2", ",2", (), "Grau .column 2. and Grau Dr 2 .*--column grade=3"),
         ("image,Grau RD (Dr. 1),Grau RD (Dr. 2)", "1,2", ["grade=3"], "2"),
         ("image,Grau,Grau Dr 2", "1,2", ["grade=grau dr 2"], "2"),
-        ("image,grade,grade_1,grade_2", "1,0,2", (), "1"),  # of both readers
-        ("image,grade,grade_0,grade_1", "1,0,1", (), "1"),  # no readers
+        ("image,Avaliador 1,Grau Dr. 1,Grau Dr. 2", "Ana,1,2", (), "grade is in two columns"),
+        ("image,grade,grade_0,grade_1", "1,0,1", (), "choose one, such as --column grade="),
         ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
         ("image,file,grade", "/data/A.JPG,1", (), "1"),
