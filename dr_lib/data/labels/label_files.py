@@ -249,8 +249,8 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     """Read a label file of any known data set in one row format.
 
     Returns:
-        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age, sex,
-        quality, visit, reason (empty, or why the row cannot be used), and those of
+        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
+        sex, quality, visit, reason (empty, or why the row cannot be used), and those of
         `patients.name_patients`; and sentences to show the user.
 
     Raises:
