@@ -269,13 +269,6 @@ for source in sources:
         page.note("{} is not UTF-8 and was read as {}.", source.file, source.encoding)
 named = split_paths(subgroups)
 for evaluated in models:
-    if evaluated.respelt:
-        page.note(
-            "{}: {} rows write a patient_id with other capitals, leading zeros or .0 than another "
-            "row, and count as the same patient.",
-            evaluated.name,
-            evaluated.respelt,
-        )
     others = [name.removeprefix(OWN) for name in evaluated.table if name.startswith(OWN)]
     if unused := set(others) - set(map(fold_name, named)):
         page.note(

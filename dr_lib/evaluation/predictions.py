@@ -13,12 +13,12 @@ import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.reader import (
-    choose_sheet,
     read_numbers,
     read_same,
-    read_sheets,
+    read_sheet,
     refuse_cells,
     refuse_rows,
+    refuse_spellings,
     take_columns,
 )
 from dr_lib.data.labels.schema import (
@@ -32,7 +32,6 @@ from dr_lib.data.labels.schema import (
     SIDES,
     fold_id,
     read_words,
-    unite_spellings,
 )
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
@@ -68,7 +67,6 @@ class Predictions(NamedTuple):
     version: str = ""
     dataset: str = ""  # what the photographs are from
     sources: tuple[Source, ...] = ()
-    respelt: int = 0  # rows whose patient another row writes in another way
 
     @property
     def photographs(self) -> frozenset[str]:
@@ -189,7 +187,6 @@ def _pool_folds(paths: Sequence[Path], folds: Sequence[Predictions]) -> Predicti
         ungradable=_number([fold.ungradable for fold in folds]),
         version=_find_only(table, "model_version"),
         sources=_list_sources(folds),
-        respelt=sum(fold.respelt for fold in folds),
     )
 
 
@@ -227,9 +224,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns)
     table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
-    patient = unite_spellings(table["patient_id"])
-    respelt = int((patient != table["patient_id"]).sum())
-    table["patient_id"] = patient
+    refuse_spellings(name, table["patient_id"])
     for column in table.columns.intersection([*ALLOWED, *PROBABILITIES]):
         table[column] = read_column(name, table[column])
     # 0 or 1 by rounding, as a sum of three of six decimals
@@ -258,7 +253,6 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
         # no public data set has a suffix
         dataset=_find_only(table, "dataset") or f"{path.stem}.csv",
         sources=(Source(name, len(table), hash_file(path), encoding),),
-        respelt=respelt,
     )
 
 
@@ -266,14 +260,11 @@ def _read_table(path: Path, title: str, columns: Sequence[str]) -> tuple[pd.Data
     """Read a file's cells as text, indexed by line, with our column names and words; return its
     encoding, too.
     """
-    sheets = read_sheets(path, title, columns)
-    sheet = choose_sheet(sheets, [one for one in sheets if not _list_missing(one.names)])
-    if not sheet:
-        sheet = min(sheets, key=lambda one: len(_list_missing(one.names)))
-        missing = " and no column ".join(_list_missing(sheet.names))
+    sheet = read_sheet(path, title, columns)
+    if missing := _list_missing(sheet.names):
         raise DrError(
-            f"{sheet} has no column {missing}: add it, rename one in the header, or choose it with"
-            " --column"
+            f"{sheet} has no column {' and no column '.join(missing)}: add it, rename one in the"
+            " header, or choose it with --column"
         )
     table = take_columns(sheet)
     for column in table:

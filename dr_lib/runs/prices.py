@@ -11,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dr_lib.data.labels.reader import Sheet, choose_sheet, read_sheets
+from dr_lib.data.labels.reader import Sheet, read_sheet
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
 
@@ -51,14 +51,10 @@ def read_prices(path: Path | None = None) -> list[Price]:
         named = {price.instance for price in own}
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
     try:
-        sheets = read_sheets(path, words=Price._fields)
-        tables = [
-            one for one in sheets if sorted(filter(None, one.header)) == sorted(Price._fields)
-        ]
-        sheet = choose_sheet(sheets, tables)
+        sheet = read_sheet(path, words=Price._fields)
     except DrError as error:
         raise PriceError(str(error)) from error
-    if not sheet:
+    if sorted(filter(None, sheet.header)) != sorted(Price._fields):
         raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
     prices = []
     for line, cells in sheet.rows.items():

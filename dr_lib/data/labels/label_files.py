@@ -12,21 +12,13 @@ from typing import NamedTuple
 import pandas as pd
 
 from dr_lib.data.labels import reader
-from dr_lib.data.labels.datasets import Part, read_names, read_parts
-from dr_lib.data.labels.patients import (
-    FILES,
-    PATIENTS,
-    find_shared,
-    limit_photographs,
-    name_patients,
-)
+from dr_lib.data.labels.datasets import Part, read_parts
 from dr_lib.data.labels.reader import (
     TEXTS,
     WORKBOOKS,
     Sheet,
-    choose_sheet,
     read_numbers,
-    read_sheets,
+    read_sheet,
     refuse_cells,
     refuse_rows,
     take_columns,
@@ -36,10 +28,12 @@ from dr_lib.errors import DrError
 from dr_lib.files import is_foreign
 
 PICTURES = set(".jpg .jpeg .jpe .jfif .png .tif .tiff .bmp .pgm .ppm .webp".split())
+# refused where one is read, with what to do
+OTHER_TABLES = (".xls", ".xlsb", ".ods", ".numbers")
 # opening one shows whether it is read
 RARE_PICTURES = {".dcm", ".dicom", ".heic", ".heif", ".gif", ".jp2"}
 # of a table of the user's own
-OWN = {"image", "grade", "gradable", "eye", "split", *FACTS, *PATIENTS}
+OWN = {"image_id", "patient_id", "grade", "gradable", "eye", "split", *FACTS}
 # how a file of a picture begins, whatever its name: JPEG, PNG, TIFF, BMP, WebP, GIF, PPM, HEIC,
 # JPEG 2000, DICOM
 PICTURE_START = re.compile(
@@ -58,7 +52,7 @@ class Source(NamedTuple):
 
     part: Part
     path: Path
-    sheet: Sheet  # with the names that are used
+    sheet: Sheet
     folder: str | None  # expression for its photographs' folders; None: they are not there
 
 
@@ -77,7 +71,7 @@ def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
         for path in [Path(parent, name) for name in filterfalse(is_foreign, names)]:
             if path.suffix.lower() in PICTURES | RARE_PICTURES:
                 photographs.append(path)
-            elif path.suffix.lower() in TEXTS + WORKBOOKS:
+            elif path.suffix.lower() in TEXTS + WORKBOOKS + OTHER_TABLES:
                 label_files.append(path)
             elif PICTURE_START.match(read_start(path)):
                 photographs.append(path)
@@ -109,14 +103,11 @@ def find_sources(
 ) -> tuple[list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
-    A CSV of the user's own comes before other texts and workbooks.
-
     Args:
         label_files: the texts and workbooks under the root, or the one that the user gave.
         folders: the folders that hold photographs, from the root's name on, each ending in a slash.
         is_given: the user gave the label file: photographs may then lie in any folder.
-        title: of the sheet to read, of a workbook.
-        columns: of the user's own table, of `read_sheets`; it is then no public data set.
+        title, columns: of `read_sheet`; with one of them it is no public data set.
 
     Returns:
         Its label files, and sentences to show the user.
@@ -128,51 +119,43 @@ def find_sources(
     faults = []
     for path in label_files:
         try:
-            tables[path] = read_sheets(path, title, columns)
+            tables[path] = read_sheet(path, title, columns)
         except DrError as error:
             faults.append(error)
     if faults and is_given:
         raise faults[0]
-    *public, csv, others = read_parts()
-    stages = [[] if title or columns else public, [csv], [others]]
-    # of a file that the user gave, with photographs anywhere, too
-    for anywhere in (False, True)[: 1 + is_given]:
-        for parts in stages:
-            found = [
-                _find_table(part, path, sheets, "" if anywhere else _find_folder(part, folders))
-                for part in parts
-                for path, sheets in tables.items()
-            ]
-            sources = [source for source in found if source]
-            if any(source.folder is not None for source in sources):
-                used, notices = _choose_layout(sources)
-                if faults:
-                    notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
-                return used, notices
-    raise LabelTableError(_explain(tables, faults))
+    *public, own = read_parts()
+    for parts in ([own],) if title or columns else (public, [own]):
+        sources = [
+            Source(part, path, sheet, _find_folder(part, folders))
+            for part in parts
+            for path, sheet in tables.items()
+            if _fits(part, path, sheet)
+        ]
+        used = [source for source in sources if source.folder is not None]
+        if is_given and not used:
+            used = [source._replace(folder="") for source in sources]
+        if used:
+            notices = _check_layout(used)
+            missing = [source.path.name for source in sources if source.folder is None]
+            if missing and not is_given:
+                notices.append(f"Not used, for want of photographs: {', '.join(missing)}.")
+            if faults:
+                notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
+            return used, notices
+    raise LabelTableError(_explain(own, tables, faults))
 
 
-def _find_table(
-    part: Part, path: Path, sheets: list[Sheet], folder: str | None
-) -> Source | None:
-    """Find the table of a file that has the name and the columns of a part."""
-    if not re.search(f"(?i)(^|/){part.file}$", path.as_posix()):
-        return None
-    sheets = [sheet._replace(names=_name(sheet, part)) for sheet in sheets]
-    found = [sheet for sheet in sheets if part.columns <= set(sheet.names)]
-    if part.layout == "sample":  # all its photographs
-        found = [sheet for sheet in found if len(sheet.rows) == count_sample(path.parent)]
-    sheet = choose_sheet(sheets, found)
-    return Source(part, path, sheet, folder) if sheet else None
+def _fits(part: Part, path: Path, sheet: Sheet) -> bool:
+    """Whether a file has the name and the columns of a part; of the sample all photographs."""
+    is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
+    is_whole = part.layout != "sample" or len(sheet.rows) == count_sample(path.parent)
+    return bool(is_named) and part.columns <= {*_list_names(part, sheet)} and is_whole
 
 
-def _name(sheet: Sheet, part: Part) -> list[str]:
-    """Name the columns that are used: of a public data set as they are, else by our words."""
-    names = sheet.header
-    if part.layout == "folder":
-        names = ["image" if name == "image_id" else name for name in sheet.names]
-    used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
-    return [name if name in used else "" for name in names]
+def _list_names(part: Part, sheet: Sheet) -> list[str]:
+    """List the columns: of a public data set as they are, else by our words."""
+    return sheet.names if part.layout == "folder" else sheet.header
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
@@ -196,32 +179,30 @@ def count_sample(folder: Path) -> int:
         return 0
 
 
-def _explain(tables: Mapping[Path, list[Sheet]], faults: list[DrError]) -> str:
-    """Explain why no label file is usable; quote only a file whose header has one of our
-    columns, as it stands there.
-    """
-    *public, own = read_parts()
-    for sheet in [sheet for sheets in tables.values() for sheet in sheets]:
-        missing = sorted(own.columns - set(_name(sheet, own)))
+def _explain(own: Part, tables: Mapping[Path, Sheet], faults: list[DrError]) -> str:
+    """Explain why no label file is usable; quote only a header that has one of our columns."""
+    for sheet in tables.values():
+        missing = own.columns - {*sheet.names}
         if len(missing) == 1:
-            columns = ", ".join(filter(None, sheet.header))
+            (name,) = missing
             return (
-                f"{sheet}: missing: {missing[0]}; it has the columns {columns}: rename one, or"
-                f" choose it, such as --column {missing[0]}=NAME"
+                f"{sheet}: missing: {name}; it has the columns"
+                f" {', '.join(filter(None, sheet.header))}: rename one, or choose it, such as"
+                f" --column {name}=NAME"
             )
     if faults:
         return str(faults[0])
-    layouts = ", ".join(dict.fromkeys(part.layout for part in public))
+    layouts = ", ".join(dict.fromkeys(part.layout for part in read_parts()[:-1]))
     return (
         f"no label table matches the photographs; label files found: {len(tables)}. A label "
-        "table needs the columns image and grade (optionally patient, eye and split); or "
-        f"give the files of one of {layouts}"
+        "table needs the columns image and grade (optionally patient, eye and split): rename yours,"
+        " or choose them with --labels, --column image=NAME and --column grade=NAME; or give the"
+        f" files of one of {layouts}"
     )
 
 
-def _choose_layout(sources: list[Source]) -> tuple[list[Source], list[str]]:
-    """Check that the label files with photographs belong to one data set, each found once."""
-    used = [source for source in sources if source.folder is not None]
+def _check_layout(used: list[Source]) -> list[str]:
+    """Check that the label files belong to one data set, each found once; return sentences."""
     layouts = list(dict.fromkeys(source.part.layout for source in used))
     if len(layouts) > 1:
         raise LabelTableError(
@@ -234,36 +215,40 @@ def _choose_layout(sources: list[Source]) -> tuple[list[Source], list[str]]:
             f"found several label tables of {layouts[0]}: {files}. Choose one with --labels"
         )
     notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
-    for source in sources:
-        if source.part.layout == layouts[0] and source.folder is None:
-            notices.append(f"{source.path.name} is not used: its photographs are missing.")
     for source in used:
-        if source.sheet.encoding not in ("", "utf-8-sig"):
-            notices.append(
-                f"{source.sheet} is not UTF-8 and was read as {source.sheet.encoding}."
-            )
-    return used, notices
+        sheet = source.sheet
+        if sheet.encoding not in ("", "utf-8-sig"):
+            notices.append(f"{sheet} is not UTF-8 and was read as {sheet.encoding}.")
+        unused = zip(sheet.header, sheet.names, strict=True)
+        named = [title for title, name in unused if title and name not in OWN]
+        if named and source.part.layout == "folder":
+            notices.append(f"Columns of {sheet} that are not used: {', '.join(named)}.")
+    return notices
 
 
-def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
+def read_rows(source: Source) -> pd.DataFrame:
     """Read a label file of any known data set in one row format.
 
     Returns:
-        labels (the file's name), row (its line), name, patient, eye, grade, official, camera, age,
-        sex, quality, visit, reason (empty, or why the row cannot be used), and those of
-        `patients.name_patients`; and sentences to show the user.
+        labels (the file's name), row (its line), name, patient and by (the title of its column),
+        eye, grade, official, camera, age, sex, quality, visit, and reason (empty, or why the row
+        cannot be used).
 
     Raises:
-        LabelTableError: a row holds what it may not hold.
+        DrError: a row holds what it may not hold.
     """
     part = source.part
-    file = source.path.name
-    table = take_columns(source.sheet)
+    sheet = source.sheet._replace(names=_list_names(part, source.sheet))
+    patient = part.patient or "patient_id"
+    used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
+    table = take_columns(sheet, used)
     rows = pd.DataFrame(
         {
-            "labels": file,
+            "labels": sheet.file,
             "row": table.index,
             "name": table[part.image],
+            "patient": read_words("patient_id", table.get(patient, pd.Series("", table.index))),
+            "by": sheet.header[sheet.names.index(patient)] if patient in table else "",
             "eye": table.get(part.eye or "eye", ""),
             "official": part.split or table.get("split", ""),
             "reason": "",
@@ -273,55 +258,54 @@ def read_rows(source: Source) -> tuple[pd.DataFrame, list[str]]:
     if part.eye.startswith("~"):
         is_left = rows["name"].str.contains(part.eye[1:])
         rows["eye"] = is_left.map({True: "left", False: "right"})
-    left, _, right = part.grade.partition(";")
-    rows["grade"] = table[left].where(rows["eye"] == "left", table[right or left])
-    is_other = (rows["grade"] == "") & (table[left] != table[right or left])
-    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
     for fact in FACTS:
         rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
-    refuse_rows(file, rows["name"] == "", "name the photograph, or remove the row")
+    refuse_rows(sheet.file, rows["name"] == "", "name the photograph, or remove the row")
     for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
         cells = read_words(name, rows[column].rename(name))
         is_bad = ~cells.isin([*ours, ""])
-        refuse_cells(file, cells, is_bad, f"{', '.join(ours)} or empty")
+        refuse_cells(sheet.file, cells, is_bad, f"{', '.join(ours)} or empty")
         rows[column] = cells
+    _read_grades(part, table, rows)
+    return rows
+
+
+def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Read the grade of each row, or the reason why it has none."""
+    left, _, right = part.grade.partition(";")
+    right = right or left
+    grade = table[left].where(rows["eye"] == "left", table[right]).rename("grade")
+    is_other = (grade == "") & (table[left] != table[right])
+    rows["reason"] = is_other.map(
+        {True: "the name is of one eye, the grade of the other", False: ""}
+    )
+    file = rows["labels"].iloc[0]
     if part.ungradable:
         column, _, number = part.ungradable.rpartition("=")
-        marks = pd.to_numeric(table[column] if column else rows["grade"], errors="coerce")
+        marks = pd.to_numeric(table[column] if column else grade, errors="coerce")
         rows.loc[marks == int(number), "reason"] = "ungradable"
     if "gradable" in table:
         cells = read_words("gradable", table["gradable"])
         marks = read_numbers(cells)
         refuse_cells(file, cells, (cells != "") & ~marks.isin((0, 1)), "1, 0 or empty")
-        rows["reason"] = rows["reason"].mask(marks == 0, "ungradable")
-    cells = read_words("grade", rows["grade"])
+        rows.loc[marks == 0, "reason"] = "ungradable"
+    cells = read_words("grade", grade)
     rows.loc[(cells == "") & (rows["reason"] == ""), "reason"] = "no grade"
     rows["grade"] = read_numbers(cells)
     is_bad = ~rows["grade"].isin(range(5)) & (rows["reason"] == "")
     refuse_cells(file, cells, is_bad, SCALE)
-    names = read_names(rows["name"])
-    titles = dict(zip(source.sheet.names, source.sheet.header, strict=True))
-    patients, doubts = name_patients(table, names["patient"], titles)
-    most = limit_photographs(len(rows))
-    refuse_rows(
-        file,
-        find_shared(patients["cell"]) & (patients["patient"] == ""),
-        f"one patient has more than {most} of {len(rows)} photographs, and no person has so many:"
-        " leave the cell empty where the patient is unknown; of one person keep at most"
-        f" {most} photographs",
-    )
-    notices = [
-        f"{reader.name_rows(file, places.tolist())}: {doubt}."
-        for doubt, places in doubts.items()
-        if len(places)
-    ]
-    rows["eye"] = rows["eye"].mask(patients["by"] == FILES, names["eye"])
-    return rows.join(patients).reset_index(drop=True), notices
 
 
-def name_rows(rows: pd.DataFrame, limit: int | None = 5) -> str:
+def refuse(rows: pd.DataFrame, is_bad: pd.Series, words: str) -> None:
+    """Raise a LabelTableError that names the first wrong rows, but no photograph."""
+    bad = rows[is_bad]
+    if len(bad):
+        raise LabelTableError(f"{name_rows(bad)}: {words}")
+
+
+def name_rows(rows: pd.DataFrame) -> str:
     """Name the label file and some row numbers (columns labels and row), but no photograph."""
-    return reader.name_rows(", ".join(rows["labels"].unique()), rows["row"].tolist(), limit)
+    return reader.name_rows(", ".join(rows["labels"].unique()), rows["row"].tolist())
 
 
 def cut_suffix(name: str) -> str:

@@ -21,9 +21,7 @@ NOISE = 16
 # quality 30, half the size, other contrast, text, a turn of 1 degree; each in eight orientations)
 # 99.85 % differ by 40 bits or less.
 THRESHOLD = 40  # bits of 256
-ROWS = (
-    16  # compared with all others at once: for 100,000 a few megabytes, which a core keeps near
-)
+PARTS = 64  # of all photographs, which the cores share
 
 
 def perceptual_hash(encoded: bytes) -> bytes:
@@ -69,10 +67,9 @@ def find_near_duplicates(hashes: np.ndarray) -> np.ndarray:
         differ in the best orientation; sorted.
     """
     ways = _turn(np.unpackbits(hashes, axis=1).reshape(-1, NUM_WAVES, NUM_WAVES))
-    starts = range(0, len(hashes), ROWS)
+    parts = np.array_split(np.arange(len(hashes)), PARTS)
     with ThreadPoolExecutor(count_cpus()) as pool:
-        found = list(pool.map(partial(_compare, ways), starts))
-    return np.concatenate([np.empty((0, 3), int), *found])
+        return np.concatenate(list(pool.map(partial(_compare, ways), parts)))
 
 
 def _turn(bits: np.ndarray) -> np.ndarray:
@@ -93,12 +90,15 @@ def _turn(bits: np.ndarray) -> np.ndarray:
     return np.array(ways)
 
 
-def _compare(ways: np.ndarray, start: int) -> np.ndarray:
-    """Compare ROWS hashes with those behind them; result of `find_near_duplicates`."""
-    firsts = ways[0, :, start : start + ROWS, None]
-    nearest = np.int16(256)
-    for way in ways:
-        differing = np.bitwise_count(firsts ^ way[:, None, start:]).sum(0, dtype=np.int16)
-        nearest = np.minimum(nearest, differing)
-    i, j = np.nonzero(np.triu(nearest <= THRESHOLD, 1))
-    return np.column_stack([start + i, start + j, nearest[i, j]])
+def _compare(ways: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Compare some hashes, each with all behind it; result of `find_near_duplicates`."""
+    pairs = [np.empty((0, 3), int)]
+    for row in rows:
+        nearest = np.int16(256)
+        for way in ways:
+            # one at a time, for a core keeps so much near
+            unlike = np.bitwise_count(ways[0, :, row, None] ^ way[:, row + 1 :])
+            nearest = np.minimum(nearest, unlike.sum(0, dtype=np.int16))
+        (near,) = np.nonzero(nearest <= THRESHOLD)
+        pairs.append(np.column_stack([np.full_like(near, row), row + 1 + near, nearest[near]]))
+    return np.concatenate(pairs)

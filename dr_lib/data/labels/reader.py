@@ -1,23 +1,18 @@
-"""Read people's tables: texts and workbooks, with their quotes, encodings, sheets and columns."""
+"""Read people's tables: a text or a workbook becomes columns of text with row numbers. What could
+mean two things is refused.
+"""
 
 from __future__ import annotations
 
 import codecs
 import csv
-import itertools
+import datetime
 import re
-import sys
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dr_lib.data.labels.schema import (
-    COLUMNS,
-    fold_id,
-    fold_name,
-    list_words,
-    read_words,
-)
+from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words, read_words
 from dr_lib.errors import DrError
 
 if TYPE_CHECKING:
@@ -26,13 +21,12 @@ if TYPE_CHECKING:
 TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
-NUMBER = re.compile(r"-?\d+([.,]\d+)?")
 # Grau Dr 2, of a second doctor
 NUMBERED = re.compile(
     rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?\d{{1,2}}"
 )
 TOP = 20  # lines above and of a header, at most
-END = "\x03"  # a line behind the last one, which an open quotation mark takes in
+MERGED = "\x03"  # stands in the cells of a merged range, but for the first
 
 
 class Sheet(NamedTuple):
@@ -51,13 +45,13 @@ class Sheet(NamedTuple):
         return f"{self.file}, sheet {self.title}" if self.title else self.file
 
 
-def read_sheets(
+def read_sheet(
     path: Path,
     title: str = "",
     columns: Sequence[str] = (),
     words: Collection[str] = NAMES,
-) -> list[Sheet]:
-    """Read a table, or each sheet of a workbook that has one, be it hidden.
+) -> Sheet:
+    """Read a table, or the only visible sheet of a workbook whose header has known words.
 
     A text is UTF-8, UTF-16 or Windows-1252, with commas, semicolons, tabs or bars between its
     cells. Lines above the header are left out, as is `sep=;`. A .txt without a header is a name and
@@ -65,67 +59,31 @@ def read_sheets(
 
     Args:
         path: the file.
-        title: of the only sheet to read; empty for all.
+        title: of the sheet.
         columns: which column is ours, by its name or its number from 1: grade=Grau Dr 2, grade=6.
-        words: what columns may be called, folded; a header has two of them, or is the first row.
+        words: what columns may be called, folded; of the first lines the header has most of them.
 
     Raises:
-        DrError: there is no such file, sheet or column, or it is no table; the message names the
-            row.
+        DrError: there is no such file, sheet or column, or several sheets may be meant, or it is no
+            table; the message names the row.
     """
-    if re.match("https?:/", str(path)):
-        address = str(path).replace(":/", "://", 1)  # a path has no two slashes
-        raise DrError(f"{address} is a web address: download the file, and give its path")
     if path.is_dir():
         raise DrError(f"{path} is a folder: give the table in it")
     if not path.is_file():
         raise DrError(f"no such file: {path}")
-    encoding = delimiter = ""
     if path.suffix.lower() in WORKBOOKS:
-        tables = _read_workbook(path)
-        if title and title not in tables:
-            raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(tables)}")
-        tables = {title: tables[title]} if title else tables
+        sheets = _read_workbook(path, title, words)
+        sheet = _choose_sheet([sheet for sheet in sheets if sheet.rows], words)
     else:
-        rows, encoding, delimiter = _read_text(path, words)
-        tables = {"": rows}
-    sheets = []
-    for name, rows in tables.items():
-        line = _find_header(rows, words)
-        below = {number: row for number, row in rows.items() if number > line}
-        header = rows.get(line, [])
-        names = _name_columns(header, columns)
-        sheets.append(Sheet(path.name, name, encoding, delimiter, header, names, below))
-    if not any(sheet.rows for sheet in sheets):
+        sheet = _read_text(path, words)
+    if not sheet:
         raise DrError(f"{path.name} is empty: it needs a header and rows below it")
+    sheet = sheet._replace(names=_name_columns(sheet.header, columns))
     for pair in columns:
-        if not any(_name(pair.split("=")[0]) in sheet.names for sheet in sheets):
-            named = ", ".join(filter(None, sheets[0].header))
+        if _name(pair.split("=")[0]) not in sheet.names:
+            named = ", ".join(filter(None, sheet.header))
             raise DrError(f"{path.name} has no or several columns for {pair}: it has {named}")
-    return sheets
-
-
-def choose_sheet(sheets: Sequence[Sheet], found: Sequence[Sheet]) -> Sheet | None:
-    """Choose the only one of the sheets that were found to have the columns; None if there is none.
-
-    Raises:
-        DrError: there are several, or another goes on with rows below no header.
-    """
-    found = [sheet for sheet in found if sheet.rows]
-    if not found:
-        return None
-    row = next(iter(found[0].rows.values()))
-    titles = []
-    for sheet in sheets:
-        goes_on = len(sheet.header) == len(row) and _is_alike(zip(sheet.header, row))
-        if sheet in found or goes_on:
-            titles.append(sheet.title)
-    if len(titles) > 1:
-        raise DrError(
-            f"{found[0].file} has rows on the sheets {' and '.join(titles)}: choose one with"
-            " --sheet, or put all rows on one sheet below one header"
-        )
-    return found[0]
+    return sheet
 
 
 def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFrame:
@@ -136,7 +94,8 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
         columns with one name, which agree, the first.
 
     Raises:
-        DrError: a row has more cells than the header, or two columns of one name disagree.
+        DrError: a row has more cells than the header, or merged ones, or two columns of one name
+            disagree: of patients and visits on which rows are of one.
     """
     import pandas as pd
 
@@ -152,6 +111,8 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
             )
         rows.append([row[place] if place < len(row) else "" for place in taken])
     table = pd.DataFrame(rows, list(sheet.rows), taken, str)
+    is_merged = (table == MERGED).any(axis=1)
+    refuse_rows(str(sheet), is_merged, "merged cells: split them, and write the value in each")
     places = {}
     for place, name in enumerate(names):
         first = places.setdefault(name, place)
@@ -176,10 +137,10 @@ def read_numbers(cells: pd.Series) -> pd.Series:
     return numbers.fillna(pd.to_numeric(rest, errors="coerce"))
 
 
-def name_rows(file: str, rows: Sequence[int], limit: int | None = 5) -> str:
+def name_rows(file: str, rows: Sequence[int]) -> str:
     """Name a file and some row numbers in an error: labels.csv, rows 2, 3, 4, 5, 6 and 1 more."""
-    listed = ", ".join(map(str, rows[:limit]))
-    more = f" and {len(rows) - limit} more" if limit and len(rows) > limit else ""
+    listed = ", ".join(map(str, rows[:5]))
+    more = f" and {len(rows) - 5} more" if len(rows) > 5 else ""
     return f"{file}, row{'s'[: len(rows) > 1]} {listed}{more}"
 
 
@@ -196,9 +157,24 @@ def refuse_rows(file: str, is_bad: pd.Series, words: str) -> None:
         raise DrError(f"{name_rows(file, rows)}: {words}")
 
 
+def refuse_spellings(file: str, ids: pd.Series) -> None:
+    """Refuse ids of patients that `fold_id` makes equal: one person's, or two people's?"""
+    spelt = ids.str.normalize("NFC").groupby(ids.map(fold_id)).transform("nunique")
+    refuse_rows(
+        file,
+        spelt > 1,
+        "ids of patients differ only in case, blanks, leading zeros or .0: write those of one"
+        " person alike, and make those of two clearly different",
+    )
+
+
 def read_same(name: str, cells: pd.Series) -> pd.Series:
-    """Read cells so that two ways of writing a thing are equal; of a photograph, with its path."""
+    """Read cells so that two ways of writing a thing are equal; of a photograph, with its path, and
+    of a patient or a visit by the rows that are of one.
+    """
     folded = read_words(name, cells).map(fold_id)
+    if name in ("patient_id", "visit"):
+        return folded.groupby(folded, sort=False).ngroup()
     is_image = name in ("image", "image_id")
     return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True) if is_image else folded
 
@@ -218,12 +194,6 @@ def _name(column: str) -> str:
 def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns, or those that were chosen, which take the names of others."""
     names = [_name(column) for column in header]
-    for name in ("patient_id", "visit"):  # a name, or a date, may differ from a number
-        called = {_fold(column) for column in header}
-        best = next((word for word in COLUMNS[name].split() if word in called), "")
-        for place, column in enumerate(map(_fold, header)):
-            if names[place] == name and column != best:
-                names[place] = column
     for pair in columns:
         ours, _, theirs = pair.partition("=")
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
@@ -233,77 +203,116 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     return names
 
 
-def _read_workbook(path: Path) -> dict[str, dict[int, list[str]]]:
-    """Read the rows of the sheets of a workbook."""
-    import pandas as pd
-
+def _read_workbook(path: Path, title: str, words: Collection[str]) -> list[Sheet]:
+    """Read the visible sheets of a workbook, or the one that is named."""
     try:
-        tables = pd.read_excel(
-            path, None, engine="openpyxl", header=None, dtype=str, na_filter=False
-        )
+        import openpyxl
+
+        book = openpyxl.load_workbook(path, data_only=True, keep_links=False)
     except Exception as error:  # of a damaged file, any
         raise DrError(
             f"{path.name} cannot be read: save it as .xlsx without a password, or as CSV in UTF-8"
         ) from error
-    return {
-        title: _clean(enumerate(table.to_numpy().tolist(), 1))
-        for title, table in tables.items()
-    }
+    if title and title not in book.sheetnames:
+        raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(book.sheetnames)}")
+    sheets = []
+    for sheet in book.worksheets:
+        if sheet.title == title or (not title and sheet.sheet_state == "visible"):
+            hidden = [number for number, row in sheet.row_dimensions.items() if row.hidden]
+            if hidden:
+                rows = name_rows(f"{path.name}, sheet {sheet.title}", hidden)
+                raise DrError(f"{rows}: hidden, as by a filter: show them, or delete them")
+            cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
+            found = _split_header(enumerate(cells, 1), words)
+            sheets.append(Sheet(path.name, sheet.title, "", "", *found))
+    return sheets
 
 
-def _read_text(path: Path, words: Collection[str]) -> tuple[dict[int, list[str]], str, str]:
-    """Read the rows of a text; return its encoding and what is between cells, too."""
+def _choose_sheet(sheets: Sequence[Sheet], words: Collection[str]) -> Sheet | None:
+    """Choose the only sheet of which the header is known; another one of its width may go on with
+    its rows.
+    """
+    known = [sheet for sheet in sheets if _count(sheet.header, words) > 1] or sheets[:1]
+    widths = {len(sheet.header) for sheet in known}
+    titles = [one.title for one in sheets if one in known or len(one.header) in widths]
+    if len(titles) > 1:
+        raise DrError(
+            f"{known[0].file} has rows on the sheets {' and '.join(titles)}: choose one with"
+            " --sheet, or put all rows on one sheet below one header"
+        )
+    return known[0] if known else None
+
+
+def _write_cell(cell) -> str:
+    """Write the value of a workbook's cell as text."""
+    value = cell.value
+    if type(cell).__name__ == "MergedCell":
+        return MERGED
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime.datetime):
+        return str(value).removesuffix(" 00:00:00")
+    return "" if value is None else str(value)
+
+
+def _read_text(path: Path, words: Collection[str]) -> Sheet | None:
+    """Read a text; None if there are no rows."""
     text, encoding = decode_text(path)
     lines = [f"{line}\n" for line in re.sub("\r\n?", "\n", text).split("\n")]
     separator = re.match('"?sep=(.)', text, re.IGNORECASE)  # of Excel
     ratings = {}
     for delimiter in separator[1] if separator else ",;\t|":
-        top = _clean(enumerate(csv.reader(lines[:TOP], delimiter=delimiter)))
-        header = top.get(_find_header(top, words), [])
+        top = enumerate(csv.reader(lines[:TOP], delimiter=delimiter))
+        header = _split_header(top, words)[0]
         ratings[delimiter] = (_count(header, words), len(header))
     delimiter = max(ratings, key=ratings.get)
-    known, width = ratings[delimiter]
-    if path.suffix.lower() == ".txt" and known < 2:
-        cells = [["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)]
-        return _clean(enumerate(cells)), encoding, ""
+    if path.suffix.lower() == ".txt" and ratings[delimiter][0] < 2:
+        delimiter = ""
+        rows = enumerate([["1", "2"], *(line.rsplit(maxsplit=1) for line in lines)])
+    else:
+        rows = _parse(path.name, lines, delimiter)
+    sheet = Sheet(path.name, "", encoding, delimiter, *_split_header(rows, words))
+    return sheet if sheet.rows else None
 
-    return _clean(_parse(path.name, lines, delimiter, width)), encoding, delimiter
 
+def _parse(name: str, lines: list[str], delimiter: str) -> Iterable[tuple[int, list[str]]]:
+    """Parse lines into rows, each with its last line's number.
 
-def _parse(
-    name: str, lines: list[str], delimiter: str, width: int
-) -> Iterable[tuple[int, list[str]]]:
-    """Parse lines into rows, each with its last line's number."""
-    csv.field_size_limit(2**31 - 1)  # an open quotation mark takes in everything
-    reader = csv.reader(
-        itertools.chain(lines, [END]), delimiter=delimiter, skipinitialspace=True
-    )
+    Raises:
+        DrError: a quotation mark stands where none may, or a cell of several lines may have taken
+            in other rows.
+    """
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
     last = 0  # line of the row before
-    for row in reader:
-        if reader.line_num - last > 1:
-            _check_breaks(name, row, last + 1, delimiter, width)
-        last = reader.line_num
-        if row != [END]:
+    try:
+        for row in reader:
+            if any("\n" in cell and delimiter in cell for cell in row):
+                raise csv.Error
+            last = reader.line_num
             yield last, row
+    except csv.Error as error:
+        raise DrError(
+            f'{name}, row {last + 1}: a quotation mark (") is open or too many, or stands around'
+            f" line breaks beside {delimiter!r}: correct the cell, or save the table as .xlsx"
+        ) from error
 
 
 def decode_text(path: Path) -> tuple[str, str]:
     """Decode a text; return its encoding, too."""
     content = path.read_bytes()
-    marked = [line for line in content.split(b"\n") if not line.isascii()]
     encoding = "utf-8-sig"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
     elif b"\0" in content[:2]:
         encoding = "utf-16-be" if content[0] == 0 else "utf-16-le"
-    elif marked and not any(map(_is_utf8, marked)):
-        encoding = "windows-1252"  # of Excel in Brazil; it includes printable Latin-1
-    try:
-        text = content.decode(encoding)
-    except UnicodeDecodeError as error:
-        text = content[: error.start].decode(encoding, "replace") + "\0"
-    if "\0" in text:
-        row = len(re.findall("\r\n|\r|\n", text[: text.index("\0")])) + 1
+    text = content.decode(encoding, "replace")
+    # of Excel in Brazil, which includes printable Latin-1; letters of UTF-8 beside it are no text
+    if encoding == "utf-8-sig" and not re.search(rb"[\xc3-\xf4][\x80-\xbf]", content):
+        if "\ufffd" in text:
+            encoding = "windows-1252"
+            text = content.decode(encoding, "replace")
+    if fault := re.search("[\0\ufffd]", text):
+        row = len(re.findall("\r\n|\r|\n", text[: fault.start()])) + 1
         raise DrError(
             f"{path.name}, row {row}: a character is in none of UTF-8, UTF-16 and Windows-1252, or"
             " not in that of the other rows: save the table as .xlsx, or as CSV in UTF-8"
@@ -311,56 +320,26 @@ def decode_text(path: Path) -> tuple[str, str]:
     return text, encoding
 
 
-def _is_utf8(content: bytes) -> bool:
-    try:
-        return bool(content.decode())
-    except UnicodeDecodeError:
-        return False
-
-
-def _check_breaks(name: str, row: list[str], line: int, delimiter: str, width: int) -> None:
-    """Check that cells of several lines are notes, and have not taken in other rows."""
-    for place, cell in enumerate(row):
-        head, *others = cell.split("\n")
-        taken = [other for other in others if other.strip()]
-        is_open = END in cell or len(others) > 10  # line breaks in a cell, at most
-        if taken and cell.count(delimiter) >= len(taken) * max(width - 1, 1):
-            before = zip(taken[0].split(delimiter), row[:place])
-            after = zip(head.split(delimiter)[1:], row[place + 1 :])
-            is_open = is_open or _is_alike([*before, *after])
-        if is_open:
-            raise DrError(
-                f'{name}, row {line}: a quotation mark (") begins a cell that takes in what is'
-                " below: remove it, or write the mark that ends the cell"
-            )
-        line += len(others)
-
-
-def _is_alike(pairs: Iterable[tuple[str, str]]) -> bool:
-    """Whether cells are numbers where the others are."""
-    return all(
-        bool(NUMBER.fullmatch(a)) == bool(NUMBER.fullmatch(b)) for a, b in pairs if a and b
-    )
-
-
-def _clean(rows: Iterable[tuple[int, list[str]]]) -> dict[int, list[str]]:
-    """Drop empty rows, and blanks around cells and line breaks in them."""
-    found = {}
-    for line, row in rows:
-        cells = [sys.intern(cell.replace("\n", " ").strip()) for cell in row]
-        if any(cells):
-            found[line] = cells
-    return found
-
-
 def _count(row: Sequence[str], words: Collection[str]) -> int:
     """Count the cells that are known words."""
     return sum(fold_name(cell) in words for cell in row)
 
 
-def _find_header(rows: dict[int, list[str]], words: Collection[str]) -> int:
-    """Find the first line with two known words, or else with two cells, or else the first."""
+def _split_header(
+    lines: Iterable[tuple[int, Sequence[str]]], words: Collection[str]
+) -> tuple[list[str], list[str], dict[int, list[str]]]:
+    """Find the header: of the lines at the top the first with the most known words.
+
+    Returns:
+        It, no names yet, and the rows below it by line, without blanks around cells and line breaks
+        in them; empty ones are left out.
+    """
+    rows = {}
+    for number, row in lines:
+        cells = [cell.replace("\n", " ").strip() for cell in row]
+        if any(cells):
+            rows[number] = cells
     top = list(rows)[:TOP]
-    known = [line for line in top if _count(rows[line], words) > 1]
-    several = [line for line in top if sum(map(bool, rows[line])) > 1]
-    return (known + several + top + [0])[0]
+    at = max(top, key=lambda number: _count(rows[number], words), default=0)
+    below = {number: row for number, row in rows.items() if number > at}
+    return rows.get(at, []), [], below

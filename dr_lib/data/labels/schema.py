@@ -38,7 +38,6 @@ EVALUATED = (
 OWN = "own "
 COLUMNS = {  # what people call them, folded
     "image_id": "image imageid id_image imagem id_imagem foto retinografia arquivo file filename",
-    # of several the first counts, and numbers are before names
     "patient_id": "patient_id patient patientid id_patient patient_number mrn record_number"
     " medical_record_number prontuario n_prontuario no_prontuario num_prontuario id_prontuario"
     " numero_prontuario numero_do_prontuario id_paciente paciente_id codigo_paciente"
@@ -71,7 +70,7 @@ UNKNOWN = set(
 )
 SCALE = ", ".join(f"{grade} {name}" for grade, name in enumerate(GRADES))
 SCALE += ", or empty; of grades from 1 to 5 subtract 1; for an ungradable photograph write"
-SCALE += " gradable 0 and leave grade empty"
+SCALE += " gradable 0 and leave grade empty; show a date or a time as a number"
 TRUTH = {"1": "yes y sim s true t verdadeiro v", "0": "no n nao false f falso"}
 WORDS = {  # what people write in cells, folded, for what is read
     "split": {
@@ -130,15 +129,6 @@ def fold_id(name: str) -> str:
     # zeros within letters, as of a hash, mean something
     number = re.sub(r"(?<![\d.,])0+(?=\d+(?![\da-z]))", "", fold_text(name))
     return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
-
-
-def unite_spellings(ids: pd.Series, people: pd.Series | None = None) -> pd.Series:
-    """Write a patient in one way: the first by name of the ids that `fold_id` makes equal, or that
-    belong to one of `people`.
-    """
-    keys = ids.map(fold_id) if people is None else people
-    names = sorted({*zip(ids, keys)}, reverse=True)
-    return keys.map({key: name for name, key in names})  # of equal keys the last stays
 
 
 def is_unknown(cell: str) -> bool:

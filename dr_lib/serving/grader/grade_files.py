@@ -13,7 +13,6 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names
 from dr_lib.data.labels.label_files import find_files
-from dr_lib.data.labels.patients import fill, name_patients
 from dr_lib.data.labels.schema import fold_id
 from dr_lib.data.labels.tables import read_patients, read_stated
 from dr_lib.data.prepared.folder import Prepared, count_statuses, find_split
@@ -134,15 +133,19 @@ def find_patients(
     firsts = ("patient of " + paths.groupby(stated).transform("first")).where(stated != "", "")
     if labels:
         patients = read_patients(labels, files, sheet=sheet, columns=columns)
-        firsts[stated.isin(stated[patients != ""])] = ""
-        patients = fill(patients, firsts, stated)
+        is_open = (patients == "") & (firsts != "") & stated.isin(stated[patients != ""])
+        if is_open.any():
+            raise DrError(
+                f"{labels.name} names some photographs of a PatientID and not {is_open.sum()}"
+                " others: name the patient of each"
+            )
+        patients = patients.where(patients != "", firsts)
         if (patients == "").all():
             raise DrError(f"{labels.name} names the patient of none of these photographs")
         return patients.where(patients != "", paths)
-    names = read_names(paths)["patient"]
-    people, _ = name_patients(pd.DataFrame(index=paths.index), names)
+    names = read_names(paths)["patient"].map(fold_id)
     is_known = names != ""
-    patients = (paths.map(os.path.dirname) + "/" + people["person"]).where(is_known, paths)
+    patients = (paths.map(os.path.dirname) + "/" + names).where(is_known, paths)
     patients = firsts.where(firsts != "", patients)
     if not any(firsts) and patients.is_unique and (len(files) > 1 or not is_known.all()):
         raise DrError(

@@ -302,7 +302,7 @@ def test_resized_2015_2019_keeps_eyes_together_where_names_tell(tmp_path):
     assert (found["layout"], found["patients"]) == ("resized_2015_2019", "partly unknown")
     assert found["patient"] == ["10", "2", "k/resized train 19/ab.jpg"]
     assert found["grade"] == [0, 2, 3] and found["official"] == ["train", "test", "train"]
-    assert "testImages19.csv is not used" in found["notices"]
+    assert "Not used, for want of photographs: testImages19.csv" in found["notices"]
 
 
 def test_idrid_numbers_overlap_between_its_folders(tmp_path):

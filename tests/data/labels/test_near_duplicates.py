@@ -196,8 +196,8 @@ def test_pairs_are_at_most_the_threshold_apart():
     ]
 
 
-def test_blocks_lose_and_double_nothing(monkeypatch):
-    """However few pairs are compared at a time, the result is that of every orientation of every
+def test_parts_lose_and_double_nothing(monkeypatch):
+    """However they are shared out, the result is that of every orientation of every
     pair, counted one bit after another.
     """
     some = np.random.default_rng(1).integers(0, 256, (12, 32), np.uint8)
@@ -207,8 +207,8 @@ def test_blocks_lose_and_double_nothing(monkeypatch):
     nearest = count_nearest(hashes)
     near = [[i, j, nearest[i, j]] for i, j in np.argwhere(np.triu(nearest <= THRESHOLD, 1))]
     assert 300 < len(near) <= 12 * 28
-    for rows in (1, 7, 16, 95, 96, 97):
-        monkeypatch.setattr("dr_lib.data.labels.near_duplicates.ROWS", rows)
+    for parts in (1, 7, 95, 96, 97, 200):
+        monkeypatch.setattr("dr_lib.data.labels.near_duplicates.PARTS", parts)
         assert find_near_duplicates(hashes).tolist() == near
 
 

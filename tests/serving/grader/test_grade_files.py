@@ -193,7 +193,7 @@ def test_names_of_files_may_name_patients(tmp_path, names, patients):
 
 
 def test_an_id_of_two_people_joins_no_others(tmp_path):
-    """Files that all have one PatientID, of which a table names two people; the rest stay apart."""
+    """Files that all have one PatientID, of which a table names two people: it has to name all."""
     pytest.importorskip("pydicom")
     from tests.data.photograph.dicoms import write_dicom
 
@@ -203,9 +203,9 @@ def test_an_id_of_two_people_joins_no_others(tmp_path):
         file.write_bytes(content)
     labels = tmp_path / "labels.csv"
     labels.write_text("image,patient\nIM0,a\nIM1,b\n")
-    assert find_patients(files, labels).tolist() == ["a", "b", *map(str, files[2:])]
-    labels.write_text("image,patient\nIM0,a\n")
-    assert find_patients(files[:2], labels).tolist() == ["a", "a"]
+    with pytest.raises(DrError, match="PatientID and not 2 others: name the patient of each"):
+        find_patients(files, labels)
+    assert find_patients(files[:2], labels).tolist() == ["a", "b"]
 
 
 def test_an_id_of_more_files_than_a_person_has_joins_none(tmp_path):
@@ -223,8 +223,8 @@ def test_an_id_of_more_files_than_a_person_has_joins_none(tmp_path):
 
 
 def test_a_table_names_the_patients(served_folder, tmp_path):
-    """Read and matched as by `prepare`: Excel's semicolons, a folder, another suffix, 7 as 007;
-    what it does not name is counted apart, and a table without patients is an error.
+    """Read and matched as by `prepare`: Excel's semicolons, a folder, another suffix. What it does
+    not name is counted apart; a table without patients, or with 7 beside 007, is an error.
     """
     for name in ("a.jpg", "b.jpg", "c/d.jpg", "e.jpg"):
         (tmp_path / "eyes" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -237,11 +237,12 @@ def test_a_table_names_the_patients(served_folder, tmp_path):
         ("Arquivo;Idade\na.jpg;7\n", "needs the columns image and patient"),
         ("Arquivo;Paciente\nx.jpg;7\n", "names the patient of none"),
         ("Arquivo;Paciente\na.jpg;7\na.jpg;8\n", "rows 2, 3: one photograph has two"),
+        ("Arquivo;Paciente\na.jpg;7\nb.jpg;007\n", "rows 2, 3: ids of patients differ only"),
     ):
         table.write_text(text)
         assert message in predict(*command, "--by-patient", code=1)
     assert not (tmp_path / "grades.csv").exists()
-    rows = "Arquivo;Paciente\nA.PNG;007\nb.jpg;7\nC:\\eyes\\c\\d.jpg;João\ne.jpg;\n"
+    rows = "Arquivo;Paciente\nA.PNG;007\nb.jpg;007\nC:\\eyes\\c\\d.jpg;João\ne.jpg;\n"
     table.write_text(rows, encoding="windows-1252")
     assert "each counted as one: 1" in predict(*command, "--by-patient")
     answers = pd.read_csv(tmp_path / "grades.patients.csv", dtype=str)
