@@ -28,27 +28,24 @@ class Part(NamedTuple):
     Each is a line of datasets.csv; where a field holds several values, a semicolon parts them.
     """
 
-    layout: str  # name of the data set; `folder`, the last, is a CSV of the user's own
+    layout: str  # name of the data set; `folder`, the last, is a table of the user's own
     file: str  # expression for the end of the file's path
-    image: str  # columns; the file must have those that are named
+    image: (
+        str  # columns, as `schema` names or folds them; the file must have those that are named
+    )
     grade: str  # one column, or the left and the right eye's
-    patient: str  # empty: the column patient, if there is one
-    eye: str  # the same; or a tilde and an expression for the names of left eyes
+    eye: str  # an expression for the names of left eyes; empty: the column eye, if there is one
     split: str  # what the file's photographs are; empty: the column split, if there is one
     folders: (
         str  # expressions for the photographs' folders, the best first; a point is any folder
     )
-    ungradable: (
-        str  # COLUMN=NUMBER of a row that has no grade, or the number that stands for none
-    )
+    ungradable: str  # the grade that stands for none
     notice: str  # to show the user
 
     @property
     def columns(self) -> set[str]:
         """The columns that the label file must have."""
-        eye = "" if self.eye.startswith("~") else self.eye
-        mark = self.ungradable.rpartition("=")[0]
-        return {self.image, *self.grade.split(";"), self.patient, eye, mark} - {""}
+        return {self.image, *self.grade.split(";")}
 
 
 @cache

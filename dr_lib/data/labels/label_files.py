@@ -150,12 +150,7 @@ def _fits(part: Part, path: Path, sheet: Sheet) -> bool:
     """Whether a file has the name and the columns of a part; of the sample all photographs."""
     is_named = re.search(f"(?i)(^|/){part.file}$", path.as_posix())
     is_whole = part.layout != "sample" or len(sheet.rows) == count_sample(path.parent)
-    return bool(is_named) and part.columns <= {*_list_names(part, sheet)} and is_whole
-
-
-def _list_names(part: Part, sheet: Sheet) -> list[str]:
-    """List the columns: of a public data set as they are, else by our words."""
-    return sheet.names if part.layout == "folder" else sheet.header
+    return bool(is_named) and part.columns <= {*sheet.names} and is_whole
 
 
 def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
@@ -237,29 +232,27 @@ def read_rows(source: Source) -> pd.DataFrame:
     Raises:
         DrError: a row holds what it may not hold.
     """
-    part = source.part
-    sheet = source.sheet._replace(names=_list_names(part, source.sheet))
-    patient = part.patient or "patient_id"
-    used = {*part.columns, *OWN, *(f"patient_{fact}" for fact in FACTS)}
-    table = take_columns(sheet, used)
+    part, path, sheet, _ = source
+    table = take_columns(sheet, part.columns | OWN)
+    empty = pd.Series("", table.index)
+    is_named = "patient_id" in table
     rows = pd.DataFrame(
         {
-            "labels": sheet.file,
+            "labels": path.name,
             "row": table.index,
             "name": table[part.image],
-            "patient": read_words("patient_id", table.get(patient, pd.Series("", table.index))),
-            "by": sheet.header[sheet.names.index(patient)] if patient in table else "",
-            "eye": table.get(part.eye or "eye", ""),
-            "official": part.split or table.get("split", ""),
+            "patient": read_words("patient_id", table.get("patient_id", empty)),
+            "by": sheet.header[sheet.names.index("patient_id")] if is_named else "",
+            "eye": table.get("eye", empty),
+            "official": part.split or table.get("split", empty),
             "reason": "",
-        },
-        table.index,
+        }
     )
-    if part.eye.startswith("~"):
-        is_left = rows["name"].str.contains(part.eye[1:])
+    if part.eye:
+        is_left = rows["name"].str.contains(part.eye)
         rows["eye"] = is_left.map({True: "left", False: "right"})
     for fact in FACTS:
-        rows[fact] = table.get(fact, table.get(f"patient_{fact}", ""))
+        rows[fact] = table.get(fact, empty)
     refuse_rows(sheet.file, rows["name"] == "", "name the photograph, or remove the row")
     for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
         cells = read_words(name, rows[column].rename(name))
@@ -281,9 +274,7 @@ def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
     )
     file = rows["labels"].iloc[0]
     if part.ungradable:
-        column, _, number = part.ungradable.rpartition("=")
-        marks = pd.to_numeric(table[column] if column else grade, errors="coerce")
-        rows.loc[marks == int(number), "reason"] = "ungradable"
+        rows.loc[read_numbers(grade) == int(part.ungradable), "reason"] = "ungradable"
     if "gradable" in table:
         cells = read_words("gradable", table["gradable"])
         marks = read_numbers(cells)

@@ -51,15 +51,15 @@ COLUMNS = {  # what people call them, folded
     "referable": "encaminhavel",
     OF_REFERABLE: "probability probabilidade probabilidade_encaminhavel",
     **{column: f"probabilidade_{grade}" for grade, column in enumerate(OF_GRADES)},
-    "gradable": "gradavel",
+    "gradable": "gradavel adjudicated_gradable",
     "reason": "motivo",
     "visit": "visit visita exam_date date_of_exam visit_date study_date acquisition_date date"
     " data_do_exame data_exame data_da_visita data_visita data_da_consulta",
     "camera": "aparelho equipamento retinografo device camera_model",
     "dataset": "base",
     "model": "modelo",
-    "age": "idade",
-    "sex": "sexo gender genero",
+    "age": "idade patient_age",
+    "sex": "sexo gender genero patient_sex",
     "quality": "qualidade",
 }
 # cells that say nothing, folded; none is not among them: it may mean no retinopathy, or no grade
