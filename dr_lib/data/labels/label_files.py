@@ -4,7 +4,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import filterfalse
 from pathlib import Path
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class Source(NamedTuple):
     part: Part
     path: Path
     sheet: Sheet
-    folder: str | None  # expression for its photographs' folders; None: they are not there
+    photographs: list[Path]  # that it may name
 
 
 def find_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -94,19 +94,13 @@ def read_start(path: Path) -> bytes:
 
 
 def find_sources(
-    label_files: list[Path],
-    folders: Iterable[str],
-    *,
-    is_given: bool = False,
-    title: str = "",
-    columns: Sequence[str] = (),
+    images: Path, labels: Path | None, title: str = "", columns: Sequence[str] = ()
 ) -> tuple[list[Source], list[str]]:
     """Recognise the data set by its label files and by the folders of its photographs.
 
     Args:
-        label_files: the texts and workbooks under the root, or the one that the user gave.
-        folders: the folders that hold photographs, from the root's name on, each ending in a slash.
-        is_given: the user gave the label file: photographs may then lie in any folder.
+        images: the root.
+        labels: the label file, whose photographs may lie in any folder; None looks for some.
         title, columns: of `read_sheet`; with one of them it is no public data set.
 
     Returns:
@@ -115,31 +109,31 @@ def find_sources(
     Raises:
         DrError: no layout fits, or several do, or the file that was given cannot be read.
     """
+    photographs, label_files = find_files(images)
+    root = images.resolve().name
+    folders = {
+        path: f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs
+    }
     tables = {}
     faults = []
-    for path in label_files:
+    for path in [Path(labels)] if labels else label_files:
         try:
             tables[path] = read_sheet(path, title, columns)
         except DrError as error:
             faults.append(error)
-    if faults and is_given:
-        raise faults[0]
     *public, own = read_parts()
     for parts in ([own],) if title or columns else (public, [own]):
-        sources = [
-            Source(part, path, sheet, _find_folder(part, folders))
+        fitting = [
+            Source(part, path, sheet, _choose_folder(part, folders))
             for part in parts
             for path, sheet in tables.items()
             if _fits(part, path, sheet)
         ]
-        used = [source for source in sources if source.folder is not None]
-        if is_given and not used:
-            used = [source._replace(folder="") for source in sources]
+        used = [source for source in fitting if source.photographs]
+        if labels and not used:
+            used = [source._replace(photographs=photographs) for source in fitting]
         if used:
             notices = _check_layout(used)
-            missing = [source.path.name for source in sources if source.folder is None]
-            if missing and not is_given:
-                notices.append(f"Not used, for want of photographs: {', '.join(missing)}.")
             if faults:
                 notices.append(f"Tables beside it that cannot be read: {len(faults)}.")
             return used, notices
@@ -153,12 +147,13 @@ def _fits(part: Part, path: Path, sheet: Sheet) -> bool:
     return bool(is_named) and part.columns <= {*sheet.names} and is_whole
 
 
-def _find_folder(part: Part, folders: Iterable[str]) -> str | None:
-    """Find the first of the part's expressions that a folder of photographs matches."""
+def _choose_folder(part: Part, folders: Mapping[Path, str]) -> list[Path]:
+    """Choose the photographs in folders of the first of the part's expressions that has some."""
     for expression in part.folders.split(";"):
-        if any(re.search(expression, folder) for folder in folders):
-            return expression
-    return None
+        found = [path for path, folder in folders.items() if re.search(expression, folder)]
+        if found:
+            return found
+    return []
 
 
 def count_sample(folder: Path) -> int:
@@ -198,16 +193,12 @@ def _explain(own: Part, tables: Mapping[Path, Sheet], faults: list[DrError]) -> 
 
 def _check_layout(used: list[Source]) -> list[str]:
     """Check that the label files belong to one data set, each found once; return sentences."""
-    layouts = list(dict.fromkeys(source.part.layout for source in used))
-    if len(layouts) > 1:
+    layouts = {source.part.layout for source in used}
+    if len(layouts) > 1 or len({source.part for source in used}) < len(used):
+        files = ", ".join(f"{s.path.parent.name}/{s.path.name} ({s.part.layout})" for s in used)
         raise LabelTableError(
-            f"found the data sets {' and '.join(layouts)}: give the folder of one of them, or "
-            "--labels"
-        )
-    if len({source.part for source in used}) < len(used):
-        files = ", ".join(f"{s.path.parent.name}/{s.path.name}" for s in used)
-        raise LabelTableError(
-            f"found several label tables of {layouts[0]}: {files}. Choose one with --labels"
+            f"found several label tables: {files}. Choose one with --labels, or give the folder of"
+            " one data set"
         )
     notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
     for source in used:
@@ -253,7 +244,6 @@ def read_rows(source: Source) -> pd.DataFrame:
         rows["eye"] = is_left.map({True: "left", False: "right"})
     for fact in FACTS:
         rows[fact] = table.get(fact, empty)
-    refuse_rows(sheet.file, rows["name"] == "", "name the photograph, or remove the row")
     for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
         cells = read_words(name, rows[column].rename(name))
         is_bad = ~cells.isin([*ours, ""])
@@ -265,10 +255,10 @@ def read_rows(source: Source) -> pd.DataFrame:
 
 def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Read the grade of each row, or the reason why it has none."""
-    left, _, right = part.grade.partition(";")
-    right = right or left
-    grade = table[left].where(rows["eye"] == "left", table[right]).rename("grade")
-    is_other = (grade == "") & (table[left] != table[right])
+    names = part.grade.split(";")
+    left, right = (table.get(name, rows["reason"]) for name in (names[0], names[-1]))
+    grade = left.where(rows["eye"] == "left", right).rename("grade")
+    is_other = (grade == "") & (left != right)
     rows["reason"] = is_other.map(
         {True: "the name is of one eye, the grade of the other", False: ""}
     )
@@ -288,10 +278,8 @@ def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
 
 
 def refuse(rows: pd.DataFrame, is_bad: pd.Series, words: str) -> None:
-    """Raise a LabelTableError that names the first wrong rows, but no photograph."""
-    bad = rows[is_bad]
-    if len(bad):
-        raise LabelTableError(f"{name_rows(bad)}: {words}")
+    """Raise a DrError that names the first wrong rows, but no photograph."""
+    refuse_rows(", ".join(rows["labels"].unique()), is_bad.set_axis(rows["row"]), words)
 
 
 def name_rows(rows: pd.DataFrame) -> str:

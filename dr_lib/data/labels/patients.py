@@ -1,7 +1,6 @@
 """Find who is one person, by a column, a DICOM file or a file's name, and on which visit."""
 
 from collections.abc import Mapping
-from functools import partial
 
 import pandas as pd
 
@@ -10,6 +9,7 @@ from dr_lib.data.labels.reader import refuse_spellings
 
 FILES = "file names"  # by which patients are found
 STATED = "PatientID"
+DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
 
 
 def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.DataFrame:
@@ -76,11 +76,10 @@ def number_visits(cells: pd.Series, patients: pd.Series) -> pd.Series:
     """
     known = cells[cells != ""]
     days = known.str.replace(r"[T ].*", "", regex=True)
-    read = partial(pd.to_datetime, days, errors="coerce")
-    forms = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")
-    orders = [read(format="ISO8601").fillna(read(format=form)) for form in forms]
+    iso = pd.to_datetime(days, format="ISO8601", errors="coerce")
+    orders = [iso.fillna(pd.to_datetime(days, format=f, errors="coerce")) for f in DAYS]
     orders.append(pd.to_numeric(days, errors="coerce"))
-    listed = pd.Series(pd.factorize(known)[0], known.index)
-    order = next((order for order in orders if order.notna().all()), listed)
+    orders.append(pd.Series(pd.factorize(known)[0], known.index))
+    order = next(order for order in orders if order.notna().all())
     visits = order.groupby(patients[known.index]).rank("dense") - 1
     return visits.astype(int).astype(str).reindex(cells.index, fill_value="")

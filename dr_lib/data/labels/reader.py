@@ -101,31 +101,30 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
 
     names = [name if used is None or name in used else "" for name in sheet.names]
     width = len(names)
-    taken = [place for place, name in enumerate(names) if name]
-    rows = []
-    for line, row in sheet.rows.items():
-        if any(row[width:]):
+    empty = [""] * width
+    is_long = pd.Series({line: any(row[width:]) for line, row in sheet.rows.items()})
+    refuse_rows(
+        str(sheet),
+        is_long,
+        f"more cells than the header, which has {width}: name each column, and put a cell with a"
+        " comma or another separator in quotation marks",
+    )
+    cells = [(row + empty)[:width] for row in sheet.rows.values()]
+    table = pd.DataFrame(cells, list(sheet.rows), dtype=str)
+    firsts = {name: names.index(name) for name in names if name}
+    for place, name in enumerate(names):
+        first = firsts.get(name, place)
+        differs = read_same(name, table[first]) != read_same(name, table[place])
+        if differs.any():
+            both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
             raise DrError(
-                f"{sheet}, row {line}: {len(row)} cells, but the header has {width}: name each"
-                " column, and put a cell with a comma or another separator in quotation marks"
+                f"{sheet}, row {differs.idxmax()}: {name} is in two columns that disagree,"
+                f" {' and '.join(both)}: choose one, such as --column {name}={place + 1}"
             )
-        rows.append([row[place] if place < len(row) else "" for place in taken])
-    table = pd.DataFrame(rows, list(sheet.rows), taken, str)
+    table = table[list(firsts.values())].set_axis(list(firsts), axis=1)
     is_merged = (table == MERGED).any(axis=1)
     refuse_rows(str(sheet), is_merged, "merged cells: split them, and write the value in each")
-    places = {}
-    for place, name in enumerate(names):
-        first = places.setdefault(name, place)
-        if name and first < place:
-            differs = read_same(name, table[first]) != read_same(name, table[place])
-            if differs.any():
-                both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
-                raise DrError(
-                    f"{sheet}, row {differs.idxmax()}: {name} is in two columns that disagree,"
-                    f" {' and '.join(both)}: choose one, such as --column {name}={place + 1}"
-                )
-    places.pop("", None)
-    return table[list(places.values())].set_axis(list(places), axis=1)
+    return table
 
 
 def read_numbers(cells: pd.Series) -> pd.Series:
@@ -179,16 +178,17 @@ def read_same(name: str, cells: pd.Series) -> pd.Series:
     return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True) if is_image else folded
 
 
-def _fold(column: str) -> str:
-    """Fold a column's name, without what is in brackets if COLUMNS has it so."""
-    short = fold_name(re.sub(r"\(.*\)", "", column))
-    return short if short in NAMES else fold_name(column)
-
-
 def _name(column: str) -> str:
-    """Name a column by COLUMNS; the grades of a second doctor are grades, too."""
-    folded = _fold(column)
-    return "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded, folded)
+    """Name a column by COLUMNS, with what is in brackets or without; the grades of a second doctor
+    are grades, too.
+    """
+    for text in (re.sub(r"\(.*\)", "", column), column):
+        folded = fold_name(text)
+        if NUMBERED.fullmatch(folded):
+            return "grade"
+        if folded in NAMES:
+            return NAMES[folded]
+    return folded
 
 
 def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -196,10 +196,11 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
     names = [_name(column) for column in header]
     for pair in columns:
         ours, _, theirs = pair.partition("=")
+        ours = _name(ours)
         named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
-        names = ["" if _name(name) == _name(ours) else name for name in names]
+        names = ["" if name == ours else name for name in names]
         if sum(named) == 1:
-            names[named.index(True)] = _name(ours)
+            names[named.index(True)] = ours
     return names
 
 

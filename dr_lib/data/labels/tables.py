@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from dr_lib.data.labels.datasets import read_names
+from dr_lib.data.labels.datasets import read_names, read_parts
 from dr_lib.data.labels.label_files import (
     PICTURES,
     LabelTableError,
     Source,
     cut_suffix,
-    find_files,
     find_sources,
     name_rows,
     read_rows,
@@ -31,9 +30,10 @@ from dr_lib.data.labels.patients import (
     name_patients,
     number_visits,
 )
-from dr_lib.data.labels.reader import read_same, read_sheet, take_columns
+from dr_lib.data.labels.reader import read_same, read_sheet
 from dr_lib.data.labels.schema import FACTS, fold_text, read_words
 from dr_lib.data.photograph.decode import is_dicom, load_reader
+from dr_lib.errors import DrError
 
 
 class Labels(NamedTuple):
@@ -84,12 +84,8 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    sources, pools, notices = _find_tables(images, labels, sheet, columns)
-    parts = [
-        _match_photographs(read_rows(source), pool)
-        for source, pool in zip(sources, pools, strict=True)
-    ]
-    rows = pd.concat(parts, ignore_index=True)
+    sources, notices = find_sources(images, labels, sheet, columns)
+    rows = pd.concat([_match_photographs(source) for source in sources], ignore_index=True)
     is_usable = rows["reason"] == ""
     if not is_usable.any():
         raise LabelTableError(
@@ -105,6 +101,7 @@ def read_labels(
     if is_own:
         notices += _tell_folders_apart(rows, str(images), patients_by)
     _mark_repeats(rows)
+    pools = [source.photographs for source in sources]
     offered = dict.fromkeys(map(str, itertools.chain(*pools)))
     labelled = set(rows["image"])
     unlabelled = pd.DataFrame({"image": [path for path in offered if path not in labelled]})
@@ -148,56 +145,27 @@ def read_patients(
     needed = ("image_id", "patient_id")
     if not {*needed} <= {*table.names}:
         header = ", ".join(filter(None, table.header))
-        raise LabelTableError(
+        raise DrError(
             f"{table}: it needs the columns image and patient; it has {header}. Rename one, or"
             " choose it, such as --column patient=NAME"
         )
-    cells = take_columns(table, needed)
-    rows = pd.DataFrame(
-        {
-            "labels": labels.name,
-            "row": cells.index,
-            "name": cells["image_id"],
-            "patient": read_words("patient_id", cells["patient_id"]),
-            "by": "patient",
-            "grade": "",
-            "reason": "",
-        }
-    )
-    rows["patient"] = name_patients(rows, {FILES: read_names(rows["name"])["patient"]})[
-        "patient"
-    ]
-    rows = _match_photographs(rows[rows["patient"] != ""], list(photographs))
+    table = table._replace(names=[name if name in needed else "" for name in table.names])
+    rows = _match_photographs(Source(read_parts()[-1], labels, table, list(photographs)))
+    by_name = {FILES: read_names(rows["name"])["patient"]}
+    rows["patient"] = name_patients(rows, by_name)["patient"]
+    rows = rows[(rows["patient"] != "") & (rows["image"] != "")].assign(reason="", grade="")
     _mark_repeats(rows)
     known = dict(zip(rows["image"], rows["patient"], strict=True))
     return pd.Series([known.get(str(path), "") for path in photographs], dtype=str)
 
 
-def _find_tables(
-    images: Path, labels: Path | None, sheet: str, columns: Sequence[str]
-) -> tuple[list[Source], list[list[Path]], list[str]]:
-    """Find the label files, the photographs that each may name, and sentences to show the user."""
-    photographs, label_files = find_files(images)
-    root = images.resolve().name
-    folders = [f"{root}/{path.parent.relative_to(images).as_posix()}/" for path in photographs]
-    sources, notices = find_sources(
-        label_files if labels is None else [Path(labels)],
-        set(folders),
-        is_given=labels is not None,
-        title=sheet,
-        columns=columns,
-    )
-    pools = []
-    for source in sources:
-        is_offered = [re.search(source.folder, folder) for folder in folders]
-        pools.append(list(itertools.compress(photographs, is_offered)))
-    return sources, pools, notices
-
-
-def _match_photographs(rows: pd.DataFrame, pool: list[Path]) -> pd.DataFrame:
-    """Add the file that each row names; suffix and folder may be missing, and case may differ."""
+def _match_photographs(source: Source) -> pd.DataFrame:
+    """Read a label file, and add the file that each row names; suffix and folder may be missing,
+    and case may differ.
+    """
+    rows = read_rows(source)
     by_stem = defaultdict(list)
-    for path in pool:
+    for path in source.photographs:
         by_stem[cut_suffix(path.name)].append(path.absolute())
     files = [_find_files(name, by_stem) for name in rows["name"]]
     several = pd.Series(map(len, files), rows.index) > 1
@@ -213,21 +181,17 @@ def _find_files(name: str, by_stem: dict[str, list[Path]]) -> list[Path]:
     A file of exactly the name goes before one in another case, and this before one with another
     suffix.
     """
-    name = re.sub(r"[\\/]+", "/", name)
-    if re.match("/|[A-Za-z][\\w+.-]*:", name):
+    name = unicodedata.normalize("NFC", re.sub(r"[\\/]+", "/", name))
+    if re.match(r"/|[A-Za-z][\w+.-]*:", name):
         name = name.rpartition("/")[2]
     name = re.sub(r"^(\.\.?/)+", "", name)
     files = by_stem.get(cut_suffix(name.rpartition("/")[2]), [])
-    for form in (_compose, lambda text: _compose(text).casefold(), cut_suffix):
-        found = [path for path in files if form(path.as_posix()).endswith(f"/{form(name)}")]
-        if found:
-            return found
+    texts = [unicodedata.normalize("NFC", path.as_posix()) for path in files]
+    for form in (str, str.casefold, cut_suffix):
+        is_named = [form(text).endswith(f"/{form(name)}") for text in texts]
+        if any(is_named):
+            return list(itertools.compress(files, is_named))
     return []
-
-
-def _compose(name: str) -> str:
-    """Compose letters and accents."""
-    return unicodedata.normalize("NFC", name)
 
 
 def read_stated(images: pd.Series) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.patients import number_visits
 from dr_lib.data.labels.schema import read_words
 from dr_lib.data.labels.tables import Labels, read_labels, read_patients
@@ -176,7 +175,7 @@ def test_a_number_of_a_patient_is_one(number):
 def test_two_sites_with_one_number(tmp_path):
     """Refused, for a name cannot say whether a/1 and b/1 are one person; either answer is taken."""
     rows = "a/1_left.jpg a/2_right.jpg b/1_right.jpg b/3_right.jpg"
-    with pytest.raises(LabelTableError, match="labels.csv, rows 2, 4: .*--patients-by folder"):
+    with pytest.raises(DrError, match="labels.csv, rows 2, 4: .*--patients-by folder"):
         read(tmp_path, rows)
     assert name_people(read(tmp_path, rows, patients_by="folder").table["patient"]) == "abcd"
     assert name_people(read(tmp_path, rows, patients_by="name").table["patient"]) == "abac"

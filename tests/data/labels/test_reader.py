@@ -129,7 +129,7 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
         ("image,file,grade", "/data/A.JPG,1", (), "1"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
-        ("image,grade", "1,2", (), "row 2: 3 cells, but the header has 2"),
+        ("image,grade", "1,2", (), "row 2: more cells than the header, which has 2"),
         ("image,Grau (ICDR),Paciente (HC),Prontuário (HC)", "1,Ana,7", (), "1"),
     ],
 )
