@@ -58,7 +58,7 @@ def sample(suite: Suite) -> None:
     "--patients-by",
     type=click.Choice(["folder", "name"]),
     help="folder if each folder has patients of its own, name if one name is one patient in all; "
-    "needed where file names of two folders have the same patient and eye",
+    "needed where file names of several folders have the same patient",
 )
 @click.option(
     "--exclude-unlike-copies",

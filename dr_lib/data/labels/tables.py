@@ -72,14 +72,13 @@ def read_labels(
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
         patients_by: folder, if each folder of photographs has patients of its own, or name; needed
-            where two folders have an eye of one name.
+            where file names of several folders have the same patient.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
 
     Raises:
-        LabelTableError: something does not fit; the message names label file and rows, never a
-            photograph.
+        DrError: something does not fit; the message names label file and rows, never a photograph.
     """
     images = Path(images)
     if not images.is_dir():
