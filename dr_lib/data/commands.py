@@ -86,6 +86,8 @@ def prepare(suite: Suite, on: str | None, **options) -> None:
     manifest = prepare(**options, progress=show_progress("cropping"))
     for notice in manifest["notices"]:
         click.echo(notice)
+    if unused := manifest["unused_columns"]:
+        click.echo(f"columns of the label table that are not used: {', '.join(unused)}")
     _describe_split("split.csv", manifest["splits"]["split.csv"])
     click.echo(
         f"{manifest['num_photographs']} photographs in, {manifest['num_rejected']} rejected"

@@ -205,10 +205,6 @@ def _check_layout(used: list[Source]) -> list[str]:
         sheet = source.sheet
         if sheet.encoding not in ("", "utf-8-sig"):
             notices.append(f"{sheet} is not UTF-8 and was read as {sheet.encoding}.")
-        unused = zip(sheet.header, sheet.names, strict=True)
-        named = [title for title, name in unused if title and name not in OWN]
-        if named and source.part.layout == "folder":
-            notices.append(f"Columns of {sheet} that are not used: {', '.join(named)}.")
     return notices
 
 

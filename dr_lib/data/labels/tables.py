@@ -13,6 +13,7 @@ import pandas as pd
 
 from dr_lib.data.labels.datasets import read_names, read_parts
 from dr_lib.data.labels.label_files import (
+    OWN,
     PICTURES,
     LabelTableError,
     Source,
@@ -48,6 +49,7 @@ class Labels(NamedTuple):
     layout: str
     patients: str  # known, from file names, partly unknown or unknown
     notices: list[str]  # sentences to show the user
+    unused: list[str]  # titles of columns of the user's own table, which may name people
 
 
 def read_labels(
@@ -114,6 +116,8 @@ def read_labels(
     table["patient"] = table["patient"].mask(table["patient"] == "", own)
     notices += [*said, *_number_visits(table)]
     facts = [name for name in FACTS if table[name].any()]
+    columns = zip(sources[0].sheet.header, sources[0].sheet.names, strict=True)
+    unused = [title for title, name in columns if title and name not in OWN]
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
         table[["row", "image", "patient", "eye", "grade", "official", *facts]],
@@ -121,6 +125,7 @@ def read_labels(
         layout,
         patients,
         notices,
+        unused if is_own else [],
     )
 
 

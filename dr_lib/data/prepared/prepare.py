@@ -77,7 +77,7 @@ def prepare(
         progress: of `crops.crop_photographs`.
 
     Returns:
-        The manifest.
+        The manifest, and `unused_columns` of the label table, whose titles it does not keep.
 
     Raises:
         DrError: a folder cannot be used or written, or workers cannot be had, died, or see no
@@ -111,7 +111,7 @@ def prepare(
         )
         table, manifest, note = _join_crops(labels, named, crops, out, earlier, keep)
         _divide(out, manifest, table, crops, keep, scheme, exclude_unlike_copies, note)
-    return read_manifest(out)
+    return {**read_manifest(out), "unused_columns": labels.unused}
 
 
 @contextmanager

@@ -130,7 +130,7 @@ def test_a_column_of_patients_is_chosen(tmp_path):
     rows = "Ana,1,a ANA~S,1,b Rui,2,c"
     found = read(tmp_path, rows, NAME, NUMBER, columns=[f"patient={NUMBER}"])
     assert name_people(found.table["patient"]) == "aab"
-    assert found.notices[1:] == [f"patients by {NUMBER}: 2"] and NAME in found.notices[0]
+    assert (found.notices, found.unused) == ([f"patients by {NUMBER}: 2"], [NAME])
 
 
 @pytest.mark.parametrize(

@@ -550,6 +550,17 @@ def test_crops_that_are_not_ok_are_counted_and_named(photographs, out):
     assert all(map(os.path.exists, named["image"]))
 
 
+def test_columns_that_are_not_used_are_shown_and_not_kept(photographs, out, edit):
+    """Whoever marks photographs in a column of another name sees that it does not count; a title
+    may be a person's name, which the prepared folder may not have.
+    """
+    edit(**{"Dra. Zulmira": 1, "Excluir": "x"})
+    said = call(photographs)
+    assert "label table that are not used: Dra. Zulmira, Excluir\n" in said.output
+    written = [path.read_bytes() for path in out.iterdir()]
+    assert not any(b"Zulmira" in content for content in written)
+
+
 @pytest.mark.slow
 def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
     """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends
