@@ -220,26 +220,24 @@ def read_rows(source: Source) -> pd.DataFrame:
         DrError: a row holds what it may not hold.
     """
     part, path, sheet, _ = source
-    table = take_columns(sheet, part.columns | OWN)
-    empty = pd.Series("", table.index)
-    is_named = "patient_id" in table
+    used = part.columns | OWN
+    table = take_columns(sheet, used).reindex(columns=[*used], fill_value="")
+    titles = dict(zip(sheet.names[::-1], sheet.header[::-1], strict=True))  # the first counts
     rows = pd.DataFrame(
         {
             "labels": path.name,
             "row": table.index,
             "name": table[part.image],
-            "patient": read_words("patient_id", table.get("patient_id", empty)),
-            "by": sheet.header[sheet.names.index("patient_id")] if is_named else "",
-            "eye": table.get("eye", empty),
-            "official": part.split or table.get("split", empty),
-            "reason": "",
+            "patient": read_words("patient_id", table["patient_id"]),
+            "by": titles.get("patient_id", ""),
+            "eye": table["eye"],
+            "official": part.split or table["split"],
+            **table[list(FACTS)],
         }
     )
     if part.eye:
         is_left = rows["name"].str.contains(part.eye)
         rows["eye"] = is_left.map({True: "left", False: "right"})
-    for fact in FACTS:
-        rows[fact] = table.get(fact, empty)
     for name, column, ours in (("eye", "eye", ("left", "right")), ("split", "official", SIDES)):
         cells = read_words(name, rows[column].rename(name))
         is_bad = ~cells.isin([*ours, ""])
@@ -251,21 +249,19 @@ def read_rows(source: Source) -> pd.DataFrame:
 
 def _read_grades(part: Part, table: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Read the grade of each row, or the reason why it has none."""
-    names = part.grade.split(";")
-    left, right = (table.get(name, rows["reason"]) for name in (names[0], names[-1]))
-    grade = left.where(rows["eye"] == "left", right).rename("grade")
-    is_other = (grade == "") & (left != right)
-    rows["reason"] = is_other.map(
-        {True: "the name is of one eye, the grade of the other", False: ""}
-    )
+    left, _, right = part.grade.partition(";")
+    other = table[right or left]
+    grade = table[left].where(rows["eye"] == "left", other).rename("grade")
+    is_other = (grade == "") & (table[left] != other)
+    rows["reason"] = ""
+    rows.loc[is_other, "reason"] = "the name is of one eye, the grade of the other"
     file = rows["labels"].iloc[0]
     if part.ungradable:
         rows.loc[read_numbers(grade) == int(part.ungradable), "reason"] = "ungradable"
-    if "gradable" in table:
-        cells = read_words("gradable", table["gradable"])
-        marks = read_numbers(cells)
-        refuse_cells(file, cells, (cells != "") & ~marks.isin((0, 1)), "1, 0 or empty")
-        rows.loc[marks == 0, "reason"] = "ungradable"
+    cells = read_words("gradable", table["gradable"])
+    marks = read_numbers(cells)
+    refuse_cells(file, cells, (cells != "") & ~marks.isin((0, 1)), "1, 0 or empty")
+    rows.loc[marks == 0, "reason"] = "ungradable"
     cells = read_words("grade", grade)
     rows.loc[(cells == "") & (rows["reason"] == ""), "reason"] = "no grade"
     rows["grade"] = read_numbers(cells)
