@@ -12,7 +12,6 @@ class Evaluate(Page):
     folds: bool
     sheet: str
     columns: str
-    reference: str
     sensitivity: Portion
     specificity: Portion
     thresholds: str

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dr_lib.data.labels.schema import COLUMNS, fold_id, fold_name, list_words, read_words
 from dr_lib.errors import DrError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a study that prices its runs starts without it
     import pandas as pd
 
 TEXTS = (".csv", ".tsv", ".txt")
@@ -101,7 +101,6 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
 
     names = [name if used is None or name in used else "" for name in sheet.names]
     width = len(names)
-    empty = [""] * width
     is_long = pd.Series({line: any(row[width:]) for line, row in sheet.rows.items()})
     refuse_rows(
         str(sheet),
@@ -109,11 +108,17 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
         f"more cells than the header, which has {width}: name each column, and put a cell with a"
         " comma or another separator in quotation marks",
     )
-    cells = [(row + empty)[:width] for row in sheet.rows.values()]
-    table = pd.DataFrame(cells, list(sheet.rows), dtype=str)
+    # of a wide table no more is held
+    taken = [place for place, name in enumerate(names) if name]
+    cells = [
+        [row[place] if place < len(row) else "" for place in taken]
+        for row in sheet.rows.values()
+    ]
+    table = pd.DataFrame(cells, list(sheet.rows), taken, str)
     firsts = {name: names.index(name) for name in names if name}
-    for place, name in enumerate(names):
-        first = firsts.get(name, place)
+    for place in taken:
+        name = names[place]
+        first = firsts[name]
         differs = read_same(name, table[first]) != read_same(name, table[place])
         if differs.any():
             both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
@@ -207,7 +212,7 @@ def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
 def _read_workbook(path: Path, title: str, words: Collection[str]) -> list[Sheet]:
     """Read the visible sheets of a workbook, or the one that is named."""
     try:
-        import openpyxl
+        import openpyxl  # needed by workbooks alone
 
         book = openpyxl.load_workbook(path, data_only=True, keep_links=False)
     except Exception as error:  # of a damaged file, any
