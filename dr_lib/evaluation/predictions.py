@@ -13,12 +13,13 @@ import pandas as pd
 
 from dr_lib.data.labels.grades import REFERABLE_FROM, sum_referable
 from dr_lib.data.labels.reader import (
+    SPELT,
+    find_spellings,
     read_numbers,
     read_same,
     read_sheet,
     refuse_cells,
     refuse_rows,
-    refuse_spellings,
     take_columns,
 )
 from dr_lib.data.labels.schema import (
@@ -224,7 +225,7 @@ def _read_one(path: Path, title: str, columns: Sequence[str]) -> Predictions:
     name = path.name
     table, encoding = _read_table(path, title, columns)
     table = table.rename(columns=lambda name: name if name in EVALUATED else OWN + name)
-    refuse_spellings(name, table["patient_id"])
+    refuse_rows(name, find_spellings(table["patient_id"]), SPELT)
     for column in table.columns.intersection([*ALLOWED, *PROBABILITIES]):
         table[column] = read_column(name, table[column])
     # 0 or 1 by rounding, as a sum of three of six decimals

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from dr_lib.data.labels.label_files import refuse
-from dr_lib.data.labels.reader import refuse_spellings
+from dr_lib.data.labels.reader import SPELT, find_spellings
 
 FILES = "file names"  # by which patients are found
 STATED = "PatientID"
@@ -47,7 +47,7 @@ def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.Dat
         else:
             patient = found
             by = rows["by"] if name == "" else pd.Series(name, rows.index)
-    refuse_spellings(rows["labels"].iloc[0], patient.set_axis(rows["row"]))
+    refuse(rows, find_spellings(patient), SPELT)
     return pd.DataFrame({"patient": patient, "by": by.where(patient != "", "")})
 
 

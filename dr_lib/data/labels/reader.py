@@ -26,6 +26,11 @@ NUMBERED = re.compile(
     rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?\d{{1,2}}"
 )
 TOP = 20  # lines above and of a header, at most
+SPELT = (
+    "ids of patients differ only in case, blanks, leading zeros or .0: write those of one person"
+    " alike, and make those of two clearly different"
+)
+UTF8 = rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}"  # a letter that is not in ASCII
 MERGED = "\x03"  # stands in the cells of a merged range, but for the first
 
 
@@ -161,15 +166,9 @@ def refuse_rows(file: str, is_bad: pd.Series, words: str) -> None:
         raise DrError(f"{name_rows(file, rows)}: {words}")
 
 
-def refuse_spellings(file: str, ids: pd.Series) -> None:
-    """Refuse ids of patients that `fold_id` makes equal: one person's, or two people's?"""
-    spelt = ids.str.normalize("NFC").groupby(ids.map(fold_id)).transform("nunique")
-    refuse_rows(
-        file,
-        spelt > 1,
-        "ids of patients differ only in case, blanks, leading zeros or .0: write those of one"
-        " person alike, and make those of two clearly different",
-    )
+def find_spellings(ids: pd.Series) -> pd.Series:
+    """Find ids of patients that `fold_id` makes equal: one person's, or two people's?"""
+    return ids.str.normalize("NFC").groupby(ids.map(fold_id)).transform("nunique") > 1
 
 
 def read_same(name: str, cells: pd.Series) -> pd.Series:
@@ -224,12 +223,12 @@ def _read_workbook(path: Path, title: str, words: Collection[str]) -> list[Sheet
     sheets = []
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):
-            hidden = [number for number, row in sheet.row_dimensions.items() if row.hidden]
+            cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
+            found = _split_header(enumerate(cells, 1), words)
+            hidden = [line for line in found[-1] if sheet.row_dimensions[line].hidden]
             if hidden:
                 rows = name_rows(f"{path.name}, sheet {sheet.title}", hidden)
                 raise DrError(f"{rows}: hidden, as by a filter: show them, or delete them")
-            cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
-            found = _split_header(enumerate(cells, 1), words)
             sheets.append(Sheet(path.name, sheet.title, "", "", *found))
     return sheets
 
@@ -313,7 +312,7 @@ def decode_text(path: Path) -> tuple[str, str]:
         encoding = "utf-16-be" if content[0] == 0 else "utf-16-le"
     text = content.decode(encoding, "replace")
     # of Excel in Brazil, which includes printable Latin-1; letters of UTF-8 beside it are no text
-    if encoding == "utf-8-sig" and not re.search(rb"[\xc3-\xf4][\x80-\xbf]", content):
+    if encoding == "utf-8-sig" and not re.search(UTF8, content):
         if "\ufffd" in text:
             encoding = "windows-1252"
             text = content.decode(encoding, "replace")

@@ -249,9 +249,9 @@ def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str
     known = table[is_known]
     notices = []
     if len(known):
-        columns = " and ".join(known["by"].unique())
         alone = ", each with one photograph" * known["patient"].is_unique
-        notices.append(f"patients by {columns}: {known['patient'].nunique()}{alone}")
+        by = known["by"].iloc[0]
+        notices.append(f"patients by {by}: {known['patient'].nunique()}{alone}")
     if is_known.all():
         return "from file names" if len(named) else "known", notices
     notices.append(
