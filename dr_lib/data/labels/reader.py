@@ -83,12 +83,7 @@ def read_sheet(
         sheet = _read_text(path, words)
     if not sheet:
         raise DrError(f"{path.name} is empty: it needs a header and rows below it")
-    sheet = sheet._replace(names=_name_columns(sheet.header, columns))
-    for pair in columns:
-        if _name(pair.split("=")[0]) not in sheet.names:
-            named = ", ".join(filter(None, sheet.header))
-            raise DrError(f"{path.name} has no or several columns for {pair}: it has {named}")
-    return sheet
+    return sheet._replace(names=_name_columns(path.name, sheet.header, columns))
 
 
 def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFrame:
@@ -141,9 +136,8 @@ def read_numbers(cells: pd.Series) -> pd.Series:
     """Read numbers with decimal points or commas; NaN where a cell is none."""
     import pandas as pd
 
-    numbers = pd.to_numeric(cells, errors="coerce")
-    rest = cells[numbers.isna()].str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
-    return numbers.fillna(pd.to_numeric(rest, errors="coerce"))
+    plain = cells.str.replace(r"^(-?\d*),(?=\d)", r"\1.", regex=True)
+    return pd.to_numeric(plain, errors="coerce")
 
 
 def name_rows(file: str, rows: Sequence[int]) -> str:
@@ -195,16 +189,17 @@ def _name(column: str) -> str:
     return folded
 
 
-def _name_columns(header: Sequence[str], columns: Sequence[str]) -> list[str]:
+def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns, or those that were chosen, which take the names of others."""
     names = [_name(column) for column in header]
     for pair in columns:
         ours, _, theirs = pair.partition("=")
-        ours = _name(ours)
-        named = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
-        names = ["" if name == ours else name for name in names]
-        if sum(named) == 1:
-            names[named.index(True)] = ours
+        chosen = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
+        if sum(chosen) != 1:
+            named = ", ".join(filter(None, header))
+            raise DrError(f"{file} has no or several columns for {pair}: it has {named}")
+        names = ["" if name == _name(ours) else name for name in names]
+        names[chosen.index(True)] = _name(ours)
     return names
 
 

@@ -239,12 +239,8 @@ def test_a_workbook_s_numbers_and_days_are_written_as_they_are_seen(tmp_path):
     [
         (TEXT.replace(",x", ',"x'), "t.csv"),
         (TEXT.replace("grade", "grade,grade").replace(",3", ",3,4"), "t.csv"),
-        (TEXT.replace(",3", ",R3"), "t.csv"),
         (TEXT.replace(",3", ",5"), "t.csv"),
-        (TEXT.replace(",3", ",1.2"), "t.csv"),
-        (TEXT.replace(",y", ",y,y"), "t.csv"),
         (TEXT.encode("utf-16")[:-1], "t.csv"),
-        ("image,grade\n", "t.csv"),
         ("PK", "t.xlsx"),
     ],
 )
