@@ -60,6 +60,15 @@ def test_a_line_of_the_users_own_file_is_an_update(tmp_path, monkeypatch):
         find_price("local")
 
 
+def test_a_workbook_may_have_true_dates(tmp_path):
+    """As a spreadsheet makes them of what is typed."""
+    row = ["Azure", "F4s_v2", "eastus", "USD", 0.2, pd.Timestamp("2026-01-02"), "a bill"]
+    path = tmp_path / "own.xlsx"
+    pd.DataFrame([row], columns=HEADER.strip().split(",")).to_excel(path, index=False)
+    (price,) = read_prices(path)
+    assert (price.usd_per_hour, price.date) == (0.2, "2026-01-02")
+
+
 def test_ones_own_price_is_never_passed_over(tmp_path, monkeypatch):
     """Of an old day it goes before a newer one of this library; of a day to come it is an error,
     and so is a table without a price.
