@@ -23,27 +23,22 @@ mode: str = "paper"  # paper, plain (its program by tf.data) or fast
 model: str = "small_cnn"  # small_cnn, any of keras.applications or package.module:function
 weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
-batch_size: int = 8  # images per step, over all replicas
+batch_size: int = 8  # photographs
+batch_size_of: str = "step"  # step, over all devices, or replica, on each of them
 epochs: int = 20  # passes over the training set
-optimizer: str = "adam"  # rmsprop (Voets et al.) or adam
+optimizer: str = "adam"  # adam, rmsprop or rmsprop_voets, with their code's schedule
 learning_rate: float = 0.001  # at the start
-rho: float = 0.9  # of rmsprop: share of the mean squared gradient that each step keeps
-epsilon: float = 0.0000001  # added to the mean squared gradient (adam: to its root)
 patience: int = 0  # epochs without a better validation AUC until training stops, 0 for none
-min_delta: float = 0.0  # smallest rise of the validation AUC that counts as better
 augmentation: str = "flip"  # none, flip or colour
 recipe: str = "full"  # full, or few, which trains only the head of a part of the network
-weigh_grades: bool = False  # give every grade the same total weight in the loss
-halve_on_plateau: bool = True  # halve the learning rate after 5 epochs without a lower loss
-keep_best: bool = False  # without a validation split, keep the epoch of the best training AUC
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
+num_devices: int = 0  # GPUs or TPU chips, 0 for all that get four photographs of a step
+batch_norm: str = "auto"  # local, over each device's part of a step, or global; auto: local
 matmul_precision: str = "default"  # default, float32, tf32, bfloat16 or bfloat16_3x
-num_devices: int = 0  # GPUs or TPU chips to train on, 0 for all; on a CPU several are virtual
 # where, when, which
 results: str = ""  # folder for rows, models and checkpoints; on Colab a folder on Drive is kept
-max_hours: float = 0.0  # save and stop within this time, 0 for no limit [h]
 seed: int = 20  # seed of the study; the run adds its repetition
 repetition: int = 0  # index of this timed run
 label: str = ""  # names an arm of a study: a null control has two
@@ -63,26 +58,22 @@ from dr_lib.report import setup
 setup.set_up(root, "10_train", *["cv2", "simplejpeg"] if data_dir == "sample" else [])
 
 # %% [markdown]
-# The run starts here, with its configuration and the clock of `wall_s` and `setup_s`. If it is
-# killed, start it again with the same parameters: it resumes from its last checkpoint as the same
-# run.
+# The run starts here, with its configuration. If it is killed, start it again with the same
+# parameters: it resumes from its last checkpoint as the same run.
 #
-# Mode *paper* trains as we interpret the paper: float32, one step per call. Mode *plain* is the
-# same training as most readers would write it: `fit` decodes the shards' JPEGs by tf.data in each
-# epoch. In every mode batch normalisation is Keras's own, so on TensorFlow two GPUs normalise the
-# halves of a batch apart (column `batch_norm`). Mode *fast* keeps the schedule and uses the
-# device's faster options.
+# Mode *paper* trains as we interpret the paper: float32, one step per call, photographs decoded
+# once. Mode *plain* is the same training as most readers would write it: TFRecords are read and
+# decoded by tf.data in each epoch. Mode *fast* keeps the schedule and uses the device's faster
+# options.
 
 # %%
 from dr_lib import Run, TrainingConfig
 
 config = TrainingConfig.from_parameters(globals())
-run = Run(root, "10_train", config.describe(), results=results, max_hours=max_hours)
-print(f"mode {mode}: batch_size {batch_size}, learning_rate {learning_rate:.3g}")
+run = Run(root, "10_train", config.describe(), results=results)
+print(f"{config.model}, {config.image_size} px, mode {config.mode}, {config.epochs} epochs")
 
 # %% [markdown]
-# ## Data
-#
 # The manifest describes the prepared data; the shards are checked against it when they are read.
 
 # %%
@@ -93,95 +84,215 @@ if data_dir == "sample":
 
     sample = open_sample(root / "papermill_runs" / "sample")
     config = config.model_copy(update={"data_dir": sample})
-prepared = Prepared(config.data_dir, split)
-is_synthetic = prepared.is_synthetic
-kind = "the synthetic sample (not photographs)" if is_synthetic else "photographs"
+prepared = Prepared(config.data_dir, config.split)
+kind = "photographs"
+if prepared.is_synthetic:
+    kind = "the synthetic sample (not photographs)"
 counts = prepared.photographs["split"].value_counts().to_dict()
-num_images = sum(counts.values()) - counts.get("excluded", 0)
-print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}; ")
-print(f"{num_images * 3 * image_size**2 / 2**30:.2g} GiB, decoded")
+print(", ".join(f"{name} {count}" for name, count in counts.items()), end=f": {kind}\n")
 
 # %% [markdown]
-# This cell prints the machine, the training plan and the reasons. If the requested accelerator is
+# ## The machine and the plan
+#
+# This cell prints what the machine has, the plan and its reasons. If the requested accelerator is
 # missing, the notebook stops.
 
 # %%
 from dr_lib import probe
 
+num_images = sum(counts.values()) - counts.get("excluded", 0)
 plan = config.plan(probe(), num_images)
-print(f"accelerator: {plan.accelerator}")
+print(f"accelerator: {plan.accelerator}, step_size: {plan.step_size}")
 for name, value in plan.describe().items():
     print(f"{name}: {value}")
 print("because", *plan.reasons, sep="\n- ")
 
 # %% [markdown]
-# ## Method
+# ## Devices and strategy
+#
+# `activate` imports Keras on the planned backend, and checks by name that the devices are there.
+# With several of them each step is divided: on TensorFlow by a MirroredStrategy, whose scope holds
+# the network, and on JAX by a DataParallel distribution. A MirroredStrategy normalises each
+# device's part of a step by itself (`batch_norm` local), unless it is asked for global.
+
+# %%
+from dr_lib import activate
+from dr_lib.hardware import make_once
+
+device = activate(plan)
+import keras
+
+if plan.strategy == "MirroredStrategy":
+    import tensorflow as tf
+
+    strategy = make_once(tf.distribute.MirroredStrategy, *device.names)
+    device = device._replace(distribution=strategy)
+elif plan.strategy == "DataParallel":
+    names = list(device.names)
+    distribution = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
+    keras.distribution.set_distribution(distribution)
+print(f"{device.name}: {', '.join(device.names)}")
+
+# %% [markdown]
+# ## Network
 #
 # Uint8 pixels enter the network, which casts, augments and scales them on the device, with the
-# preprocessing that its ImageNet weights were trained with. They are decoded once and kept in
-# memory, on the device if the plan says so. If they do not fit, they are read from the shards and
-# decoded again for each batch, in the same order and with the same bits. Every batch is full, so
-# that replicas can share it; the remainder of each shuffled epoch is dropped.
-#
-# Task *grades* has the layers of the serving study (Camargo, Künas, Navaux): global pooling, two
-# layers of 128 and one of 5.
+# preprocessing that its ImageNet weights were trained with. Task *grades* has the layers of the
+# serving study (Camargo, Künas, Navaux): global pooling, two layers of 128 and one of 5.
 #
 # The recipe *few* is for small data sets. It cuts the network after the blocks with the first sixth
 # of its parameters (MobileNet's seventh), because lesions are small and the last blocks see large
 # structures. It freezes these blocks and initialises the head from a regression of the grade, which
 # separates severe from mild. Each photograph and its mirror image pass through the frozen part
-# once; that time counts as set-up.
-#
-# The timed part lasts from the call of `fit` to the end of the last epoch. The epoch with the best
-# AUC of referable disease on the validation split is kept; without a validation split (the paper's
-# 70/30), the last epoch is kept or, with `keep_best`, the one with the best AUC in training. With
-# `patience`, training stops once the validation AUC no longer rises by more than `min_delta`.
+# once; that time counts as set-up. In mode *fast* the network is fed with the numbers of
+# photographs that lie in the device's memory.
 
 # %%
-from dr_lib import Monitor, train_once
+from dr_lib.training.fit import LOSSES, OPTIMIZERS
+from dr_lib.training.models import Ranks
+from dr_lib.training.train_once import build_network, choose_inputs, load_sides
 
-# samples the machine beside the timed part, its energy among them
-monitor = Monitor(run.folder / "samples.csv", num_gpus=plan.num_gpus)
-trained = train_once(
-    config,
-    plan,
+sides = load_sides(config, plan, prepared)
+keras.utils.set_random_seed(config.run_seed)
+with device.scope():
+    network = build_network(config, plan)
+    fed = choose_inputs(config, plan, network, sides)
+    fed.model.compile(
+        optimizer=OPTIMIZERS[config.optimizer].build(config.learning_rate),
+        loss=LOSSES[config.task],
+        weighted_metrics=[Ranks(plan.step_size + max(map(len, fed.targets.values())))],
+        jit_compile=plan.jit,
+        steps_per_execution=plan.steps_per_execution or 16,  # of validation
+    )
+    fed.model.optimizer.build(fed.model.trainable_variables)
+print(f"{network.name}: {network.count_params():,} parameters, {fed.model.optimizer.name}")
+
+# %% [markdown]
+# ## Batches
+#
+# Every batch is full, so that devices can share it; the remainder of each shuffled epoch is
+# dropped. Photographs that do not fit into memory are read from the shards and decoded again for
+# each batch, in the same order and with the same bits. In mode *plain* tf.data does it all.
+
+# %%
+from dr_lib.training.train_once import make_batches
+
+train_batches, validation_batches = make_batches(config, plan, sides, fed)
+if config.mode == "plain":
+    import tensorflow as tf
+
+    train_data = (
+        tf.data.TFRecordDataset(train_batches.shards)
+        .map(train_batches.parse, tf.data.AUTOTUNE)
+        .filter(train_batches.is_known)  # photographs of the training side alone
+        .shuffle(4096, seed=config.run_seed)  # records of about 40 kB
+        .map(train_batches.decode, tf.data.AUTOTUNE)
+        .batch(plan.step_size, drop_remainder=True)
+        .map(train_batches.note)
+        .apply(tf.data.experimental.assert_cardinality(len(train_batches)))
+        .prefetch(tf.data.AUTOTUNE)
+    )
+else:
+    train_data = train_batches.feed()
+images, truth = train_batches[0]
+print(f"{len(train_batches)} batches of {images.shape} {images.dtype} and {truth.shape}")
+
+# %% [markdown]
+# ## Callbacks
+#
+# - `clock` times the epochs and what they consist of, `shuffle` orders the photographs anew by seed
+#   and epoch, and `Scores` computes the exact AUC of referable disease.
+# - The learning rate is halved after five epochs without a lower loss, and with a `patience`
+#   training stops once the validation AUC no longer rises. *rmsprop_voets* does not halve.
+# - `checkpoint` keeps the weights of the epoch with the best AUC on the validation split, or in
+#   training where there is none (the paper's 70/30), and saves in one file all that a killed
+#   training needs to end as if it had not been.
+
+# %%
+from dr_lib.training.callbacks import Checkpoint, Clock, Scores
+from dr_lib.training.fit import make_schedule
+from dr_lib.training.train_once import describe_session, identify
+
+clock = Clock(train_batches)
+shuffle = keras.callbacks.LambdaCallback(
+    on_epoch_begin=lambda epoch, logs: train_batches.start_epoch(epoch)
+)
+has_validation = validation_batches is not None
+schedule = make_schedule(config.optimizer, config.patience, has_validation)
+code = {name: run.identity[name] for name in ("commit", "code_sha256")}
+checkpoint = Checkpoint(
     run.folder,
-    prepared=prepared,
-    commit=run.identity["commit"],
-    code_sha256=run.identity["code_sha256"],
-    elapsed_s=run.seconds,
+    *schedule,
+    monitor="val_auc" if has_validation else "auc",
+    identity=identify(config, plan, prepared),
+    session={**describe_session(device), **code},
     report=run.show_progress,
     seconds_left=run.seconds_left,
-    monitor=monitor,
-    fail=run.fail,
 )
-row = trained.row
-scores = trained.scores
-auc = trained.auc
-dropped = row["num_images_dropped"]
+callbacks = [clock, shuffle, Scores(), *schedule, checkpoint]
+print(", ".join(type(callback).__name__ for callback in callbacks))
+
+# %% [markdown]
+# ## Training
+#
+# The timed part lasts from the call of `fit` until the device has finished its last step and the
+# callbacks theirs. A monitor samples the machine beside it.
+
+# %%
+from dr_lib import Monitor
+from dr_lib.training.fit import raise_own_error
+
+monitor = Monitor(run.folder / "samples.csv", num_gpus=plan.num_gpus)
+num_done = checkpoint.resume(fed.model, config.epochs)
+setup_s = run.busy_s()
+with device.scope(), monitor, raise_own_error(train_batches, validation_batches):
+    clock.start()
+    fed.model.fit(
+        train_data,
+        validation_data=validation_batches and validation_batches.feed(),
+        initial_epoch=num_done,
+        epochs=config.epochs,
+        shuffle=False,  # the photographs are shuffled, not their batches once more
+        callbacks=callbacks,
+        verbose=0,
+    )
+    times = clock.stop()
+way = checkpoint.finish(config.epochs)
+parts = ("compile", "input", "steps", "validation", "rest")
+divided = ", ".join(f"{part} {times[f'{part}_s']:.2f}" for part in parts)
+print(f"training: {times['train_s']:.2f} s ({divided})")
 print(
-    f"{trained.network.name}: {row['num_parameters']:,} parameters, {dropped} photographs dropped"
-)
-parts = ("compile", "input", "steps", "validation", "checkpoint", "callbacks")
-divided = ", ".join(f"{part} {row[f'{part}_s']:.2f}" for part in parts)
-print(f"training: {row['train_s']:.2f} s ({divided})")
-print(f"arithmetic: {row['matmul_precision']} (Dense), {row['conv_precision']} (Conv2D)")
-print(
-    f"{row['epochs_done']} of {epochs} epochs, {row['steady_epoch_s']:.3f} s per epoch from the "
-    f"second on; times resumed: {row['resumed']}"
+    f"{way['epochs_done']} of {config.epochs} epochs, {times['steady_epoch_s']:.3f} s per epoch"
+    f" from the second on; times resumed: {way['resumed']}"
 )
 
 # %% [markdown]
-# The row holds everything that the report and notebook 11 read. For a resumed run it lists all
-# devices, precisions and commits that took part. The model folder holds the network and the
-# manifest for serving. Once both are written, the checkpoint is deleted.
+# ## Scores, row and model
+#
+# The network with its best weights is saved and scored on the test split. The row holds everything
+# that the report and notebook 11 read; for a resumed run it lists all devices, precisions and
+# commits that took part. The model folder holds the network and the manifest for serving. Once both
+# are written, the checkpoint is deleted.
 
 # %%
+from dr_lib.errors import DrError
+from dr_lib.training.train_once import score_training
+
+try:
+    with device.scope():
+        trained = score_training(config, device, prepared, sides, network, checkpoint)
+except DrError as error:  # it diverged, and would again
+    run.fail(str(error), **device.describe(probe()))
+    raise
+row = {**trained.row, **times, **way, "setup_s": setup_s}
+row["num_images_dropped"] = train_batches.num_dropped
 saved = trained.write_model(run.identity["commit"])
 path = run.finish(**row, **monitor.summarise(), model_version=saved.version)
 trained.delete_checkpoint()
+scores = trained.scores
+auc = trained.auc
 print(f"wrote {run.shown(path)}; model version {saved.version} in {run.shown(saved.path)}")
-if task == "grades":
+if config.task == "grades":
     print("to export the model for serving:")
     data = Path(config.data_dir)
     print(run.write_command("export", saved.path, "--data", data, "--out", "exported"))
@@ -200,7 +311,7 @@ import pandas as pd
 
 train = trained.splits["train"]
 test = trained.splits["test"]
-if is_synthetic:
+if prepared.is_synthetic:
     augment = trained.network.get_layer("augment")
     changed = np.asarray(augment(train.images[:6], training=True), np.float32)
     figure, axes = plt.subplots(2, 6, figsize=(12, 4.2))
@@ -212,8 +323,7 @@ if is_synthetic:
     _ = figure.suptitle("synthetic, not photographs")
 
 # %% [markdown]
-# Some grades are far more frequent than others: without weights, a network scores well by calling
-# every eye healthy.
+# Some grades are far more frequent than others: a network scores well by calling every eye healthy.
 
 # %%
 trained.count_grades().rename_axis(kind)
@@ -241,7 +351,7 @@ bounds = {"auc, lower bound": auc.low, "auc, upper bound": auc.high}
 pd.Series({**scores, **bounds}).round(3).to_frame(f"test split of {kind}")
 
 # %%
-if task == "grades":
+if config.task == "grades":
     import seaborn as sns
 
     graded = trained.probabilities["test"].argmax(axis=1)
@@ -261,15 +371,16 @@ if task == "grades":
 from IPython.display import Markdown
 
 finds = f"finds referable eyes of the test split with an AUC of **{scores['auc']:.3f}**"
-if task == "grades":
+if config.task == "grades":
     finds = (
         f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
     )
 doubt = saved.facts["warning"]
 Markdown(
-    f"One training run of **{model}** at {image_size} px on {counts['train']} images of {kind} took"
+    f"One training run of **{config.model}** at {config.image_size} px on"
+    f" {row['num_images_train']} images of {kind} took"
     f" **{row['train_s']:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"
-    f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {counts['test']} images)."
+    f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {row['num_images_test']} images)."
     + (f" **{doubt}**" if doubt else "")
 )
 

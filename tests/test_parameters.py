@@ -64,7 +64,6 @@ def read_study(folder: Path, text: str) -> dict:
         ("learning_rate", "1e-3", 0.001),
         ("learning_rate", "3", 3.0),
         ("learning_rate", "20.000", 20.0),
-        ("keep_best", "True", True),
         ("label", "yes", "yes"),
         ("label", "1:10", "1:10"),
         ("epochs", "1:10", f"epochs is '1:10': {WHOLE}"),
@@ -79,21 +78,23 @@ def read_study(folder: Path, text: str) -> dict:
         ("learning_rate", "1e999", f"learning_rate is inf: {NUMBER}"),
         ("learning_rate", "0", "learning_rate is 0: give more than 0"),
         ("learning_rate", "-0.1", "learning_rate is -0.1: give more than 0"),
-        ("keep_best", "yes", "keep_best is 'yes': give True or False"),
-        ("keep_best", "1", "keep_best is 1: give True or False"),
         ("label", "2026", f"label is 2026: {TEXT}"),
         ("label", "1.5", f"label is 1.5: {TEXT}"),
         ("label", "True", f"label is True: {TEXT}"),
-        ("optimizer", "adma", "optimizer is 'adma': choose 'rmsprop' or 'adam'"),
+        (
+            "optimizer",
+            "adma",
+            "optimizer is 'adma': choose 'rmsprop', 'rmsprop_voets' or 'adam'",
+        ),
         (
             "epoch",
             "2",
             f"epoch: unknown, choose from {', '.join(Train.model_fields)}",
         ),
         (
-            "weigh_grades",
-            "True",
-            "weigh_grades: does not apply to task referable: leave it out",
+            "weights",
+            "imagenet",
+            "small_cnn has no ImageNet weights: use weights none, or mobilenet",
         ),
     ],
 )
@@ -137,13 +138,24 @@ def test_a_study_is_yaml_1_2(tmp_path, text, meant):
         read_study(tmp_path, text)
 
 
+@pytest.mark.parametrize(("given", "is_valid"), [(True, True), ("yes", False), (1, False)])
+def test_what_is_true_or_false_is_nothing_else(given, is_valid):
+    """Of a notebook that has such a parameter."""
+    model = find_model("21_export_quantize")
+    values = read_defaults(ROOT / "notebooks" / "21_export_quantize.ipynb") | {"force": given}
+    if is_valid:
+        assert model(**values).force is True
+        return
+    with pytest.raises(ParameterError, match=f"^force is {given!r}: give True or False$"):
+        model(**values)
+
+
 @pytest.mark.parametrize(
     ("given", "meant"),
     [
         ({"learning_rate": np.float64(0.5)}, 0.5),
         ({"data_dir": Path("a")}, "a"),
         ({"epochs": np.int64(3)}, f"epochs is np.int64(3): {WHOLE}"),
-        ({"keep_best": np.True_}, "keep_best is np.True_: give True or False"),
         ({"learning_rate": float("nan")}, f"learning_rate is nan: {NUMBER}"),
         ({"learning_rate": None}, f"learning_rate is empty: {NUMBER}"),
     ],

@@ -93,7 +93,7 @@ def test_what_has_choices_is_a_field_of_colabs_form(stem):
         assert f"= {value}  # {words}\n" in path.read_text(encoding="utf-8")
     if stem == "10_train":
         names = [line.split(":")[0] for line in fields]
-        assert names == "task mode optimizer augmentation recipe weigh_grades".split()
+        assert names == "task mode batch_size_of optimizer augmentation recipe".split()
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ CEILINGS = {
 }
 HEAVY = {"tensorflow", "jax", "torch", "keras", "mxnet"}
 # of no use without their framework
-TRAINING = "models resident checkpoint keras_backend recorder fit frozen lite0".split()
+TRAINING = "models resident checkpoint keras_backend callbacks fit frozen lite0".split()
 MAY_IMPORT = {f"training/{name}.py": {"keras"} for name in TRAINING}
 MAY_IMPORT |= {"data/prepared/batches.py": {"keras"}, "explain/grad_cam.py": {"keras"}}
 MAY_IMPORT |= {

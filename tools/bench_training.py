@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -121,13 +122,13 @@ def build(
     plan = config.plan(hardware.probe(), len(split.images))
     if steps is not None:
         plan = replace(plan, steps_per_execution=steps)
-    setup = set_up(config, hardware.activate(plan), {"train": split})
+    setup = set_up(config, hardware.distribute(hardware.activate(plan)), {"train": split})
     folder = Path(tempfile.mkdtemp())
     import keras
 
+    from dr_lib.training.callbacks import Checkpoint
     from dr_lib.training.checkpoint import CHECKPOINT
-    from dr_lib.training.fit import Timing, train
-    from dr_lib.training.recorder import Recorder
+    from dr_lib.training.fit import train
 
     if frozen_input:
         made = setup.train_batches[0]
@@ -138,9 +139,11 @@ def build(
         )
         setup.train_batches.__class__ = same_batch
 
-    def fit(epochs: int) -> Timing:
+    def fit(epochs: int) -> dict[str, Any]:
         (folder / CHECKPOINT).unlink(missing_ok=True)
-        return train(setup.model, setup.train_batches, None, Recorder(folder), epochs=epochs)
+        setup.fed.model.optimizer.iterations.assign(0)  # else it is one that has been trained
+        checkpoint = Checkpoint(folder, monitor="auc")
+        return train(setup.fed.model, setup.train_batches, None, checkpoint, epochs=epochs)
 
     name = f"mode {mode}" + (", input made once" if frozen_input else "")
     return Variant(name, plan, batch_size, len(split.images), fit)
@@ -155,20 +158,22 @@ def measure_clock(backend: str, folder: Path, fits: int = 20, epochs: int = 5) -
     )
     splits = draw_splits(160)
     plan = config.plan(hardware.probe(), 160)
-    setup = set_up(config, hardware.activate(plan), splits)
+    setup = set_up(config, hardware.distribute(hardware.activate(plan)), splits)
     left = []
     late = []
+    from dr_lib.training.callbacks import Checkpoint
     from dr_lib.training.fit import train
-    from dr_lib.training.recorder import Recorder
 
     for fit in range(fits):
+        setup.fed.model.optimizer.iterations.assign(0)
         start = time.monotonic()
         batches = setup.train_batches, setup.validation_batches
-        timing = train(setup.model, *batches, Recorder(folder / f"fit-{fit}"), epochs=epochs)
-        late.append(time.monotonic() - start - timing.train_s)
-        left.append(abs(timing.train_s - sum(timing.epoch_s)))
+        checkpoint = Checkpoint(folder / f"fit-{fit}", monitor="val_auc")
+        times = train(setup.fed.model, *batches, checkpoint, epochs=epochs)
+        late.append(time.monotonic() - start - times["train_s"])
+        left.append(abs(times["train_s"] - sum(times["epoch_s"])))
     print(
-        f"{backend}, {fits} fits of {epochs} epochs, the last of {timing.train_s:.1f} s: train_s"
+        f"{backend}, {fits} fits of {epochs} epochs, the last of {times['train_s']:.1f} s: train_s"
         " minus its epochs at"
     )
     print(
@@ -210,7 +215,7 @@ def tabulate(variants: list[Variant], setting: dict) -> pd.DataFrame:
     intervals.
     """
     plan = variants[0].plan
-    known = hardware.Device(plan, "", None).describe(hardware.probe())
+    known = hardware.Device(plan, "", ()).describe(hardware.probe())
     versions = ", ".join(
         f"{name} {known[name]}" for name in ("keras", "tensorflow", "jax") if known[name]
     )

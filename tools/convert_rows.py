@@ -16,12 +16,9 @@ BEFORE = {"environment_settings": "none", "label": ""}
 BEFORE_BY_NOTEBOOK = {
     "10_train": {
         "task": "referable",
-        "halve_on_plateau": True,
-        "rho": 0.9,
-        "epsilon": 1e-7,
         "patience": 0,
-        "min_delta": 0.0,
-        "keep_best": False,
+        "batch_size_of": "step",
+        "batch_norm_requested": "auto",
         "matmul_precision_requested": "default",
         "model_code_sha256": "",
         "last_layer": "",
@@ -37,6 +34,7 @@ GONE = (
     "batch_scale cpu_energy_from cpu_energy_j dropout ema_momentum gpu_energy_from"
     " gpu_energy_sampled_j kernel last_frozen num_machines probe_grades repeats replicas"
     " replicas_asked spent_s warmup_epochs weigh_classes"
+    " checkpoint_s callbacks_s halve_on_plateau rho epsilon min_delta weigh_grades keep_best"
 ).split()
 
 

@@ -11,8 +11,10 @@ devices  plan -> devices that are there, or an error
 from dr_lib.hardware.devices import (
     Device,
     activate,
+    distribute,
     import_keras,
     import_tensorflow,
+    make_once,
 )
 from dr_lib.hardware.facts import Facts, HardwareError, probe
 from dr_lib.hardware.plans import Plan, Request, choose
@@ -25,7 +27,9 @@ __all__ = [
     "Request",
     "activate",
     "choose",
+    "distribute",
     "import_keras",
     "import_tensorflow",
+    "make_once",
     "probe",
 ]

@@ -6,6 +6,7 @@ import os
 import platform
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from types import ModuleType
@@ -21,7 +22,8 @@ class Device(NamedTuple):
 
     plan: Plan
     name: str  # as the framework gives it, or cpu
-    distribution: Any  # a tf.distribute.Strategy, or None
+    names: tuple[str, ...]  # of each device that shares a batch, as the framework takes it
+    distribution: Any = None  # a tf.distribute.Strategy where `distribute` made one
 
     def scope(self) -> AbstractContextManager:
         """The context in which the model is built and compiled."""
@@ -63,6 +65,29 @@ def activate(plan: Plan) -> Device:
         raise HardwareError(
             f"{plan.backend} cannot be started as planned: restart the kernel ({error})"
         ) from error
+
+
+def distribute(device: Device) -> Device:
+    """Divide each batch over the devices of the plan, as notebook 10 does."""
+    if device.plan.strategy == "MirroredStrategy":
+        strategy = make_once(import_tensorflow().distribute.MirroredStrategy, *device.names)
+        return device._replace(distribution=strategy)
+    if device.plan.strategy == "DataParallel":
+        import keras
+
+        distribution = keras.distribution.DataParallel(
+            devices=device.names, auto_shard_dataset=False
+        )
+        keras.distribution.set_distribution(distribution)
+    return device
+
+
+@cache
+def make_once(strategy: Callable[[tuple[str, ...]], Any], *names: str) -> Any:
+    """Make a strategy, one for these devices in a process: a second one counts its collective
+    operations from the start, and fails where their shapes are others.
+    """
+    return strategy(names)
 
 
 def _check_running(backend: str) -> None:
@@ -137,22 +162,12 @@ def _activate_tensorflow(plan: Plan) -> Device:
     name = "cpu"
     if gpus:
         name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU")
-    if plan.num_replicas == 1:
-        return Device(plan, name, None)
-    if not gpus:
+    if not gpus and plan.num_replicas > 1:
         (cpu,) = tf.config.list_physical_devices("CPU")
         virtual = [tf.config.LogicalDeviceConfiguration()] * plan.num_replicas
         tf.config.set_logical_device_configuration(cpu, virtual)
-    devices = [f"{plan.accelerator.upper()}:{number}" for number in range(plan.num_replicas)]
-    return Device(plan, name, _mirror(*devices))
-
-
-@cache
-def _mirror(*devices: str) -> Any:
-    """Make a MirroredStrategy, one in a process: a second one counts its collective operations from
-    the start, and fails where their shapes are others.
-    """
-    return import_tensorflow().distribute.MirroredStrategy(devices)
+    kind = plan.accelerator.upper()
+    return Device(plan, name, tuple(f"{kind}:{k}" for k in range(plan.num_replicas)))
 
 
 def _activate_jax(plan: Plan) -> Device:
@@ -191,12 +206,9 @@ def _activate_jax(plan: Plan) -> Device:
         counts = f"{plan.num_replicas} of {len(there)} chips are used for training"
         warnings.warn(f"{counts}: set num_devices to use more", stacklevel=3)
     keras = import_keras("jax", plan.precision)
-    distribution = None  # a kernel may have had another plan before
-    if plan.strategy == "DataParallel":
-        names = [f"{device.platform}:{device.id}" for device in devices]
-        distribution = keras.distribution.DataParallel(devices=names, auto_shard_dataset=False)
-    keras.distribution.set_distribution(distribution)
-    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, None)
+    keras.distribution.set_distribution(None)  # a kernel may have had another plan before
+    names = tuple(f"{device.platform}:{device.id}" for device in devices)
+    return Device(plan, "cpu" if is_cpu else devices[0].device_kind, names)
 
 
 def measure_device_peak(framework: str) -> float | None:

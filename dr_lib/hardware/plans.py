@@ -7,6 +7,10 @@ from dataclasses import dataclass, fields
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
+MIN_IMAGES = (
+    4  # of a replica's part of a step; with fewer, devices are left idle unless asked for
+)
+
 
 @dataclass(frozen=True)
 class Request:
@@ -19,10 +23,15 @@ class Request:
 
     accelerator: str = "auto"  # auto takes the fastest that is there, never less in silence
     backend: str = "auto"  # of Keras
-    num_devices: int = 0  # 0 takes all GPUs or chips; several of a CPU are virtual
+    # 0 takes as many GPUs or chips as have MIN_IMAGES each; several of a CPU are virtual
+    num_devices: int = 0
     # paper and plain: float32, one step per call; fast takes all that it can do
     mode: str = "paper"
-    batch_size: int = 8  # over all replicas; as many devices are used as divide it
+    batch_size: int = 8
+    batch_size_of: str = "step"  # over all replicas, of which as many as divide it; or replica
+    batch_norm: str = (
+        "auto"  # local or global, see `Plan`; auto takes local where it can be had
+    )
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     matmul_precision: str = "default"  # of products of float32; default is the platform's
     data_gib: float = 0.0  # size of the decoded photographs of all sides
@@ -39,7 +48,10 @@ class Plan:
     num_devices: int  # those that cannot share the batch too
     backend: str  # of Keras
     strategy: str  # none (one device), MirroredStrategy or DataParallel
-    num_replicas: int  # the batch is divided among them evenly
+    num_replicas: int  # a step is divided among them evenly
+    # photographs over which batch normalisation takes its statistics in training: global, all of a
+    # step; local, a replica's part of it
+    batch_norm: str
     precision: str  # a dtype policy of Keras
     jit: bool  # compile with XLA
     # of training, a call; on JAX Keras loops over them in Python. 0: an epoch is one program
@@ -50,6 +62,12 @@ class Plan:
     on_device: bool  # the decoded photographs are kept in the device's memory
 
     @property
+    def step_size(self) -> int:
+        """Photographs of a step, over all replicas."""
+        is_of_replica = self.request.batch_size_of == "replica"
+        return self.request.batch_size * (self.num_replicas if is_of_replica else 1)
+
+    @property
     def num_gpus(self) -> int:
         """Number of GPUs used for training."""
         return self.num_replicas if self.accelerator == "gpu" else 0
@@ -58,7 +76,7 @@ class Plan:
         """Describe the plan, without the device, in columns of a run's row."""
         names = [field.name for field in fields(self)]
         columns = {name: getattr(self, name) for name in names[names.index("backend") :]}
-        return {**columns, **self.arithmetic}
+        return {**columns, "step_size": self.step_size, **self.arithmetic}
 
     @property
     def arithmetic(self) -> dict[str, str]:
@@ -97,9 +115,10 @@ class Plan:
         if self.num_replicas > 1:
             reasons.append(f"{self.strategy}: {self.num_replicas} devices on {self.backend}")
         if self.num_replicas < self.num_devices:
+            least = "" if request.num_devices else f", {MIN_IMAGES} photographs each or more"
             reasons.append(
-                f"{self.num_replicas} of {self.num_devices} devices: a batch of"
-                f" {request.batch_size} cannot be divided over more"
+                f"{self.num_replicas} of {self.num_devices} devices: a step of {self.step_size}"
+                f" cannot be divided over more{least}"
             )
         return reasons
 
@@ -123,11 +142,12 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
     if accelerator == "auto":
         accelerator = "gpu" if facts.gpus else "cpu"
     num_devices = _count_devices(facts, accelerator, request.num_devices)
-    num_replicas = _count_replicas(accelerator, num_devices, request.batch_size)
+    num_replicas = _count_replicas(accelerator, num_devices, request)
     backend = _choose_backend(facts, accelerator, request)
     strategy = "none"
     if num_replicas > 1:
         strategy = "MirroredStrategy" if backend == "tensorflow" else "DataParallel"
+    batch_norm = _choose_batch_norm(request.batch_norm, strategy)
     is_fast = request.mode == "fast"
     precision = _choose_precision(facts, accelerator, is_fast)
     possible = _list_arithmetic(accelerator, facts.compute_capability, precision)
@@ -162,6 +182,7 @@ def choose(facts: Facts, request: Request = Request()) -> Plan:  # noqa: B008
         backend=backend,
         strategy=strategy,
         num_replicas=num_replicas,
+        batch_norm=batch_norm,
         precision=precision,
         jit=backend == "jax" or (can_speed_up and accelerator == "gpu"),
         steps_per_execution=steps,
@@ -199,14 +220,33 @@ def _count_devices(facts: Facts, accelerator: str, wanted: int) -> int:
     return wanted or there
 
 
-def _count_replicas(accelerator: str, num_devices: int, batch_size: int) -> int:
-    """Count the most devices that share a batch evenly; for a TPU a half, a quarter etc. of its
+def _count_replicas(accelerator: str, num_devices: int, request: Request) -> int:
+    """Count the most devices that share a step evenly; for a TPU a half, a quarter etc. of its
     chips, as they are wired.
     """
+    if request.batch_size_of == "replica":
+        return num_devices
+    least = 1 if request.num_devices else MIN_IMAGES
     counts = [
-        n for n in range(1, num_devices + 1) if accelerator != "tpu" or num_devices % n == 0
+        n
+        for n in range(2, num_devices + 1)
+        if request.batch_size % n == 0
+        and request.batch_size // n >= least
+        and (accelerator != "tpu" or num_devices % n == 0)
     ]
-    return max(n for n in counts if batch_size % n == 0)
+    return max(counts, default=1)
+
+
+def _choose_batch_norm(requested: str, strategy: str) -> str:
+    """Choose what batch normalisation takes its statistics of; one replica has them all."""
+    if strategy == "MirroredStrategy":
+        return "local" if requested == "auto" else requested
+    if requested == "local" and strategy == "DataParallel":
+        raise HardwareError(
+            "batch_norm 'local' is not possible: on JAX a step is one array over all devices; set"
+            " batch_norm='global', or backend='tensorflow'"
+        )
+    return "global"
 
 
 def _choose_backend(facts: Facts, accelerator: str, request: Request) -> str:

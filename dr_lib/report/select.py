@@ -31,7 +31,7 @@ PLANNED = ["precision", "jit", "steps_per_execution", "input", "on_device"]
 ARITHMETIC = ["matmul_precision", "conv_precision"]  # as detected
 REQUESTED = "matmul_precision_requested"
 LIBRARIES = ["tensorflow", "keras", "jax", "torch", "mxnet", "ai_edge_litert"]  # minor versions
-PLACED = ["strategy", "num_replicas"]  # that follow from the devices
+PLACED = ["strategy", "num_replicas", "step_size", "batch_norm"]  # that follow from the devices
 # rows of one environment agree in it
 PLAN = [name for name in schema.STACK if name not in ("mode", "implementation", *LEVELS)]
 # what tells no levels apart: rows that are allowed to differ in it are pooled

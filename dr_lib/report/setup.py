@@ -25,6 +25,7 @@ PACKAGES = {  # module: what pip calls it
     "PIL": "pillow",
     "sklearn": "scikit-learn",
     "ruamel": "ruamel.yaml",
+    "tensorflow": "tensorflow-cpu",  # where a TPU's runtime has none
 }
 DRIVE = "/content/drive"  # where Colab mounts Google Drive
 # needed by all notebooks
@@ -50,7 +51,7 @@ def install_missing(*modules: str) -> list[str]:
     """Install missing packages on Colab or Kaggle; elsewhere report how to install them.
 
     What the runtime ships is held at its version, so that its TensorFlow, JAX and NumPy still fit
-    each other. No framework is installed.
+    each other.
 
     Args:
         modules: needed besides those that every notebook needs, such as cv2.
@@ -87,12 +88,15 @@ def set_up(root: Path, notebook: str, *modules: str) -> None:
     Raises:
         DrError, SystemExit: see `install_missing` and `describe_machine`.
     """
-    print(describe_machine(root, notebook, *install_missing(*modules)))
     from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell and shell.user_ns.get("mode") == "plain":  # whose tf.data reads the records
+        modules = (*modules, "tensorflow")
+    print(describe_machine(root, notebook, *install_missing(*modules)))
     from matplotlib import rcdefaults
 
     rcdefaults()
-    shell = get_ipython()
     if shell and "results" in shell.user_ns:
         keep_results(shell.user_ns["results"])
 

@@ -79,6 +79,26 @@ class RunIdentity:
         return {**row, "study": Path(self.study_dir).name}
 
 
+class Pauses:
+    """The time between the cells of a notebook, in which its kernel waits for a reader."""
+
+    def __init__(self):
+        """Count from now on; outside a kernel there is none."""
+        self.seconds = 0.0
+        self._begun = math.nan
+        shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+        if shell:
+            shell.events.register("post_run_cell", self._begin)
+            shell.events.register("pre_run_cell", self._end)
+
+    def _begin(self, result: object) -> None:
+        self._begun = time.monotonic()
+
+    def _end(self, info: object) -> None:
+        if not math.isnan(self._begun):
+            self.seconds += time.monotonic() - self._begun
+
+
 class Run:
     """A started run; `finish` writes its row.
 
@@ -97,7 +117,6 @@ class Run:
         parameters: dict[str, Any],
         *,
         results: str = "",
-        max_hours: float = 0.0,
         instance: str = "",
     ):
         """Start a run, or resume one.
@@ -113,7 +132,6 @@ class Run:
             parameters: all that say what is to be done, `repetition` and `seed` among them.
             results: folder for rows and runs, by default `papermill_runs/adhoc` of the repository;
                 a study has its own.
-            max_hours: the run has to have stopped by then, see `seconds_left`; 0 for no limit.
             instance: the machine's name in the table of prices, by which the row says what the run
                 cost; a study's wins.
 
@@ -131,8 +149,6 @@ class Run:
             run_id = _find_cut_off(study_dir, request) or uuid.uuid4().hex[:12]
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
-        if max_hours:
-            run.stop_at = min(run.stop_at, time.monotonic() + 3600 * max_hours)
 
         self._run = run
         self.study_dir = Path(run.study_dir)
@@ -158,6 +174,8 @@ class Run:
             )
         write_json(self.folder / REQUEST, request)
         self._marks = list_marks(self._identity["boot"])
+        self._pauses = Pauses()
+        self._is_finished = False
         self._start = time.monotonic()
         self._others = _read_others()
 
@@ -179,7 +197,6 @@ class Run:
             notebook,
             {**parameters.describe(), **columns},
             results=parameters.results,
-            max_hours=getattr(parameters, "max_hours", 0.0),
             instance=getattr(parameters, "instance", ""),
         )
 
@@ -215,6 +232,10 @@ class Run:
         """Seconds since the run started."""
         return time.monotonic() - self._start
 
+    def busy_s(self) -> float:
+        """Seconds since the run started, without those between the cells of a notebook."""
+        return self.seconds() - self._pauses.seconds
+
     def seconds_left(self) -> float:
         """Seconds until the run must have stopped; infinite without a limit."""
         return self._run.stop_at - time.monotonic()
@@ -228,8 +249,13 @@ class Run:
         """Write the row of a finished run, with the columns measured, and return its path.
 
         Raises:
-            RowError: a column has the wrong type, or a number that is infinite.
+            RowError: a column has the wrong type, or a number that is infinite; or the run has its
+                row.
         """
+        if self._is_finished:
+            raise RowError(
+                "this run has its row: make another, from the cell that starts it on"
+            )
         wall_s = self.seconds()
         others = max(self._run.others_before, _share_others(self._others, wall_s))
         row = {
@@ -249,7 +275,9 @@ class Run:
             row[name] = " + ".join(filter(None, dict.fromkeys(codes)))
         if "train_s" in row:
             row["cold"] = find_cold(row, self._marks)
-        return write_row(self.study_dir, row)
+        path = write_row(self.study_dir, row)
+        self._is_finished = True
+        return path
 
     def fail(self, error: str, **measured: Any) -> Path:
         """Write the row of a run that cannot succeed; the same parameters are then another run."""

@@ -80,6 +80,8 @@ class TrainingConfig(Train):
             num_devices=self.num_devices,
             mode=self.mode,
             batch_size=self.batch_size,
+            batch_size_of=self.batch_size_of,
+            batch_norm=self.batch_norm,
             input=self.input,
             matmul_precision=self.matmul_precision,
             data_gib=num_images * 3 * self.image_size**2 / 2**30,

@@ -17,7 +17,6 @@ import keras
 import numpy as np
 from keras import layers, ops
 from scipy.stats import rankdata
-from sklearn.utils.class_weight import compute_class_weight
 
 from dr_lib import files
 from dr_lib.data.labels.grades import GRADES, REFERABLE_FROM
@@ -130,6 +129,7 @@ def build_model(
     weights: str = "none",
     augmentation: str = "flip",
     recipe: str = "full",
+    synchronized: bool = False,
     seed: int = 0,
 ) -> keras.Model:
     """Build a network from uint8 photographs to the probability of referable disease or of grades.
@@ -165,7 +165,7 @@ def build_model(
     network = find_network(model)
     base = build_base(model, image_size, weights)
     for layer in find_normalisations(base):
-        layer.synchronized = False  # only TensorFlow knows another kind
+        layer.synchronized = synchronized
     if recipe == "few":
         last = base.get_layer(network.few or find_last_layer(base, FEW))
         base = keras.Model(base.input, last.output, name="base")
@@ -243,30 +243,6 @@ class Ranks(keras.metrics.Metric):
         # of a referable eye among all, minus its rank among those: the others that it beats
         beaten = rankdata(probability)[referable] - rankdata(probability[referable])
         return float(beaten.sum() / num_pairs)
-
-
-def weigh_grades(grade: np.ndarray) -> np.ndarray:
-    """Compute loss weights, (5,), that give every grade the same total weight, however rare.
-
-    From (n,) grades of the training split, n / (number of grades that occur x photographs of it)
-    for each grade; 1 where there is none.
-    """
-    weights = np.ones(len(GRADES))
-    occurring = np.unique(grade)
-    weights[occurring] = compute_class_weight("balanced", classes=occurring, y=grade)
-    return weights
-
-
-def weighted_loss(weights: np.ndarray) -> Callable:
-    """Make a loss for (batch,) grades and their probabilities: weighted cross-entropy."""
-
-    def loss(y_true, y_pred):
-        grade = ops.reshape(y_true, (-1,))
-        weight = ops.take(ops.convert_to_tensor(weights, "float32"), ops.cast(grade, "int32"))
-        crossentropy = keras.losses.sparse_categorical_crossentropy
-        return weight * crossentropy(ops.reshape(grade, (-1, 1)), y_pred)
-
-    return loss
 
 
 def find_network(model: str) -> Network:
@@ -408,27 +384,17 @@ def split_network(
     return lower, outputs, keras.Model(outputs, x, name="above")
 
 
-def find_batch_norm(network: keras.Model, strategy: str) -> str:
-    """Find over which photographs batch normalisation takes its statistics in training.
-
-    Args:
-        network: of `build_model`.
-        strategy: of a `Plan`. Under MirroredStrategy each replica has its part of a batch; on JAX a
-            batch stays one array.
-
-    Returns:
-        global, those of the whole batch; local, those of each replica's part of it; or none: the
-        network has no such layer.
-    """
-    if not any(find_normalisations(network.get_layer("base"))):
-        return "none"
-    return "local" if strategy == "MirroredStrategy" else "global"
+def has_batch_norm(network: keras.Model) -> bool:
+    """Whether a network of `build_model` has a batch normalisation."""
+    return any(find_normalisations(network.get_layer("base")))
 
 
 def save_model(network: keras.Model, path: Path) -> None:
     """Save a trained network in one step as a .keras file that loads on every backend."""
     with files.replace(path) as temporary:
         named = temporary.with_suffix(".keras")  # Keras saves to no other name
+        for layer in find_normalisations(network.get_layer("base")):
+            layer.synchronized = False  # which other backends do not load
         # without the optimiser's state
         keras.Model(network.inputs, network.outputs, name=network.name).save(named)
         named.replace(temporary)

@@ -14,9 +14,7 @@ from dr_lib.parameters import (
     ParameterError,
     Parameters,
     PathText,
-    Portion,
     RunParameters,
-    Share,
     Side,
 )
 
@@ -53,26 +51,23 @@ class Train(RunParameters):
     weights: Annotated[PathText, Input(("none", "imagenet"))] = "none"
     image_size: Side = 96
     batch_size: BatchSize = 8
+    batch_size_of: Literal["step", "replica"] = "step"
     epochs: Epochs = 20
-    optimizer: Literal["rmsprop", "adam"] = "adam"
+    optimizer: Literal["rmsprop", "rmsprop_voets", "adam"] = "adam"
     learning_rate: LearningRate = 0.001
-    halve_on_plateau: bool = True
-    rho: Portion = 0.9
-    epsilon: Share = 1e-7
     patience: Count = 0
-    min_delta: Portion = 0.0
     augmentation: Literal["none", "flip", "colour"] = "flip"
     recipe: Literal["full", "few"] = "full"
-    weigh_grades: bool = False
-    keep_best: bool = False
     accelerator: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     backend: Literal["auto", "tensorflow", "jax"] = "auto"
     num_devices: Count = 0
+    batch_norm: Literal["auto", "local", "global"] = Field(
+        "auto", serialization_alias="batch_norm_requested"
+    )
     matmul_precision: Literal["default", "float32", "tf32", "bfloat16", "bfloat16_3x"] = Field(
         "default", serialization_alias="matmul_precision_requested"
     )
     label: str = ""
-    max_hours: float = Field(0.0, ge=0, le=8760, exclude=True)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -81,21 +76,6 @@ class Train(RunParameters):
             check_small_cnn(self.image_size, self.weights)
         is_few = self.recipe == "few"
         refusals = [
-            (
-                self.weigh_grades and self.task != "grades",
-                "weigh_grades",
-                f"does not apply to task {self.task}: leave it out",
-            ),
-            (
-                self.rho != 0.9 and self.optimizer != "rmsprop",
-                "rho",
-                f"does not apply to optimizer {self.optimizer}: leave it out",
-            ),
-            (
-                self.min_delta > 0 and not self.patience,
-                "min_delta",
-                "does not apply without patience: leave it out",
-            ),
             (
                 is_few and self.augmentation != "flip",
                 "augmentation",

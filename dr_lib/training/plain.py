@@ -15,11 +15,27 @@ class PlainBatches(Batches):
     def __init__(
         self, photographs: Photographs, targets: np.ndarray, batch_size: int, *, seed: int
     ):
-        """Take one side of a split, loaded with `stream`; for the rest see `Batches`."""
+        """Take one side of a split, loaded with `stream`; for the rest see `Batches`.
+
+        Attributes:
+            shards: the files of records, one photograph each.
+        """
+        import keras
+        import tensorflow as tf
+
         if not isinstance(photographs.images, StoredCrops):
             raise DrError("mode plain reads the shards of a prepared folder: give data_dir")
         super().__init__(photographs.images, targets, batch_size, shuffle_seed=seed)
-        self.image_id = photographs.image_id
+        if keras.backend.backend() == "jax":  # which needs the memory of the GPUs
+            tf.config.set_visible_devices([], "GPU")
+        self.shards = list(map(str, self.inputs.paths))
+        self._rows = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                photographs.image_id.tolist(), np.arange(len(photographs.image_id))
+            ),
+            default_value=-1,
+        )
+        self._truth = tf.constant(targets)
 
     def find_error(self) -> ShardError | None:
         """Find a shard that can no longer be read, which tf.data names in a long report."""
@@ -29,47 +45,50 @@ class PlainBatches(Batches):
         except ShardError as error:
             return error
 
-    def feed(self):
-        """Build the pipeline: records by image id, their JPEGs decoded anew in each epoch.
+    def parse(self, record):
+        """Read a record: its JPEG, and the row of the photograph on this side, or -1."""
+        import tensorflow as tf
+
+        names = ("image/encoded", "image/id")
+        features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
+        example = tf.io.parse_single_example(record, features)
+        return example["image/encoded"], self._rows.lookup(example["image/id"])
+
+    def is_known(self, encoded, row):
+        """Whether the photograph is on this side."""
+        return row >= 0
+
+    def decode(self, encoded, row):
+        """Decode a JPEG and shrink it by area; return the pixels and the target.
 
         The decoder's exact transform gives the pixels of mode paper (TensorFlow's default differs
         by up to 12 of 255); crops that are shrunk differ by one level of rounding.
         """
-        import keras
         import tensorflow as tf
 
-        if keras.backend.backend() == "jax":  # which needs the memory of the GPUs
-            tf.config.set_visible_devices([], "GPU")
-        names = ("image/encoded", "image/id")
-        features = {name: tf.io.FixedLenFeature([], tf.string) for name in names}
-        rows = tf.lookup.KeyValueTensorInitializer(
-            self.image_id.tolist(), np.arange(len(self.image_id))
-        )
-        table = tf.lookup.StaticHashTable(rows, default_value=-1)
-        targets = tf.constant(self.targets)
-        shape = self.inputs.shape[1:]
+        image = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+        image = tf.image.resize(image, self.inputs.shape[1:3], method="area")
+        return tf.cast(tf.round(image), tf.uint8), self._truth[row]
 
-        def parse(example):
-            record = tf.io.parse_single_example(example, features)
-            return record["image/encoded"], table.lookup(record["image/id"])
+    def note(self, *batch):
+        """Note that a batch is ready, and pass it on."""
+        import tensorflow as tf
 
-        def note(*batch):
-            tf.numpy_function(self.note_ready, [], [])
-            return batch
+        tf.numpy_function(self.note_ready, [], [])
+        return batch
 
-        def decode(encoded, row):
-            image = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
-            image = tf.image.resize(image, shape[:2], method="area")
-            return tf.cast(tf.round(image), tf.uint8), targets[row]
+    def feed(self):
+        """Build the pipeline, as notebook 10 shows it."""
+        import tensorflow as tf
 
         return (
-            tf.data.TFRecordDataset(list(map(str, self.inputs.paths)))
-            .map(parse, tf.data.AUTOTUNE)
-            .filter(lambda encoded, row: row >= 0)  # photographs of this side alone
-            .shuffle(4096, seed=self.shuffle_seed)  # records of about 40 kB
-            .map(decode, tf.data.AUTOTUNE)
+            tf.data.TFRecordDataset(self.shards)
+            .map(self.parse, tf.data.AUTOTUNE)
+            .filter(self.is_known)
+            .shuffle(4096, seed=self.shuffle_seed)
+            .map(self.decode, tf.data.AUTOTUNE)
             .batch(self.batch_size, drop_remainder=True)
-            .map(note)
+            .map(self.note)
             .apply(tf.data.experimental.assert_cardinality(len(self)))
             .prefetch(tf.data.AUTOTUNE)
         )

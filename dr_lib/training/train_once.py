@@ -1,11 +1,11 @@
-"""One training run, from a prepared folder to scores on its test split; notebooks, tests and
-benches call it.
+"""One training run, from a prepared folder to scores on its test split.
+
+`train_once` makes the calls of notebook 10 in their order, for tests and benches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +16,7 @@ from dr_lib.data.labels.schema import SIDES
 from dr_lib.data.prepared.folder import Photographs, Prepared
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
-from dr_lib.hardware import Device, Plan, activate, probe
+from dr_lib.hardware import Device, Plan, activate, distribute, probe
 from dr_lib.hardware.devices import measure_device_peak
 from dr_lib.statistics.intervals import Interval
 from dr_lib.training import metrics
@@ -28,39 +28,28 @@ if TYPE_CHECKING:  # Keras takes its backend from the plan, so it is imported af
     import pandas as pd
 
     from dr_lib.data.prepared.batches import Batches
-    from dr_lib.training.fit import Timing
-    from dr_lib.training.recorder import Recorder
+    from dr_lib.training.callbacks import Checkpoint
 
 BEST = "best.keras"
 PREDICTIONS = "predictions.csv"
 
 
-class Setup(NamedTuple):
-    """Everything that a training run needs."""
+class Inputs(NamedTuple):
+    """What is trained, and what it is fed with."""
 
-    splits: dict[str, Photographs]  # those that have photographs
-    network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
-    # what is trained: the network, its head, or the network fed by row numbers
+    # the network; its head, of recipe few; or the network fed by row numbers, of mode fast
     model: keras.Model
-    last_layer: str  # of the base, at which recipe few ends; else empty
-    # over which photographs batch normalisation takes its statistics, see `find_batch_norm`
-    batch_norm: str
+    inputs: dict[str, Any]  # of each side: photographs, cached features or row numbers
+    targets: dict[str, np.ndarray]  # (n,) float32, 1 for referable; or (n,) int64 grades
+
+
+class Setup(NamedTuple):
+    """All that is ready before the call of fit."""
+
+    network: keras.Model  # (batch, size, size, 3) uint8 -> probabilities
+    fed: Inputs
     train_batches: Batches
     validation_batches: Batches | None  # None without that split, as in the paper's 70/30
-
-    def describe(self) -> dict[str, Any]:
-        """Describe the data and the network in columns of a run's row."""
-        columns = {f"num_images_{name}": 0 for name in SIDES}
-        for name, side in self.splits.items():
-            columns[f"num_images_{name}"] = len(side.grade)
-            columns[f"num_patients_{name}"] = len(set(side.patient_id))
-        return {
-            **columns,
-            "num_images_dropped": self.train_batches.num_dropped,
-            "num_parameters": self.network.count_params(),
-            "batch_norm": self.batch_norm,
-            "last_layer": self.last_layer,
-        }
 
 
 class Trained(NamedTuple):
@@ -106,10 +95,7 @@ class Trained(NamedTuple):
             "weights": Path(config.weights).name,
             "metrics": self.scores,
             "warning": metrics.find_doubt(self.auc),
-            "trained_with": {
-                **config.describe(),
-                "last_layer": row["last_layer"],
-            },
+            "trained_with": {**config.describe(), "last_layer": row["last_layer"]},
             "commit": commit,
             "versions": {name: row[name] for name in ("keras", "numpy")},
         }
@@ -122,19 +108,14 @@ class Trained(NamedTuple):
         (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def count_grades(self) -> pd.DataFrame:
-        """Count the photographs of each grade, a column a side, with its weight in the loss."""
+        """Count the photographs of each grade, a column a side."""
         import pandas as pd
-
-        from dr_lib.training.models import weigh_grades
 
         counts = {
             name: np.bincount(side.grade, minlength=len(GRADES))
             for name, side in self.splits.items()
         }
-        table = pd.DataFrame(counts, index=GRADES)
-        if self.config.weigh_grades:
-            table["weight in the loss"] = weigh_grades(self.splits["train"].grade).round(2)
-        return table
+        return pd.DataFrame(counts, index=GRADES)
 
 
 def train_once(
@@ -144,15 +125,8 @@ def train_once(
     *,
     prepared: Prepared | None = None,
     splits: Mapping[str, Photographs] | None = None,
-    commit: str = "",
-    code_sha256: str = "",
-    elapsed_s: Callable[[], float] = lambda: float("nan"),
-    report: Callable[[int, int], None] | None = None,
-    seconds_left: Callable[[], float] | None = None,
-    monitor: AbstractContextManager = nullcontext(),  # noqa: B008
-    fail: Callable[..., Any] = lambda fault, **machine: None,
 ) -> Trained:
-    """Set up a training run, train, and score the best weights on the test split.
+    """Train as notebook 10 does, and score the best weights on the test split.
 
     The threshold of referral is chosen on the validation split; without one it is 0.5. Started
     again after a kill, with the same configuration and folder, a training goes on from its last
@@ -165,17 +139,10 @@ def train_once(
             predictions.
         prepared: the folder and split of `config`, where it is open already.
         splits: photographs in place of a prepared folder's.
-        commit: this and code_sha256 name the code, for the row of a training that is resumed by
-            other code.
-        elapsed_s: seconds since the run began, for the row's setup_s.
-        report: this and seconds_left as in `Recorder`.
-        monitor: entered just before the timed part and left behind it.
-        fail: called with the reason and the machine's columns where the training diverges.
 
     Raises:
         HardwareError: the devices of the plan are not there.
         ShardError: a shard does not match the manifest.
-        OutOfTimeError: the time was up before the last epoch.
         DrError: a side of the split is empty or of one class, the network cannot be built, the
             checkpoint in the folder is damaged, or of another training, or it diverged.
 
@@ -188,67 +155,145 @@ def train_once(
     """
     if not splits:
         prepared = prepared or Prepared(config.data_dir, config.split)
-    data = prepared.describe() if prepared else {}
-    work = {**config.describe(), **data}
+    device = distribute(activate(plan))
 
-    device = activate(plan)
-    if not splits:
-        is_streamed = plan.input == "stream"
-        splits = {
-            name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
-        }
-    metrics.check_sides(splits, config.recipe, config.patience)
-    setup = set_up(config, device, splits)
+    from dr_lib.training.callbacks import Checkpoint
+    from dr_lib.training.fit import make_schedule, train
 
-    from dr_lib.training.recorder import Recorder
-
-    identity = {**work, "backend": plan.backend}
-    code = {"commit": commit, "code_sha256": code_sha256}
-    recorder = Recorder(
-        out_dir,
-        identity=identity,
-        session={**describe_session(device), **code},
-        report=report,
-        seconds_left=seconds_left,
+    sides = keep_sides(config, splits) if splits else load_sides(config, plan, prepared)
+    setup = set_up(config, device, sides)
+    has_validation = setup.validation_batches is not None
+    checkpoint = Checkpoint(
+        Path(out_dir),
+        *make_schedule(config.optimizer, config.patience, has_validation),
+        monitor="val_auc" if has_validation else "auc",
+        identity=identify(config, plan, prepared),
+        session=describe_session(device),
     )
+    batches = setup.train_batches, setup.validation_batches
     with device.scope():
-        setup_s = elapsed_s()
-        with monitor:
-            timing = fit_model(config, setup, recorder)
-        speed = measure_speed(device, setup, timing)
-        network = save_best(setup.network, recorder, device, fail)
-        probabilities = predict_sides(config, network, setup.splits)
+        times = train(setup.fed.model, *batches, checkpoint, epochs=config.epochs)
+        trained = score_training(config, device, prepared, sides, setup.network, checkpoint)
+    dropped = {"num_images_dropped": setup.train_batches.num_dropped}
+    return trained._replace(row={**trained.row, **times, **dropped})
 
-    if prepared:  # its tables know the photographs
-        sides = [
-            (setup.splits[name].image_id, values) for name, values in probabilities.items()
-        ]
-        version = hash_file(out_dir / BEST)[:12]
-        prepared.write_predictions(out_dir / PREDICTIONS, sides, network.name, version)
-    scores, auc = metrics.score_sides(setup.splits, probabilities, task=config.task)
-    row = {
-        **device.describe(probe()),
-        **data,
-        **setup.describe(),
-        **timing.describe(),
-        "setup_s": setup_s,
-        **speed,
-        **{f"metric_{name}_test": value for name, value in scores.items()},
-        **auc.columns("metric_auc_test"),
-        **recorder.join_sessions(),
+
+def set_up(config: TrainingConfig, device: Device, sides: Mapping[str, Photographs]) -> Setup:
+    """Build and compile the network and make the batches, in the scope of the device."""
+    import keras
+
+    plan = device.plan
+    keras.utils.set_random_seed(config.run_seed)
+    with device.scope():
+        network = build_network(config, plan)
+        fed = choose_inputs(config, plan, network, sides)
+        compile_network(config, plan, fed)
+    return Setup(network, fed, *make_batches(config, plan, sides, fed))
+
+
+def load_sides(
+    config: TrainingConfig, plan: Plan, prepared: Prepared
+) -> dict[str, Photographs]:
+    """Load the sides of a split that have photographs, into memory or as a stream as planned.
+
+    Raises:
+        ShardError: a shard does not match the manifest.
+        DrError: nothing can be trained or scored with this split.
+    """
+    is_streamed = plan.input == "stream"
+    splits = {
+        name: prepared.load(name, config.image_size, stream=is_streamed) for name in SIDES
     }
-    return Trained(
-        config=config,
-        folder=Path(out_dir),
-        device=device,
-        splits=setup.splits,
-        network=network,
-        history=recorder.history,
-        probabilities=probabilities,
-        scores=scores,
-        auc=auc,
-        row=row,
+    return keep_sides(config, splits)
+
+
+def keep_sides(
+    config: TrainingConfig, splits: Mapping[str, Photographs]
+) -> dict[str, Photographs]:
+    """Check the sides of a split, and keep those that have photographs."""
+    metrics.check_sides(splits, config.recipe, config.patience)
+    return {name: side for name, side in splits.items() if len(side.grade)}
+
+
+def build_network(config: TrainingConfig, plan: Plan) -> keras.Model:
+    """Build the network of a configuration, with the weights that its recipe starts from."""
+    from dr_lib.training.models import build_model
+
+    return build_model(
+        config.model,
+        config.image_size,
+        task=config.task,
+        weights=config.weights,
+        augmentation=config.augmentation,
+        recipe=config.recipe,
+        synchronized=plan.strategy == "MirroredStrategy" and plan.batch_norm == "global",
+        seed=config.run_seed,
     )
+
+
+def choose_inputs(
+    config: TrainingConfig, plan: Plan, network: keras.Model, sides: Mapping[str, Photographs]
+) -> Inputs:
+    """Choose what is trained and fed: the network by its photographs; its head by what the frozen
+    base gives (recipe few); or the network by the row numbers of photographs on the device.
+    """
+    from dr_lib.training import frozen, resident
+
+    truth = "grade" if config.task == "grades" else "referable"
+    inputs = {name: side.images for name, side in sides.items()}
+    targets = {name: getattr(side, truth) for name, side in sides.items()}
+    model = network
+    if config.recipe == "few":
+        model, inputs, targets = frozen.freeze(network, sides, plan.step_size)
+    elif plan.on_device:
+        inputs = {name: images for name, images in inputs.items() if name != "test"}
+        model, inputs = resident.keep_on_device(
+            network, inputs, whole_epochs=not plan.steps_per_execution
+        )
+    return Inputs(model, inputs, targets)
+
+
+def compile_network(config: TrainingConfig, plan: Plan, fed: Inputs) -> None:
+    """Compile what is trained, see `fit.compile_model`."""
+    from dr_lib.training.fit import compile_model
+
+    compile_model(
+        fed.model,
+        optimizer=config.optimizer,
+        learning_rate=config.learning_rate,
+        task=config.task,
+        capacity=plan.step_size + max(map(len, fed.targets.values())),
+        jit=plan.jit,
+        steps_per_execution=plan.steps_per_execution or 16,  # of validation
+    )
+
+
+def make_batches(
+    config: TrainingConfig, plan: Plan, sides: Mapping[str, Photographs], fed: Inputs
+) -> tuple[Batches, Batches | None]:
+    """Make the batches of training and of validation; None without that split."""
+    from dr_lib.data.prepared.batches import Batches
+    from dr_lib.training.plain import PlainBatches
+
+    validation_batches = None
+    if "validation" in sides:
+        data = fed.inputs["validation"], fed.targets["validation"]
+        validation_batches = Batches(*data, plan.step_size)
+    seed = config.run_seed
+    if config.mode == "plain":
+        train_batches = PlainBatches(
+            sides["train"], fed.targets["train"], plan.step_size, seed=seed
+        )
+    else:
+        data = fed.inputs["train"], fed.targets["train"]
+        train_batches = Batches(*data, plan.step_size, shuffle_seed=seed)
+    return train_batches, validation_batches
+
+
+def identify(config: TrainingConfig, plan: Plan, prepared: Prepared | None) -> dict[str, Any]:
+    """Identify what is to be trained: a checkpoint of anything else is refused."""
+    data = prepared.describe() if prepared else {}
+    return {**config.describe(), **data, "backend": plan.backend}
 
 
 def describe_session(device: Device) -> dict[str, str]:
@@ -262,25 +307,74 @@ def describe_session(device: Device) -> dict[str, str]:
     }
 
 
-def fit_model(config: TrainingConfig, setup: Setup, recorder: Recorder) -> Timing:
-    """Train as a configuration says; see `fit.train`."""
-    from dr_lib.training import fit
+def score_training(
+    config: TrainingConfig,
+    device: Device,
+    prepared: Prepared | None,
+    sides: Mapping[str, Photographs],
+    network: keras.Model,
+    checkpoint: Checkpoint,
+) -> Trained:
+    """Save the network with its best weights, predict and score; in the scope of the device.
 
-    return fit.train(
-        setup.model,
-        setup.train_batches,
-        setup.validation_batches,
-        recorder,
-        epochs=config.epochs,
-        keep_best=config.keep_best,
-        halve_on_plateau=config.halve_on_plateau,
-        patience=config.patience,
-        min_delta=config.min_delta,
+    Raises:
+        DrError: the training diverged; the best epoch before it is kept in BEST.
+    """
+    from dr_lib.training.models import has_batch_norm, save_model
+
+    plan = device.plan
+    device_peak_mib = measure_device_peak(plan.backend)
+    folder = checkpoint.folder
+    if checkpoint.best_variables:
+        save_model(network, folder / BEST)
+    if checkpoint.fault:
+        kept = f"; the best epoch before it, {checkpoint.best_epoch}, is kept in {BEST}"
+        raise DrError(checkpoint.fault + (kept if checkpoint.best_variables else ""))
+    probabilities = predict_sides(config, plan, network, sides)
+    if prepared:  # its tables know the photographs
+        shown = [(sides[name].image_id, values) for name, values in probabilities.items()]
+        version = hash_file(folder / BEST)[:12]
+        prepared.write_predictions(folder / PREDICTIONS, shown, network.name, version)
+    scores, auc = metrics.score_sides(sides, probabilities, task=config.task)
+    row = {
+        **device.describe(probe()),
+        **(prepared.describe() if prepared else {}),
+        **count_sides(sides),
+        "num_parameters": network.count_params(),
+        "batch_norm": plan.batch_norm if has_batch_norm(network) else "none",
+        "last_layer": (
+            network.get_layer("base").layers[-1].name if config.recipe == "few" else ""
+        ),
+        "device_peak_mib": device_peak_mib,
+        **{f"metric_{name}_test": value for name, value in scores.items()},
+        **auc.columns("metric_auc_test"),
+        **checkpoint.join_sessions(),
+    }
+    return Trained(
+        config=config,
+        folder=folder,
+        device=device,
+        splits=dict(sides),
+        network=network,
+        history=checkpoint.history,
+        probabilities=probabilities,
+        scores=scores,
+        auc=auc,
+        row=row,
     )
 
 
+def count_sides(sides: Mapping[str, Photographs]) -> dict[str, int]:
+    """Count the photographs and patients of each side, in columns of a row."""
+    columns = {f"num_images_{name}": 0 for name in SIDES}
+    for name, side in sides.items():
+        columns[f"num_images_{name}"] = len(side.grade)
+        columns[f"num_patients_{name}"] = len(set(side.patient_id))
+    return columns
+
+
 def predict_sides(
-    config: TrainingConfig, network: keras.Model, splits: Mapping[str, Photographs]
+    config: TrainingConfig, plan: Plan, network: keras.Model, sides: Mapping[str, Photographs]
 ) -> dict[str, np.ndarray]:
     """Predict the photographs of all sides but the training's, (n, 1) or (n, 5) each."""
     from dr_lib.training.fit import predict
@@ -289,39 +383,11 @@ def predict_sides(
         name: predict(
             network,
             side.images,
-            config.batch_size,
+            plan.step_size,
             average_mirrored=config.test_time_augmentation,
         )
-        for name, side in splits.items()
+        for name, side in sides.items()
         if name != "train"
-    }
-
-
-def save_best(
-    network: keras.Model, recorder: Recorder, device: Device, fail: Callable[..., Any]
-) -> keras.Model:
-    """Save the network with its best weights as BEST; raise the fault of one that diverged."""
-    from dr_lib.training.models import save_model
-
-    path = recorder.out_dir / BEST
-    fault = recorder.fault
-    if recorder.best_variables:
-        save_model(network, path)
-        if fault:
-            fault += f"; the best epoch before it, {recorder.best_epoch}, is kept in {BEST}"
-    if fault:
-        fail(fault, **device.describe(probe()))
-        raise DrError(fault)
-    return network
-
-
-def measure_speed(device: Device, setup: Setup, timing: Timing) -> dict[str, float | None]:
-    """Measure how fast a training was and how much memory it took, in columns of its row."""
-    batches = setup.train_batches
-    images_per_epoch = len(batches) * batches.batch_size
-    return {
-        "device_peak_mib": measure_device_peak(device.plan.backend),
-        "images_per_s": images_per_epoch / timing.steady_training_s,
     }
 
 
@@ -341,90 +407,3 @@ def list_trained(root: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     train_once(config, config.plan(probe(), 400), folder).write_model()
     return [folder]
-
-
-def set_up(config: TrainingConfig, device: Device, splits: Mapping[str, Photographs]) -> Setup:
-    """Build and compile the network and make the batches; see `train_once`."""
-    import keras
-
-    from dr_lib.data.prepared.batches import Batches
-    from dr_lib.training import fit, frozen, models, plain, resident
-
-    plan = device.plan
-    seed = config.run_seed
-    batch_size = config.batch_size
-    truth = "grade" if config.task == "grades" else "referable"
-    splits = {name: side for name, side in splits.items() if len(side.grade)}
-    inputs = {name: side.images for name, side in splits.items()}
-    targets = {name: getattr(side, truth) for name, side in splits.items()}
-
-    keras.utils.set_random_seed(seed)
-    with device.scope():
-        network = build_network(config)
-        model = network
-        last_layer = ""
-        if config.recipe == "few":
-            last_layer = network.get_layer("base").layers[-1].name
-            model, inputs, targets = frozen.freeze(network, splits, batch_size)
-        if plan.on_device:
-            inputs = {name: images for name, images in inputs.items() if name != "test"}
-            model, inputs = resident.keep_on_device(
-                network, inputs, whole_epochs=not plan.steps_per_execution
-            )
-        fit.compile_model(
-            model,
-            optimizer=config.optimizer,
-            learning_rate=config.learning_rate,
-            rho=config.rho,
-            epsilon=config.epsilon,
-            loss=choose_loss(config, targets["train"]),
-            capacity=batch_size + max(map(len, targets.values())),
-            jit=plan.jit,
-            steps_per_execution=plan.steps_per_execution or 16,  # of validation
-        )
-
-    validation_batches = None
-    if "validation" in splits:
-        validation_batches = Batches(inputs["validation"], targets["validation"], batch_size)
-    if config.mode == "plain":
-        train_batches = plain.PlainBatches(
-            splits["train"], targets["train"], batch_size, seed=seed
-        )
-    else:
-        train_batches = Batches(
-            inputs["train"], targets["train"], batch_size, shuffle_seed=seed
-        )
-    return Setup(
-        splits=splits,
-        network=network,
-        model=model,
-        last_layer=last_layer,
-        batch_norm=models.find_batch_norm(network, plan.strategy),
-        train_batches=train_batches,
-        validation_batches=validation_batches,
-    )
-
-
-def build_network(config: TrainingConfig) -> keras.Model:
-    """Build the network of a configuration, with the weights that its recipe starts from."""
-    from dr_lib.training.models import build_model
-
-    return build_model(
-        config.model,
-        config.image_size,
-        task=config.task,
-        weights=config.weights,
-        augmentation=config.augmentation,
-        recipe=config.recipe,
-        seed=config.run_seed,
-    )
-
-
-def choose_loss(config: TrainingConfig, targets: np.ndarray) -> str | Callable:
-    """Choose the loss of a task; on request grades are weighed by those of the training split."""
-    from dr_lib.training.models import weigh_grades, weighted_loss
-
-    if config.task == "referable":
-        return "binary_crossentropy"
-    weights = weigh_grades(targets) if config.weigh_grades else np.ones(len(GRADES))
-    return weighted_loss(weights)

@@ -191,7 +191,7 @@ CASES = [
         "A6",
         lambda: [both(mode="fast", precision="mixed_float16")],
         "not comparable",
-        "vs mode=paper, precision=float32$",
+        "vs mode=plain, precision=float32$",
     ),
     (
         "A6",
@@ -210,7 +210,7 @@ CASES = [
         "not comparable",
         "they differ in num_images_train, num_images_test$",
     ),
-    # the paper's mode is judged alone, on ten of twenty rows
+    # mode plain is judged alone, on ten of twenty rows
     (
         "A6",
         lambda: [both(), both(gpu=1500 + SPREAD, mode="fast", precision="mixed_float16")],

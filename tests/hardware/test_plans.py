@@ -44,7 +44,7 @@ def columns(facts: Facts, **asked) -> tuple:
     return plan.backend, plan.strategy, plan.num_replicas, *how
 
 
-@pytest.mark.parametrize("asked", [{"mode": "fast"}, {"mode": "fast", "batch_size": 64}])
+@pytest.mark.parametrize("batch_size", [32, 64])
 @pytest.mark.parametrize(
     ("facts", "plan"),
     [
@@ -58,9 +58,9 @@ def columns(facts: Facts, **asked) -> tuple:
         (H200, ("jax", "none", 1, "bfloat16", True, 0)),
     ],
 )
-def test_fast_mode_by_environment(facts, plan, asked):
+def test_fast_mode_by_environment(facts, plan, batch_size):
     """The table of environments: backend, strategy, replicas, precision, XLA, steps per call."""
-    assert columns(facts, **asked) == plan
+    assert columns(facts, mode="fast", batch_size=batch_size) == plan
 
 
 MIRRORED = ("tensorflow", "MirroredStrategy", 2, "float32", False, 1)
@@ -75,6 +75,7 @@ ONE = ("tensorflow", "none", 1, "float32", False, 1)
         (KAGGLE_T4, {}, MIRRORED),
         (KAGGLE_T4, {"backend": "jax"}, ("jax", "DataParallel", 2, "float32", True, 1)),
         (KAGGLE_T4, {"num_devices": 1}, ONE),
+        (KAGGLE_TPU, {}, ("jax", "DataParallel", 2, "float32", True, 1)),
         (KAGGLE_TPU, {"num_devices": 4}, ("jax", "DataParallel", 4, "float32", True, 1)),
         (KAGGLE_TPU, {"accelerator": "cpu"}, ONE),
         (LAPTOP, {"num_devices": 2}, MIRRORED),
@@ -131,19 +132,52 @@ def test_no_plan_combines_what_fails():
 @pytest.mark.parametrize(
     ("facts", "batch_size", "num_replicas"),
     [
-        (KAGGLE_TPU, 12, 4),
+        (KAGGLE_TPU, 8, 2),
+        (KAGGLE_TPU, 12, 2),
         (KAGGLE_TPU, 7, 1),
         (KAGGLE_TPU, 64, 8),
-        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 7), 8, 4),
-        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 6), 12, 6),
+        (KAGGLE_T4, 8, 2),
+        (KAGGLE_T4, 6, 1),
+        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 7), 16, 4),
+        (KAGGLE_T4._replace(gpus=("Tesla T4",) * 6), 12, 3),
     ],
 )
-def test_as_many_replicas_as_divide_the_batch(facts, batch_size, num_replicas):
-    """The batch stays as asked; devices that cannot share it idle, and the plan says so."""
+def test_as_many_replicas_as_get_four_photographs_of_a_step(facts, batch_size, num_replicas):
+    """The batch stays as asked; devices that cannot share it idle, and the plan says so. All share
+    it where they are asked for, and of a batch for each of them all are used.
+    """
     plan = choose(facts, Request(batch_size=batch_size))
-    assert plan.num_replicas == num_replicas
-    idle = num_replicas < max(len(facts.gpus), facts.num_tpu_chips)
-    assert any("cannot be divided over more" in reason for reason in plan.reasons) == idle
+    assert (plan.num_replicas, plan.step_size) == (num_replicas, batch_size)
+    there = max(len(facts.gpus), facts.num_tpu_chips)
+    (why,) = [reason for reason in plan.reasons if "cannot be divided" in reason] or [""]
+    assert bool(why) == (num_replicas < there)
+    assert not why or "4 photographs each or more" in why
+    each = choose(facts, Request(batch_size=batch_size, batch_size_of="replica"))
+    assert (each.num_replicas, each.step_size) == (there, there * batch_size)
+    if batch_size % there == 0:
+        asked = choose(facts, Request(batch_size=batch_size, num_devices=there))
+        assert asked.num_replicas == there
+
+
+@pytest.mark.parametrize(
+    ("facts", "requested", "found"),
+    [
+        (KAGGLE_T4, "auto", "local"),
+        (KAGGLE_T4, "local", "local"),
+        (KAGGLE_T4, "global", "global"),
+        (COLAB_T4, "local", "global"),  # of one device both are the same
+        (KAGGLE_TPU, "auto", "global"),
+        (KAGGLE_TPU, "local", None),
+    ],
+)
+def test_batch_normalisation_is_as_asked_or_refused(facts, requested, found):
+    """Local is a MirroredStrategy's; on JAX a step is one array over all devices."""
+    request = Request(batch_size=8, batch_norm=requested)
+    if found:
+        assert choose(facts, request).batch_norm == found
+        return
+    with pytest.raises(HardwareError, match="'local' is not possible: on JAX .*'global'"):
+        choose(facts, request)
 
 
 def test_photographs_stay_on_the_host_where_they_do_not_fit():

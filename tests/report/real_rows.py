@@ -31,6 +31,7 @@ NC4AS = CPU | {
 T4X2 = {"platform": "kaggle", "accelerator": "Tesla T4", "num_accelerators": 2}
 TPU = {"platform": "colab", "accelerator": "TPU v2", "num_accelerators": 1}
 PAPER_A = {
+    "mode": "plain",
     "model": "inception_v3",
     "image_size": 299,
     "epochs": 200,

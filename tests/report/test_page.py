@@ -166,7 +166,7 @@ def test_the_title_says_what_was_measured_where_and_that_a_sample_is_synthetic(s
         ("synthetic", "amostra sintética, não retinografias"),
         ("photographs", ""),
     ):
-        runs = both(study="mine", started_at="2026-11-21T10:00", data_kind=kind)
+        runs = both(mode="paper", study="mine", started_at="2026-11-21T10:00", data_kind=kind)
         for lang in ("en", "pt"):
             paper = page.Page(lang=lang)
             paper.title(QUESTION, PAPERS["A"], select_runs(runs))
@@ -193,10 +193,10 @@ def test_the_appendix_says_what_is_excluded_and_what_runs_have_in_common(shown):
     for words in ("resumed after a stop", "epochs = 200", f"- commit: {'c' * 40}"):
         assert words in text
     assert text.index(">paper<") < text.index(">fast<")
-    rates = runs.assign(learning_rate=[0.1, 0.02], rho=0.25, mode="paper")
+    rates = runs.assign(learning_rate=[0.1, 0.02], weights="a", data_share=0.25, mode="paper")
     page.Page(lang="pt").appendix(select_runs(rates, may_differ=["learning_rate"]))
     text = "\n".join(map(str, shown[-4:]))
-    assert ">taxa de aprendizado<" in text and ">0,02<" in text and "rho = 0,25" in text
+    assert ">taxa de aprendizado<" in text and ">0,02<" in text and "data_share = 0,25" in text
     several = runs.assign(commit=["a", "b"], code_sha256="1", mode="paper")
     page.Page().appendix(select_runs(several))
     assert "The commits of the runs differ, their code does not." in shown[-2]

@@ -194,9 +194,9 @@ def test_a_cold_run_has_a_line_without_a_ratio():
     """Rows of notebook 10 whose first was cold: its time and its AUC stand apart, and n of each
     line counts the runs that its means are of.
     """
-    runs = train_referable([39.1, 14.7, 12.6], T4, boot="one")
+    runs = train_referable([39.1, 14.7, 12.6], T4, boot="one", mode="paper")
     runs = runs.assign(cold=[True, False, False], metric_auc_test=[0.9, 0.8, 0.7])
-    slow = train_referable([50.0, 54.0], CPU, boot="two", metric_auc_test=0.9)
+    slow = train_referable([50.0, 54.0], CPU, boot="two", metric_auc_test=0.9, mode="paper")
     table = compare_finished(pd.concat([runs, slow], ignore_index=True))
     assert table["environment"].tolist() == [
         "kaggle, 2 x Tesla T4, cold",

@@ -86,16 +86,10 @@ def build_dropping(image_size: int, weights: None):
     return keras.Model(network.input, keras.layers.Dropout(0.3)(network.output))
 
 
-def train_here(
-    folder: Path,
-    splits: dict | None = None,
-    hooks: dict = {},  # noqa: B006
-    **asked: Any,
-) -> Trained:
-    """Train in this process, on one CPU by TensorFlow, 5 s after the run began."""
+def train_here(folder: Path, splits: dict | None = None, **asked: Any) -> Trained:
+    """Train in this process, on one CPU by TensorFlow."""
     config = TrainingConfig(**{"data_dir": "", **HERE, **asked})
-    plan = config.plan(hardware.probe(), 48)
-    return train_once(config, plan, folder, splits=splits, elapsed_s=lambda: 5.0, **hooks)
+    return train_once(config, config.plan(hardware.probe(), 48), folder, splits=splits)
 
 
 def train(

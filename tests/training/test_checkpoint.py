@@ -5,6 +5,7 @@ import pytest
 
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.errors import DrError
+from dr_lib.training.callbacks import Checkpoint
 from dr_lib.training.checkpoint import (
     assign_variables,
     read_checkpoint,
@@ -13,7 +14,6 @@ from dr_lib.training.checkpoint import (
 )
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
-from dr_lib.training.recorder import Recorder
 from tests.training.test_fit import build
 
 
@@ -40,8 +40,8 @@ def test_a_training_asked_for_otherwise_is_refused(tmp_path):
     images = np.zeros((8, 32, 32, 3), np.uint8)
     labels = np.arange(8, dtype=np.float32) % 2
     batches = Batches(images, labels, 8, shuffle_seed=0)
-    first = Recorder(tmp_path, identity={"dropout": 0.0, "seed": 1})
+    first = Checkpoint(tmp_path, monitor="auc", identity={"dropout": 0.0, "seed": 1})
     train(build(), batches, None, first, epochs=1)
-    second = Recorder(tmp_path, identity={"dropout": 0.5, "seed": 1})
+    second = Checkpoint(tmp_path, monitor="auc", identity={"dropout": 0.5, "seed": 1})
     with pytest.raises(DrError, match="written with other dropout: delete it"):
         train(build(), batches, None, second, epochs=2)

@@ -9,10 +9,11 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from dr_lib.data.prepared.batches import Batches
+from dr_lib.errors import DrError
+from dr_lib.training.callbacks import Checkpoint, OutOfTimeError, Scores
 from dr_lib.training.checkpoint import read_checkpoint, read_weights
-from dr_lib.training.fit import OutOfTimeError, Timing, compile_model, predict, train
-from dr_lib.training.models import build_model, save_model
-from dr_lib.training.recorder import Recorder, has_stalled
+from dr_lib.training.fit import compile_model, make_schedule, predict, train
+from dr_lib.training.models import Ranks, build_model, save_model
 from tests.training.simulation import assert_same, draw, run_code
 
 
@@ -30,13 +31,19 @@ def build(**how):
     return model
 
 
+def keep(folder, monitor="val_auc", *, optimizer="adam", patience=0, **how) -> Checkpoint:
+    """The checkpoint of a training, with the schedule of its optimizer."""
+    schedule = make_schedule(optimizer, patience, monitor == "val_auc")
+    return Checkpoint(folder, *schedule, monitor=monitor, **how)
+
+
 def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     """The model, and the file saved from it, evaluate to the highest AUC in the history."""
     images, labels = photographs
     model = build()
     train_batches = Batches(images[:32], labels[:32], 8, shuffle_seed=1)
     validation = Batches(images[32:], labels[32:], 8)
-    train(model, train_batches, validation, Recorder(tmp_path), epochs=6)
+    train(model, train_batches, validation, keep(tmp_path), epochs=6)
     history = pd.read_csv(tmp_path / "history.csv")
     save_model(model, tmp_path / "best.keras")
     saved = keras.models.load_model(tmp_path / "best.keras")
@@ -47,23 +54,19 @@ def test_keeps_the_epoch_with_the_best_validation_auc(photographs, tmp_path):
     assert {"loss", "auc", "val_loss", "val_auc", "learning_rate"} <= set(history)
 
 
-@pytest.mark.parametrize("keep_best", [False, True])
-def test_without_validation_the_last_epoch_is_kept_or_the_best_in_training(
-    photographs, tmp_path, keep_best
-):
-    """The paper's 70/30 has no validation split: what is kept is the end of the last epoch, or
-    of the best one.
-    """
+def test_without_validation_the_best_epoch_in_training_is_kept(photographs, tmp_path):
+    """The paper's 70/30 has no validation split."""
     images, labels = photographs
     model = build()
     batches = Batches(images, labels, 16, shuffle_seed=1)
-    train(model, batches, None, Recorder(tmp_path), epochs=3, keep_best=keep_best)
+    train(model, batches, None, keep(tmp_path, "auc"), epochs=3)
     progress, arrays = read_checkpoint(tmp_path / "checkpoint.npz")
-    best = max(range(3), key=lambda epoch: progress["history"][epoch]["auc"])
+    aucs = [line["auc"] for line in progress["history"]]
+    assert progress["best_epoch"] == 1 + int(np.argmax(aucs))
     is_last = all(
         np.array_equal(*pair) for pair in zip(arrays["best"], arrays["model"], strict=True)
     )
-    assert is_last == (not keep_best or best == 2)
+    assert is_last == (progress["best_epoch"] == 3)
     assert_same(arrays["best"], read_weights(model))
 
 
@@ -99,19 +102,23 @@ def test_a_training_that_diverges_ends_at_once(
     """
     images, labels = (array[:16] for array in photographs)
     validation = Batches(images, labels, 8) if with_validation else None
+    monitor = "val_auc" if with_validation else "auc"
     for _ in range(2):
-        model = build(loss="mean_squared_error")
+        model = build()
+        model.compile(model.optimizer, "mean_squared_error", weighted_metrics=[Ranks(1000)])
         batches = Diverging(images, labels, target=target, since=since)
-        recorder = Recorder(tmp_path)
-        train(model, batches, validation, recorder, epochs=50)
-        assert recorder.fault.startswith(reason) and len(recorder.history) == num_epochs
+        checkpoint = keep(tmp_path, monitor)
+        train(model, batches, validation, checkpoint, epochs=50)
+        assert checkpoint.fault.startswith(reason) and len(checkpoint.history) == num_epochs
     if not since:
-        assert not recorder.best_variables
+        assert not checkpoint.best_variables
         return
-    assert recorder.best_epoch == 3 if not with_validation else recorder.best_epoch > 0
-    again = build(loss="mean_squared_error")
-    steady = Batches(images, labels, 8, shuffle_seed=1)
-    train(again, steady, None, Recorder(tmp_path / "again"), epochs=recorder.best_epoch)
+    assert 0 < checkpoint.best_epoch <= num_epochs
+    again = build()
+    again.compile(again.optimizer, "mean_squared_error", weighted_metrics=[Ranks(1000)])
+    batches = Diverging(images, labels, target=target, since=since)
+    until = keep(tmp_path / "again", monitor)
+    train(again, batches, validation, until, epochs=checkpoint.best_epoch)
     assert_same(model.get_weights(), again.get_weights())
 
 
@@ -123,22 +130,18 @@ class Sleepy(Batches):
         return super()._take(rows)
 
 
-class LateRecorder(Recorder):
-    """One that takes its time to save, and to read weights, and behind which fit still works."""
+class LateCheckpoint(Checkpoint):
+    """One that takes its time to save, and behind which fit still works."""
 
     def on_train_end(self, logs=None):
         time.sleep(0.5)
 
-    def _save(self, now):
+    def _save(self):
         time.sleep(0.1)
-        super()._save(now)
-
-    def _score(self):
-        time.sleep(0.1)
-        return super()._score()
+        super()._save()
 
 
-def test_times_add_up(photographs, tmp_path):
+def test_times_add_up(photographs, tmp_path, monkeypatch):
     """The first step is part of the first epoch; the epochs are train_s, which ends with the last,
     not with fit.
 
@@ -146,37 +149,34 @@ def test_times_add_up(photographs, tmp_path):
     steps. Each part of train_s has what was made slow in it.
     """
     images, labels = (array[:24] for array in photographs)
+    score = Scores._score
+    monkeypatch.setattr(Scores, "_score", lambda self: time.sleep(0.1) or score(self))
     done = []
-    recorder = LateRecorder(tmp_path, report=lambda *epochs: done.append(epochs))
+    report = lambda *epochs: done.append(epochs)  # noqa: E731
+    checkpoint = LateCheckpoint(tmp_path, monitor="val_auc", report=report)
     outside = time.monotonic()
     batches = Sleepy(images, labels, 8, shuffle_seed=1)
-    timing = train(build(), batches, Sleepy(images, labels, 8), recorder, epochs=3)
+    times = train(build(), batches, Sleepy(images, labels, 8), checkpoint, epochs=3)
     outside = time.monotonic() - outside
     assert done == [(1, 3), (2, 3), (3, 3)]
-    assert len(timing.epoch_s) == len(timing.training_s) == 3
-    assert 0 < timing.first_step_s < timing.training_s[0]
-    validation_s = np.subtract(timing.epoch_s, timing.training_s)
-    assert min(timing.training_s) > 0 and min(validation_s) >= 0.3
-    assert sum(timing.epoch_s) == pytest.approx(timing.train_s)
-    assert timing.train_s <= outside - 0.5
-    assert 0 < timing.cpu_s and timing.resumed == 0
-    parts = timing.parts
+    assert len(times["epoch_s"]) == len(times["training_s"]) == 3
+    assert 0 < times["first_step_s"] < times["training_s"][0]
+    validation_s = np.subtract(times["epoch_s"], times["training_s"])
+    assert min(times["training_s"]) > 0 and min(validation_s) >= 0.3
+    assert sum(times["epoch_s"]) == pytest.approx(times["train_s"])
+    assert times["train_s"] <= outside - 0.5
+    assert 0 < times["cpu_s"] and times["resumed"] == 0
+    assert times["steady_epoch_s"] == np.median(times["epoch_s"][1:])
+    assert times["images_per_s"] == 24 / np.median(times["training_s"][1:])
+    names = ("compile_s", "input_s", "steps_s", "validation_s", "rest_s")
+    parts = {name: times[name] for name in names}
     assert min(parts.values()) > 0
-    assert sum(parts.values()) == pytest.approx(timing.train_s, rel=0.02)
-    assert parts["compile_s"] < timing.first_step_s + validation_s[0]
+    assert sum(parts.values()) == pytest.approx(times["train_s"], rel=0.02)
+    assert parts["compile_s"] < times["first_step_s"] + validation_s[0]
     # 8 batches behind the first, less the steps meanwhile
-    assert 0.15 < parts["input_s"] < 8 * 0.2 and parts["steps_s"] < timing.train_s / 2
-    assert parts["checkpoint_s"] > 0.1 * 2 and parts["callbacks_s"] > 0.1 * 3
-
-
-def test_the_steady_epoch_leaves_the_first_out():
-    """Median of 2, 4 and 3 s, of them 1, 3 and 2 s of training; after one epoch there is none."""
-    timing = Timing(19.0, 8.0, [10.0, 2.0, 4.0, 3.0], [9.0, 1.0, 3.0, 2.0], 20.0, {}, 4, 0)
-    assert (timing.steady_epoch_s, timing.steady_training_s) == (3.0, 2.0)
-    assert np.isnan(Timing(10.0, 8.0, [10.0], [9.0], 20.0, {}, 1, 0).steady_epoch_s)
-
-
-AUCS = [0.5, 0.8, 0.7, 0.9]
+    assert 0.15 < parts["input_s"] < 8 * 0.2 and parts["steps_s"] < times["train_s"] / 2
+    # scores in training, and a checkpoint or two
+    assert parts["rest_s"] > 3 * 0.1 + 0.1
 
 
 COUNT = """
@@ -185,7 +185,7 @@ from pathlib import Path
 from keras.src import backend
 from dr_lib.data.prepared.batches import Batches
 from dr_lib.training.fit import train
-from dr_lib.training.recorder import Recorder
+from dr_lib.training.callbacks import Checkpoint
 from tests.training.simulation import draw
 from tests.training.test_fit import build
 
@@ -199,8 +199,8 @@ def count(value):
 backend.convert_to_numpy = count
 for number in (16, 64):
     fetched.clear()
-    recorder = Recorder(Path(tempfile.mkdtemp()))
-    train(build(), Batches(*draw(number), 4, shuffle_seed=1), None, recorder, epochs=2)
+    checkpoint = Checkpoint(Path(tempfile.mkdtemp()), monitor="auc")
+    train(build(), Batches(*draw(number), 4, shuffle_seed=1), None, checkpoint, epochs=2)
     print(len(fetched))
 """
 
@@ -227,74 +227,89 @@ def test_stops_in_time_and_goes_on(photographs, tmp_path):
         Batches(images[32:], labels[32:], 8),
     )
     whole = build()
-    train(whole, *batches, Recorder(tmp_path / "whole"), epochs=4)
+    train(whole, *batches, keep(tmp_path / "whole"), epochs=4)
     parts = tmp_path / "parts"
     answers = iter([1e6, 0.0])
     on_t4 = {"accelerator": "Tesla T4", "commit": "a"}
-    first = Recorder(parts, session=on_t4, seconds_left=lambda: next(answers))
+    first = keep(parts, session=on_t4, seconds_left=lambda: next(answers))
     with pytest.raises(OutOfTimeError, match="saved after epoch 2 of 4"):
         train(build(), *batches, first, epochs=4)
     model = build()
     done = []
     on_cpu = {"accelerator": "cpu", "commit": "a"}
-    second = Recorder(parts, session=on_cpu, report=lambda *epochs: done.append(epochs))
-    timing = train(model, *batches, second, epochs=4)
-    assert done == [(3, 4), (4, 4)] and timing.resumed == 1 and len(timing.epoch_s) == 2
+    second = keep(parts, session=on_cpu, report=lambda *epochs: done.append(epochs))
+    times = train(model, *batches, second, epochs=4)
+    assert done == [(3, 4), (4, 4)] and times["resumed"] == 1 and len(times["epoch_s"]) == 2
     assert second.join_sessions() == {"accelerator": "Tesla T4 + cpu", "commit": "a"}
-    assert timing.first_step_s < timing.epoch_s[0] and sum(timing.epoch_s) <= timing.train_s
-    assert sum(timing.parts.values()) == pytest.approx(timing.train_s, rel=0.02)
+    assert times["first_step_s"] < times["epoch_s"][0]
+    assert sum(times["epoch_s"]) <= times["train_s"] and times["epochs_done"] == 4
     assert_same(model.get_weights(), whole.get_weights())
     histories = [(tmp_path / name / "history.csv").read_text() for name in ("whole", "parts")]
     assert histories[0] == histories[1]
 
 
 def test_a_finished_training_is_not_made_again(photographs, tmp_path):
-    """Killed after its last epoch, it returns at once with its weights."""
+    """Killed after its last epoch, it returns at once with its weights. Without a checkpoint a
+    network that has been trained is refused: it would begin where it ended.
+    """
     batches = Batches(*photographs, 8, shuffle_seed=1)
     models = [build(), build()]
     for model in models:
-        again = train(model, batches, None, Recorder(tmp_path), epochs=2)
-    assert again.epoch_s == [] and again.resumed == 1
+        again = train(model, batches, None, keep(tmp_path, "auc"), epochs=2)
+    assert again["epoch_s"] == [] and again["resumed"] == 1
     assert_same(*(model.get_weights() for model in models))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_early_stopping_counts_as_keras_does(seed):
-    """Of AUCs at random in steps of 0.01 the same epoch is the last."""
-    rng = np.random.default_rng(seed)
-    aucs = rng.integers(50, 70, 30) / 100
-    patience = int(rng.integers(1, 6))
-    theirs = keras.callbacks.EarlyStopping(
-        "auc", min_delta=0.015, patience=patience, mode="max"
-    )
-    theirs.set_model(keras.Sequential())
-    theirs.on_train_begin()
-    theirs.model.stop_training = False
-    for epoch, auc in enumerate(aucs):
-        theirs.on_epoch_end(epoch, {"auc": auc})
-        assert has_stalled(aucs[: epoch + 1], patience, 0.015) == theirs.model.stop_training
-        if theirs.model.stop_training:
-            break
-    assert not has_stalled(aucs, 0, 0.0)
+    with pytest.raises(DrError, match="trained already: start the run again"):
+        train(models[0], batches, None, keep(tmp_path / "other", "auc"), epochs=2)
 
 
 def test_a_training_that_stalls_is_finished(photographs, tmp_path):
-    """At a learning rate of next to nothing no AUC rises: the first epoch and three more. Killed
-    after that it returns at once. The rate is halved behind the fifth such epoch, or never.
+    """At a learning rate of next to nothing no AUC rises by 0.01: the first epoch and three more.
+    Killed after that it returns at once. The rate is halved behind the fifth such epoch, or never.
     """
     data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
-    how = {"epochs": 9, "patience": 3, "min_delta": 0.01}
-    model = build()
-    model.optimizer.learning_rate = 1e-12
-    timing = train(model, *data, Recorder(tmp_path / "stalls"), **how)
-    assert timing.epochs_done == len(timing.epoch_s) == 4
-    again = train(build(), *data, Recorder(tmp_path / "stalls"), **how)
-    assert (again.epochs_done, again.epoch_s) == (4, [])
-    for halves in (True, False):
-        whole = Recorder(tmp_path / f"whole {halves}")
-        train(model, *data, whole, epochs=8, halve_on_plateau=halves)
-        rates = pd.DataFrame(whole.history)["learning_rate"]
-        assert len(rates) == 8 and rates.nunique() == 1 + halves
+
+    def build_slow():
+        model = build()
+        model.optimizer.learning_rate = 1e-12
+        return model
+
+    for resumed in (0, 1):
+        stalling = keep(tmp_path / "stalls", optimizer="rmsprop_voets", patience=3)
+        times = train(build_slow(), *data, stalling, epochs=9)
+        assert (times["epochs_done"], times["resumed"]) == (4, resumed)
+        assert len(times["epoch_s"]) == (0 if resumed else 4)
+    for optimizer, num_rates in (("adam", 2), ("rmsprop_voets", 1)):
+        whole = keep(tmp_path / optimizer, optimizer=optimizer)
+        train(build_slow(), *data, whole, epochs=8)
+        rates = pd.DataFrame(whole.history)
+        assert len(rates) == 8
+        assert len(whole.counting) == num_rates - 1
+        if num_rates == 2:
+            assert rates["learning_rate"].nunique() == 2
+
+
+def test_what_callbacks_have_counted_goes_on(photographs, tmp_path):
+    """Killed between two epochs, the rate is halved in the epoch in which it would have been, and
+    training stops where it would have.
+    """
+    data = (Batches(*photographs, 16, shuffle_seed=1), Batches(*photographs, 16))
+    histories = []
+    for stops in ([], [2, 4]):
+        folder = tmp_path / str(len(stops))
+        for end in [*stops, None]:
+            model = build()
+            model.optimizer.learning_rate = 1e-12
+            left = iter([1e6] * (end - 1) + [0.0]) if end else None
+            checkpoint = keep(
+                folder, patience=7, seconds_left=left and (lambda left=left: next(left, 0.0))
+            )
+            try:
+                train(model, *data, checkpoint, epochs=20)
+            except OutOfTimeError:
+                continue
+        histories.append(checkpoint.history)
+    assert len(histories[0]) == 8 and histories[0] == histories[1]
+    assert len({line["learning_rate"] for line in histories[0]}) == 2
 
 
 def test_rmsprop_is_that_of_tensorflow_1():
@@ -307,7 +322,7 @@ def test_rmsprop_is_that_of_tensorflow_1():
     theirs = tf.Variable(np.zeros(50, np.float32))
     optimizer = tf.compat.v1.train.RMSPropOptimizer(1e-3, decay=4e-5)  # epsilon 1e-10
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(50, use_bias=False)])
-    compile_model(model, rho=4e-5, epsilon=1e-10)
+    compile_model(model, optimizer="rmsprop_voets")
     (ours,) = model.trainable_variables
     ours.assign(np.zeros((1, 50)))
     places = [np.zeros((2, 50))]

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from dr_lib.data.prepared.batches import Batches
 from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.errors import DrError
+from dr_lib.training import callbacks
 from dr_lib.training.plain import PlainBatches
 from tests.training import simulation
 from tests.training.simulation import train_here
@@ -35,7 +37,6 @@ def test_its_weights_are_those_of_mode_paper(small_sample, tmp_path, monkeypatch
         "batch_size": 4,
         "image_size": 299,
         "augmentation": "none",
-        "weigh_grades": True,
     }
     plain = train_here(tmp_path / "plain", mode="plain", **how)
 
@@ -74,13 +75,17 @@ def test_every_photograph_comes_once_an_epoch_with_its_label(small_sample):
     assert epochs[0] != epochs[1]
 
 
-def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path):
+def test_what_it_cannot_read_is_one_sentence(small_sample, tmp_path, monkeypatch):
     """A shard that disappears is named; photographs in memory have no shards."""
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
-    unlink = {"report": lambda *done: [shard.unlink(missing_ok=True) for shard in shards]}
+    unlink = partial(
+        callbacks.Checkpoint,
+        report=lambda *done: [shard.unlink(missing_ok=True) for shard in shards],
+    )
+    monkeypatch.setattr(callbacks, "Checkpoint", unlink)
     with pytest.raises(ShardError, match=r"^crops-0+\.tfrecord: can no longer be read"):
-        train_here(tmp_path / "out", hooks=unlink, data_dir=folder, mode="plain", epochs=3)
+        train_here(tmp_path / "out", data_dir=folder, mode="plain", epochs=3)
     with pytest.raises(DrError, match="^mode plain reads the shards of a prepared folder"):
         train_here(tmp_path, simulation.draw_splits(17), mode="plain")
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from dr_lib.data.prepared.batches import Batches
+from dr_lib.training.callbacks import Checkpoint
 from dr_lib.training.checkpoint import read_variables
 from dr_lib.training.fit import compile_model, train
 from dr_lib.training.models import build_model
-from dr_lib.training.recorder import Recorder
 from dr_lib.training.resident import Epoch, keep_on_device
 from tests.training.simulation import DROPPING, draw, read_arrays, run
 
@@ -78,12 +78,12 @@ def test_trains_what_the_host_would(tmp_path, jit):
         )
         train_batches = Batches(inputs["train"], labels, 8, shuffle_seed=1)
         validation_batches = Batches(inputs["validation"], labels[:20], 8)
-        recorder = Recorder(tmp_path / str(resident))
-        train(model, train_batches, validation_batches, recorder, epochs=2)
+        checkpoint = Checkpoint(tmp_path / str(resident), monitor="val_auc")
+        train(model, train_batches, validation_batches, checkpoint, epochs=2)
         assert int(model.optimizer.iterations) == 14
         # a checkpoint holds no pixels
         assert len(read_variables(model)["model"]) == len(network.variables)
         ends.append(network.get_weights())
-        histories.append([list(epoch.values()) for epoch in recorder.history])
+        histories.append([list(epoch.values()) for epoch in checkpoint.history])
     assert max(np.abs(a - b).max() for a, b in zip(*ends, strict=True)) < 1e-5
     np.testing.assert_allclose(*histories, rtol=1e-4)

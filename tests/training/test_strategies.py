@@ -138,7 +138,7 @@ import json, sys
 import keras, tensorflow as tf
 from dr_lib import hardware
 from dr_lib.training.config import TrainingConfig
-from dr_lib.training.train_once import set_up
+from dr_lib.training.train_once import keep_sides, set_up
 from tests.training import simulation
 
 def find_collectives(model, batch):
@@ -152,16 +152,16 @@ def find_collectives(model, batch):
     return [node.name for node in nodes if node.op.startswith(("Collective", "Nccl"))]
 
 config = TrainingConfig(**json.loads(sys.argv[1]))
-device = hardware.activate(config.plan(hardware.probe(), 16))
+device = hardware.distribute(hardware.activate(config.plan(hardware.probe(), 16)))
 strategy = device.distribution
-setup = set_up(config, device, simulation.draw_splits(16))
+setup = set_up(config, device, keep_sides(config, simulation.draw_splits(16)))
 batch = setup.train_batches[0]
 with strategy.scope():
     base = simulation.build_normalised(config.image_size, None)
     plain = keras.Sequential([base, keras.layers.Dense(1, activation="sigmoid")])
     plain.compile("adam", "binary_crossentropy")
     plain.optimizer.build(plain.trainable_variables)  # else a step is traced twice
-    print(json.dumps([find_collectives(model, batch) for model in (setup.model, plain)]))
+    print(json.dumps([find_collectives(model, batch) for model in (setup.fed.model, plain)]))
 """
 
 

@@ -2,14 +2,16 @@
 
 import json
 import shutil
+from functools import partial
 
 import keras
 import numpy as np
 import pytest
 
 from dr_lib.data.prepared.records import ShardError
+from dr_lib.training import callbacks
+from dr_lib.training.callbacks import OutOfTimeError
 from dr_lib.training.config import TrainingConfig
-from dr_lib.training.fit import OutOfTimeError
 from dr_lib.training.train_once import BEST
 from tests.training import simulation
 from tests.training.simulation import assert_same, train_here
@@ -21,15 +23,16 @@ def mirrored(monkeypatch):
     monkeypatch.setattr(TrainingConfig, "test_time_augmentation", True)
 
 
-def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path):
+def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path, monkeypatch):
     """History, weights and predictions are equal, after a stop between two epochs too; the row
     says which.
     """
     where = {"data_dir": small_sample, "epochs": 2}
-    stop = {"seconds_left": lambda: 0.0}
     memory = train_here(tmp_path / "memory", input="memory", **where)
-    with pytest.raises(OutOfTimeError):
-        train_here(tmp_path / "stream", hooks=stop, input="stream", **where)
+    with monkeypatch.context() as patch, pytest.raises(OutOfTimeError):
+        hurried = partial(callbacks.Checkpoint, seconds_left=lambda: 0.0)
+        patch.setattr(callbacks, "Checkpoint", hurried)
+        train_here(tmp_path / "stream", input="stream", **where)
     stream = train_here(tmp_path / "stream", input="stream", **where)
     assert stream.row["resumed"] == 1 and stream.history == memory.history
     assert (memory.row["input"], stream.row["input"]) == ("memory", "stream")
@@ -39,13 +42,17 @@ def test_streamed_and_in_memory_are_one_training(small_sample, tmp_path):
     assert stream.scores == memory.scores
 
 
-def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path):
+def test_a_shard_that_is_gone_stops_the_training(small_sample, tmp_path, monkeypatch):
     """The error is one sentence about the shard, whatever the backend makes of it."""
     folder = shutil.copytree(small_sample, tmp_path / "records")
     shards = list(folder.glob("*.tfrecord"))
-    unlink = {"report": lambda *done: [shard.unlink(missing_ok=True) for shard in shards]}
+    unlink = partial(
+        callbacks.Checkpoint,
+        report=lambda *done: [shard.unlink(missing_ok=True) for shard in shards],
+    )
+    monkeypatch.setattr(callbacks, "Checkpoint", unlink)
     with pytest.raises(ShardError, match="can no longer be read") as caught:
-        train_here(tmp_path / "out", hooks=unlink, data_dir=folder, input="stream", epochs=2)
+        train_here(tmp_path / "out", data_dir=folder, input="stream", epochs=2)
     assert len(str(caught.value)) < 200
 
 
