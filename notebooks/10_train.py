@@ -102,7 +102,7 @@ from dr_lib import probe
 
 num_images = sum(counts.values()) - counts.get("excluded", 0)
 plan = config.plan(probe(), num_images)
-print(f"accelerator: {plan.accelerator}, step_size: {plan.step_size}")
+print(f"accelerator: {plan.accelerator}")
 for name, value in plan.describe().items():
     print(f"{name}: {value}")
 print("because", *plan.reasons, sep="\n- ")

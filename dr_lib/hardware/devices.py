@@ -139,6 +139,7 @@ def import_tensorflow() -> ModuleType:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     import tensorflow as tf
 
+    tf.get_logger().setLevel("WARNING")  # else each reduction of a strategy is told
     return tf
 
 
