@@ -182,3 +182,18 @@ def test_a_step_of_two_replicas_exchanges_what_keras_exchanges(mode):
     )
     assert len(ours) == len(plain) > 0
     assert not [name for name in ours if "norm" in name or "moments" in name]
+
+
+@pytest.mark.slow
+def test_batch_normalisation_over_a_whole_step_exchanges_its_moments():
+    """Three collective operations and more a layer, where Keras's default has none."""
+    config = simulation.HERE | {
+        "data_dir": "",
+        "model": simulation.NORMALISED,
+        "num_devices": 2,
+        "batch_norm": "global",
+    }
+    ours, plain = json.loads(
+        simulation.run_code(COUNT, "tensorflow", json.dumps(config)).splitlines()[-1]
+    )
+    assert len(ours) >= len(plain) + 2 * 3
