@@ -22,6 +22,7 @@ from dr_lib.processes import read_last_words
 PACKAGES = {  # module: what pip calls it
     "cv2": "opencv-python-headless",
     "google_crc32c": "google-crc32c",
+    "pynvml": "nvidia-ml-py",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
     "ruamel": "ruamel.yaml",
@@ -36,6 +37,7 @@ ALWAYS = (
     "PIL",
     "psutil",
     "pydantic",
+    "pynvml",
     "ruamel",
     "scipy",
     "seaborn",
