@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from dr_lib.files import is_foreign
 
 # in an archive of the repository, which git cannot ask: the commit it was made of
 COMMIT = "COMMIT"
+IMPORTED_AT = time.time()
 # of dr_lib: they start runs or read rows, and change no run
 READERS = {
     "__main__.py",
@@ -89,6 +91,17 @@ class Cells:
             if cell and cell not in self._known and not is_parameters:
                 edits.append(cell)
         return list(dict.fromkeys(edits)) if self._known else []
+
+
+def find_changed() -> list[str]:
+    """Find the modules of the library whose files have changed since this process imported it: what
+    runs is not what a hash of the files says.
+    """
+    loaded = [
+        module for name, module in sorted(sys.modules.items()) if name.startswith("dr_lib.")
+    ]
+    paths = [Path(module.__file__) for module in loaded if getattr(module, "__file__", None)]
+    return [path.name for path in paths if path.exists() and path.stat().st_mtime > IMPORTED_AT]
 
 
 def list_ran() -> list[str]:

@@ -16,7 +16,14 @@ from typing import Any, TextIO
 
 import psutil
 
-from dr_lib.code import Cells, hash_code, hash_notebook, mark_edited, read_commit
+from dr_lib.code import (
+    Cells,
+    find_changed,
+    hash_code,
+    hash_notebook,
+    mark_edited,
+    read_commit,
+)
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
@@ -136,7 +143,8 @@ class Run:
                 cost; a study's wins.
 
         Raises:
-            RowError: another process is at work on this run of the study.
+            RowError: another process is at work on this run of the study, or the library has
+                changed since this process imported it.
             PriceError: the instance has no price.
         """
         self._root = root
@@ -150,6 +158,11 @@ class Run:
             run = RunIdentity(run_id, str(study_dir))
         run.priced_as = run.priced_as or instance
 
+        if changed := find_changed():
+            names = ", ".join(changed)
+            raise RowError(
+                f"{names} changed since this kernel began: restart it, and run again"
+            )
         self._run = run
         self.study_dir = Path(run.study_dir)
         self._cells = Cells(root, notebook)

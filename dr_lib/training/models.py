@@ -32,6 +32,9 @@ RGB_TO_YIQ = np.array(
 )
 
 
+CHANGED_AT: dict[str, float] = {}  # files of networks of one's own, when they were imported
+
+
 class Network(NamedTuple):
     """All that is special about a network."""
 
@@ -446,9 +449,13 @@ def _import_network(model: str) -> Network:
     """Import a network of one's own, `package.module:function`."""
     module, _, function = model.partition(":")
     try:
-        own = getattr(import_module(module), function)
+        imported = import_module(module)
+        own = getattr(imported, function)
     except (ImportError, AttributeError) as error:
         raise DrError(f"model {model!r} cannot be imported: {error}") from error
+    changed_at = Path(imported.__file__).stat().st_mtime
+    if CHANGED_AT.setdefault(module, changed_at) != changed_at:
+        raise DrError(f"{module} changed since this kernel imported it: restart the kernel")
 
     def build(image_size: int, weights: str | None) -> keras.Model:
         base = own(image_size, weights)

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -375,6 +376,28 @@ def test_a_run_has_one_row(tmp_path):
     ):
         run.finish(train_s=2.0)
     assert read_left(tmp_path / "papermill_runs" / "adhoc")[row["run_id"]]["train_s"] == 1.0
+
+
+def test_a_kernel_with_an_old_library_makes_no_run(clone):
+    """A module that was edited after it was imported has another hash than what runs."""
+    code = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, str(Path.cwd()))
+from dr_lib import Run
+from dr_lib.runs.row import RowError
+Run(Path.cwd(), "n", {"seed": 20, "repetition": 0})
+time.sleep(0.1)
+Path("dr_lib/files.py").touch()
+try:
+    Run(Path.cwd(), "n", {"seed": 20, "repetition": 1})
+except RowError as error:
+    print(error)
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code], cwd=clone, capture_output=True, text=True
+    )
+    assert ran.stdout == "files.py changed since this kernel began: restart it, and run again\n"
 
 
 def test_the_pauses_between_cells_are_no_set_up(clone, kernel):

@@ -1,6 +1,7 @@
 """Models: their size, their preprocessing, and an augmentation that is right in [0, 1]."""
 
 import colorsys
+import os
 
 import h5py
 import keras
@@ -298,3 +299,19 @@ def test_imagenet_weights_give_known_features(real_data):
         [5.3826, 5.2809, 3.7529, 3.7513], abs=1e-3
     )
     assert features.mean() == pytest.approx(0.3806, abs=1e-3)
+
+
+def test_a_network_that_was_edited_since_it_was_imported_is_refused(tmp_path, monkeypatch):
+    """Its hash would be that of the new file, and its code the old one."""
+    monkeypatch.syspath_prepend(tmp_path)
+    own = tmp_path / "own_network.py"
+    own.write_text(
+        "import keras\n\n\ndef build(size, weights):\n"
+        "    inputs = keras.Input((size, size, 3))\n"
+        "    return keras.Model(inputs, keras.layers.Conv2D(2, 3)(inputs))\n"
+    )
+    build_model("own_network:build", 32)
+    build_model("own_network:build", 32)
+    os.utime(own, (1, 1))
+    with pytest.raises(DrError, match="own_network changed since this kernel .*: restart"):
+        build_model("own_network:build", 32)
