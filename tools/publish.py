@@ -24,7 +24,10 @@ READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
 ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"
 # how the source of a notebook, which lies in a clone, finds the library, and how the notebook does
 # wherever it is
-FINDS = r"(?m)^import (?:os\nimport subprocess\nimport )?sys\n(?:.*\n)*?(?=sys\.path\.insert)"
+FINDS = (
+    r"(?m)^import (?:os\nimport shutil\nimport subprocess\nimport )?sys\n"
+    r"(?:.*\n)*?(?=sys\.path\.insert)"
+)
 IN_A_CLONE = """\
 import sys
 from pathlib import Path
@@ -47,6 +50,7 @@ SECTIONS = {  # of docs/rows.md
 }
 ANYWHERE = """\
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -57,20 +61,26 @@ cwd = Path.cwd()
 repo = os.getenv("DR_LIB_REPO", address)
 places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
 root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
-if not os.path.isdir(root / "dr_lib"):  # copy a data set or an unpacked archive, or clone
+made = os.path.getmtime(root) if os.path.isdir(root / "dr_lib") else 0
+if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or clone
     data = Path("/kaggle/input")
+    found = [] if made else [*data.rglob("dr_lib/report")]
     with TemporaryDirectory() as unpacked:
-        for path in [*Path("/content").glob("*"), *data.rglob("*")]:
-            module = {".zip": "zipfile", ".gz": "tarfile"}.get(path.suffix)
-            if module and path.stat().st_size < 1e8:  # a larger one holds photographs
-                unpack = [sys.executable, "-m", module, "-e", path, Path(unpacked, path.name)]
-                subprocess.run(unpack, stderr=subprocess.DEVNULL)
-        found = [*data.rglob("dr_lib/report"), *Path(unpacked).rglob("dr_lib/report")]
-        for path in found[:1]:
+        for path in sorted([*Path("/content").glob("*"), *data.rglob("*")], key=os.path.getmtime):
+            is_archive = path.suffix in (".zip", ".gz") and path.stat().st_size < 1e8
+            if is_archive and os.path.getmtime(path) > made:  # a larger one holds photographs
+                try:
+                    shutil.unpack_archive(path, Path(unpacked, path.name))
+                    found += Path(unpacked, path.name).rglob("dr_lib/report")
+                except Exception:
+                    print(f"{path} is incomplete, or no archive: upload it again")
+        for path in found[-1:]:
+            shutil.rmtree(root, ignore_errors=True)
             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
     version = ref if repo == address else "HEAD"
     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
-    if not found and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
+    is_there = found or made
+    if not is_there and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
 """
 
