@@ -35,7 +35,8 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         folder: gets the parts.
 
     Raises:
-        DrError: an input lies outside the repository, or the study's instance has no price.
+        DrError: an input or a network of one's own lies outside the repository, or the study's
+            instance has no price.
     """
     files = {name: root / name for name in _list_code(root)}
     keys = study.model_dump(exclude_defaults=True, exclude={"report"})
@@ -56,6 +57,9 @@ def pack_up(path: Path, study: Study, root: Path, folder: Path) -> str:
         files["dr_lib/runs/prices.csv"] = format_table(price).encode()
         contents.append(f"the price of {study.instance}")
 
+    for name in _list_networks(study, root):
+        files[name] = root / name
+        contents.append(name)
     inputs = [value for _, value in check_paths(study, path, root)]
     tables = {values.get("split", "") for values in list_cells(study)} - {""}
     for value in [*inputs, *tables]:
@@ -104,6 +108,21 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     manifest["notices"] = []  # they name label tables
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
     return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+
+
+def _list_networks(study: Study, root: Path) -> list[str]:
+    """List the files with networks of one's own that the study trains, from the root."""
+    models = {str(values.get("model", "")) for values in list_cells(study)}
+    names = []
+    for module in sorted({model.partition(":")[0] for model in models if ":" in model}):
+        name = f"{module.replace('.', '/')}.py"
+        if not (root / name).is_file():
+            raise DrError(
+                f"{module}, which has a network of the study, is not sent: put it into the"
+                f" repository, as {name}"
+            )
+        names += [] if name.startswith("dr_lib/") else [name]
+    return names
 
 
 def _list_code(root: Path) -> list[str]:

@@ -15,7 +15,7 @@ from dr_lib.code import read_commit
 from dr_lib.data.prepared.folder import Prepared, verify
 from dr_lib.errors import DrError
 from dr_lib.remote import pack, remote_script
-from dr_lib.runs.study import load_study
+from dr_lib.runs.study import Study, load_study
 from tests.runs.conftest import write_study
 
 CUT = ["image_id", "row", "patient_id", "grade", "referable"]
@@ -140,3 +140,15 @@ def test_only_prepared_folders_of_the_repository_are_packed(house, name, said):
         (house / "prepared" / file).touch()
     with pytest.raises(DrError, match=said):
         pack_up(house, parameters={"data_dir": name.format(house=house)})
+
+
+def test_a_network_of_ones_own_goes_along_or_is_refused(tmp_path):
+    """As a file of the repository; elsewhere the run would end late: no module of that name."""
+    models = ["own.nets:build", "small_cnn", "dr_lib.training.lite0:build_lite0"]
+    study = Study(notebook="10_train", repetitions=1, factors={"model": models})
+    for name in ("dr_lib/training/lite0.py", "own/nets.py"):
+        with pytest.raises(DrError, match="is not sent: put it into the repository, as "):
+            pack._list_networks(study, tmp_path)
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    assert pack._list_networks(study, tmp_path) == ["own/nets.py"]
