@@ -164,7 +164,10 @@ def test_what_is_there_can_be_asked_for(house):
             "image_size 512: the crops of data have 299 px: choose a smaller",
         ),
         ({"batch_size": 40}, "30 photographs of data make no batch of 40"),
-        ({"weigh_grades": True}, "weigh_grades: does not apply to task referable"),
+        (
+            {"recipe": "few"},
+            "few keeps blocks as their weights are, and weights none are random",
+        ),
         ({"model": "small_cnn", "image_size": 16}, "image_size 16: small_cnn needs 32 px"),
         ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),
         ({"results": "elsewhere"}, "results: those of a study lie beside its file"),
@@ -258,9 +261,11 @@ def test_what_is_refused_for_good_is_no_missing_package():
     """
     study = load_study(ROOT / "papermill_runs" / "gpu_vs_tpu.yaml", ROOT)
     runs = plan_runs(study, "here")
-    (refused,) = find_refused(study, runs, COLAB_TPU).items()
-    assert refused[0] == "C1" and "TensorFlow cannot drive the TPUs" in refused[1]
-    assert find_refused(study, runs, KAGGLE_TPU) == dict([refused])
+    refused = find_refused(study, runs, COLAB_TPU)
+    on_tensorflow = [run for run in runs if run.parameters["backend"] == "tensorflow"]
+    assert set(refused) == {run.scenario for run in on_tensorflow}
+    assert all("TensorFlow cannot drive the TPUs" in why for why in refused.values())
+    assert find_refused(study, runs, KAGGLE_TPU) == refused
     broken = KAGGLE_T4._replace(gpus=(), gpu_error="its driver fails")
     for facts in (LAPTOP, KAGGLE_T4, KAGGLE_T4._replace(backends=("tensorflow",)), broken):
         assert find_refused(study, runs, facts) == {}
