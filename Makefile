@@ -44,7 +44,7 @@ test: .venv/ready ## the tests, offline once .venv is there
 .venv/more: .venv/ready
 	@$(PIP) \
 	  "jax>=0.7" "distributed>=2024.5" "onnx>=1.16" "onnxruntime>=1.18" "openvino>=2024.3" "tf2onnx>=1.16" \
-	  "hypothesis>=6.100" "boto3>=1.34" "pydicom>=3" "pylibjpeg-openjpeg>=2.3" "pillow-heif>=1"
+	  "hypothesis>=6.100" "boto3>=1.34" "pydicom>=3" "pillow-heif>=1"
 	@touch $@
 
 # the other frameworks' environments

@@ -7,14 +7,7 @@ import cv2
 import numpy as np
 
 from dr_lib.data.photograph.colour import to_srgb
-from dr_lib.data.photograph.decode import (
-    MAX_MEMORY,
-    Picture,
-    count_bytes,
-    count_rows_decoded,
-    decode,
-    open_picture,
-)
+from dr_lib.data.photograph.decode import Picture, count_rows_decoded, decode, open_picture
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.fov import FieldOfView, find_fov
 from dr_lib.data.photograph.pixels import halve, mask_circle
@@ -77,12 +70,12 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     truncated = picture.truncated
     shorter, longer = sorted((picture.width, picture.height))
     # where a camera's frame is nearly square, the retina fills the long side
-    is_likely_cut = picture.format == "jpeg" and longer < 1.3 * shorter
+    is_likely_cut = picture.pixels is None and longer < 1.3 * shorter
     reduction = _choose_reduction(longer if is_likely_cut else shorter, size)
     while True:
         image, is_doubtful = decode(picture, reduction)
         # of a whole file grey rows are its own, as where a processed picture has a grey background
-        if picture.format == "jpeg" and (truncated or is_doubtful):
+        if truncated or is_doubtful:
             num_rows = count_rows_decoded(image, reduction)
             truncated |= num_rows < len(image)
             image = image[:num_rows]
@@ -95,7 +88,7 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
                 ) from error
             raise
         finer = _choose_reduction(2 * min(fov.a, fov.b) * reduction, size)
-        if finer >= reduction or count_bytes(picture, finer) > MAX_MEMORY:
+        if finer >= reduction:
             break
         reduction = finer  # the field of view is smaller than the frame
 
@@ -114,11 +107,9 @@ def _crop_robustly(picture: Picture, size: int) -> Crop:
     if picture.profile:
         crop = to_srgb(crop, picture.profile)
     crop = cv2.copyTo(crop, mask_circle(size).view(np.uint8))
-    # darker ones out of more than eight bits were not scaled as they should
-    is_black = picture.bits > 8 and np.percentile(crop, 99) < 16
     circle = _find_circle(picture, fov, reduction)
     flags = {
-        "doubtful": is_black or is_doubtful and not truncated,
+        "doubtful": is_doubtful and not truncated,
         "enlarged": 2 * circle.radius < size,
         "truncated": truncated,
     }

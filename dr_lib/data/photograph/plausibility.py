@@ -50,13 +50,10 @@ def is_doubtful(
     if _has_hole(image, distance <= 0.2 * level, ellipse, max_hole):
         return True
     x, y, a, b = map(np.float32, ellipse)
-    height, width = distance.shape
-    across = ((np.arange(width, dtype=np.float32) - x) / a) ** 2
-    down = ((np.arange(height, dtype=np.float32) - y) / b) ** 2
-    outside = distance[down[:, None] + across > 1.06**2]  # radii from the centre
-    num_bright = np.count_nonzero(outside > 0.5 * level)
+    row, column = np.ogrid[: distance.shape[0], : distance.shape[1]]
+    outside = distance[((column - x) / a) ** 2 + ((row - y) / b) ** 2 > 1.06**2]
     # photographs have 0.06 at most
-    return len(outside) > 20 and num_bright > 0.15 * len(outside)
+    return len(outside) > 20 and bool((outside > 0.5 * level).mean() > 0.15)
 
 
 def is_doubtful_frame(image: np.ndarray) -> bool:
@@ -75,7 +72,7 @@ def is_doubtful_frame(image: np.ndarray) -> bool:
         [np.median(border.reshape(-1, 3), axis=0) for border in borders]
     ).T
     is_red = (red > 1.2 * green) & (green >= blue) & (red > 40)
-    detail = np.abs(np.diff(image.astype(np.float32), axis=1)).mean() if width > 1 else 0
+    detail = cv2.absdiff(image[:, 1:], image[:, :-1]).mean() if width > 1 else 0
     # 90 % of 1,052 pieces out of retinas have 0.48 or less, skin has 0.39 to 0.67
     is_blue = np.median(blue) > 0.45 * np.median(red)
     is_rough = detail > 12  # grey levels from a pixel to the next on average
@@ -100,29 +97,24 @@ def _has_hole(
     square = _cut_square(image.shape, ellipse)
     red = np.ascontiguousarray(image[square][..., 0])
     half = cv2.resize(red, None, fx=0.5, fy=0.5, interpolation=cv2.INTER_AREA)
-    surroundings = cv2.resize(
-        cv2.medianBlur(half, int(max(ellipse[2:]) / 4) | 1), red.shape[::-1]
-    )
-    red = cv2.GaussianBlur(red, (3, 3), 0.6)
+    kernel = int(max(ellipse[2:]) / 4) | 1
+    surroundings = cv2.resize(cv2.medianBlur(half, kernel), red.shape[::-1])
     # in the dark a few grey levels are nothing but noise
     light = np.maximum(surroundings, 16).astype(np.float32)
-    hole = cv2.subtract(surroundings, red) > max_hole * light
+    hole = cv2.subtract(surroundings, cv2.GaussianBlur(red, (3, 3), 0.6)) > max_hole * light
     if np.count_nonzero(hole) <= MIN_HOLE * hole.size:
         return False
-    _, shapes = cv2.connectedComponents(is_background.view(np.uint8))
-    rims = np.concatenate([shapes[0], shapes[-1], shapes[:, 0], shapes[:, -1]])
-    around = cv2.dilate(
-        np.isin(shapes, rims[rims > 0]).view(np.uint8), np.ones((7, 7), np.uint8)
+    framed = cv2.copyMakeBorder(
+        is_background.view(np.uint8), *[1] * 4, cv2.BORDER_CONSTANT, value=1
     )
-    return np.count_nonzero(hole & (around[square] == 0)) > MIN_HOLE * hole.size
+    cv2.floodFill(framed, None, (0, 0), 2, flags=8)
+    reached = cv2.dilate((framed[1:-1, 1:-1] == 2).view(np.uint8), np.ones((7, 7), np.uint8))
+    return np.count_nonzero(hole & (reached[square] == 0)) > MIN_HOLE * hole.size
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
     """Cut the largest square out of a circle, within the picture and at least one pixel large."""
     x, y, a, b = ellipse
-    slices = []
-    for middle, half, length in ((y, b, shape[0]), (x, a, shape[1])):
-        first = min(max(0, int(middle - 0.7 * half)), length - 1)
-        last = max(first, int(middle + 0.7 * half))
-        slices.append(slice(first, last + 1))
-    return slices[0], slices[1]
+    first = np.clip((y - 0.7 * b, x - 0.7 * a), 0, np.subtract(shape[:2], 1)).astype(int)
+    last = np.maximum(first, (int(y + 0.7 * b), int(x + 0.7 * a)))
+    return slice(first[0], last[0] + 1), slice(first[1], last[1] + 1)

@@ -14,7 +14,7 @@ import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
 from dr_lib.data.photograph.crop import Crop, crop_fundus
-from dr_lib.data.photograph.decode import MAX_MEMORY, count_bytes, is_dicom, open_picture
+from dr_lib.data.photograph.decode import is_dicom
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
 from dr_lib.errors import DrError
@@ -197,11 +197,9 @@ class Predictor:
             return crop_fundus(
                 source, self.facts["crop_size"], method=self.facts["crop_method"]
             )
-        except (UnreadableImageError, cv2.error) as error:
-            # a MemoryError where decoding cannot have its bytes: OpenCV calls that damaged
-            np.empty(min(count_bytes(open_picture(source), 1), MAX_MEMORY), np.uint8)
-            if isinstance(error, cv2.error):  # OpenCV's own limits
-                raise UnreadableImageError("the picture is damaged") from error
+        except cv2.error as error:
+            if error.code == cv2.Error.StsNoMem:
+                raise MemoryError from error
             raise
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-pytest.importorskip("openjpeg")
 pydicom = pytest.importorskip("pydicom")
 encaps = pytest.importorskip("pydicom.encaps")
 uid = pydicom.uid

@@ -1,15 +1,13 @@
 """Headers against bytes put together by hand."""
 
-import io
 import struct
 import time
 
 import numpy as np
 import pytest
-import tifffile
 from PIL import Image
 
-from dr_lib.data.photograph.decode import count_bytes, open_picture
+from dr_lib.data.photograph.decode import open_picture
 from dr_lib.data.photograph.errors import UnreadableImageError
 from tests.data.photograph.pictures import add_chunk, to_file
 
@@ -43,22 +41,7 @@ def test_finds_the_orientation(orientation, order):
     files = {suffix: to_file(PICTURE, f".{suffix}", exif=exif) for suffix in ("jpg", "webp")}
     files["png"] = add_chunk(PNG, b"eXIf", exif[6:])
     for kind, encoded in [*files.items(), ("png", add_chunk(PNG, b"eXIf", exif[6:], -12))]:
-        kind = kind.replace("jpg", "jpeg")
-        assert open_picture(encoded)[1:5] == (61, 37, kind, orientation)
-
-
-def test_a_damaged_comment_is_no_damaged_photograph():
-    """OpenCV decodes a PNG whose text has a wrong checksum."""
-    damaged = add_chunk(PNG, b"tEXt", b"a\0bc").replace(b"a\0bc", b"a\0bd")
-    assert open_picture(damaged)[1:5] == (61, 37, "png", 1)
-
-
-def test_a_deep_tiff_of_ten_megapixels_is_not_too_large():
-    """A sample of 16 bits takes 12 bytes a pixel with its copies."""
-    file = io.BytesIO()
-    tifffile.imwrite(file, shape=(2592, 3888, 3), dtype=np.uint16, photometric="rgb")
-    picture = open_picture(file.getvalue())
-    assert count_bytes(picture, 1) == 2 * file.getbuffer().nbytes + 12 * 3888 * 2592
+        assert open_picture(encoded)[:3] == (61, 37, orientation), kind
 
 
 @pytest.mark.parametrize(
@@ -75,7 +58,7 @@ def test_a_deep_tiff_of_ten_megapixels_is_not_too_large():
 def test_damaged_exif_is_no_orientation(exif):
     """The photograph is there all the same, and is taken as it is stored."""
     segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
-    assert open_picture(JPEG[:2] + segment + JPEG[2:])[1:5] == (61, 37, "jpeg", 1)
+    assert open_picture(JPEG[:2] + segment + JPEG[2:])[:3] == (61, 37, 1)
 
 
 @pytest.mark.parametrize("filling", [b"\xff", b"\xff\xe0\x00\x02", b"\xff\xe0\x00\x00"])
