@@ -39,12 +39,13 @@ ORIENTATION_TAG = 0x0112  # of EXIF
 STRIP = 256  # rows that are converted at a time
 # of a JPEG's segment; the others are padding or stand alone
 MARKER = re.compile(rb"\xff([^\x00\x01\xff\xd0-\xd8])")
+JPEG_START = b"\xff\xd8"
 JPEG_SCAN = b"\xff\xda"
 JPEG_END = b"\xff\xd9"
 # frames that are lossless, of which simplejpeg overruns its memory, or hierarchical (ITU-T T.81,
 # table B.1)
 UNREAD_FRAMES = b"\xc3\xc5\xc6\xc7\xcb\xcd\xce\xcf"
-BLOCK = 8  # px of a JPEG's component that are coded together
+BLOCK = 16  # rows of a JPEG that are coded together, or fewer
 # grey levels with which a JPEG's decoder fills missing rows
 FILLING = (126, 130)
 
@@ -54,7 +55,7 @@ class Picture(NamedTuple):
 
     width: int  # px, before the orientation is applied
     height: int
-    orientation: int = 1  # EXIF's 1-8, still to be applied; 1 where there is none that is valid
+    orientation: int | None = 1  # EXIF's 2-8, still to be applied; any other turns nothing
     profile: bytes = b""  # of its colours, ICC
     pixels: np.ndarray | None = None  # (height, width, 3) uint8 RGB; None of a JPEG
     encoded: bytes = b""  # a JPEG
@@ -143,10 +144,9 @@ def read_with_pillow(encoded: bytes) -> Picture:
     opened = Image.open(Parts(encoded), formats=FORMATS)
     width, height = opened.size
     profile = opened.info.get("icc_profile") or b""
-    if opened.format in ("JPEG", "MPO"):  # MPO: with further pictures behind the first
+    if encoded.startswith(JPEG_START):
         return _read_jpeg(encoded, opened)._replace(profile=profile)
-    num_bytes = width * height * NUM_BYTES.get(opened.format, 8)
-    check_size(width, height, num_bytes + len(encoded))
+    check_size(encoded, width, height, NUM_BYTES.get(opened.format, 8))
     opened.verify()  # the sums of a PNG, to its end
     opened = Image.open(Parts(encoded), formats=FORMATS)
     is_deep_grey = opened.mode in ("I", "I;16")
@@ -161,12 +161,11 @@ def read_with_pillow(encoded: bytes) -> Picture:
 
 
 def _read_orientation(opened: Image.Image) -> int:
-    """Find the orientation in the EXIF block; 1 if it is damaged or missing."""
+    """Find the orientation in the EXIF block; 1 if that is damaged."""
     try:
-        orientation = opened.getexif().get(ORIENTATION_TAG)
+        return opened.getexif().get(ORIENTATION_TAG, 1)
     except Exception:  # the photograph is there all the same
         return 1
-    return orientation if orientation in range(1, 9) else 1
 
 
 def _read_jpeg(encoded: bytes, opened: Image.Image) -> Picture:
@@ -176,8 +175,8 @@ def _read_jpeg(encoded: bytes, opened: Image.Image) -> Picture:
     truncated = not encoded.endswith(JPEG_END) and encoded.find(JPEG_END, at) < 0
     has_scans = "progressive" in opened.info or encoded[at + 2] < len(areas)
     num_pixels = opened.width * opened.height
-    if has_scans and num_pixels * encoded.count(JPEG_SCAN, at - 2) > MAX_SCANNED:
-        raise UnreadableImageError("the JPEG has too many scans")
+    is_slow = has_scans and num_pixels * encoded.count(JPEG_SCAN, at - 2) > MAX_SCANNED
+    refuse("JPEG", {"has too many scans: export it again": is_slow})
     return Picture(
         *opened.size,
         _read_orientation(opened),
@@ -193,24 +192,38 @@ def _find_scan(encoded: bytes) -> int:
     at = 2
     while marker := MARKER.search(encoded, at):
         at = marker.end()
-        if marker[1] in UNREAD_FRAMES:
-            raise UnreadableImageError(
-                "the JPEG is a lossless or hierarchical one, which is not read: export it as a"
-                " usual JPEG or as a PNG"
-            )
+        is_unread = marker[1] in UNREAD_FRAMES
+        refuse(
+            "JPEG", {"is a lossless or hierarchical one: export it as a usual one": is_unread}
+        )
         if marker[0] == JPEG_SCAN:
             break
         at += int.from_bytes(encoded[at : at + 2])
     return at
 
 
-def check_size(width: int, height: int, num_bytes: float) -> None:
-    """Refuse, by its header alone, a picture that would take too much memory to decode."""
-    is_large = width * height > MAX_PIXELS or max(width, height) > MAX_SIDE
-    if is_large or num_bytes > MAX_MEMORY:
+def check_size(encoded: bytes, width: int, height: int, num_bytes: float) -> None:
+    """Refuse, by its header alone, a picture that would take too much memory to decode.
+
+    Args:
+        encoded: the file.
+        width: of the picture [px].
+        height: of the picture [px].
+        num_bytes: per pixel, that decoding takes with all copies.
+    """
+    num_pixels = width * height
+    is_large = num_pixels > MAX_PIXELS or max(width, height) > MAX_SIDE
+    if is_large or len(encoded) + num_pixels * num_bytes > MAX_MEMORY:
         raise UnreadableImageError(
             f"{width} x {height} px are too many pixels: export the photograph as a smaller JPEG"
         )
+
+
+def refuse(kind: str, reasons: dict[str, bool]) -> None:
+    """Refuse a file for the first of the reasons that holds, each with what to do."""
+    for reason, holds in reasons.items():
+        if holds:
+            raise UnreadableImageError(f"the {kind} {reason}")
 
 
 def to_rgb(samples: np.ndarray, bits: int = 8) -> np.ndarray:
@@ -250,8 +263,8 @@ def decode(picture: Picture, reduction: int) -> tuple[np.ndarray, bool]:
         UnreadableImageError: it would take too much memory or time, or is damaged.
     """
     if picture.pixels is None:
-        num_bytes = picture.width * picture.height * (6 / reduction**2 + picture.kept_bytes)
-        check_size(picture.width, picture.height, num_bytes + len(picture.encoded))
+        num_bytes = 6 / reduction**2 + picture.kept_bytes
+        check_size(picture.encoded, picture.width, picture.height, num_bytes)
         return _decode_jpeg(picture, reduction)
     image = picture.pixels
     while reduction > 1:
@@ -290,8 +303,7 @@ def count_rows_decoded(image: np.ndarray, reduction: int) -> int:
 
     The last row of blocks, of which a part may be grey, does not count.
     """
-    rows = image.reshape(len(image), -1)
-    is_filled = (rows.min(axis=1) >= FILLING[0]) & (rows.max(axis=1) <= FILLING[1])
-    if not is_filled[-1]:
-        return len(image)
-    return max(1, np.flatnonzero(~is_filled).max(initial=-1) + 1 - 2 * BLOCK // reduction)
+    rows = image[::-1].reshape(len(image), -1)
+    is_seen = (rows.min(axis=1) < FILLING[0]) | (rows.max(axis=1) > FILLING[1])
+    num_filled = int(is_seen.argmax())
+    return max(1, len(image) - num_filled - bool(num_filled) * (BLOCK // reduction))

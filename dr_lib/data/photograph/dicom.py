@@ -1,13 +1,12 @@
 """Read a photograph out of a DICOM file, and what the file says of its eye, patient and day.
 
-No other element leaves the file. pydicom and OpenJPEG come with the extra `dicom`.
+No other element leaves the file. pydicom comes with the extra `dicom`.
 """
 
 import io
 import logging
 import re
 import warnings
-import zlib
 
 import pydicom
 from pydicom import uid
@@ -15,15 +14,14 @@ from pydicom.encaps import get_frame
 from pydicom.pixels import pixel_array
 
 from dr_lib.data.photograph.decode import (
-    MAX_MEMORY,
     Parts,
     Picture,
     check_depth,
     check_size,
     read_with_pillow,
+    refuse,
     to_rgb,
 )
-from dr_lib.data.photograph.errors import UnreadableImageError
 
 # colours that are read, by transfer syntax
 JPEGS = dict.fromkeys(
@@ -39,18 +37,14 @@ READ = JPEGS | dict.fromkeys(
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
 DATES = ("AcquisitionDateTime", "AcquisitionDate", "StudyDate", "ContentDate")
-MAX_INFLATED = MAX_MEMORY // 4  # bytes
+START = 2**22  # bytes, in which the patient, the eye and the day stand
 
 
 class _Parts(Parts):
     def read(self, size: int | None = -1) -> bytes:
         """Read the next part; all that is left is deflated, and pydicom would inflate a bomb."""
-        content = super().read(size)
-        if size < 0:
-            inflater = zlib.decompressobj(-zlib.MAX_WBITS)
-            if len(inflater.decompress(content, MAX_INFLATED)) == MAX_INFLATED:
-                raise UnreadableImageError("the DICOM is too large: export it as a JPEG")
-        return content
+        refuse("DICOM", {"is deflated: export it uncompressed": size < 0})
+        return super().read(size)
 
 
 def read_stated(path: str) -> tuple[str, str, str]:
@@ -60,7 +54,8 @@ def read_stated(path: str) -> tuple[str, str, str]:
     names = ["PatientID", "ImageLaterality", "Laterality", *DATES]
     try:
         with open(path, "rb") as file:
-            found = _read(file, stop_before_pixels=True, specific_tags=names)
+            start = _Parts(file.read(START))
+        found = _read(start, stop_before_pixels=True, specific_tags=names)
         side = found.get("ImageLaterality") or found.get("Laterality")
         days = " ".join(str(found.get(name)) for name in DATES)
         day = re.search(r"\b[12]\d{7}", days)
@@ -78,7 +73,7 @@ def read_dicom(encoded: bytes) -> Picture:
     found = _read(_Parts(encoded))
     syntax = found.file_meta.get("TransferSyntaxUID")
     colours = found.get("PhotometricInterpretation")
-    refused = {
+    reasons = {
         "holds no picture, as a report does, or is cut short": "PixelData" not in found,
         "is a scan by OCT: export the fundus photograph": "OPT" in str(found.get("Modality")),
         "has several frames: export one photograph": int(found.get("NumberOfFrames") or 1) > 1,
@@ -89,17 +84,10 @@ def read_dicom(encoded: bytes) -> Picture:
             colours not in READ.get(syntax, ())
         ),
         "has samples with a sign, or of other than 8 to 16 bits: export it with 8 bits": (
-            not 8
-            <= found.get("BitsStored", 0)
-            <= found.HighBit + 1
-            <= found.BitsAllocated
-            <= 16
-            or found.get("PixelRepresentation")
+            found.get("HighBit") not in range(7, 16) or found.get("PixelRepresentation")
         ),
     }
-    for reason, holds in refused.items():
-        if holds:
-            raise UnreadableImageError(f"the DICOM {reason}")
+    refuse("DICOM", reasons)
     profile = found.get("ICCProfile") or b""
     if syntax in JPEGS:
         frame = get_frame(found.PixelData, 0, number_of_frames=1)
@@ -109,8 +97,7 @@ def read_dicom(encoded: bytes) -> Picture:
         return read_with_pillow(frame)._replace(orientation=1, profile=profile)
     width = found.Columns
     height = found.Rows
-    num_bytes = width * height * found.SamplesPerPixel * found.BitsAllocated // 8
-    check_size(width, height, 3 * num_bytes + len(encoded))
+    check_size(encoded, width, height, 3 * found.SamplesPerPixel * found.BitsAllocated // 8)
     samples = pixel_array(found, index=0, raw=True, correct_unused_bits=False)
     pixels = to_rgb(samples, found.HighBit + 1)
     if found.HighBit == 15:

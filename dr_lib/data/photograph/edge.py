@@ -34,7 +34,7 @@ WEAKER = 0.6
 # of the shorter and of the longer side
 MIN_RADIUS = 0.12
 MAX_RADIUS = 0.75
-MAX_OFF = 0.1  # of the side, by which the centre may lie outside the frame
+MAX_OFF = 0.6  # of the side, by which the centre may lie off the frame's, outside it too
 # Where an edge is scored, in radii: four samples of the middle, two unused, two just inside and two
 # just outside.
 DEPTHS = np.array([0.3, 0.45, 0.6, 0.7, 0.8, 0.86, 0.92, 0.96, 1.02, 1.05])
@@ -115,9 +115,8 @@ def _threshold(distance: np.ndarray) -> Iterator[np.ndarray]:
 def _outline(mask: np.ndarray) -> np.ndarray:
     """Find the largest shape's contour, without its part on the frame: (n, 2) px."""
     contours, _ = cv2.findContours(mask, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
-    if not contours:
-        return np.empty((0, 2))
-    points = max(contours, key=cv2.contourArea)[:, 0].astype(float)
+    largest = max(contours, key=cv2.contourArea, default=np.empty((0, 1, 2)))
+    points = largest[:, 0].astype(float)
     ends = np.subtract(mask.shape[::-1], 1 + FRAME)
     return points[((points > FRAME) & (points < ends)).all(axis=1)]
 
@@ -126,7 +125,7 @@ def _is_possible(ellipse: Ellipse, shape: tuple[int, ...]) -> bool:
     """Whether a field of view may have this centre and radius."""
     x, y, a, b = ellipse
     height, width = shape[:2]
-    is_near = abs(x / width - 0.5) < 0.5 + MAX_OFF and abs(y / height - 0.5) < 0.5 + MAX_OFF
+    is_near = abs(x / width - 0.5) < MAX_OFF and abs(y / height - 0.5) < MAX_OFF
     smallest = MIN_RADIUS * min(height, width)
     largest = MAX_RADIUS * max(height, width)
     return is_near and smallest < (a + b) / 2 < largest

@@ -113,8 +113,9 @@ def _has_hole(
 
 
 def _cut_square(shape: tuple[int, ...], ellipse: Ellipse) -> tuple[slice, slice]:
-    """Cut the largest square out of a circle, within the picture and at least one pixel large."""
-    x, y, a, b = ellipse
-    first = np.clip((y - 0.7 * b, x - 0.7 * a), 0, np.subtract(shape[:2], 1)).astype(int)
-    last = np.maximum(first, (int(y + 0.7 * b), int(x + 0.7 * a)))
-    return slice(first[0], last[0] + 1), slice(first[1], last[1] + 1)
+    """Cut the largest square out of a circle, whose centre is moved into the picture."""
+    middle = np.clip(ellipse[1::-1], 0, np.subtract(shape[:2], 1))
+    half = 0.7 * np.array(ellipse[:1:-1])
+    first = np.maximum(middle - half, 0).astype(int)
+    last = (middle + half).astype(int) + 1
+    return slice(first[0], last[0]), slice(first[1], last[1])

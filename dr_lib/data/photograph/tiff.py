@@ -5,7 +5,6 @@ tifffile and imagecodecs are imported for the first TIFF: other photographs need
 
 import io
 import logging
-from math import prod
 
 import numpy as np
 import tifffile
@@ -16,10 +15,11 @@ from dr_lib.data.photograph.decode import (
     Picture,
     check_depth,
     check_size,
+    refuse,
     to_rgb,
 )
-from dr_lib.data.photograph.errors import UnreadableImageError
 
+PROFILE_TAG = "InterColorProfile"
 # values of PhotometricInterpretation
 WHITE_IS_ZERO = 0
 BLACK_IS_ZERO = 1
@@ -42,7 +42,7 @@ def read_tiff(encoded: bytes) -> Picture:
     colours = page.photometric
     bits = page.bitspersample
     num_samples = {RGB: (3, 4), BLACK_IS_ZERO: (1,), WHITE_IS_ZERO: (1,), PALETTE: (1,)}
-    refused = {
+    reasons = {
         "begins with a thumbnail: export the photograph alone": page.is_reduced,
         "is compressed in a way that is not read: export it with LZW": (
             page.compression not in PACKED
@@ -57,19 +57,16 @@ def read_tiff(encoded: bytes) -> Picture:
             bits not in range(8, 17) or page.sampleformat != 1
         ),
     }
-    for reason, holds in refused.items():
-        if holds:
-            raise UnreadableImageError(f"the TIFF {reason}")
+    refuse("TIFF", reasons)
     height, width = page.shape[:2]
+    rows, columns = np.maximum(page.shape, page.chunks)[:2].tolist()
+    check_size(encoded, columns, rows, 3 * page.samplesperpixel * page.dtype.itemsize)
     sizes = page.databytecounts
-    num_bytes = max(prod(page.shape), prod(page.chunks)) * page.dtype.itemsize
-    check_size(width, height, 3 * num_bytes + len(encoded))
     is_whole = all(sizes) and all(page.dataoffsets) and sum(sizes) <= len(encoded)
     # an interrupted copy leaves zeros at the end of compressed pixels
     has_zeros = page.compression != 1 and encoded.endswith(bytes(64))
-    if not is_whole or has_zeros or len(sizes) > MAX_PARTS:
-        raise UnreadableImageError("the TIFF is damaged or cut short, or has too many parts")
-
+    is_broken = not is_whole or has_zeros or len(sizes) > MAX_PARTS
+    refuse("TIFF", {"is damaged or cut short, or has too many parts": is_broken})
     samples = page.asarray(maxworkers=1)
     if colours == PALETTE:
         samples = (page.colormap >> 8).astype(np.uint8).T[samples]
@@ -80,11 +77,5 @@ def read_tiff(encoded: bytes) -> Picture:
         check_depth(pixels)
     if colours == WHITE_IS_ZERO:
         pixels = ~pixels
-    orientation = page.tags.valueof(ORIENTATION_TAG, 1)
-    return Picture(
-        width,
-        height,
-        orientation if orientation in range(1, 9) else 1,
-        page.tags.valueof("InterColorProfile", b""),
-        pixels,
-    )
+    orientation, profile = (page.tags.valueof(tag) for tag in (ORIENTATION_TAG, PROFILE_TAG))
+    return Picture(width, height, orientation, profile or b"", pixels)

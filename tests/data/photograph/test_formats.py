@@ -110,6 +110,14 @@ def test_exif_orientation_is_applied(orientation, suffix):
     assert differ(crop.image, expected.image) < 1
 
 
+def test_an_orientation_that_is_none_turns_nothing():
+    """EXIF has 1 to 8."""
+    crops = [
+        crop_fundus(to_file(IMAGE, ".jpg", exif=make_exif(n))).image for n in (1, 0, 9, 777)
+    ]
+    assert all((crop == crops[0]).all() for crop in crops)
+
+
 WHITE = {
     "nothing": np.zeros_like(IS_INSIDE),
     "hot pixels": np.indices(IS_INSIDE.shape).sum(0) == 3,

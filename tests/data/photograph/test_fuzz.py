@@ -28,7 +28,7 @@ WORDS = {"clipped", "doubtful", "ellipse", "enlarged", "full_frame", "truncated"
 TIFFS = (
     {"tile": (64, 64), "compression": "zlib", "predictor": True},
     {"bigtiff": True, "byteorder": ">", "rowsperstrip": 7, "compression": "zstd"},
-    {"compression": "jpeg2000", "tile": (64, 64)},
+    {"compression": "packbits", "tile": (64, 64)},
 )
 MAX_S = 2.0  # of the processor, for others may keep it busy
 NUMBERS = (0, 1, 2, 7, 64, 255, 256, 4097, 20_000, 29_999, 65_535, 2**31 - 1, 2**31, 2**32 - 1)
@@ -56,9 +56,8 @@ def draw_seeds() -> list[bytes]:
         to_file(picture.convert("L"), ".jpg", restart_marker_blocks=5),
         to_file(picture, exif=exif),
         to_file(picture.convert("LA")),
-        to_file(palette, transparency=bytes([0] * 30)),
+        to_file(palette, transparency=b"\xff"),
         to_file(picture, ".tif", compression="tiff_lzw"),
-        to_file(picture, ".tif", compression="jpeg"),
         *(write_tiff(fov, **options) for options in TIFFS),
         to_file(picture.convert("RGBA"), ".webp", lossless=True),
     ]
