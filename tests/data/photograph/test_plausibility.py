@@ -158,6 +158,17 @@ def test_a_hole_in_a_full_frame_and_bright_surroundings_are_doubtful():
     assert find_fov(plain).flags == {"doubtful"}
 
 
+def test_a_background_that_jumps_is_doubtful():
+    """From a row on all is brighter, as behind damage that a JPEG's decoder does not notice; a
+    background that is brighter on one side is none.
+    """
+    below = draw_fov()
+    below[240:] = cv2.add(below[240:], 20)
+    beside = draw_fov()
+    beside[:, 500:] = cv2.add(beside[:, 500:], 20)
+    assert find_fov(below).flags == {"doubtful"} and find_fov(beside).flags == set()
+
+
 def read_slices() -> dict[str, np.ndarray]:
     """Magnetic resonance of a head, 256 x 256 px of 16 bits, as it is and brighter."""
     with gzip.open(get_sample_data("s1045.ima.gz", asfileobj=False)) as file:
