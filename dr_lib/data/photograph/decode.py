@@ -149,11 +149,12 @@ def read_with_pillow(encoded: bytes) -> Picture:
     check_size(encoded, width, height, NUM_BYTES.get(opened.format, 8))
     opened.verify()  # the sums of a PNG, to its end
     opened = Image.open(Parts(encoded), formats=FORMATS)
+    mode = "RGBA" if opened.has_transparency_data else "RGB"
     is_deep_grey = opened.mode in ("I", "I;16")
     pixels = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, STRIP):
         strip = opened.crop((0, top, width, min(top + STRIP, height)))
-        samples = np.asarray(strip if is_deep_grey else strip.convert("RGBA"))
+        samples = np.asarray(strip if is_deep_grey else strip.convert(mode))
         pixels[top : top + STRIP] = to_rgb(samples, 16)
     if is_deep_grey or opened.format == "PNG" and encoded[24] == 16:
         check_depth(pixels)
