@@ -154,8 +154,8 @@ def read_with_pillow(encoded: bytes) -> Picture:
     pixels = np.empty((height, width, 3), np.uint8)
     for top in range(0, height, STRIP):
         strip = opened.crop((0, top, width, min(top + STRIP, height)))
-        samples = np.asarray(strip if is_deep_grey else strip.convert(mode))
-        pixels[top : top + STRIP] = to_rgb(samples, 16)
+        samples = np.asarray(strip) >> 8 if is_deep_grey else np.asarray(strip.convert(mode))
+        pixels[top : top + STRIP] = to_rgb(samples)
     if is_deep_grey or opened.format == "PNG" and encoded[24] == 16:
         check_depth(pixels)
     return Picture(width, height, _read_orientation(opened), profile, pixels)
@@ -227,16 +227,21 @@ def refuse(kind: str, reasons: dict[str, bool]) -> None:
             raise UnreadableImageError(f"the {kind} {reason}")
 
 
-def to_rgb(samples: np.ndarray, bits: int = 8) -> np.ndarray:
+def to_rgb(samples: np.ndarray, bits: int = 8, *, white_is_zero: bool = False) -> np.ndarray:
     """Convert samples of that many bits to (height, width, 3) uint8 RGB.
 
     Args:
         samples: uint8 or uint16, (height, width) of grey, or (height, width, 3 or 4) of RGB and
             opacity; what is half or more transparent becomes black, its colour is left to chance.
         bits: that carry light; any above them are dropped.
+        white_is_zero: whether the samples are those of a negative.
     """
     if samples.itemsize > 1:
-        samples = (samples >> (bits - 8)).astype(np.uint8)
+        samples = (samples >> bits - 8).astype(np.uint8)
+    if bits == 16:
+        check_depth(samples)
+    if white_is_zero:
+        samples = ~samples
     if samples.ndim == 2:
         return cv2.cvtColor(samples, cv2.COLOR_GRAY2RGB)
     if samples.shape[2] == 3:
@@ -245,9 +250,9 @@ def to_rgb(samples: np.ndarray, bits: int = 8) -> np.ndarray:
     return cv2.copyTo(cv2.cvtColor(samples, cv2.COLOR_RGBA2RGB), is_shown.view(np.uint8))
 
 
-def check_depth(pixels: np.ndarray) -> None:
+def check_depth(samples: np.ndarray) -> None:
     """Refuse what is dark as samples of up to 14 bits are in a file of 16, but for its white."""
-    few = pixels[::4, ::4]
+    few = samples[::4, ::4]
     if np.mean((few >= 64) & (few < 250)) < 0.01:
         raise UnreadableImageError(
             "the file has samples of 16 bits and uses 14 or fewer: export it with 8 bits"

@@ -16,23 +16,19 @@ from pydicom.pixels import pixel_array
 from dr_lib.data.photograph.decode import (
     Parts,
     Picture,
-    check_depth,
     check_size,
     read_with_pillow,
     refuse,
     to_rgb,
 )
 
-# colours that are read, by transfer syntax
-JPEGS = dict.fromkeys(
-    (uid.JPEGBaseline8Bit, uid.JPEGExtended12Bit),
-    ("RGB", "MONOCHROME2", "YBR_FULL", "YBR_FULL_422"),
-) | dict.fromkeys(
-    (uid.JPEG2000Lossless, uid.JPEG2000), ("RGB", "MONOCHROME2", "YBR_ICT", "YBR_RCT")
-)
-READ = JPEGS | dict.fromkeys(
-    (*uid.UncompressedTransferSyntaxes, uid.RLELossless), ("RGB", "MONOCHROME2", "MONOCHROME1")
-)
+# beside RGB and MONOCHROME2, the colours that are read of JPEG and JPEG 2000, by their first bytes,
+# and of what is neither
+COLOURS = {
+    b"\xff\xd8": ("YBR_FULL", "YBR_FULL_422"),
+    b"\xff\x4f": ("YBR_ICT", "YBR_RCT"),
+    b"": ("MONOCHROME1",),
+}
 # a JPEG's colours are as the file says, where it would be taken for YCbCr
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
@@ -71,17 +67,23 @@ def read_dicom(encoded: bytes) -> Picture:
         UnreadableImageError: it holds no single photograph, stores what is not read, or is damaged.
     """
     found = _read(_Parts(encoded))
-    syntax = found.file_meta.get("TransferSyntaxUID")
-    colours = found.get("PhotometricInterpretation")
     reasons = {
         "holds no picture, as a report does, or is cut short": "PixelData" not in found,
         "is a scan by OCT: export the fundus photograph": "OPT" in str(found.get("Modality")),
         "has several frames: export one photograph": int(found.get("NumberOfFrames") or 1) > 1,
+    }
+    refuse("DICOM", reasons)
+    syntax = found.file_meta.TransferSyntaxUID
+    is_packed = syntax.is_encapsulated and syntax != uid.RLELossless
+    frame = get_frame(found.PixelData, 0, number_of_frames=1) if is_packed else b""
+    more = COLOURS.get(frame[:2], ())
+    colours = found.get("PhotometricInterpretation")
+    reasons = {
         "is compressed in another way than JPEG, JPEG 2000 and RLE: export it uncompressed": (
-            syntax not in READ
+            not more
         ),
         "stores its colours in a way that is not read: export it as RGB": (
-            colours not in READ.get(syntax, ())
+            colours not in ("RGB", "MONOCHROME2", *more)
         ),
         "has samples with a sign, or of other than 8 to 16 bits: export it with 8 bits": (
             found.get("HighBit") not in range(7, 16) or found.get("PixelRepresentation")
@@ -89,8 +91,7 @@ def read_dicom(encoded: bytes) -> Picture:
     }
     refuse("DICOM", reasons)
     profile = found.get("ICCProfile") or b""
-    if syntax in JPEGS:
-        frame = get_frame(found.PixelData, 0, number_of_frames=1)
+    if frame:
         is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
         if frame.startswith(b"\xff\xd8") and colours == "RGB" and not is_marked:
             frame = frame[:2] + AS_STORED + frame[2:]
@@ -99,11 +100,7 @@ def read_dicom(encoded: bytes) -> Picture:
     height = found.Rows
     check_size(encoded, width, height, 3 * found.SamplesPerPixel * found.BitsAllocated // 8)
     samples = pixel_array(found, index=0, raw=True, correct_unused_bits=False)
-    pixels = to_rgb(samples, found.HighBit + 1)
-    if found.HighBit == 15:
-        check_depth(pixels)
-    if colours == "MONOCHROME1":  # white is zero
-        pixels = ~pixels
+    pixels = to_rgb(samples, found.HighBit + 1, white_is_zero=colours == "MONOCHROME1")
     return Picture(width, height, profile=profile, pixels=pixels)
 
 

@@ -13,7 +13,6 @@ from dr_lib.data.photograph.decode import (
     MAX_PARTS,
     ORIENTATION_TAG,
     Picture,
-    check_depth,
     check_size,
     refuse,
     to_rgb,
@@ -72,10 +71,6 @@ def read_tiff(encoded: bytes) -> Picture:
         samples = (page.colormap >> 8).astype(np.uint8).T[samples]
     if 0 in page.extrasamples:  # not opacity
         samples = samples[..., :3]
-    pixels = to_rgb(samples, bits)
-    if bits == 16:
-        check_depth(pixels)
-    if colours == WHITE_IS_ZERO:
-        pixels = ~pixels
+    pixels = to_rgb(samples, bits, white_is_zero=colours == WHITE_IS_ZERO)
     orientation, profile = (page.tags.valueof(tag) for tag in (ORIENTATION_TAG, PROFILE_TAG))
     return Picture(width, height, orientation, profile or b"", pixels)

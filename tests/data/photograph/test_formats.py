@@ -110,12 +110,32 @@ def test_exif_orientation_is_applied(orientation, suffix):
     assert differ(crop.image, expected.image) < 1
 
 
-def test_an_orientation_that_is_none_turns_nothing():
-    """EXIF has 1 to 8."""
-    crops = [
-        crop_fundus(to_file(IMAGE, ".jpg", exif=make_exif(n))).image for n in (1, 0, 9, 777)
-    ]
-    assert all((crop == crops[0]).all() for crop in crops)
+EXIF = make_exif(6).tobytes()
+
+
+@pytest.mark.parametrize(
+    "exif",
+    [
+        *(make_exif(number).tobytes() for number in (0, 1, 9, 777)),
+        EXIF[:-8],  # cut in its directory
+        EXIF.replace(b"*\0\0\0\x08", b"*\xff\xff\xff\xff"),  # directory nowhere
+        EXIF.replace(b"\1\x12\0\3", b"\1\x12\0\x99"),  # of no type
+        b"Exif\0\0",
+    ],
+)
+def test_what_is_no_orientation_turns_nothing(exif):
+    """EXIF has 1 to 8. Where it is damaged the photograph is there all the same."""
+    plain = to_file(IMAGE, ".jpg")
+    segment = b"\xff\xe1" + struct.pack(">H", len(exif) + 2) + exif
+    crop = crop_fundus(plain[:2] + segment + plain[2:])
+    assert crop.status == "ok" and (crop.image == crop_fundus(plain).image).all()
+
+
+def test_a_png_is_turned_by_what_stands_behind_its_pixels():
+    """Its specification lets the chunk eXIf stand there."""
+    turned = to_file(IMAGE, exif=make_exif(6))
+    crop = crop_fundus(add_chunk(to_file(IMAGE), b"eXIf", EXIF.removeprefix(b"Exif\0\0"), -12))
+    assert (crop.image == crop_fundus(turned).image).all()
 
 
 WHITE = {
