@@ -1,9 +1,11 @@
 """From the bytes of a picture file to a crop of the field of view.
 
 errors         what is raised where a photograph cannot be used
-decode         reads the header of a picture file, decodes it as small as is enough
+decode         reads a picture file: its header for the limits, then its pixels
 tiff           the same for a TIFF
-colour         scales samples to eight bits, converts colours to sRGB
+dicom          the same for DICOM, and what it says of eye, patient and day
+heic           lets Pillow read HEIC
+colour         converts colours to sRGB
 fov            finds the field of view in a decoded photograph
 edge           finds its edge, fits circles and ellipses to it
 plausibility   tells a retina from other things that are round

@@ -31,7 +31,7 @@ MAX_PARTS = 10_000  # reads beside one per KiB: more are there to keep the reade
 # as Pillow names them; the last only once `heic` is loaded
 FORMATS = ("JPEG", "PNG", "BMP", "GIF", "PPM", "WEBP", "JPEG2000", "HEIF")
 # bytes per pixel with all copies, where it is not 8
-NUM_BYTES = {"WEBP": 16, "JPEG2000": 24, "HEIF": 12}
+NUM_BYTES = {"WEBP": 16, "JPEG2000": 16, "HEIF": 12}
 TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 # where the preamble lacks
 DICOM_STARTS = (b"\x02\0\0\0UL", b"\x08\0\0\0", b"\x08\0\x05\0", b"\x08\0\x08\0")
