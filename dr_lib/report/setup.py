@@ -25,7 +25,6 @@ PACKAGES = {  # module: what pip calls it
     "pynvml": "nvidia-ml-py",
     "PIL": "pillow",
     "sklearn": "scikit-learn",
-    "ruamel": "ruamel.yaml",
     "tensorflow": "tensorflow-cpu",  # where a TPU's runtime has none
 }
 DRIVE = "/content/drive"  # where Colab mounts Google Drive
@@ -38,7 +37,7 @@ ALWAYS = (
     "psutil",
     "pydantic",
     "pynvml",
-    "ruamel",
+    "ruamel.yaml",
     "scipy",
     "seaborn",
     "sklearn",
@@ -65,7 +64,7 @@ def install_missing(*modules: str) -> list[str]:
         DrError: this is no cloud runtime, or the installation failed.
     """
     needed = (*ALWAYS, *modules)
-    absent = [name for name in needed if importlib.util.find_spec(name) is None]
+    absent = [name for name in needed if not _is_there(name)]
     missing = [PACKAGES.get(name, name) for name in absent]
     if missing and find_platform() == "local":
         install = write_install("-r", "requirements.txt")
@@ -74,6 +73,13 @@ def install_missing(*modules: str) -> list[str]:
         _install(missing)
         importlib.invalidate_caches()
     return missing
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of ruamel.yaml, ruamel
+        return False
 
 
 def set_up(root: Path, notebook: str, *modules: str) -> None:

@@ -225,3 +225,9 @@ def test_a_notebook_below_the_root_works_in_it(tmp_path, monkeypatch):
     root = tmp_path / "notebooks"
     assert find({"data_dir": "mine"}, root=root) == {"data_dir": str(root / "mine")}
     assert Path.cwd() == tmp_path / "elsewhere"
+
+
+def test_a_package_may_be_a_part_of_another_that_is_there():
+    """Kaggle ships a package `ruamel` without its yaml."""
+    named = {"ruamel.yaml": True, "dr_lib.no_such": False, "no_such.yaml": False, "cv2": True}
+    assert {name: setup._is_there(name) for name in named} == named
