@@ -121,6 +121,29 @@ def test_what_a_disk_refuses_is_said_with_what_helps(error, message):
     assert result.exit_code == 1 and re.search(message, result.output.strip())
 
 
+def test_an_error_that_nobody_expected_says_how_to_see_more():
+    """Its kind, its words and a command, in one sentence; with --debug the traceback itself."""
+
+    @click.group(cls=Commands)
+    @click.option("--debug", is_flag=True)
+    def group(debug: bool) -> None:
+        """Hold one command."""
+
+    @group.command()
+    def divide() -> None:
+        """Fail."""
+        1 / 0  # noqa: B018
+
+    result = CliRunner().invoke(group, ["divide"])
+    words = (
+        r"Error: ZeroDivisionError: division by zero; .* --debug divide \.\.\. shows the trace"
+    )
+    assert re.match(words, result.output) and result.output.count("\n") == 1
+    assert isinstance(
+        CliRunner().invoke(group, ["--debug", "divide"]).exception, ZeroDivisionError
+    )
+
+
 def test_help_lists_the_commands_in_groups():
     """Every command, each with its first sentence."""
     shown = CliRunner().invoke(main, ["--help"]).output
@@ -128,6 +151,13 @@ def test_help_lists_the_commands_in_groups():
     for heading, names in COMMANDS.items():
         assert re.findall(r"(?m)^  (\w+) ", groups.get(heading, "")) == [*names]
     assert "...\n" not in shown.partition("Prepare")[2]
+
+
+def test_help_of_prepare_names_what_it_does_by_default():
+    """Of an option that has one: the side of the crops, the method, the split."""
+    shown = " ".join(CliRunner().invoke(main, ["prepare", "--help"]).output.split())
+    for words in ("side of the crops [px] [default: 299;", "did [default: robust]", "random]"):
+        assert words in shown, words
 
 
 def test_every_option_has_a_help():
