@@ -195,3 +195,13 @@ def test_refuses_what_are_no_times(side):
     """No cell, an empty one, nothing, or for ever."""
     with pytest.raises(BadSampleError, match="positive and finite|must have a cell"):
         cells.Design(side)
+
+
+def test_a_difference_has_the_interval_of_welch():
+    """At a coefficient of variation of 1 %, of a lower mean less a higher one: below 0."""
+    rng = np.random.default_rng(6)
+    low, high = rng.normal(100, 1, 8), rng.normal(120, 1, 9)
+    found = estimate(cells.DIFFERENCE, [low], [high])
+    welch = stats.ttest_ind(low, high, equal_var=False).confidence_interval(0.95)
+    assert found[:3] == pytest.approx((low.mean() - high.mean(), *welch), abs=0.05)
+    assert found.high < 0
