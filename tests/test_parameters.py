@@ -278,3 +278,12 @@ def test_every_column_of_a_parameter_is_in_the_schema():
             columns = Parameters.describe(model(**read_defaults(path)))
             unknown = columns.keys() - schema.COLUMNS.keys()
             assert not unknown, f"name them in dr_lib/runs/schema.py, of {path.stem}"
+
+
+def test_notebook_10_has_parameters_that_fit_a_screen_and_shows_its_training():
+    """24 at most; and strategy, network, pipeline and fit stand in its cells, as on keras.io."""
+    assert len(Train.model_fields) <= 24
+    code = (ROOT / "notebooks" / "10_train.py").read_text(encoding="utf-8")
+    shown = ("tf.distribute.MirroredStrategy", "keras.distribution.DataParallel", ".compile(")
+    shown += ("tf.data.TFRecordDataset(", "callbacks = [", ".fit(\n")
+    assert [words for words in shown if words not in code] == []

@@ -42,7 +42,7 @@ CEILINGS = {
     "dr_lib/data": 37064,
     "dr_lib/training": 15306,
     "dr_lib/runs": 17127,
-    "dr_lib/report": 17567,
+    "dr_lib/report": 17585,
     "dr_lib/claims": 7239,
     "dr_lib/cluster": 1413,
     "dr_lib/evaluation": 19481,

@@ -13,7 +13,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from dr_lib.code import explain_commit, read_commit, shorten_commit
+from dr_lib.code import Cells, explain_commit, read_commit, shorten_commit
 from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import find_platform, probe
@@ -102,6 +102,8 @@ def set_up(root: Path, notebook: str, *modules: str) -> None:
     if shell and shell.user_ns.get("mode") == "plain":  # whose tf.data reads the records
         modules = (*modules, "tensorflow")
     print(describe_machine(root, notebook, *install_missing(*modules)))
+    if Cells(root, notebook).find_edits():
+        print(f"This notebook is not that of {root}: its version or its cells are others.")
     from matplotlib import rcdefaults
 
     rcdefaults()

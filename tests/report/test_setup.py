@@ -10,12 +10,14 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.hardware.facts import Facts
 from dr_lib.parameters import NOTEBOOKS
 from dr_lib.report import setup
+from tests.notebooks import forget
 
 ROOT = Path(__file__).resolve().parents[2]
 # a notebook's cells up to its set-up, with Colab's own module standing in
@@ -231,3 +233,21 @@ def test_a_package_may_be_a_part_of_another_that_is_there():
     """Kaggle ships a package `ruamel` without its yaml."""
     named = {"ruamel.yaml": True, "dr_lib.no_such": False, "no_such.yaml": False, "cv2": True}
     assert {name: setup._is_there(name) for name in named} == named
+
+
+@pytest.mark.parametrize("is_other", [False, True])
+def test_a_notebook_of_another_version_than_the_library_says_so(clone, kernel, is_other):
+    """At set-up, before a run of it ends at a name that the library no longer has."""
+    notebook = nbformat.read(clone / "notebooks" / "11_gpu_vs_tpu.ipynb", as_version=4)
+    cells = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:2]
+    cells[1] += "\nold = True" if is_other else ""
+    (client := kernel.client()).start_channels()
+    client.wait_for_ready(timeout=60)
+    forget(client, clone)
+    said = []
+    for cell in cells:
+        client.execute_interactive(
+            cell, output_hook=lambda message: said.append(message["content"].get("text", ""))
+        )
+    client.stop_channels()
+    assert ("This notebook is not that of " in "".join(said)) == is_other, said
