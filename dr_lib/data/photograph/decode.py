@@ -55,7 +55,7 @@ class Picture(NamedTuple):
 
     width: int  # px, before the orientation is applied
     height: int
-    orientation: int | None = 1  # EXIF's 2-8, still to be applied; any other turns nothing
+    orientation: int = 1  # EXIF's 2-8, still to be applied; any other turns nothing
     profile: bytes = b""  # of its colours, ICC
     pixels: np.ndarray | None = None  # (height, width, 3) uint8 RGB; None of a JPEG
     encoded: bytes = b""  # a JPEG
@@ -86,7 +86,7 @@ def open_picture(source: str | Path | bytes) -> Picture:
         UnreadableImageError: the file is missing, empty, damaged, too large, no picture or not
             read. Whether a JPEG can be decoded is not known yet.
     """
-    encoded = source if isinstance(source, bytes) else _read_file(Path(source))
+    encoded = source if isinstance(source, bytes) else read_file(Path(source))
     if not encoded:
         raise UnreadableImageError("the file is empty")
     try:
@@ -126,7 +126,12 @@ def load_reader(kind: str) -> ModuleType:
         ) from error
 
 
-def _read_file(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """Read a photograph's file.
+
+    Raises:
+        UnreadableImageError: it is no file, is too large or cannot be read.
+    """
     try:
         facts = path.stat()
         if not stat.S_ISREG(facts.st_mode):  # a pipe would keep its reader waiting

@@ -7,6 +7,7 @@ import io
 import logging
 import re
 import warnings
+from pathlib import Path
 
 import pydicom
 from pydicom import uid
@@ -17,6 +18,7 @@ from dr_lib.data.photograph.decode import (
     Parts,
     Picture,
     check_size,
+    read_file,
     read_with_pillow,
     refuse,
     to_rgb,
@@ -33,7 +35,6 @@ COLOURS = {
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
 DATES = ("AcquisitionDateTime", "AcquisitionDate", "StudyDate", "ContentDate")
-START = 2**22  # bytes, in which the patient, the eye and the day stand
 
 
 class _Parts(Parts):
@@ -49,13 +50,12 @@ def read_stated(path: str) -> tuple[str, str, str]:
     """
     names = ["PatientID", "ImageLaterality", "Laterality", *DATES]
     try:
-        with open(path, "rb") as file:
-            start = _Parts(file.read(START))
-        found = _read(start, stop_before_pixels=True, specific_tags=names)
+        parts = _Parts(read_file(Path(path)))
+        found = _read(parts, stop_before_pixels=True, specific_tags=names)
         side = found.get("ImageLaterality") or found.get("Laterality")
         days = " ".join(str(found.get(name)) for name in DATES)
         day = re.search(r"\b[12]\d{7}", days)
-        return str(found.get("PatientID", "")), EYES.get(side, ""), day[0] if day else ""
+        return str(found.get("PatientID", "")), EYES.get(str(side), ""), day[0] if day else ""
     except Exception:  # pydicom raises whatever the damage leads it to
         return "", "", ""
 
@@ -90,7 +90,8 @@ def read_dicom(encoded: bytes) -> Picture:
         ),
     }
     refuse("DICOM", reasons)
-    profile = found.get("ICCProfile") or b""
+    profile = found.get("ICCProfile")
+    profile = profile if isinstance(profile, bytes) else b""
     if frame:
         is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
         if frame.startswith(b"\xff\xd8") and colours == "RGB" and not is_marked:

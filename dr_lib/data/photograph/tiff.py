@@ -73,4 +73,6 @@ def read_tiff(encoded: bytes) -> Picture:
         samples = samples[..., :3]
     pixels = to_rgb(samples, bits, white_is_zero=colours == WHITE_IS_ZERO)
     orientation, profile = (page.tags.valueof(tag) for tag in (ORIENTATION_TAG, PROFILE_TAG))
-    return Picture(width, height, orientation, profile or b"", pixels)
+    orientation = orientation if isinstance(orientation, int) else 1
+    profile = profile if isinstance(profile, bytes) else b""
+    return Picture(width, height, orientation, profile, pixels)

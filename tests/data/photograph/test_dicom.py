@@ -209,6 +209,8 @@ def test_a_file_made_to_do_harm_is_refused_at_once():
         ({"ImageLaterality": "L", "Laterality": "R"}, "left", ""),
         ({"Laterality": "R", "StudyDate": "20240131"}, "right", "20240131"),
         ({"ImageLaterality": "B", "StudyDate": "last week"}, "", ""),
+        ({"ImageLaterality": ["L", "R"], "StudyDate": "20240131"}, "", "20240131"),
+        ({"LongCodeValue": "7" * 5_000_000, "ImageLaterality": "L"}, "left", ""),
         (
             {"AcquisitionDateTime": "20240229101500.5-0300", "StudyDate": "20240101"},
             "",

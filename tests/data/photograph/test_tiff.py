@@ -31,6 +31,8 @@ LAYOUTS = {
     "transparent": (np.dstack([ON_WHITE, ALPHA]), {"extrasamples": ["unassalpha"]}),
     "transparent, multiplied": (np.dstack([IMAGE, ALPHA]), {"extrasamples": ["assocalpha"]}),
     "another sample": (np.dstack([IMAGE, 0 * GREY]), {"extrasamples": ["unspecified"]}),
+    "a profile's name": (IMAGE, {"extratags": [(34675, "s", 0, "Adobe RGB (1998)", True)]}),
+    "two orientations": (IMAGE, {"extratags": [(274, "H", 2, (6, 8), True)]}),
     "several pages": (np.stack([IMAGE, IMAGE[::-1]]), {}),
 }
 GREYS = {
