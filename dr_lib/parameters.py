@@ -201,11 +201,12 @@ def read_parameters(
         ParameterError: a name or a value that cannot be, and what to give.
     """
     model = find_model(notebook)
-    injected: list[str] = []
+    given: list[str] = []
     for cell in cells:
+        assigned = re.findall(r"(?m)^(\w+)(?:: [^=]+)? = ", cell)
         if cell.startswith("# Parameters\n"):
-            injected = re.findall(r"(?m)^(\w+) = ", cell)
+            given += assigned
         elif model.model_fields.keys() & set(re.findall(r"(?m)^(\w+): ", cell)):
-            injected = []
-    names = dict.fromkeys([*model.model_fields, *injected])
+            given = assigned  # the notebook's own cell
+    names = dict.fromkeys([*model.model_fields, *given])
     return model(**{name: values[name] for name in names if name in values})

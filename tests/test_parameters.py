@@ -192,6 +192,13 @@ def test_what_was_given_counts_until_the_parameters_run_again():
         read_parameters("10_train", [CELL, given, *own], values)
 
 
+def test_a_misspelt_name_in_the_notebooks_own_cell_is_refused():
+    """As after an edit by hand, with the type or without."""
+    for line in ("epoch: int = 2  # times", "epoch = 2"):
+        with pytest.raises(ParameterError, match="^epoch: unknown, choose from "):
+            read_parameters("10_train", [f"{CELL}\n{line}"], DEFAULTS | {"epoch": 2})
+
+
 def test_plan_and_run_say_the_same(tmp_path):
     """Before anything is made."""
     path = tmp_path / "trial.yaml"
