@@ -258,13 +258,12 @@ with device.scope(), monitor, raise_own_error(train_batches, validation_batches)
     )
     times = clock.stop()
 way = checkpoint.finish(config.epochs)
-parts = ("compile", "input", "steps", "validation", "rest")
-divided = ", ".join(f"{part} {times[f'{part}_s']:.2f}" for part in parts)
-print(f"training: {times['train_s']:.2f} s ({divided})")
-print(
-    f"{way['epochs_done']} of {config.epochs} epochs, {times['steady_epoch_s']:.3f} s per epoch"
-    f" from the second on; times resumed: {way['resumed']}"
-)
+print(f"{way['epochs_done']} of {config.epochs} epochs; times resumed: {way['resumed']}")
+if times["train_s"]:  # else the epochs were trained before this process
+    parts = ("compile", "input", "steps", "validation", "rest")
+    divided = ", ".join(f"{part} {times[f'{part}_s']:.2f}" for part in parts)
+    print(f"training: {times['train_s']:.2f} s ({divided})")
+    print(f"{times['steady_epoch_s']:.3f} s per epoch from the second on")
 
 # %% [markdown]
 # ## Scores, row and model
@@ -376,10 +375,12 @@ if config.task == "grades":
         f"agrees with the true grades with a kappa of **{scores['kappa']:.3f}**, and {finds}"
     )
 doubt = saved.facts["warning"]
+took = f"took **{row['train_s']:.1f} s**" if row["train_s"] else "was trained before"
 Markdown(
     f"One training run of **{config.model}** at {config.image_size} px on"
-    f" {row['num_images_train']} images of {kind} took"
-    f" **{row['train_s']:.1f} s** on `{trained.device.name}` (`{row['cpu']}`). It"
+    f" {row['num_images_train']} images of {kind} {took}"
+    f"{', after an interruption,' if row['resumed'] else ''}"
+    f" on `{trained.device.name}` (`{row['cpu']}`). It"
     f" {finds} (95 % interval {auc.low:.3f} to {auc.high:.3f}, {row['num_images_test']} images)."
     + (f" **{doubt}**" if doubt else "")
 )

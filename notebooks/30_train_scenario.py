@@ -150,7 +150,7 @@ from dr_lib.errors import DrError
 
 epoch_s = []
 losses = []
-setup_s = run.seconds()
+setup_s = run.busy_s()
 samples = run.folder / "samples.csv"
 num_gpus = int(device == "gpu")
 with Monitor(samples, period_s=sample_s, num_gpus=num_gpus, pid=trainer.pid) as monitor:

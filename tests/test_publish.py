@@ -151,9 +151,10 @@ def test_an_archive_of_the_repository_is_unpacked_and_no_other(
 @pytest.mark.parametrize("kind", ["zip", "gztar"])
 def test_a_newer_archive_replaces_what_an_older_one_left(tmp_path, library, kind):
     """As on Colab, where the disk stays with the machine; one that was cut short is named, and
-    changes nothing.
+    changes nothing; results stay.
     """
     (tmp_path / "content").mkdir()
+    (tmp_path / "content" / "table.csv.gz").write_bytes(b"no archive")
 
     def upload(name: str) -> Path:
         archive = shutil.make_archive(tmp_path / "content" / name, kind, library)
@@ -169,14 +170,18 @@ def test_a_newer_archive_replaces_what_an_older_one_left(tmp_path, library, kind
     (library / "dr_lib" / "v1.py").touch()
     upload("suite")
     assert list_markers()[0] == "v1.py"
+    row = tmp_path / "content" / "dr_repo" / "papermill_runs" / "adhoc" / "rows" / "a.json"
+    row.parent.mkdir(parents=True)
+    row.touch()
     (library / "dr_lib" / "v1.py").rename(library / "dr_lib" / "v2.py")
     newer = upload("suite (1)")
-    assert list_markers()[0] == "v2.py"
+    assert list_markers()[0] == "v2.py" and row.exists()
     cut = newer.with_name(newer.name.replace("(1)", "(2)"))
     cut.write_bytes(newer.read_bytes()[: newer.stat().st_size * 6 // 10])
     os.utime(cut, (time.time() + 60,) * 2)
     marker, errors = list_markers()
     assert marker == "v2.py" and f"{cut} is incomplete" in errors
+    assert "table.csv.gz" not in errors
 
 
 def test_dr_lib_repo_names_a_folder_or_a_git_address(tmp_path, library):

@@ -67,15 +67,16 @@ if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or cl
     found = [] if made else [*data.rglob("dr_lib/report")]
     with TemporaryDirectory() as unpacked:
         for path in sorted([*Path("/content").glob("*"), *data.rglob("*")], key=os.path.getmtime):
-            is_archive = path.suffix in (".zip", ".gz") and path.stat().st_size < 1e8
-            if is_archive and os.path.getmtime(path) > made:  # a larger one holds photographs
+            is_archive = path.name.endswith((".zip", ".tar.gz")) and path.is_file()
+            # a larger one holds photographs
+            if is_archive and path.stat().st_size < 1e8 and os.path.getmtime(path) > made:
                 try:
                     shutil.unpack_archive(path, Path(unpacked, path.name))
                     found += Path(unpacked, path.name).rglob("dr_lib/report")
                 except Exception:
                     print(f"{path} is incomplete, or no archive: upload it again")
         for path in found[-1:]:
-            shutil.rmtree(root, ignore_errors=True)
+            shutil.rmtree(root / "dr_lib", ignore_errors=True)  # results stay
             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
     version = ref if repo == address else "HEAD"
     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]

@@ -24,7 +24,7 @@ STATUSES = ("ok", "failed", "skipped")
 # runs that agree in these, and in the version of the backend, find the same things ready
 KIND = (
     "backend framework implementation model network num_parameters dataset image_size batch_size"
-    " mode accelerator num_accelerators num_replicas"
+    " mode accelerator num_accelerators num_replicas step_size batch_norm matmul_precision"
 ).split()
 
 

@@ -92,7 +92,11 @@ class Clock(keras.callbacks.Callback):
         self.training_s: list[float] = []  # of each epoch, what its steps took
 
     def start(self) -> None:
-        """Start right before the call of fit."""
+        """Start right before the call of fit; what was measured before is forgotten."""
+        self.steps = Calls()
+        self.validation = Calls()
+        self.epoch_s = []
+        self.training_s = []
         self._cpu_s = time.process_time()
         self._start = self._begun = time.monotonic()
 
@@ -126,7 +130,9 @@ class Clock(keras.callbacks.Callback):
         self._end_epoch()
 
     def stop(self) -> dict[str, Any]:
-        """Return the columns of a row."""
+        """Return the columns of a row; null where no epoch was left to train."""
+        if not self.epoch_s:
+            return {"train_s": None, "epoch_s": [], "training_s": [], "steady_epoch_s": None}
         train_s = self._begun - self._start
         parts = {
             "compile_s": self.steps.compile_s + self.validation.compile_s,
@@ -241,8 +247,7 @@ class Checkpoint(keras.callbacks.Callback):
         ]
         if changed:
             raise DrError(
-                f"{CHECKPOINT} was written with other {', '.join(changed)}: delete it to "
-                "start again"
+                f"{self.path} was written with other {', '.join(changed)}: delete it to start again"
             )
         self.best_variables = arrays.pop("best")
         assign_variables(model, arrays)

@@ -293,7 +293,8 @@ def make_batches(
 def identify(config: TrainingConfig, plan: Plan, prepared: Prepared | None) -> dict[str, Any]:
     """Identify what is to be trained: a checkpoint of anything else is refused."""
     data = prepared.describe() if prepared else {}
-    return {**config.describe(), **data, "backend": plan.backend}
+    planned = {name: getattr(plan, name) for name in ("backend", "step_size", "batch_norm")}
+    return {**config.describe(), **data, **planned}
 
 
 def describe_session(device: Device) -> dict[str, str]:
