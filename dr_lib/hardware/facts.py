@@ -29,6 +29,9 @@ class HardwareError(DrError):
     """The machine lacks the requested hardware, or cannot be queried for its hardware."""
 
 
+SLICED = "is divided into slices (MIG), and slices are not known: take a whole GPU"
+
+
 class Gpu(NamedTuple):
     """A GPU of NVIDIA that CUDA may use."""
 
@@ -147,10 +150,7 @@ def list_gpus() -> list[Gpu]:
     """
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "all")
     if "MIG-" in visible:
-        raise HardwareError(
-            f"CUDA_VISIBLE_DEVICES names a slice of a GPU ({visible}), and slices are not known:"
-            " take a whole GPU"
-        )
+        raise HardwareError(f"what CUDA_VISIBLE_DEVICES names ({visible}) {SLICED}")
     if not re.match(r"\s*(all|\d|GPU-)", visible):
         return []  # empty or -1
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -174,6 +174,9 @@ def list_gpus() -> list[Gpu]:
 
 def _read_gpu(nvml: Any, number: int) -> Gpu:
     handle = nvml.nvmlDeviceGetHandleByIndex(number)
+    with suppress(nvml.NVMLError):  # older GPUs have no slices
+        if nvml.nvmlDeviceGetMigMode(handle)[0]:
+            raise HardwareError(f"GPU {number} {SLICED}")
     major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
     memory_gib = 0.0
     with suppress(nvml.NVMLError_NotSupported):

@@ -11,7 +11,10 @@ class NVMLError(Exception):
 
 
 def put_nvml(
-    monkeypatch: pytest.MonkeyPatch, *gpus: tuple[str, float, float, str], fault: str = ""
+    monkeypatch: pytest.MonkeyPatch,
+    *gpus: tuple[str, float, float, str],
+    fault: str = "",
+    is_sliced: bool = False,
 ) -> ModuleType:
     """Put (name, GiB, compute capability, UUID) in place of this machine's GPUs; a memory of 0 is
     not supported. A fault, the name of an error, is what the library begins with.
@@ -41,6 +44,7 @@ def put_nvml(
         "nvmlDeviceGetCount": lambda: len(gpus),
         "nvmlDeviceGetHandleByIndex": lambda number: number,
         "nvmlDeviceGetHandleByUUID": [gpu[3] for gpu in gpus].index,
+        "nvmlDeviceGetMigMode": lambda number: [is_sliced] * 2,
         "nvmlDeviceGetName": lambda number: gpus[number][0],
         "nvmlDeviceGetMemoryInfo": measure,
         "nvmlDeviceGetCudaComputeCapability": lambda number: map(

@@ -163,6 +163,10 @@ def test_a_slice_of_a_gpu_is_an_error_and_no_cpu(monkeypatch):
     """`auto` would train on the CPU without a word; asked for, the CPU is there."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f")
     facts = probe()
-    with pytest.raises(HardwareError, match="names a slice of a GPU .*: take a whole GPU"):
+    with pytest.raises(HardwareError, match="is divided into slices .*: take a whole GPU"):
         choose(facts)
     assert choose(facts, Request("cpu")).accelerator == "cpu"
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")  # as in a container that was given a slice
+    put_nvml(monkeypatch, ("H100", 80.0, 9.0, "GPU-1"), is_sliced=True)
+    with pytest.raises(HardwareError, match="^GPU 0 is divided into slices"):
+        choose(probe())
