@@ -192,8 +192,15 @@ def _name(column: str) -> str:
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Name all columns, or those that were chosen, which take the names of others."""
     names = [_name(column) for column in header]
-    for pair in columns:
-        ours, _, theirs = pair.partition("=")
+    pairs = {pair: pair.partition("=")[::2] for pair in columns}
+    taken = [_name(ours) for ours, _ in pairs.values()]
+    is_known = all(theirs and _name(ours) in COLUMNS for ours, theirs in pairs.values())
+    if not is_known or len(set(taken)) < len(columns):
+        raise DrError(
+            f"{', '.join(columns)}: write each column of ours once, as grade=Grau; ours are"
+            f" {', '.join(COLUMNS)}"
+        )
+    for pair, (ours, theirs) in pairs.items():
         chosen = [fold_name(theirs) in (fold_name(c), str(n)) for n, c in enumerate(header, 1)]
         if sum(chosen) != 1:
             named = ", ".join(filter(None, header))

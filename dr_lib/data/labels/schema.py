@@ -125,9 +125,11 @@ def fold_text(text: str) -> str:
 
 
 def fold_id(name: str) -> str:
-    """Fold an id, so that 7, 07, 7.0 and 7,00, or pt1 and PT1, are equal; 7.000 may be 7000."""
+    """Fold an id, so that 7, 07, 7.0 and 7,00, or pt1, PT1 and PT 1, are equal; 7.000 may be
+    7000.
+    """
     # zeros within letters, as of a hash, mean something
-    number = re.sub(r"(?<![\d.,])0+(?=\d+(?![\da-z]))", "", fold_text(name))
+    number = re.sub(r"(?<![\d.,])0+(?=\d+(?![\da-z]))", "", fold_text(name).replace(" ", ""))
     return re.sub(r"^(\d+)[.,]0{1,2}$", r"\1", number)
 
 

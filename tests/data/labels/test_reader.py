@@ -129,6 +129,9 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ("image,grade,grade_0,grade_1", "1,0,1", (), "choose one, such as --column grade="),
         ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
+        ("image,grade,Nota", "1,3", ["grde=Nota"], "^grde=Nota: write .* ours are image_id, "),
+        ("image,grade", "3", ["grade=grade", "grau=2"], "each column of ours once"),
+        ("image,grade,", "3,", ["grade="], "write each column of ours once, as grade=Grau"),
         ("image,file,grade", "/data/A.JPG,1", (), "1"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
         ("image,grade", "1,2", (), "row 2: more cells than the header, which has 2"),
@@ -287,6 +290,7 @@ def test_two_commands_choose_alike(tmp_path):
         ("7", "7.0"),
         ("7", "7,0"),
         ("pt1", " PT01"),
+        ("pt1", "PT 1"),
         ("Jos\u00e9  Alves", "Jose\u0301 Alves "),
         ("Jos\u00e9  Alves", "JOS\u00c9\u00a0ALVES"),
         ("Jos\u00e9  Alves", "Jos\u00e9\u200b \uff21lves"),  # invisible, full-width
