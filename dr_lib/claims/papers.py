@@ -5,7 +5,9 @@ from dr_lib.report.rows import Paper
 FACTORS = ("framework", "dataset", "image_size", "network")  # of paper C's design
 
 PAPERS = {
-    "A": Paper("Araújo et al.", ("10_train",), ("gpu_vs_tpu",), task="referable"),
+    "A": Paper(
+        "Araújo et al.", ("10_train",), ("gpu_vs_tpu", "gpu_vs_tpu_memory"), task="referable"
+    ),
     "B": Paper(
         "Camargo et al.",
         ("21_export_quantize", "22_serve_and_load"),

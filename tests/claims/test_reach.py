@@ -38,6 +38,7 @@ from tests.report.real_rows import (
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = {  # of the papers, as detected; endpoints are named by their studies
     "gpu_vs_tpu": [T4X2, TPU],
+    "gpu_vs_tpu_memory": [T4X2, TPU],
     "exports": [CPU],
     "serving_sagemaker": [CPU],
     "scenarios_cpu": [F4S],
