@@ -6,7 +6,11 @@ FACTORS = ("framework", "dataset", "image_size", "network")  # of paper C's desi
 
 PAPERS = {
     "A": Paper(
-        "Araújo et al.", ("10_train",), ("gpu_vs_tpu", "gpu_vs_tpu_memory"), task="referable"
+        "Araújo et al.",
+        ("10_train",),
+        ("gpu_vs_tpu", "gpu_vs_tpu_memory"),
+        may_differ=("mode", "batch_size_of", "step_size"),
+        task="referable",
     ),
     "B": Paper(
         "Camargo et al.",
