@@ -39,7 +39,7 @@ CEILINGS = {
     "dr_lib": 6722,
     "dr_lib/hardware": 4719,
     "dr_lib/statistics": 9590,
-    "dr_lib/data": 37179,
+    "dr_lib/data": 37215,
     "dr_lib/training": 15376,
     "dr_lib/runs": 17127,
     "dr_lib/report": 17585,

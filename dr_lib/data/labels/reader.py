@@ -25,6 +25,10 @@ NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what p
 NUMBERED = re.compile(
     rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?\d{{1,2}}"
 )
+# of a column of grades, what may stand in brackets: Grau (RD, 0-4), Grau (Dr. 1)
+OF_RETINOPATHY = re.compile(
+    r"(_(\d+|a|to|rd|dr|icdr|scale|escala|retinopathy|retinopatia|diabetic|diabetica))*"
+)
 TOP = 20  # lines above and of a header, at most
 SPELT = (
     "ids of patients differ only in case, blanks, leading zeros or .0: write those of one person"
@@ -178,15 +182,16 @@ def read_same(name: str, cells: pd.Series) -> pd.Series:
 
 def _name(column: str) -> str:
     """Name a column by COLUMNS, with what is in brackets or without; the grades of a second doctor
-    are grades, too.
+    are grades, too, and those of another disease are not.
     """
-    for text in (re.sub(r"\(.*\)", "", column), column):
-        folded = fold_name(text)
-        if NUMBERED.fullmatch(folded):
-            return "grade"
-        if folded in NAMES:
-            return NAMES[folded]
-    return folded
+    plain, whole = fold_name(re.sub(r"\(.*\)", "", column)), fold_name(column)
+    for folded in (plain, whole):
+        name = "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded)
+        if name == "grade" and not OF_RETINOPATHY.fullmatch(whole.removeprefix(plain)):
+            continue
+        if name:
+            return name
+    return whole
 
 
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:

@@ -127,6 +127,7 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ("image,Grau,Grau Dr 2", "1,2", ["grade=grau dr 2"], "2"),
         ("image,Avaliador 1,Grau Dr. 1,Grau Dr. 2", "Ana,1,2", (), "grade is in two columns"),
         ("image,grade,grade_0,grade_1", "1,0,1", (), "choose one, such as --column grade="),
+        ("image,Grau (RD),Grau (EMD)", "2,1", (), "2"),
         ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
         ("image,grade,Nota", "1,3", ["grde=Nota"], "^grde=Nota: write .* ours are image_id, "),
