@@ -126,7 +126,7 @@ def list_trainings(runtime: Runtime) -> list[Job]:
         Job("10 grades", "10_train", grades, NEEDED | OPENCV),
         Job("13", "13_explain", {}, NEEDED | OPENCV),
         Job("22", "22_serve_and_load", serving, NEEDED | OPENCV | LITERT | SERVER),
-        Job("30", "30_train_scenario", scenario, frozenset()),
+        Job("30", "30_train_scenario", scenario),
         Job("40", "40_mnist_cuda", mnist),
     ]
 
