@@ -48,7 +48,7 @@ CEILINGS = {
     "dr_lib/evaluation": 19481,
     "dr_lib/explain": 974,
     "dr_lib/mnist": 5484,
-    "dr_lib/remote": 6308,
+    "dr_lib/remote": 6314,
     "dr_lib/scenarios": 9720,
     "dr_lib/serving": 22783,
 }

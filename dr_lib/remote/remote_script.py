@@ -97,13 +97,15 @@ def _make(command: list[str], run: str, folder: Path) -> int:
         words = [sys.executable, "-m", "dr_lib", *command]
         runner = subprocess.Popen(words, cwd=HOME, stdout=out, stderr=out)
     shown = 0
-    while runner.poll() is None:
+    is_running = True
+    while is_running:
+        is_running = runner.poll() is None
         for path in folder.glob(f"progress/{run}-*.json"):
             progress = json.loads(path.read_bytes())
             if progress["done"] > shown:
                 shown = progress["done"]
                 print(f"{run}: epoch {shown} of {progress['total']}", flush=True)
-        time.sleep(0.5)
+        time.sleep(0.1)  # s: a small run has short epochs
     return runner.returncode
 
 
