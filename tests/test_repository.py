@@ -37,9 +37,9 @@ SUBJECTS = "claims cluster evaluation explain mnist remote scenarios serving".sp
 CEILINGS = {
     "notebooks": 15038,
     "dr_lib": 6722,
-    "dr_lib/hardware": 4719,
+    "dr_lib/hardware": 4713,
     "dr_lib/statistics": 9590,
-    "dr_lib/data": 37215,
+    "dr_lib/data": 37217,
     "dr_lib/training": 15376,
     "dr_lib/runs": 17127,
     "dr_lib/report": 17585,

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from dr_lib.command import write_install
 from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 
-MIN_IMAGES = (
-    4  # of a replica's part of a step; with fewer, devices are left idle unless asked for
-)
+# of a replica's part of a step; with fewer, devices are left idle unless asked for
+MIN_IMAGES = 4
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,8 @@ class Request:
     mode: str = "paper"
     batch_size: int = 8
     batch_size_of: str = "step"  # over all replicas, of which as many as divide it; or replica
-    batch_norm: str = (
-        "auto"  # local or global, see `Plan`; auto takes local where it can be had
-    )
+    # local or global, see `Plan`; auto takes local where it can be had
+    batch_norm: str = "auto"
     input: str = "auto"  # auto takes memory where half of it holds the decoded photographs
     matmul_precision: str = "default"  # of products of float32; default is the platform's
     data_gib: float = 0.0  # size of the decoded photographs of all sides
@@ -56,9 +54,8 @@ class Plan:
     jit: bool  # compile with XLA
     # of training, a call; on JAX Keras loops over them in Python. 0: an epoch is one program
     steps_per_execution: int
-    input: (
-        str  # memory (photographs are decoded once) or stream (whenever a batch asks for them)
-    )
+    # memory (photographs are decoded once) or stream (whenever a batch asks for them)
+    input: str
     on_device: bool  # the decoded photographs are kept in the device's memory
 
     @property

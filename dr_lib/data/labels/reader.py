@@ -187,9 +187,8 @@ def _name(column: str) -> str:
     plain, whole = fold_name(re.sub(r"\(.*\)", "", column)), fold_name(column)
     for folded in (plain, whole):
         name = "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded)
-        if name == "grade" and not OF_RETINOPATHY.fullmatch(whole.removeprefix(plain)):
-            continue
-        if name:
+        is_other = name == "grade" and not OF_RETINOPATHY.fullmatch(whole.removeprefix(plain))
+        if name and not is_other:
             return name
     return whole
 
