@@ -40,7 +40,7 @@ CEILINGS = {
     "dr_lib/hardware": 4713,
     "dr_lib/statistics": 9590,
     "dr_lib/data": 37217,
-    "dr_lib/training": 15376,
+    "dr_lib/training": 15350,
     "dr_lib/runs": 17127,
     "dr_lib/report": 17585,
     "dr_lib/claims": 7251,

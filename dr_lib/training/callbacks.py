@@ -86,17 +86,13 @@ class Clock(keras.callbacks.Callback):
         """Take the batches of training, which note when each was ready."""
         super().__init__()
         self.batches = batches
-        self.steps = Calls()
-        self.validation = Calls()
-        self.epoch_s: list[float] = []  # with validation and callbacks
-        self.training_s: list[float] = []  # of each epoch, what its steps took
 
     def start(self) -> None:
         """Start right before the call of fit; what was measured before is forgotten."""
         self.steps = Calls()
         self.validation = Calls()
-        self.epoch_s = []
-        self.training_s = []
+        self.epoch_s: list[float] = []  # with validation and callbacks
+        self.training_s: list[float] = []  # of each epoch, what its steps took
         self._cpu_s = time.process_time()
         self._start = self._begun = time.monotonic()
 
