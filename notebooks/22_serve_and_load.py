@@ -4,20 +4,18 @@
 # **Question.** How long do one request, its decoding and its prediction take, and how many requests
 # per second does the endpoint sustain? **Input.** A folder that notebook 21 exported (or an
 # untrained network), photographs, and this machine or the address of an endpoint. **Output.** One
-# row, and a table with one line per request, for notebook 23. **Time.** Under 90 seconds on two
-# cores with the defaults.
+# row for notebook 23. **Time.** Under 90 seconds on two cores with the defaults.
 #
 # **Resumo.** Quanto tempo leva uma requisição ao modelo implantado (decodificar, predizer) e
 # quantas requisições por segundo o serviço aguenta? Entrada: uma pasta exportada pelo notebook 21,
-# retinografias, esta máquina ou o endereço de um serviço. Saída: uma linha e uma tabela por
-# requisição, para o notebook 23.
+# retinografias, esta máquina ou o endereço de um serviço. Saída: uma linha para o notebook 23.
 
 # %% tags=["parameters"]
 # model
 served_dir: str = ""  # exported folder, or one of several as MODEL/FORMAT; empty for untrained
 model: str = "mobilenet"  # any network of notebook 10, if untrained or one of several
 image_size: int = 96  # input side of an untrained network, 224 in the paper [px]
-format: str = "litert_int8"  # litert_float32, litert_float16, litert_int8 or savedmodel
+format: str = "litert_int8"  # litert_float32, litert_int8 or savedmodel
 # data
 photographs: str = "sample"  # folder of JPEG or PNG files to send, or the word sample
 # endpoint
@@ -77,18 +75,18 @@ media_type = max(kinds.values(), key=[kinds[path.suffix.lower()] for path in fil
 files = [path for path in files if kinds[path.suffix.lower()] == media_type][
     : max(100, num_compared)
 ]
-bodies = []
-stored = []  # what is sent, and the crop as a record would hold it
+whole = []
+stored = []  # crops as records would hold them
 for path in files:
     try:
         stored.append(pixels.encode_jpeg(crop_fundus(path).image))
-        bodies.append(path.read_bytes())
+        whole.append(path)
     except DrError:  # no field of view, or no picture
         continue
-if not bodies:
+if not whole:
     raise ValueError(f"photographs: none of the {len(files)} JPEG or PNG files shows a retina")
 kind = "synthetic pictures" if is_synthetic else "photographs"
-print(f"{len(bodies)} {kind} to send, of {len(files)}: {media_type}")
+print(f"{len(whole)} {kind} to send, of {len(files)}: {media_type}")
 
 # %% [markdown]
 # The model is an exported folder or an untrained network, whose predictions mean nothing but take
@@ -155,10 +153,12 @@ print(f"ready after {ready_s:.2f} s, {resident_mib:.0f} MiB resident")
 from dr_lib.serving.server import load
 
 asked_at = url if url.startswith("sagemaker:") else f"{url}/invocations"
-endpoint = {"url": asked_at, "bodies": bodies, "content_type": media_type}
-requests = load.run_closed_loop(**endpoint, num_requests=num_requests, gap_s=gap_s)
-parts = ["round_trip_ms", "decode_ms", "predict_ms"]
-requests[parts].describe().round(2)
+send = load.open_sender(asked_at, media_type)
+requests = load.run_closed_loop(send, whole, num_requests=num_requests, gap_s=gap_s)
+closed = load.summarise_load(requests)
+if closed["num_failed"]:
+    raise RuntimeError(f"{closed['num_failed']} requests failed: {closed['error']}")
+requests[load.TIMES].describe().round(2)
 
 # %% [markdown]
 # The endpoint's answers must equal those computed here by the steps of training with the same
@@ -169,9 +169,11 @@ from dr_lib.serving.export.runtimes import open_runtime
 
 network = open_runtime(served.facts["format"], served.artifact, num_threads=0)
 largest = 0.0
-num_answers = min(len(bodies), max(1, num_compared))
-for body, encoded in zip(bodies[:num_answers], stored, strict=False):
-    answer = load.ask(asked_at, body, content_type=media_type)
+num_answers = min(len(whole), max(1, num_compared))
+for path, encoded in zip(whole[:num_answers], stored, strict=False):
+    answer, error = load.read_answer(*send(path.read_bytes()))
+    if error:
+        raise RuntimeError(error)
     if answer["model_version"] != served.version:
         raise ValueError(
             f"served_dir holds version {served.version}, the endpoint serves"
@@ -200,44 +202,38 @@ from dr_lib import Monitor
 
 with Monitor(run.folder / "samples.csv", num_gpus=0) as monitor:
     started = time.monotonic()
-    found = load.find_max_rate(
-        **endpoint, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed
+    tried = load.find_max_rate(
+        send, whole, bound_ms=bound_ms, seconds=load_seconds, seed=run.seed
     )
     load_s = time.monotonic() - started
+held = tried[tried["held"]]
+max_rate_per_s = held["rate_per_s"].max() if len(held) else 0.0
+print(f"sustains {max_rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms:")
 shown = [
     "rate_per_s",
     "answered_per_s",
-    "share_503",
-    "share_failed",
+    "n",
+    "num_failed",
+    "error",
     "p50_ms",
     "p99_ms",
     "max_ms",
-    "service_p99_ms",
     "held",
 ]
-print(f"sustains {found.rate_per_s:.1f} requests/s with 99 % within {bound_ms:.0f} ms:")
-held = found.requests["rate_per_s"] == found.rate_per_s
-if held.any():
-    print("\n".join(load.describe_load(found.requests[held])))
-found.tried[shown].sort_values("rate_per_s").round(3)
+tried[shown].sort_values("rate_per_s").round(3)
 
 # %%
 if server:
     print("the server ended with status", server.stop())
 
 # %%
-import pandas as pd
-
 from dr_lib import hardware
 from dr_lib.serving.export.gate import describe_gate
-from dr_lib.serving.request_log import write_requests
-from dr_lib.serving.server.sagemaker import find_endpoint
+from dr_lib.serving.sagemaker.endpoint import find_instance
 
-table = run.folder / "requests.csv"
-write_requests(table, pd.concat([requests, found.requests], ignore_index=True))
+tried.to_csv(run.folder / "tried.csv", index=False)
 machine = answer.get("machine", {})  # processor, CPUs and threads, as the server itself says
-if url.startswith("sagemaker:"):
-    machine = {**machine, "instance_type": find_endpoint(url).instance_type}
+machine["instance_type"] = find_instance(asked_at)
 facts = hardware.probe().describe() if server else {"platform": "remote"}
 names = ("model", "format", "image_size", "num_parameters", "weights")
 row = run.finish(
@@ -253,14 +249,13 @@ row = run.finish(
         "largest_difference": largest,
         "ready_s": ready_s,
         "resident_mib": resident_mib,
-        "max_rate_per_s": found.rate_per_s,
+        "max_rate_per_s": max_rate_per_s,
         "load_s": load_s,
-        **{f"{name}_mean": float(requests[name].mean()) for name in parts},
+        **{name: closed[name] for name in load.TIMES},
         # energy of this machine while it was loaded, the client's share among it
         **(monitor.summarise() if server else {}),
-        "num_predictions": int((found.requests["error"] == "").sum()) if server else None,
+        "num_predictions": int((tried["n"] - tried["num_failed"]).sum()) if server else None,
         **describe_gate(served.facts),
-        "requests": table.relative_to(run.study_dir).as_posix(),
     }
 )
 print(f"wrote {run.shown(row)}")
@@ -271,7 +266,7 @@ from IPython import get_ipython
 from dr_lib.serving.figures import plot_latency_percentiles
 
 get_ipython().run_line_magic("matplotlib", "inline")  # a figure that a cell ends in is shown
-plot_latency_percentiles(found.tried, bound_ms)
+plot_latency_percentiles(tried, bound_ms)
 
 # %% [markdown]
 # ## What this shows
@@ -281,12 +276,12 @@ from IPython.display import Markdown
 
 from dr_lib.markdown import escape
 
-median = requests[parts].median()
+median = requests[load.TIMES].median()
 Markdown(
     f"**{escape(served.facts['model'])}** ({escape(served.facts['format'])}) answers one request of"
     f" the {kind} in **{median.round_trip_ms:.1f} ms** (median of {len(requests)}), of which"
     f" {median.decode_ms:.1f} ms for decoding and cropping and {median.predict_ms:.1f} ms for"
-    f" predicting, and holds **{found.rate_per_s:.1f} requests a second** with 99 % of them within"
+    f" predicting, and holds **{max_rate_per_s:.1f} requests a second** with 99 % of them within"
     f" {bound_ms:.0f} ms."
 )
 
@@ -299,39 +294,8 @@ Markdown(
 # fewer than 100 answers have none (NaN; all of them must then meet the bound): set `load_seconds`
 # to 60 for a rate to plan with. An untrained network's answers mean nothing.
 #
-# **Deploy it.** These commands build the container and create an endpoint from it. They were **not
-# run here**: the build needs Docker and its base image, the endpoint an AWS account. Replace
-# `ACCOUNT`, `REGION`, `ROLE` and `BUCKET`; `model.tar.gz` is the FORMAT.tar.gz that `python -m
-# dr_lib export --pack` writes.
-#
-# ```sh
-# docker build -f dr_lib/serving/Dockerfile -t fundus-grader .
-# docker run --rm --read-only --tmpfs /tmp -p 8080:8080 \
-#   -v "$PWD/exported/litert_int8:/opt/ml/model:ro" fundus-grader
-# curl -s --data-binary @eye.jpg -H 'Content-Type: image/jpeg' http://127.0.0.1:8080/invocations
-#
-# REPO=ACCOUNT.dkr.ecr.REGION.amazonaws.com/fundus-grader
-# aws ecr create-repository --repository-name fundus-grader
-# aws ecr get-login-password \
-#   | docker login --username AWS --password-stdin ACCOUNT.dkr.ecr.REGION.amazonaws.com
-# docker tag fundus-grader $REPO && docker push $REPO
-# aws s3 cp model.tar.gz s3://BUCKET/fundus-grader/model.tar.gz
-# aws sagemaker create-model --model-name fundus-grader --execution-role-arn ROLE \
-#   --primary-container Image=$REPO,ModelDataUrl=s3://BUCKET/fundus-grader/model.tar.gz
-#
-# NAME=fundus-mobilenet-ml-m5-xlarge-0
-# aws sagemaker create-endpoint-config --endpoint-config-name $NAME --production-variants \
-#   VariantName=one,ModelName=fundus-grader,InstanceType=ml.m5.xlarge,InitialInstanceCount=1
-# aws sagemaker create-endpoint --endpoint-name $NAME --endpoint-config-name $NAME
-# aws sagemaker wait endpoint-in-service --endpoint-name $NAME
-# aws sagemaker-runtime invoke-endpoint --endpoint-name $NAME --content-type image/jpeg \
-#   --body fileb://eye.jpg answer.json
-# aws sagemaker delete-endpoint --endpoint-name $NAME
-# ```
-#
-# The study `serving_sagemaker.yaml` uses endpoints with such names, a new one in each repetition:
-# start one of its runs between `wait` and `delete-endpoint`. m6g and c7g need an image built on
-# arm64; a SavedModel needs an image built with `--build-arg MORE=tensorflow-cpu`.
+# **Deploy it.** [docs/serving.md](../docs/serving.md) builds the container, for ARM machines too,
+# and measures paper B's eight endpoints of SageMaker in one command.
 #
 # Beyond one machine, the endpoint scales by target tracking (`aws application-autoscaling
 # put-scaling-policy`) on `SageMakerVariantInvocationsPerInstance`, its requests per minute and

@@ -23,7 +23,6 @@ g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5
 requests_per_day: float = 20000.0  # requests that the endpoint answers per day, monthly mean
 p99_ms: float = 300.0  # bound for 99 % of the response times [ms]
 busiest_hour: float = 0.125  # share of a day's requests in its busiest hour
-accuracy_within: float = 0.0  # largest loss of AUC and kappa allowed to a format, 0 for any
 # report
 published: bool = True  # compare the rows with the paper, false for a study of your own
 lang: str = "en"  # of the report, en or pt
@@ -46,7 +45,7 @@ setup.set_up(root, "23_serving_cost")
 # %% [markdown]
 # ## Data
 #
-# The rows hold one line per request of the closed loop, and one per run of notebook 21.
+# A row of notebook 22 has the means of its requests and the largest rate that it held.
 
 # %%
 import pandas as pd
@@ -73,7 +72,7 @@ timed = selection.timed
 timed = timed.dropna(subset=["predict_ms"]) if "predict_ms" in timed else timed[:0]
 page = Page(out, lang)
 say = page.say
-print(f"{len(rows.table)} runs, {len(timed)} requests timed")
+print(f"{len(rows.table)} runs, {len(timed)} load tests timed")
 
 # %% tags=["title"]
 page.title("What does a prediction cost?", PAPERS["B"] if published else None, selection)
@@ -93,13 +92,15 @@ timed.filter(["environment", "model", "format", "repetition", "predict_ms", "dis
 
 # %% tags=["report"]
 from dr_lib.report.style import name
+from dr_lib.serving.costs import summarise_times
 from dr_lib.serving.figures import plot_predict_time
 
+summary = summarise_times(timed, instance)
 ours = sorted(set(timed["model"])) if len(timed) else []
 theirs = ["vgg19", "mobilenet"] if published else []  # the paper's figures 1 and 2
 for model in ours or theirs:
     page.figure(
-        plot_predict_time(timed, model, lang, published=printed),
+        plot_predict_time(summary, model, lang, published=printed),
         f"predict_time_{model}",
         "Time of a prediction of {} on each machine, in each format.",
         name(model),
@@ -107,26 +108,22 @@ for model in ours or theirs:
     )
 
 # %% tags=["report"]
-from dr_lib.serving.request_log import summarise_requests
-
-summary = summarise_requests(timed)
-names = ["environment", "model", "format", "image_size", "threads", "n", "requests"]
+names = ["environment", "model", "format", "image_size", "threads", "n"]
 names += ["predict_ms", "decode_ms", "round_trip_ms"]
-names = [f"{name}{bound}" for name in names for bound in ("", "_low", "_high")]
 page.table(
-    summary[[name for name in names if name in summary]],
+    summary,
     "response_times",
-    "Times of a request, mean [95 % interval] over n deployments.",
+    "Times of a request, mean [95 % interval] over n runs.",
+    columns=names,
 )
 page.stacks(timed, ["model", "format", "image_size"])
 
 # %% tags=["report"]
-from dr_lib.report.select import list_runs
-from dr_lib.serving.request_log import KINDS
+from dr_lib.serving.costs import KINDS
 
 # `environment` names the machine, and its instance type where that tells two apart
 keys = [name for name in KINDS if name in timed and name not in ("machine", "instance_type")]
-page.energy(list_runs(timed), keys, g_per_kwh)
+page.energy(timed, keys, g_per_kwh)
 
 # %% [markdown] tags=["heading"]
 # ## What a prediction costs · Quanto custa uma predição
@@ -138,45 +135,31 @@ page.energy(list_runs(timed), keys, g_per_kwh)
 # Preço x tempo de uma retinografia, em uma máquina que nunca fica ociosa.
 
 # %% tags=["report"]
-from dr_lib.serving.costs import cost_table, tabulate_latencies
+from dr_lib.serving.costs import tabulate_latencies
 
-COSTS = ["model", "format", "environment", "instance", "usd_per_hour", "n"]
-COSTS += [
-    "predict_ms",
-    "predict_ms_low",
-    "predict_ms_high",
-    "busy_ms",
-    "usd_per_million_never_idle",
-]
-COSTS += ["computed_rate_per_s"]
+COST = "usd_per_million_never_idle"
 if published:
-    # the paper does not time the decoding
-    paper = cost_table(tabulate_latencies(printed)).drop(columns="busy_ms")
-    paper = paper.reindex(columns=COSTS)
-    shown = [
+    page.table(
+        tabulate_latencies(printed),
+        "costs_published",
+        "Costs from the paper's means of 25 requests.",
+        columns=["model", "instance", "usd_per_hour", "predict_ms", COST],
+    )
+page.table(
+    summary,
+    "costs_ours",
+    "Costs from our times, decoding included, at hourly prices.",
+    columns=[
         "model",
+        "format",
+        "environment",
         "instance",
         "usd_per_hour",
         "n",
-        "predict_ms",
-        "usd_per_million_never_idle",
-    ]
-    words = "Costs from the paper's means of 25 requests."
-    page.table(paper, "costs_published", words, columns=[*shown, "computed_rate_per_s"])
-
-# %% tags=["report"]
-priced = pd.DataFrame()
-if len(
-    summary
-):  # at the price of the rows, or of the instance above, as if it were this machine
-    label = instance
-    if "priced_as" in summary:
-        label = summary["priced_as"].replace("", instance)
-    priced = cost_table(summary.assign(instance=label))
-    costs = priced.reindex(columns=COSTS)
-    shown = ["model", "format", "environment", "instance", "n", "predict_ms", "busy_ms"]
-    words = "Costs from our times, at hourly prices."
-    page.table(costs, "costs_ours", words, columns=[*shown, "usd_per_million_never_idle"])
+        "busy_ms",
+        COST,
+    ],
+)
 
 # %% [markdown] tags=["heading"]
 # ## The cheapest endpoint · O endpoint mais barato
@@ -184,48 +167,34 @@ if len(
 # %% [markdown] tags=["en"]
 # The number of machines follows from the rate that one sustained within the bound in its load tests
 # and from the busiest hour; they are rented all month, busy or idle. Only endpoints of the same
-# network are compared; the accuracy gate (notebook 21) measures what a format costs in accuracy.
+# network are compared, and only formats that the accuracy gate (notebook 21) let through.
 
 # %% [markdown] tags=["pt"]
 # O número de máquinas resulta da taxa que uma delas sustentou dentro do limite nos testes de carga
 # e da hora de pico; elas são alugadas o mês todo, ocupadas ou não. Só se comparam endpoints da
-# mesma rede; a verificação de acurácia (notebook 21) mede o que um formato custa em acurácia.
+# mesma rede, e só formatos aprovados pela verificação de acurácia (notebook 21).
 
 # %% tags=["report"]
-from dr_lib.errors import DrError
-from dr_lib.report.select import UnlikeRunsError
-from dr_lib.runs.prices import PriceError
-from dr_lib.serving.endpoint import list_endpoints, price_endpoints, tabulate_endpoints
+from dr_lib.serving.costs import PRICED, price_endpoints
 from dr_lib.serving.figures import describe_choice
 
-endpoints = pd.DataFrame(columns=["model", "image_size", "usd_per_month"])
-try:
-    measured = list_endpoints(
-        rows.table,
-        *rows.folders,
-        p99_ms=p99_ms,
-        instance=instance,
-        exclude=rows.exclude,
-        may_differ=rows.may_differ,
-    )
-    endpoints = price_endpoints(
-        measured,
+priced = pd.DataFrame()
+if len(timed):
+    priced = price_endpoints(
+        timed,
         requests_per_day=requests_per_day,
+        p99_ms=p99_ms,
         busiest_hour=busiest_hour,
-        accuracy_within=accuracy_within or None,
+        instance=instance,
     )
-except (PriceError, UnlikeRunsError):
-    raise
-except DrError as error:
-    print(error)
-    page.findings([say("No endpoint can be chosen from these rows.")])
-else:
+    words = "Cost of {} requests a day on each endpoint, 99 % within {} ms."
     page.table(
-        tabulate_endpoints(endpoints),
+        priced,
         "endpoints",
-        "Cost of these requests on each endpoint, the cheapest of a network first.",
+        say(words).format(page.number(requests_per_day), page.number(p99_ms)),
+        columns=PRICED,
     )
-    page.findings(describe_choice(endpoints, lang))
+    page.findings(describe_choice(priced, lang))
 
 # %% tags=["report"]
 if published:
@@ -233,13 +202,13 @@ if published:
 
 # %% [markdown] tags=["en", "paper"]
 # Most claims are about machines other than those of these rows; they are shown but not compared. A
-# claim about a time needs three deployments; the 25 requests to one deployment are one measurement.
+# claim about a time needs three runs; the 25 requests of one run are one measurement.
 # We use the paper's prices as inputs and do not test them.
 
 # %% [markdown] tags=["pt", "paper"]
 # A maioria das afirmações trata de máquinas diferentes das destas linhas; elas são mostradas, mas
-# não comparadas. Uma afirmação sobre um tempo precisa de três endpoints; as 25 requisições a um
-# deles são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
+# não comparadas. Uma afirmação sobre um tempo precisa de três execuções; as 25 requisições de uma
+# delas são uma só medida. Usamos os preços do artigo como entrada e não os testamos.
 
 # %% [markdown]
 # ## What this shows
@@ -247,18 +216,17 @@ if published:
 # %% tags=["answer"]
 from dr_lib.numbers import write_days
 from dr_lib.report.answer import Answer, list_limits
-from dr_lib.serving.answer import answer_price
-from dr_lib.serving.figures import plot_prices
+from dr_lib.serving.figures import answer_price, plot_prices
 
 answer = Answer(say("No request has been timed yet."))
 figure = None
-if len(timed):
-    rests = say("Rests on {} requests, {}.").format(
+if len(priced):
+    rests = say("Rests on {} load tests, {}.").format(
         len(timed), write_days(timed["started_at"], lang)
     )
-    answer = answer_price(endpoints, list_limits(timed, say), rests, lang)
-    if endpoints["usd_per_month"].notna().any():
-        figure = plot_prices(endpoints, lang)
+    answer = answer_price(priced, list_limits(timed, say), rests, lang)
+    if priced["usd_per_month"].notna().any():
+        figure = plot_prices(priced, lang)
 page.answer(answer, figure, "prices", "Cost of a month on each endpoint.")
 
 # %% [markdown] tags=["heading"]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from dr_lib.runs.row import write_row
@@ -26,35 +25,23 @@ def write_studies(root: Path) -> None:
     _write(runs / "trained", _train())
     _write(runs / "scenarios", _list_rows(run_scenarios()))
     _write(runs / "mnist", _train_mnist())
-    load_endpoint(runs, "slow", {8: 50, 16: 900})
-    load_endpoint(runs, "fast", {30: 50, 33: 900}, "ml.m5.xlarge")
+    load_endpoint(runs, "slow", 8.0)
+    load_endpoint(runs, "fast", 30.0, "ml.m5.xlarge")
     _write(runs / "serving", [copy_row("21", study="serving")])
     draw_predictions().to_csv(root / PREDICTIONS, index=False)
 
 
 def load_endpoint(
-    root, run_id, tried, instance="ml.c7g.xlarge", num_requests=100, usd=None, **columns
+    root, run_id, rate_per_s, instance="ml.c7g.xlarge", usd=None, **columns
 ) -> None:
-    """A load test of these rates, each for a minute, with the response times of its requests [ms]
-
-    None: one failed. It ran on the instance that prices it, unless `instance_type` names another.
-    """
-    tables = []
-    for rate, ms in tried.items():
-        requests = {"load": "open", "request": range(num_requests), "rate_per_s": float(rate)}
-        requests |= {"round_trip_ms": 1.0, "predict_ms": 1.0, "status": 200, "error": ""}
-        requests["response_ms"] = 10.0 if ms is None else np.broadcast_to(ms, num_requests)
-        tables.append(pd.DataFrame(requests))
-        if ms is None:
-            tables[-1].loc[0, "error"] = "the queue is full"
-    name = f"runs/{run_id}/requests.csv"
-    (path := root / "serving" / name).parent.mkdir(parents=True, exist_ok=True)
-    pd.concat(tables).to_csv(path, index=False)
-    about = {"study": "serving", "run_id": run_id, "deployment": run_id, "requests": name}
+    """Write a load test that held so many requests a second, on the instance that prices it."""
+    about = {"study": "serving", "run_id": run_id, "bound_ms": 250.0}
     about |= {"priced_as": instance, "instance_type": instance, "load_seconds": 60.0}
-    # where its table had a price
-    own = {} if usd is None else {"usd_per_hour": usd, "price_as_of": "2026-01-02"}
-    write_row(root / "serving", copy_row("22", "litert_int8", **about | columns) | own)
+    row = copy_row("22", "litert_int8", **about | columns)
+    row["max_rate_per_s"] = rate_per_s
+    if usd is not None:  # where its table had a price
+        row["usd_per_hour"] = usd
+    write_row(root / "serving", row)
 
 
 def _train() -> list[dict[str, Any]]:

@@ -131,6 +131,7 @@ def names() -> set[str]:
     paths = [
         *ROOT.glob("dr_lib/**/*.*"),
         ROOT / "tools" / "publish.py",
+        ROOT / "dr_lib" / "serving" / "Dockerfile",
         *ROOT.glob("notebooks/*.py"),
         ROOT / "tests" / "test_repository.py",
         *STUDIES,

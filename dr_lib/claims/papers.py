@@ -16,7 +16,7 @@ PAPERS = {
         "Camargo et al.",
         ("21_export_quantize", "22_serve_and_load"),
         ("exports", "serving_sagemaker"),
-        select="dr_lib.serving.request_log:select_requests",
+        select="dr_lib.serving.costs:select_loads",
     ),
     "C": Paper(
         "Moura Filho and Sousa",

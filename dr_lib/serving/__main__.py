@@ -27,10 +27,7 @@ PORT = click.IntRange(0, 65535)
 
 # SageMaker's contract has the folder, the port and its variable
 @click.command(context_settings={"show_default": True})
-@click.argument("folder", type=PATH, required=False)
-@click.option(
-    "--model", type=PATH, envvar="MODEL", default="/opt/ml/model", help="model folder"
-)
+@click.argument("folder", type=PATH, envvar="MODEL", default="/opt/ml/model")
 @click.option(
     "--host",
     envvar="LISTEN_HOST",
@@ -43,12 +40,6 @@ PORT = click.IntRange(0, 65535)
     envvar=["SAGEMAKER_BIND_TO_PORT", "PORT"],
     default=8080,
     help="port to listen at",
-)
-@click.option(
-    "--metrics-port", type=PORT, default=0, help="port of /metrics for Prometheus, 0 for none"
-)
-@click.option(
-    "--metrics-host", default="127.0.0.1", help="address of /metrics, 0.0.0.0 for all"
 )
 @click.option(
     "--max-body",
@@ -77,8 +68,8 @@ PORT = click.IntRange(0, 65535)
     metavar="PID",
     help="process id of the parent: end when it ends (Linux)",
 )
-def serve(folder: Path | None, model: Path, end_with: int | None, **options) -> None:
-    """Serve an exported model over HTTP, as the container does: FOLDER, or that of --model."""
+def serve(folder: Path, end_with: int | None, **options) -> None:
+    """Serve the exported model in FOLDER over HTTP, as the container does."""
     if end_with:
         end_with_parent(signal.SIGTERM)
         if os.getppid() != end_with:  # it has ended already
@@ -87,7 +78,7 @@ def serve(folder: Path | None, model: Path, end_with: int | None, **options) -> 
     from dr_lib.serving.server import server
 
     try:
-        server.serve(folder or model, **options)
+        server.serve(folder, **options)
     except (ModelFolderError, OSError) as error:
         sys.exit(f"no model to serve: {error}")
     except DrError as error:

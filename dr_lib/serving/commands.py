@@ -70,11 +70,11 @@ def export(
         outcome = f"refused: {row.reason}"
         if row.folder:
             outcome = f"{row.folder} (forced: {row.reason})" if row.forced else row.folder
-        change = (
-            f"AUC {row.auc_difference:+.4f}  kappa {row.kappa_difference:+.4f}  sensitivity"
-            f" {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}"
+        click.echo(
+            f"{row.format:20} {row.artifact_mib:7.2f} MiB  {outcome}\n"
+            f"    sensitivity {row.sensitivity_before:.3f} to {row.sensitivity_after:.3f}, "
+            f"specificity {row.specificity_before:.3f} to {row.specificity_after:.3f}, by patient"
         )
-        click.echo(f"{row.format:20} {row.artifact_mib:7.2f} MiB  {change}  {outcome}")
         if pack and row.folder:
             pack_folder(Path(row.folder), out / f"{row.format}.tar.gz")
     if not exported["folder"].any():
@@ -213,71 +213,58 @@ def _describe_patients(answers: list[str], num_alone: int) -> None:
     "--requests",
     "num_requests",
     type=click.IntRange(1),
-    help="number of requests, one after another  [default: 25]",
+    default=25,
+    show_default=True,
+    help="number of requests, one after another",
 )
-@click.option("--gap", "gap_s", type=Amount(0), help="seconds between requests  [default: 5]")
+@click.option(
+    "--gap", "gap_s", type=Amount(0), default=5, show_default=True, help="seconds between them"
+)
 @click.option(
     "--rate",
     "rate_per_s",
     type=POSITIVE,
-    help="requests a second, sent without waiting for answers, instead of a closed loop",
+    help="requests a second, sent without waiting for answers, instead of one after another",
 )
-@click.option("--seconds", type=POSITIVE, help="with --rate, how long  [default: 60]")
 @click.option(
-    "--clients",
-    type=click.IntRange(1),
-    help="with --rate, largest number of requests under way  [default: 64]",
+    "--seconds", type=POSITIVE, default=60, show_default=True, help="with --rate, how long"
 )
-@click.option("--out", type=PATH, required=True, help="CSV to write, one row per request")
+@click.option("--out", type=PATH, required=True, help="CSV to write, one row")
 def load(
     url: str,
     images: Path,
-    num_requests: int | None,
-    gap_s: float | None,
+    num_requests: int,
+    gap_s: float,
     rate_per_s: float | None,
-    seconds: float | None,
-    clients: int | None,
+    seconds: float,
     out: Path,
 ) -> None:
     """Time an endpoint at URL, such as http://127.0.0.1:8080/invocations or sagemaker:NAME."""
-    from dr_lib.data.labels.label_files import find_files
-    from dr_lib.serving.server.load import describe_load, run_closed_loop, run_open_loop
+    import pandas as pd
 
-    if rate_per_s and (num_requests or gap_s is not None):
-        raise click.UsageError(
-            "--requests and --gap are of a test without --rate: leave them out"
-        )
-    if not rate_per_s and (seconds or clients):
-        raise click.UsageError("--seconds and --clients need --rate: give it, too")
+    from dr_lib.data.labels.label_files import find_files
+    from dr_lib.serving.server import load
+
     photographs = find_files(images)[0] if images.is_dir() else [images]
-    bodies = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
-    if not bodies:
+    files = [path for path in photographs if path.suffix.lower() in (".jpg", ".jpeg")]
+    if not files:
         raise click.ClickException(
             f"no JPEG files below {images}: set --images to the folder of the photographs to send"
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     out.touch()  # better now than after the requests
+    send = load.open_sender(url)
     if rate_per_s:
-        requests = run_open_loop(
-            url,
-            bodies,
-            rate_per_s=rate_per_s,
-            seconds=seconds or 60.0,
-            seed=0,
-            num_connections=clients or 64,
-        )
+        load.run_closed_loop(send, files, num_requests=1)  # does it answer?
+        requests = load.run_open_loop(send, files, rate_per_s=rate_per_s, seconds=seconds)
     else:
-        requests = run_closed_loop(
-            url,
-            bodies,
-            num_requests=num_requests or 25,
-            gap_s=5.0 if gap_s is None else gap_s,
+        requests = load.run_closed_loop(send, files, num_requests=num_requests, gap_s=gap_s)
+    row = load.summarise_load(requests)
+    pd.DataFrame([row]).to_csv(out, index=False)
+    for name, value in row.items():
+        click.echo(
+            f"{name:15} {value:.4g}" if isinstance(value, float) else f"{name:15} {value}"
         )
-    requests.to_csv(out, index=False)
-    failed = requests[requests["error"] != ""]
-    if len(failed) == len(requests):
-        raise click.ClickException(f"no request was answered: {failed['error'].iloc[0]}")
-    click.echo("\n".join([*describe_load(requests), f"wrote {out}"]))
 
 
 @click.command()
@@ -294,49 +281,14 @@ def load(
     type=POSITIVE,
     help="99 % of the responses must take at most this long",
 )
-@click.option(
-    "--accuracy-within",
-    type=POSITIVE,
-    help="largest loss of AUC and kappa allowed to a format  [default: any]",
-)
-@click.option(
-    "--instances",
-    default="",
-    help="labels from the price table, such as ml.m5.xlarge,ml.c7g.xlarge: price each "
-    "measurement at all of them  [default: the label of each run]",
-)
-def price(
-    folders: tuple[Path, ...],
-    requests_per_day: float,
-    p99_ms: float,
-    accuracy_within: float | None,
-    instances: str,
-) -> None:
+def price(folders: tuple[Path, ...], requests_per_day: float, p99_ms: float) -> None:
     """Find the cheapest endpoint in the load tests below the folders."""
     from dr_lib.report.page import Page
-    from dr_lib.report.select import UnlikeRunsError, list_faults
     from dr_lib.runs.row import read_runs
-    from dr_lib.serving.endpoint import (
-        list_endpoints,
-        price_endpoints,
-        tabulate_endpoints,
-    )
+    from dr_lib.serving.costs import PRICED, price_endpoints, select_loads
     from dr_lib.serving.figures import describe_choice
 
-    runs = read_runs(*folders)
-    for fault in list_faults(runs):
-        click.echo(fault)
-    labels = [name.strip() for name in instances.split(",") if name.strip()]
-    try:
-        endpoints = list_endpoints(runs, *folders, p99_ms=p99_ms, instances=labels)
-    except UnlikeRunsError as error:
-        again = write_command("report", *folders, "--out", "FOLDER")
-        raise click.ClickException(f"{error}; -p is an option of {again}") from error
-    priced = price_endpoints(
-        endpoints,
-        requests_per_day=requests_per_day,
-        accuracy_within=accuracy_within,
-    )
-    table = Page().format(tabulate_endpoints(priced), "endpoints")
-    click.echo(table.to_string(index=False))
+    timed = select_loads(read_runs(*folders)).timed
+    priced = price_endpoints(timed, requests_per_day=requests_per_day, p99_ms=p99_ms)
+    click.echo(Page().format(priced, "endpoints", columns=PRICED).to_string(index=False))
     click.echo("\n".join(describe_choice(priced)))

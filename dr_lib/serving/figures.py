@@ -1,15 +1,15 @@
-"""Draw a served model: time of a prediction (figures 1 and 2 of paper B), latency under load.
+"""Draw and word a served model: times (figures 1 and 2 of paper B), load, a month's price.
 
 `lang` is en, or pt with decimal commas.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 
-import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
 from dr_lib.numbers import write_number, write_span
+from dr_lib.report.answer import Answer, Number
 from dr_lib.report.means import Mean, plot_means
 from dr_lib.report.style import (
     OURS,
@@ -19,52 +19,40 @@ from dr_lib.report.style import (
     open_panels,
     space_ticks,
 )
-from dr_lib.serving.costs import tabulate_latencies
-from dr_lib.serving.endpoint import NETWORK, find_candidates, list_doubts
-from dr_lib.serving.request_log import KINDS, summarise_requests
+from dr_lib.serving.costs import NETWORK, find_candidates, tabulate_latencies
 from dr_lib.statistics.intervals import Interval
 
 
 def plot_predict_time(
-    timed: pd.DataFrame, model: str, lang: str = "en", *, published: pd.DataFrame | None = None
+    times: pd.DataFrame, model: str, lang: str = "en", *, published: pd.DataFrame | None = None
 ) -> Figure:
     """Draw a model's prediction time on each machine in each format, and below it paper B's.
 
     For VGG19 this is the paper's figure 1, for MobileNet its figure 2.
 
     Args:
-        timed: requests of `read_requests` that count, of a `Selection`; without any the paper
-            stands alone.
+        times: of `summarise_times`; without any the paper stands alone.
         model: vgg19, mobilenet, or one that the paper did not have, which then stands alone.
         lang: en or pt.
         published: the paper's means, of `claims.list_printed`, for a panel of its own.
     """
     say = choose_words(lang)
-    if len(timed):
-        timed = timed[timed["model"] == model].dropna(subset=["predict_ms"])
-    kinds = [kind for kind in KINDS if kind in timed]
-    groups = timed.groupby(kinds, dropna=False, sort=False) if len(timed) else ()
     panels = {f"{name(model)}, 224 px": []}  # the paper's size
-    theirs = []
-    authors = ""
     if published is not None:
-        theirs = tabulate_latencies(published).query("model == @model").itertuples()
+        theirs = tabulate_latencies(published).query("model == @model")
         authors = say(published["authors"].iloc[0])
-    for row in theirs:
-        ends = row.predict_ms + row.predict_ms_sd * np.array([-1, 1])
-        interval = Interval(row.predict_ms, *ends, 1)
-        label = f"{row.instance}\n{authors}"
-        panels[f"{name(model)}, 224 px"].append(Mean(label, interval, THEIRS))
-    for row, (_, requests) in zip(summarise_requests(timed).itertuples(), groups, strict=True):
-        mean = Mean(
-            f"{row.environment}\n{row.format}, n = {row.n}",
-            Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n),
-            OURS,
-            requests["predict_ms"],
-            requests["disturbed"],
-        )
+        for row in theirs.itertuples():
+            low = row.predict_ms - row.predict_ms_sd
+            high = row.predict_ms + row.predict_ms_sd
+            interval = Interval(row.predict_ms, low, high, 1)
+            mean = Mean(f"{row.instance}\n{authors}", interval, THEIRS)
+            panels[f"{name(model)}, 224 px"].append(mean)
+    ours = times[times["model"] == model] if len(times) else times
+    for row in ours.itertuples():
+        interval = Interval(row.predict_ms, row.predict_ms_low, row.predict_ms_high, row.n)
+        label = f"{row.environment}\n{row.format}, n = {row.n}"
         work = f"{name(model)}, {row.image_size:g} px"
-        panels.setdefault(work, []).append(mean)
+        panels.setdefault(work, []).append(Mean(label, interval, OURS))
     return plot_means(panels, lang, unit="ms")
 
 
@@ -86,20 +74,19 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
     """Draw percentiles of the response time against the offered rate, and the bound.
 
     Args:
-        tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms,
-            service_p99_ms, `held`. A percentile that is NaN is left out.
+        tried: of `find_max_rate`: a row per rate with `rate_per_s`, p50_ms to p99_ms and `held`. A
+            percentile that is NaN is left out.
         bound_ms: the bound that it was given.
     """
     figure, (ax,) = open_panels(1)
     rows = tried.sort_values("rate_per_s")
-    rate = rows["rate_per_s"]
-    colours = {"p50_ms": "#56b4e9", "p90_ms": "#0173b2", "p99_ms": "#d55e00"}
+    colours = {"p50_ms": "#56b4e9", "p95_ms": "#0173b2", "p99_ms": "#d55e00"}
     for column, colour in colours.items():
-        ax.plot(rate, rows[column], "-", color=colour, label=column.removesuffix("_ms"))
+        label = column.removesuffix("_ms")
+        ax.plot(rows["rate_per_s"], rows[column], "-", color=colour, label=label)
         for is_held, fill in ((True, colour), (False, "white")):
             part = rows[rows["held"] == is_held]
             ax.plot(part["rate_per_s"], part[column], "o", ms=5, color=colour, mfc=fill)
-    ax.plot(rate, rows["service_p99_ms"], ":", color="#404040", label="p99 from the sending")
     ax.axhline(bound_ms, color="black", lw=1, ls="--", label="bound")
     ax.set(
         xlabel="requests per second", ylabel="response time [ms]", xscale="log", yscale="log"
@@ -110,50 +97,54 @@ def plot_latency_percentiles(tried: pd.DataFrame, bound_ms: float) -> Figure:
 
 
 def describe_choice(priced: pd.DataFrame, lang: str = "en") -> list[str]:
-    """Name the cheapest of `price_endpoints` in a sentence per network, or what it may be and why
-    it is not known.
-    """
+    """Name the cheapest of `price_endpoints` in a sentence per network, or say why none is."""
     say = choose_words(lang)
-    known = say(
-        "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is {}:"
-        " {} USD a month, {} USD a million as used."
-    )
-    unknown = say(
-        "For {} requests a day, 99 % within {} ms, the cheapest endpoint of {}, {} px, is not"
-        " known: {}. It may be {}; the lowest price is {} USD a month, {} USD a million as used."
-    )
     sentences = []
     for network, rows in priced.groupby(NETWORK, sort=False):
+        network = f"{name(network[0])}, {write_number(network[1], lang)} px"
         candidates = find_candidates(rows)
+        endpoint = say("{} on {}, at the price of {}")
+        names = [
+            endpoint.format(row.format, row.environment, row.instance)
+            for row in candidates.itertuples()
+        ]
         if candidates.empty:
-            words = say("No endpoint of {}, {} px, can be chosen: {}.")
+            words = say("No endpoint of {} can be chosen: {}.")
             reasons = "; ".join(say(reason) for reason in dict.fromkeys(rows["reason"]))
-            sentences.append(words.format(*map(name, network), reasons))
-            continue
-        row = candidates.iloc[0]
-        endpoints = []
-        for _, each in candidates.iterrows():
-            machine = each.get("instance_type") or each["environment"]  # as detected
-            endpoint = say("{} on {}, at the price of {}")
-            endpoints.append(endpoint.format(each["format"], machine, each["instance"]))
-        named = f" {say('or')} ".join(dict.fromkeys(endpoints))
-        doubts = "; ".join(say(doubt) for doubt in list_doubts(candidates))
-        sentences.append(
-            (unknown if doubts else known).format(
-                write_number(row["requests_per_day"], lang),
-                write_number(row["p99_ms"], lang),
-                *map(name, network),
-                *([doubts] if doubts else []),
-                named,
-                write_span(row, "usd_per_month", lang),
-                write_span(row, "usd_per_million_as_used", lang),
-            )
-        )
-    return sentences + describe_labels(priced, say)
+            sentences.append(words.format(network, reasons))
+        elif candidates["disturbed"].any():
+            words = say("No cheapest endpoint of {} is named: a load test was disturbed.")
+            sentences.append(words.format(network))
+        elif len(names) > 1:
+            words = say("The prices of {} are not told apart: {}.")
+            sentences.append(words.format(network, f" {say('or')} ".join(names)))
+        else:
+            words = say("The cheapest endpoint of {} is {}: {} USD a month.")
+            usd = write_span(candidates.iloc[0], "usd_per_month", lang)
+            sentences.append(words.format(network, names[0], usd))
+    return sentences
 
 
-def describe_labels(priced: pd.DataFrame, say: Callable[[str], str]) -> list[str]:
-    """Name the labels of `price_endpoints` that are not the machine measured, if there are any."""
-    labels = priced.loc[~priced["is_measured"], "instance"].unique()
-    words = say("Not measured on {}: that price is put on another machine's measurement.")
-    return [words.format(", ".join(labels))] if len(labels) else []
+def answer_price(
+    priced: pd.DataFrame, limits: Sequence[str], rests: str, lang: str = "en"
+) -> Answer:
+    """Answer which endpoint is the cheapest, and what a month of it costs.
+
+    Args:
+        priced: of `price_endpoints`.
+        limits: of the rows' times.
+        rests: what they rest on.
+        lang: en or pt.
+    """
+    say = choose_words(lang)
+    sentence, *more = describe_choice(priced, lang)
+    row = priced.iloc[0]
+    if row["reason"]:
+        return Answer(sentence, more=more, limits=limits, rests=rests)
+    usd, _, bounds = write_span(row, "usd_per_month", lang).partition(" [")
+    words = say("a month, machines: {}; one held {} requests a second, n = {}")
+    machines = write_number(row["num_machines"], lang)
+    note = words.format(machines, write_span(row, "rate_per_s", lang), row["n"])
+    heading = f"{name(row['model'])}, {row['format']}, {row['instance']}"
+    number = Number(heading, f"{usd} USD", bounds and f"[{bounds}", note)
+    return Answer(sentence, [number], more=more, limits=limits, rests=rests)

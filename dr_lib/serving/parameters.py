@@ -24,7 +24,6 @@ class Export(RunParameters):
     model: str
     image_size: Side
     data_dir: DataDir
-    margin: Portion
     force: bool
     num_rounds: Count
     num_threads: Count
@@ -36,7 +35,7 @@ class Load(RunParameters):
     served_dir: ModelDir
     model: str
     image_size: Side
-    format: Literal["litert_float32", "litert_float16", "litert_int8", "savedmodel"]
+    format: Literal["litert_float32", "litert_int8", "savedmodel"]
     photographs: PathText
     url: str = Field(exclude=True)
     threads: Count
@@ -56,4 +55,3 @@ class ServingCost(Analysis):
     requests_per_day: Amount
     p99_ms: Amount
     busiest_hour: Portion
-    accuracy_within: Portion

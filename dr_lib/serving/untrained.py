@@ -42,7 +42,7 @@ def export_untrained(
         artifact = folder / "model.keras"
         save_model(network, artifact)
     else:
-        artifact = folder / find_format(format_name).artifact
+        artifact = folder / find_format(format_name)
         artifact.unlink(missing_ok=True)
         convert(network, format_name, artifact, calibration=examples)
 

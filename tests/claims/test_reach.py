@@ -118,7 +118,7 @@ def make_row(study: str, notebook: str, run: PlannedRun, machine: dict, rng) -> 
 
 
 def write_study(folder: Path, paper: str) -> None:
-    """The rows of a study's runs, and their requests."""
+    """The rows of a study's runs."""
     study = load_study(find_studies() / f"{folder.name}.yaml", ROOT)
     assert study.notebook in PAPERS[paper].notebooks
     rng = np.random.default_rng(0)
@@ -129,11 +129,7 @@ def write_study(folder: Path, paper: str) -> None:
         except HardwareError:  # the runner skips it, too
             continue
         if "num_requests" in row:
-            row["requests"] = f"{row['run_id']}.csv"
-            table = pd.DataFrame({"load": "closed", "request": range(row["num_requests"])})
-            table = table.assign(status=200, error="", predict_ms=row["predict_ms"])
-            folder.mkdir(exist_ok=True)
-            table.assign(round_trip_ms=300.0).to_csv(folder / row["requests"], index=False)
+            row["round_trip_ms"] = 300.0
         write_row(folder, json.loads(json.dumps(row, default=float)))
 
 

@@ -99,14 +99,14 @@ def both(gpu=3080 + SPREAD, tpu=1994 + SPREAD, **columns):
 
 
 def serve(times_ms, model, instance_type, **columns) -> pd.DataFrame:
-    """Deployments of paper B's networks, one for each time of a prediction; a call adds 195 ms."""
+    """Runs of paper B's networks, one for each time of a prediction; a call adds 195 ms."""
     rows = []
     for k, ms in enumerate(times_ms):
         name = f"{model}-{instance_type}-{ms}-{k}"
         row = copy_row("22", "savedmodel", **PAPER_B | {"seed": 20 + k} | columns)
-        row.update(model=model, instance_type=instance_type, run_id=name, deployment=name)
+        row.update(model=model, instance_type=instance_type, run_id=name)
         row.update(boot=name)
-        row.update(request=0, predict_ms=float(ms), round_trip_ms=ms + 195.0)
+        row.update(predict_ms=float(ms), round_trip_ms=ms + 195.0)
         rows.append(row)
     return pd.DataFrame(rows)
 

@@ -11,7 +11,6 @@ from dr_lib.report.select import (
     WARMTH,
     UnlikeRunsError,
     list_columns,
-    list_runs,
     name_sessions,
     select_runs,
 )
@@ -252,18 +251,6 @@ def test_a_column_that_no_row_has_is_refused():
     with pytest.raises(DrError, match="^allow modes: no row has that column, choose from com"):
         list_columns("commit,modes", runs)
     assert list_columns("modes", runs[:0]) == ["modes"]  # a report on the paper alone
-
-
-def test_runs_against_one_deployment_are_one_measurement():
-    """Three runs of two requests each, of which two asked the same server: two deployments, with
-    the mean of each.
-    """
-    rows = pd.DataFrame({"request": [0, 1] * 3, "run_id": [*"aabbcc"], "study": "s"})
-    rows = rows.assign(deployment=[*"xxxxyy"], predict_ms=[1.0, 2.0, 3.0, 6.0, 9.0, 11.0])
-    found = list_runs(rows)[["run_id", "predict_ms"]]
-    assert found.to_numpy().tolist() == [["a", 3.0], ["c", 10.0]]
-    unnamed = list_runs(rows.drop(columns="deployment"))
-    assert unnamed["run_id"].tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(

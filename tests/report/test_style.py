@@ -49,7 +49,7 @@ TABLES = {
     "explain.figures": ["TITLES"],
     "mnist.epochs": ["IMPLEMENTATIONS"],
     "scenarios.figures": ["METERS"],
-    "serving.endpoint": ["DOUBTS", "REASONS"],
+    "serving.costs": ["REASONS"],
 }
 
 

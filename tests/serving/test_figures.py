@@ -9,38 +9,24 @@ from dr_lib.serving.figures import (
     plot_latency_percentiles,
     plot_predict_time,
 )
-from tests.report.reading import is_whole, timed_runs, words
-
-ROW = {
-    "status": "ok",
-    "study": "serving",
-    "platform": "local",
-    "accelerator": "cpu",
-    "num_accelerators": 1,
-    "data_kind": "photographs",
-    "image_size": 224,
-}
-TIMES = np.linspace(0.9, 1.1, 25)
+from tests.report.reading import is_whole, words
 
 
-def make_requests(model="vgg19", predict_ms=450.0, name="keras", instance_type="", **columns):
-    """Five requests to each of five deployments about a time, the run's columns beside them."""
-    times = predict_ms * TIMES
-    table = pd.DataFrame(
-        {"predict_ms": times, "round_trip_ms": times + 9, "request": range(25)}
-    )
-    about = {"model": model, "format": name, "instance_type": instance_type} | columns
-    table["run_id"] = [f"{name}-{instance_type}-{k % 5}" for k in range(25)]
-    return table.assign(**ROW | about)
+def make_times(model="vgg19", predict_ms=450.0, name="keras", **columns):
+    """A row of `summarise_times` on this machine, from five runs."""
+    about = {"environment": "local, CPU", "image_size": 224, "n": 5}
+    ends = {"predict_ms_low": 0.9 * predict_ms, "predict_ms_high": 1.1 * predict_ms}
+    times = {"model": model, "format": name, "predict_ms": predict_ms, **ends}
+    return pd.DataFrame([about | times | columns])
 
 
 PAPER = list_printed("B")
 
 
 def plot(*tables, model="vgg19", published=PAPER, **options):
-    """The panels of a figure of these requests."""
+    """The panels of a figure of these times."""
     table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
-    return plot_predict_time(timed_runs(table), model, published=published, **options).axes
+    return plot_predict_time(table, model, published=published, **options).axes
 
 
 def means(ax):
@@ -56,15 +42,15 @@ def test_equal_work_stands_on_one_axis(model, published):
     """Four instances as it printed them, with its deviations; ours by machine and format, with
     n, on one axis.
     """
-    requests = [make_requests(model), make_requests(model, 20.0, "litert_int8")]
-    (ax,) = plot(*requests, model=model)
+    ours = [make_times(model), make_times(model, 20.0, "litert_int8")]
+    (ax,) = plot(*ours, model=model)
     assert means(ax)[: len(published)] == published
     assert len(means(ax)) == 6 and means(ax)[4:] == pytest.approx([450, 20])
     labels = [label.get_text() for label in ax.get_yticklabels()]
     names = [f"ml.{name}.xlarge\nCamargo et al." for name in ("m4", "m5", "m6g", "c7g")]
     names += [f"local, CPU\n{kind}, n = 5" for kind in ("keras", "litert_int8")]
     assert labels == names and ax.get_title(loc="left").endswith(" 224 px [ms]")
-    other = plot(*[each.assign(image_size=96) for each in requests], model=model)
+    other = plot(*[each.assign(image_size=96) for each in ours], model=model)
     assert [len(means(ax)) for ax in other] == [4, 2]
 
 
@@ -72,22 +58,13 @@ def test_without_requests_the_paper_stands_alone_and_without_the_paper_we_do():
     """Before anything has been measured, and for networks that the paper did not have."""
     (paper,) = plot()
     assert len(means(paper)) == 4
-    (ours,) = plot(make_requests("small_cnn", 3.0), model="small_cnn")
+    (ours,) = plot(make_times("small_cnn", 3.0), model="small_cnn")
     assert means(ours) == pytest.approx([3])
-    # two instances are two lines, each with its own requests
-    instances = {"ml.m5.xlarge": 200.0, "ml.c7g.xlarge": 300.0}
-    requests = [
-        make_requests(predict_ms=ms, instance_type=name) for name, ms in instances.items()
-    ]
-    (ours,) = plot(*requests, published=None)
-    assert means(ours) == pytest.approx([200, 300])
-    points = [line.get_xdata() for line in ours.lines if line.get_markersize() == 3.5]
-    assert [len(x) for x in points] == [25, 25]
 
 
 def test_the_figure_speaks_portuguese_and_nothing_is_clipped():
     """Decimal commas, on the axis too."""
-    (ax,) = plot(make_requests(predict_ms=2000.0, platform="some cloud"), lang="pt")
+    (ax,) = plot(make_times(predict_ms=2000.0, environment="some cloud, CPU"), lang="pt")
     assert "351 ms" in words(ax.figure) and "392 ms" in words(ax.figure)
     assert ax.xaxis.get_major_formatter()(2.5, 0) == "2,5" and is_whole(ax.figure)
 
@@ -98,12 +75,12 @@ def test_latency_rises_with_the_rate_and_missed_rates_are_open():
     """
     # as `find_max_rate` leaves them: 40/s held, 45/s missed
     rates = np.array([10.0, 20, 40, 80, 57, 45])
-    times = {"p50_ms": rates, "p90_ms": 2 * rates, "p99_ms": 4 * rates, "service_p99_ms": 9.0}
+    times = {"p50_ms": rates, "p95_ms": 2 * rates, "p99_ms": 4 * rates}
     tried = pd.DataFrame({"rate_per_s": rates, **times, "held": rates <= 40})
     figure = plot_latency_percentiles(tried, 200.0)
     (ax,) = figure.axes
     lines = {line.get_label(): line for line in ax.lines if line.get_label()[0] != "_"}
-    assert set(lines) == {"p50", "p90", "p99", "p99 from the sending", "bound"}
+    assert set(lines) == {"p50", "p95", "p99", "bound"}
     assert list(lines["p99"].get_xdata()) == [10, 20, 40, 45, 57, 80]
     assert list(lines["p99"].get_ydata()) == [40, 80, 160, 180, 228, 320]
     assert list(lines["bound"].get_ydata()) == [200, 200]

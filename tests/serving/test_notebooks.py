@@ -8,9 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from dr_lib.__main__ import main
-from dr_lib.runs.row import read_runs, write_row
-from dr_lib.serving.endpoint import find_rates
-from dr_lib.serving.request_log import write_requests
+from dr_lib.runs.row import write_row
 from dr_lib.serving.untrained import export_untrained
 from dr_lib.training.model_folder import read_folder
 from tests.notebooks import (
@@ -68,45 +66,32 @@ def test_from_a_trained_model_to_what_a_prediction_costs(clone, kernel, small_sa
         "cost_usd": None,
         "threads": row["num_cpus"],
         "gate_passes": gate["passes"],
-        "gate_auc_difference": gate["auc_difference"],
+        "gate_lost_sensitivity_high": gate["lost_sensitivity_high"],
     }
     assert {name: row[name] for name in expected} == expected
-    sent = pd.read_csv(adhoc / row["requests"])["load"].value_counts()
-    assert sent["closed"] == 5 and row["num_predictions"] <= sent["open"]
-    # by another reader of the same requests
-    found = find_rates(read_runs(adhoc), adhoc, p99_ms=row["bound_ms"])
-    assert found["held_per_s"].tolist() == [row["max_rate_per_s"]]
+    assert row["predict_ms"] > 0 and row["round_trip_ms"] > row["decode_ms"] > 0
     text = report(clone, "adhoc", notebook="23_serving_cost")
     assert ">None<" not in text
     said = re.search(r'class="say">([^<]*)', text)[1]
-    # on a machine that does much else no rate may be held
-    assert re.search("photographs a day cost .* litert_int8|No endpoint", said), said
-    assert "MobileNet has 3,377,221 parameters." in text
-    # of its network alone, and of the month's cost where there is one
-    assert text.count("<figure") == 1 + ("photographs a day cost" in said)
-    # five requests to one deployment are one measurement
+    # on a machine that does much else no rate may be held, and a format may be refused
+    assert "endpoint of MobileNet" in said or "No endpoint of" in said, said
     (times,) = pd.read_csv(adhoc / "response_times.csv").itertuples()
-    assert (times.n, times.requests) == (1, 5) and times.predict_ms > 0
+    assert times.n == 1 and times.predict_ms > 0
 
 
 def test_23_of_ones_own_shows_no_paper(clone, kernel):
     """20.79 ms at 0.23 USD an hour are 1.33 USD a million; a rate that is held is one number."""
     study = clone / "papermill_runs" / "mine"
     for k in range(3):
-        table = pd.DataFrame({"load": "closed", "request": range(5), "round_trip_ms": 25.0})
-        table = table.assign(decode_ms=13.5, predict_ms=7.29, status=200, error="")
-        loaded = table.assign(load="open", response_ms=50.0, rate_per_s=32.0)
-        name = f"runs/{k}/requests.csv"
-        write_requests(study / name, pd.concat([table, loaded]))
-        about = {"run_id": f"{k}", "requests": name, "deployment": f"{k}", "study": "mine"}
-        row = copy_row("22", "litert_int8", **about, priced_as="ml.m5.xlarge")
-        write_row(study, row | {"usd_per_hour": 0.23})
+        times = {"decode_ms": 13.5, "predict_ms": 7.29, "round_trip_ms": 25.0}
+        about = {"run_id": f"{k}", "study": "mine", "priced_as": "ml.m5.xlarge", **times}
+        row = copy_row("22", "litert_int8", **about, max_rate_per_s=32.0)
+        write_row(study, row | {"gate_passes": True})
     write_row(study, copy_row("21", run_id="e", study="mine"))
     text = show_without_paper(clone, kernel, "23_serving_cost", "mine")
     assert ">20.8<" in text and "7.29 ms" in text
-    assert ">1.33<" in text and "20,000 photographs a day cost 168 USD a month" in text
+    assert ">1.33<" in text and "ml.m5.xlarge: 168 USD a month." in text
     assert set(pd.read_csv(clone / "shown" / "endpoints.csv")["rate_per_s"]) == {32.0}
-    assert "max_rate_per_s" not in text
 
 
 def test_23_without_rows_shows_the_paper_alone(clone, kernel):

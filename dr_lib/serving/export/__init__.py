@@ -2,8 +2,7 @@
 
 convert   Keras -> SavedModel, LiteRT
 runtimes  runs every artifact in the same way
-gate      accuracy before and after
-losses    bounds of what patients lose and gain
+gate      which patients lose their right answer
 export    model folder -> folders that can be served
 timing    latency of runtimes, in turns
 """

@@ -2,53 +2,33 @@
 
 import contextlib
 import io
-import json
 import logging
 import os
 import re
 import tempfile
 import warnings
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dr_lib.command import write_install
 from dr_lib.errors import DrError
-from dr_lib.training.model_folder import count_bytes
 
 if TYPE_CHECKING:
     import keras
 
-# of an artifact to its ideal size, parameters x bytes: what is stored twice is far above
-MAX_RATIO = 1.15
-# A graph costs bytes whatever its weights: names, shapes and scales of the small network's 30
-# operations take 7-40 kB.
-GRAPH_BYTES = 64 * 1024
-MIB = 2**20
-
-
-class Format(NamedTuple):
-    """How a format stores a network."""
-
-    artifact: str  # name of the file, or of SavedModel's folder
-    bytes_per_parameter: int
-
-
-FORMATS = {
-    "savedmodel": Format("saved_model", 4),
-    "litert_float32": Format("model.tflite", 4),
-    "litert_float16": Format("model.tflite", 2),  # weights alone; a CPU computes in float32
+FORMATS = {  # with the name of the file, or of SavedModel's folder
+    "savedmodel": "saved_model",
+    "litert_float32": "model.tflite",
     # weights alone; activations are rounded call by call
-    "litert_dynamic_int8": Format("model.tflite", 1),
-    "litert_int8": Format("model.tflite", 1),  # every operation, with scales from calibration
+    "litert_dynamic_int8": "model.tflite",
+    "litert_int8": "model.tflite",  # every operation, with scales from calibration
 }
 
 
-def find_format(name: str) -> Format:
-    """Find a format by name; raise DrError if there is none."""
+def find_format(name: str) -> str:
+    """Find the name of a format's artifact; raise DrError if there is no such format."""
     if name not in FORMATS:
         raise DrError(f"format {name!r}: choose from {', '.join(FORMATS)}")
     return FORMATS[name]
@@ -60,8 +40,8 @@ def convert(
     path: Path,
     *,
     calibration: np.ndarray | None = None,
-) -> int:
-    """Convert a network, and check that the artifact is about as large as its weights.
+) -> None:
+    """Convert a network.
 
     What the converters write to stdout, stderr and the log is dropped. The process's own streams
     are turned away meanwhile, so nothing else should print from another thread.
@@ -74,13 +54,8 @@ def convert(
         calibration: (n, side, side, 3) uint8 crops from the training split, for int8 alone: their
             activations set the scales. About 100 of all grades do.
 
-    Returns:
-        The artifact's size in bytes, at most MAX_RATIO x its ideal size + GRAPH_BYTES, and the
-        scales of int8.
-
     Raises:
-        DrError: Keras runs on another backend, int8 without crops, a missing package, a
-            converter that fails, too large an artifact.
+        DrError: Keras runs on another backend, int8 without crops, or a converter that fails.
     """
     import keras
 
@@ -90,43 +65,18 @@ def convert(
         )
     # scales of 0 end the process, from inside LiteRT
     is_calibrated = calibration is not None and np.ptp(calibration, axis=(1, 2)).any()
-    family, _, precision = format_name.partition("_")
-    if precision == "int8" and not is_calibrated:
+    if format_name == "litert_int8" and not is_calibrated:
         raise DrError(
             f"{format_name} needs calibration: crops of the training split that show something"
         )
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".converting-") as folder:
         temporary = Path(folder) / path.name
         with _keep_quiet(format_name):
-            if family == "savedmodel":
+            if format_name == "savedmodel":
                 _write_savedmodel(network, temporary)
             else:
-                temporary.write_bytes(_to_litert(network, precision, calibration))
-        size = count_bytes(temporary)
-        ideal = count_ideal_bytes(network, format_name)
-        if size > MAX_RATIO * ideal + GRAPH_BYTES + _count_scale_bytes(network, precision):
-            raise DrError(
-                f"{format_name}: {size / MIB:.2f} MiB for {ideal / MIB:.2f} MiB of weights:"
-                " something is stored twice or in a different precision"
-            )
+                temporary.write_bytes(_to_litert(network, format_name, calibration))
         temporary.rename(path)
-    return size
-
-
-def count_ideal_bytes(network: "keras.Model", format_name: str) -> int:
-    """Count the bytes of the weights alone, in a format's precision."""
-    return network.count_params() * FORMATS[format_name].bytes_per_parameter
-
-
-def _count_scale_bytes(network: "keras.Model", precision: str) -> int:
-    """Count the bytes that int8 adds for each filter: 12 for the scale and zero point of its
-    weights, 12 for those of its bias, 4 for the bias.
-    """
-    if precision not in ("int8", "dynamic_int8"):
-        return 0
-    shapes = [weight.shape for weight in network.weights if len(weight.shape) > 1]
-    # of a depthwise convolution the last but one are its channels
-    return 28 * sum(shape[-1] if shape[-1] > 1 else shape[-2] for shape in shapes)
 
 
 def load_network(path: Path, model: str = "") -> "keras.Model":
@@ -147,28 +97,16 @@ def load_network(path: Path, model: str = "") -> "keras.Model":
     try:
         network = keras.saving.load_model(path, compile=False)
     except Exception as error:  # Keras raises whatever its archive and its layers meet
-        fault = f"{path} is not a Keras model that this library can read: {error}"
-        version = _read_version(path)
-        if version not in ("", keras.__version__):
-            advice = write_install(f"keras=={version}")
-            fault = f"{path} was written by Keras {version}, which Keras {keras.__version__}"
-            fault += f" cannot read: {advice}"
-        raise DrError(fault) from error
+        raise DrError(
+            f"{path} is not a Keras model that Keras {keras.__version__} can read: install the"
+            f" version that {path.with_name('manifest.json')} names ({error})"
+        ) from error
     config = network.to_json()
     if "mixed_" not in config:
         return network
     full = keras.models.model_from_json(re.sub("mixed_b?float16", "float32", config))
     full.set_weights(network.get_weights())
     return full
-
-
-def _read_version(path: Path) -> str:
-    """Read which Keras wrote a .keras file; empty if that cannot be read."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return json.loads(archive.read("metadata.json"))["keras_version"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
-        return ""
 
 
 @contextlib.contextmanager
@@ -208,15 +146,15 @@ def _write_savedmodel(network: "keras.Model", path: Path) -> None:
     tf.saved_model.save(module, str(path), signatures={"serving_default": grade})
 
 
-def _to_litert(network: "keras.Model", precision: str, calibration: np.ndarray | None) -> bytes:
+def _to_litert(
+    network: "keras.Model", format_name: str, calibration: np.ndarray | None
+) -> bytes:
     import tensorflow as tf
 
     converter = tf.lite.TFLiteConverter.from_keras_model(network)
-    if precision != "float32":
+    if format_name != "litert_float32":
         converter.optimizations = [tf.lite.Optimize.DEFAULT]
-    if precision == "float16":
-        converter.target_spec.supported_types = [tf.float16]
-    if precision == "int8":
+    if format_name == "litert_int8":
         # float32 where one knows no int8
         converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
         converter.representative_dataset = lambda: ([image[None]] for image in calibration)

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.hardware import import_tensorflow
 from dr_lib.hardware.cpus import count_cpus
@@ -26,8 +25,7 @@ RUNTIMES = {  # runtime: the format that it reads
 def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
     """Open an artifact with a runtime.
 
-    TensorFlow has one pool of threads for the process: the first SavedModel or Keras model sets its
-    size, and where TensorFlow has already computed with another number this is an error.
+    TensorFlow has one pool of threads for the process: see `pin_tensorflow`.
 
     Args:
         name: one of RUNTIMES.
@@ -39,28 +37,21 @@ def open_runtime(name: str, artifact: Path, *, num_threads: int = 1) -> Predict:
         The function; it takes any number of photographs, and one thread at a time may call it.
 
     Raises:
-        DrError: a package is missing, the artifact cannot be read, or TensorFlow's
-            threads are set already.
+        DrError: the artifact cannot be read, or TensorFlow's threads are set already.
     """
-    if num_threads < 0:
-        raise DrError(f"{num_threads} threads: give 1 or more, or 0 for all cores")
-    family = name.partition("_")[0]
-    if family in ("keras", "savedmodel") and num_threads:
+    if num_threads and not name.startswith("litert"):
         pin_tensorflow(num_threads)
     try:
-        if family == "keras":
+        if name == "keras_predict":
             network = load_network(artifact)
             return lambda images: network.predict(images, verbose=0)
-        if family == "savedmodel":
+        if name == "savedmodel":
             from dr_lib.serving.grader.savedmodel import SavedModel
 
             return SavedModel(artifact)
         from dr_lib.serving.grader.litert import LiteRT
 
         return LiteRT(artifact, num_threads=num_threads or count_cpus())
-    except ImportError as error:
-        install = write_install("ai-edge-litert")
-        raise DrError(f"{name} cannot be opened ({error}): {install}") from error
     except Exception as error:  # every runtime has errors of its own
         raise DrError(f"{artifact.name} cannot be opened as {name}: {error}") from error
 

@@ -1,7 +1,7 @@
 """Time runtimes in turns, and compare them with a reference round by round."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -10,11 +10,7 @@ from dr_lib.serving.export.runtimes import Predict
 
 
 def compare_latency(
-    runtimes: Mapping[str, Predict],
-    image: np.ndarray,
-    *,
-    num_rounds: int = 15,
-    clock: Callable[[], float] = time.perf_counter,
+    runtimes: Mapping[str, Predict], image: np.ndarray, *, num_rounds: int = 15
 ) -> pd.DataFrame:
     """Time runtimes in turns, so that disturbances of the machine affect all of them.
 
@@ -22,39 +18,34 @@ def compare_latency(
         runtimes: by name, from `open_runtime`.
         image: (side, side, 3) uint8.
         num_rounds: turns; each has a new random order.
-        clock: seconds; `time.process_time` is not disturbed where others use the machine.
 
     Returns:
-        One row per runtime and round: runtime, round, ms (median of five calls, after one that
-        brings the weights back into the caches). A first round, which compiles and allocates, is
+        A row per round and a column per runtime: the median of five calls [ms], after one that
+        brings the weights back into the caches. A first round, which compiles and allocates, is
         left out.
     """
     rng = np.random.default_rng(0)
-    rows = []
-    for turn in range(-1, num_rounds):
-        for name in rng.permutation(list(runtimes)):
+    rounds = []
+    for _ in range(1 + num_rounds):
+        row = {}
+        for name in rng.permutation(list(runtimes)).tolist():
             calls_ms = []
             for _ in range(6):
-                start = clock()
+                start = time.perf_counter()
                 runtimes[name](image[None])
-                calls_ms.append(1000 * (clock() - start))
-            ms = float(np.median(calls_ms[1:]))
-            rows.append({"runtime": str(name), "round": turn, "ms": ms})
-    return pd.DataFrame(rows[len(runtimes) :])
+                calls_ms.append(1000 * (time.perf_counter() - start))
+            row[name] = float(np.median(calls_ms[1:]))
+        rounds.append(row)
+    return pd.DataFrame(rounds[1:])
 
 
-def pair_latency(times: pd.DataFrame, reference: str) -> pd.DataFrame:
+def pair_latency(rounds: pd.DataFrame, reference: str) -> pd.DataFrame:
     """Compare each runtime with a reference, round by round of `compare_latency`.
 
     Returns:
         A row per runtime, by name: speedup (median of the reference's time / its own) with
-        speedup_low and speedup_high (quartiles), n rounds, ms (median) and difference_ms (median
-        of its own - the reference's).
+        speedup_low and speedup_high (quartiles), and ms (median).
     """
-    rounds = times.pivot(index="round", columns="runtime", values="ms")
     ratios = rounds.rdiv(rounds[reference], axis=0).quantile([0.25, 0.5, 0.75]).T
-    return ratios.set_axis(["speedup_low", "speedup", "speedup_high"], axis=1).assign(
-        n=len(rounds),
-        ms=rounds.median(),
-        difference_ms=rounds.sub(rounds[reference], axis=0).median(),
-    )
+    ratios.columns = ["speedup_low", "speedup", "speedup_high"]
+    return ratios.assign(ms=rounds.median())

@@ -3,8 +3,6 @@
 import binascii
 import json
 import platform
-import uuid
-from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
 from typing import Any
@@ -13,7 +11,7 @@ import cv2
 import numpy as np
 
 from dr_lib.data.labels.grades import sum_referable
-from dr_lib.data.photograph.crop import Crop, crop_fundus
+from dr_lib.data.photograph.crop import crop_fundus
 from dr_lib.data.photograph.decode import is_dicom
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import decode_jpeg, encode_jpeg
@@ -23,9 +21,6 @@ from dr_lib.hardware.facts import read_version
 from dr_lib.serving.grader.litert import LiteRT
 from dr_lib.serving.grader.savedmodel import SavedModel
 from dr_lib.training.model_folder import EXPORT, ModelFolder, ModelFolderError
-
-MEDIA_TYPES = ("image/jpeg", "image/jpg", "image/png", "application/dicom", "application/json")
-UNKNOWN = ("", "application/octet-stream")  # the body itself says what it is
 
 
 class RefusedError(DrError):
@@ -37,30 +32,6 @@ class RefusedError(DrError):
         """Refuse a request with an HTTP status."""
         super().__init__(message)
         self.status = status
-
-
-def check_media_type(content_type: str, content_encoding: str) -> str:
-    """Read the media type of a body; refuse an unsupported Content-Type or Content-Encoding.
-
-    A form's media type is refused, for curl -d sends it, and drops bytes of a photograph.
-    """
-    media_type = content_type.partition(";")[0].strip().lower()
-    if media_type.startswith("multipart/"):
-        raise RefusedError(
-            415,
-            "send the file itself as the body, not a form: curl --data-binary @eye.jpg "
-            "-H 'Content-Type: image/jpeg', not -F",
-        )
-    if media_type not in (*MEDIA_TYPES, *UNKNOWN):
-        raise RefusedError(
-            415,
-            f"Content-Type {media_type[:100]}: send a photograph as image/jpeg, image/png or "
-            "application/dicom (curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg'), or in "
-            "base64 as application/json",
-        )
-    if content_encoding not in ("", "identity"):
-        raise RefusedError(415, "send the body as it is, without Content-Encoding")
-    return media_type
 
 
 class Predictor:
@@ -80,16 +51,13 @@ class Predictor:
         self.facts = folder.facts
         self.version = folder.version
         self.threshold = folder.facts["threshold"]
-        gate = folder.facts.get("gate") or {}  # of models that were exported before, it alone
-        self.warning = folder.facts.get("warning", gate.get("warning", ""))
+        self.warning = folder.facts.get("warning", "")
         is_litert = folder.facts["format"] != "savedmodel"
         runtime = "ai_edge_litert" if is_litert else "tensorflow"
         self.machine = {
             "cpu": find_cpu_model(),
             "num_cpus": count_cpus(),
             "threads": num_threads,
-            # by it a client that asks in several runs sees that they are of one deployment
-            "deployment": uuid.uuid4().hex[:12],
             "python": platform.python_version(),
             runtime: read_version(runtime),
         }
@@ -101,8 +69,6 @@ class Predictor:
                     "differs"
                 )
             self._idle.put(model)
-        if not is_litert:
-            self.machine.update(model.find_arithmetic())
 
     def warm_up(self) -> None:
         """Run a synthetic photograph through every interpreter.
@@ -132,43 +98,45 @@ class Predictor:
             self._idle.put(interpreter)
         return probabilities
 
-    def __call__(self, body: bytes, media_type: str = "image/jpeg") -> dict[str, Any]:
+    def __call__(self, body: bytes, is_json: bool = False) -> dict[str, Any]:
         """Answer a request as the endpoint does, with its JSON as a dictionary.
 
         Args:
-            body: as it was sent.
-            media_type: one of MEDIA_TYPES or UNKNOWN; JSON is an object whose `image` holds the
-                file in base64.
+            body: as it was sent: a file.
+            is_json: it is an object whose `image` holds the file in base64.
 
         Raises:
             RefusedError: what came is no JPEG, PNG or DICOM that fits, is damaged, or shows no
                 field of view.
-            MemoryError: there is too little memory to decode it.
         """
         if not body:
             raise RefusedError(400, "the body is empty: send a JPEG, PNG or DICOM file")
-        encoded = _read_json(body) if media_type == "application/json" else body
+        encoded = _read_json(body) if is_json else body
+        is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
+        if not is_picture and not is_dicom(encoded):
+            raise RefusedError(
+                415,
+                "the body is neither a JPEG nor a PNG nor DICOM: send the file itself, not a form: "
+                "curl --data-binary @eye.jpg -H 'Content-Type: image/jpeg', or in base64 as "
+                "application/json",
+            )
         try:
-            is_picture = encoded.startswith((b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"))
-            if not is_picture and not is_dicom(encoded):
-                raise RefusedError(415, "the file is neither a JPEG nor a PNG nor DICOM")
             return self.grade(encoded)
         except NoFundusError as error:
             raise RefusedError(422, str(error)) from error
         except UnreadableImageError as error:
             raise RefusedError(400, str(error)) from error
 
-    def grade(self, source: Path | bytes) -> dict[str, Any]:
-        """Grade a picture, a file or its bytes, cropped as in `prepare` and read as in
-        training; only
-        `referable_at_threshold` depends on the threshold.
+    def grade(self, encoded: bytes) -> dict[str, Any]:
+        """Grade a file's bytes, cropped as in `prepare` and read as in training.
 
-            Raises:
-                UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
-                MemoryError: there is too little memory to decode it.
+        Only `referable_at_threshold` depends on the threshold.
+
+        Raises:
+            UnreadableImageError, NoFundusError: as `crop_fundus` raises them.
         """
         start = perf_counter()
-        crop = self._crop(source)
+        crop = crop_fundus(encoded, self.facts["crop_size"], method=self.facts["crop_method"])
         image = decode_jpeg(encode_jpeg(crop.image), self.facts["image_size"])
         decoded = perf_counter()
         probabilities = self.predict(image[None])[0]
@@ -191,16 +159,6 @@ class Predictor:
                 "predict": round(1000 * (predicted - decoded), 3),
             },
         }
-
-    def _crop(self, source: Path | bytes) -> Crop:
-        try:
-            return crop_fundus(
-                source, self.facts["crop_size"], method=self.facts["crop_method"]
-            )
-        except cv2.error as error:
-            if error.code == cv2.Error.StsNoMem:
-                raise MemoryError from error
-            raise
 
 
 def _open(folder: ModelFolder, num_threads: int) -> list[LiteRT | SavedModel]:

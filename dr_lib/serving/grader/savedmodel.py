@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from dr_lib.command import write_install
-from dr_lib.hardware.facts import list_gpus
-from dr_lib.hardware.plans import find_arithmetic
 from dr_lib.training.model_folder import ModelFolderError
 
 
@@ -17,9 +15,8 @@ class SavedModel:
     """A model that any number of threads may use at once; they share TensorFlow's threads."""
 
     def __init__(self, path: Path):
-        """Load a SavedModel's folder; raise ModelFolderError if it cannot be loaded or has
-        other inputs
-        or outputs.
+        """Load a SavedModel's folder; raise ModelFolderError if it cannot be loaded or has other
+        inputs or outputs.
         """
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         try:
@@ -34,12 +31,10 @@ class SavedModel:
             self._loaded = tf.saved_model.load(str(path))
             self._grade = self._loaded.signatures["serving_default"]
             (images,) = self._grade.structured_input_signature[1].values()
-            self._tf = tf
             self.image_size = int(images.shape[1])
-            if (
-                images.dtype != tf.uint8
-                or "probabilities" not in self._grade.structured_outputs
-            ):
+            self._tf = tf
+            outputs = self._grade.structured_outputs
+            if images.dtype != tf.uint8 or "probabilities" not in outputs:
                 raise ValueError("it must take (n, side, side, 3) uint8 and give probabilities")
         except (OSError, ValueError, KeyError, AttributeError, tf.errors.OpError) as error:
             raise ModelFolderError(
@@ -49,9 +44,3 @@ class SavedModel:
     def __call__(self, images: np.ndarray) -> np.ndarray:
         """(n, side, side, 3) uint8 -> (n, grades) float32."""
         return self._grade(images=self._tf.constant(images))["probabilities"].numpy()
-
-    def find_arithmetic(self) -> dict[str, str]:
-        """Find in which arithmetic TensorFlow multiplies here, in columns of a row."""
-        gpus = self._tf.config.list_logical_devices("GPU") and list_gpus()
-        capability = min((gpu.compute_capability for gpu in gpus), default=0.0)
-        return find_arithmetic("gpu" if gpus else "cpu", capability, "tensorflow")

@@ -4,5 +4,4 @@ app        HTTP, in SageMaker's contract
 server     the process: model, sockets, signals
 process    a server in a process of its own
 load       requests in a closed loop and in an open loop
-sagemaker  an endpoint of SageMaker, by its name
 """

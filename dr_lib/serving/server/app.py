@@ -1,13 +1,11 @@
-"""The endpoint: POST /invocations, GET /ping and /openapi.json, in front of a bounded queue and
-worker threads.
+"""The endpoint: POST /invocations, GET /ping, /metrics and /openapi.json, in front of a bounded
+queue and worker threads.
 """
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
-import re
 import time
 import traceback
 import uuid
@@ -16,27 +14,32 @@ from http import HTTPMethod
 from pathlib import Path
 from typing import Any
 
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from dr_lib.serving.grader.predict import Predictor, RefusedError, check_media_type
-from dr_lib.serving.server.metrics import Metrics
+from dr_lib.serving.grader.predict import Predictor, RefusedError
 
-ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
 NUM_PENDING = 32  # largest bodies that may be received or wait at a time
 OPENAPI = Path(__file__).with_name("openapi.json")
+PATHS = ("/invocations", "/ping", "/metrics", "/openapi.json")
 
 logger = logging.getLogger(__name__)
 
 
 class Service:
-    """A predictor, its threads, and a bounded queue of requests.
+    """A predictor, its threads, a bounded queue of requests, and what is counted of them.
 
     All but the predictor lives in the event loop.
     """
@@ -52,7 +55,6 @@ class Service:
     ):
         """Take the options of `serve`; the predictor must be made for as many threads."""
         self.predictor = predictor
-        self.metrics = Metrics(predictor.facts)
         self.request_s = request_s
         self.max_body = max_body
         self.max_accepted = threads + queue
@@ -61,23 +63,31 @@ class Service:
         self.num_accepted = 0
         self.pending_bytes = 0
         self.pool = ThreadPoolExecutor(threads, "predict")
+        self.registry = CollectorRegistry()
+        self.requests = Counter("fundus_requests", "requests", registry=self.registry)
+        self.errors = Counter(
+            "fundus_errors", "requests without grades", ["status"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "fundus_request_seconds",
+            "time of a request",
+            buckets=(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10),  # upper bounds [s]
+            registry=self.registry,
+        )
 
     async def answer(self, request: Request) -> dict[str, Any]:
         """Read a request's body and predict, or raise RefusedError."""
-        media_type = check_media_type(
-            request.headers.get("Content-Type", ""), request.headers.get("Content-Encoding", "")
-        )
         self._check_room()
+        is_json = "json" in request.headers.get("Content-Type", "").lower()
         body = bytearray()
         try:
             await self._receive(request, body)
             self._check_room()
             self.num_accepted += 1
             try:
-                with self.metrics.accepted.track_inprogress():
-                    return await asyncio.get_running_loop().run_in_executor(
-                        self.pool, self.predictor, bytes(body), media_type
-                    )
+                return await asyncio.get_running_loop().run_in_executor(
+                    self.pool, self.predictor, bytes(body), is_json
+                )
             finally:
                 self.num_accepted -= 1
         finally:
@@ -133,54 +143,44 @@ def build_app(service: Service) -> Starlette:
         state = "ready" if service.is_warm else "loading"
         if service.is_stopping:
             state = "stopping"
-        return JSONResponse(
-            {
-                "status": state,
-                "model": facts["model"],
-                "format": facts["format"],
-                "model_version": service.predictor.version,
-                "folds": facts.get("folds", {}).get("sentence", ""),
-            },
-            200 if state == "ready" else 503,
-        )
+        content = {
+            "status": state,
+            "model": facts["model"],
+            "format": facts["format"],
+            "model_version": service.predictor.version,
+        }
+        return JSONResponse(content, 200 if state == "ready" else 503)
 
     async def describe(request: Request) -> Response:
         document = json.loads(OPENAPI.read_bytes())
         document["info"]["version"] = service.predictor.version
         return JSONResponse(document)
 
+    async def measure(request: Request) -> Response:
+        return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
+
     async def invoke(request: Request) -> Response:
-        attributes = request.headers.get(ATTRIBUTES)
         try:
-            if attributes is not None and not re.fullmatch(r"[\x20-\x7e]{0,1024}", attributes):
-                attributes = None
-                raise RefusedError(400, f"{ATTRIBUTES}: at most 1024 visible ASCII characters")
-            answer = await service.answer(request)
-            service.metrics.count_answer(answer)
-            response = JSONResponse(answer)
+            return JSONResponse(await service.answer(request))
         except RefusedError as error:
             response = _refuse(error.status, str(error))
             if error.status != 408:
                 response.background = BackgroundTask(service.discard_body, request)
-        except MemoryError:
-            response = _refuse(503, "not enough memory now: try again later")
+            return response
         except Exception as error:  # its message may hold what was sent, so it is not logged
             place = traceback.extract_tb(error.__traceback__)[-1]
             logger.error("%s in %s:%d", type(error).__name__, place.filename, place.lineno)
-            response = _refuse(500, "internal error of the server; the request may be valid")
-        if attributes is not None:
-            response.headers[ATTRIBUTES] = attributes
-        return response
+            return _refuse(500, "internal error of the server; the request may be valid")
 
     async def refuse(request: Request, error: HTTPException) -> Response:
-        words = f"{error.detail}: use POST /invocations, GET /ping or GET /openapi.json"
-        return _refuse(error.status_code, words)
+        return _refuse(error.status_code, f"{error.detail}: use POST {', GET '.join(PATHS)}")
 
     app = Starlette(
         routes=[
-            Route("/ping", ping),
-            Route("/openapi.json", describe),
             Route("/invocations", invoke, methods=["POST"]),
+            Route("/ping", ping),
+            Route("/metrics", measure),
+            Route("/openapi.json", describe),
         ],
         middleware=[Middleware(_Log, service)],
         exception_handlers={HTTPException: refuse},
@@ -210,37 +210,29 @@ class _Log:
         start = time.perf_counter()
         request_id = uuid.uuid4().hex[:16]
         version = self.service.predictor.version
-        method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "-"
-        routes = ("/ping", "/invocations", "/openapi.json")
-        route = scope["path"] if scope["path"] in routes else "-"
-        num_bytes = 0
-
-        async def receive_and_count():
-            nonlocal num_bytes
-            message = await receive()
-            num_bytes += len(message.get("body", b""))
-            return message
 
         async def send_and_log(message):
-            if message["type"] != "http.response.start":
-                return await send(message)
-            added = [
-                (b"x-request-id", request_id.encode()),
-                (b"x-model-version", version.encode()),
-            ]
-            if self.service.is_stopping:
-                added.append((b"connection", b"close"))
-            message["headers"] = [*message["headers"], *added]
+            if message["type"] == "http.response.start":
+                added = [
+                    (b"x-request-id", request_id.encode()),
+                    (b"x-model-version", version.encode()),
+                ]
+                if self.service.is_stopping:
+                    added.append((b"connection", b"close"))
+                message["headers"] = [*message["headers"], *added]
             await send(message)
-            seconds = time.perf_counter() - start
-            status = message["status"]
-            caller = Headers(scope=scope).get("x-request-id")
-            said = f"{method} {route} {status} {num_bytes} bytes {1000 * seconds:.1f} ms"
-            said += f" model={version} id={request_id}"
-            if caller:  # it may be a patient's
-                said += f" caller={hashlib.sha256(caller.encode()).hexdigest()[:16]}"
-            logger.info(said)
-            if route == "/invocations":
-                self.service.metrics.count_request(status, seconds)
+            if message["type"] == "http.response.start":
+                self._log(scope, message["status"], start, request_id)
 
-        await self.app(scope, receive_and_count, send_and_log)
+        await self.app(scope, receive, send_and_log)
+
+    def _log(self, scope, status: int, start: float, request_id: str) -> None:
+        seconds = time.perf_counter() - start
+        method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "-"
+        path = scope["path"] if scope["path"] in PATHS else "-"
+        logger.info(f"{method} {path} {status} {1000 * seconds:.1f} ms id={request_id}")
+        if path == "/invocations":
+            self.service.requests.inc()
+            self.service.seconds.observe(seconds)
+            if status != 200:
+                self.service.errors.labels(status).inc()

@@ -54,7 +54,7 @@ class ServerProcess(subprocess.Popen):
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        words = [*python, "-m", "dr_lib.serving", "serve", "--model", model]
+        words = [*python, "-m", "dr_lib.serving", "serve", model]
         words += ["--port", self.port, "--end-with", os.getpid(), *options]
         start = time.monotonic()
         with log.open("wb") as out:

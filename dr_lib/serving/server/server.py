@@ -118,8 +118,6 @@ def serve(
     *,
     host: str,
     port: int,
-    metrics_host: str,
-    metrics_port: int,
     threads: int | None,
     queue: int,
     request_seconds: float,
@@ -130,7 +128,6 @@ def serve(
     Args:
         model: a model folder.
         host, port: to listen at.
-        metrics_host, metrics_port: to serve /metrics at; port 0 serves none.
         threads: predictions at a time; default one per core.
         queue: how many requests may wait for a thread; the next gets 503.
         request_seconds: a client has that long to send the body of a request.
@@ -169,8 +166,6 @@ def serve(
         request_s=request_seconds,
         max_body=int(1e6 * max_body),
     )
-    if metrics_port:
-        service.metrics.serve(metrics_host, metrics_port)
     server = Server(service, build_app(service), host, port)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())

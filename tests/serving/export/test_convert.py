@@ -2,10 +2,8 @@
 that say what to do.
 """
 
-import json
 import os
 import re
-import zipfile
 
 import keras
 import numpy as np
@@ -22,7 +20,6 @@ from tests.serving.stand_in import build_network, draw_crops
 CLOSE = {
     "savedmodel": (4, 1e-5, 1e-5),
     "litert_float32": (4, 1e-4, 1e-4),
-    "litert_float16": (2, 0.02, 0.02),
     "litert_dynamic_int8": (1, 0.3, 0.02),
     "litert_int8": (1, 0.3, 0.02),
 }
@@ -40,10 +37,10 @@ def test_an_artifact_is_small_silent_and_right(network, tmp_path, capfd, caplog,
     """
     bytes_each, most, mean = CLOSE[format_name]
     artifact = tmp_path / "artifact"
-    size = convert(network, format_name, artifact, calibration=draw_crops(50, seed=2))
+    convert(network, format_name, artifact, calibration=draw_crops(50, seed=2))
     assert capfd.readouterr() == ("", "") and not caplog.records
     ideal = network.count_params() * bytes_each
-    assert size == count_on_disk(artifact) and 0.95 * ideal < size <= 1.15 * ideal + 64 * 1024
+    assert 0.95 * ideal < count_on_disk(artifact) <= 1.15 * ideal + 64 * 1024
     assert os.listdir(tmp_path) == ["artifact"]
     crops = draw_crops(40, seed=3)
     given = open_runtime(format_name, artifact, num_threads=0)(crops)
@@ -76,16 +73,6 @@ def test_a_network_of_mixed_precision_serves_in_float32(tmp_path):
     assert np.abs(mixed.predict(crops, verbose=0) - wanted).max() < 0.05
 
 
-def test_refuses_an_artifact_that_is_too_large(tmp_path):
-    """Weights kept in float64 take twice the bytes of float32."""
-    inputs = keras.Input((8, 8, 3), dtype="uint8")
-    wide = keras.layers.Dense(500, dtype="float64")(keras.layers.Flatten()(inputs))
-    wide = keras.layers.Dense(5, activation="softmax", dtype="float32")(wide)
-    with pytest.raises(DrError, match="stored twice or in a different precision"):
-        convert(keras.Model(inputs, wide), "savedmodel", tmp_path / "artifact")
-    assert not os.listdir(tmp_path)
-
-
 def test_a_converter_that_fails_is_heard(tmp_path, capfd):
     """LiteRT has no inverse error function: its words stand in the error, and streams work
     again.
@@ -111,28 +98,11 @@ def test_int8_needs_crops_that_show_something(network, tmp_path, calibration):
 
 
 def test_a_model_that_cannot_be_read_says_why(tmp_path):
-    """A file that is none is named. What this version of Keras cannot know is no damage: the
-    command that helps is printed.
-    """
-
-    def refuse(name, message):
-        with pytest.raises(DrError, match=message):
-            load_network(tmp_path / name)
-
+    """The file and the version of Keras that failed are named."""
     (tmp_path / "broken.keras").write_bytes(b"PK\x03\x04 no archive")
     for name in ("broken.keras", "missing.keras"):
-        refuse(name, f"{name} is not a Keras model that this library can read")
-    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "model.keras")
-    with zipfile.ZipFile(tmp_path / "model.keras") as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    parts["config.json"] = parts["config.json"].replace(b'"units"', b'"unit_axes": 1, "units"')
-    newer = "by Keras 99.1.2, which Keras .* keras==99.1.2"
-    for version, message in (("99.1.2", newer), (keras.__version__, "unit_axes")):
-        parts["metadata.json"] = json.dumps({"keras_version": version}).encode()
-        with zipfile.ZipFile(tmp_path / "other.keras", "w") as archive:
-            for name, content in parts.items():
-                archive.writestr(name, content)
-        refuse("other.keras", message)
+        with pytest.raises(DrError, match=f"{name} is not .* Keras {keras.__version__} can"):
+            load_network(tmp_path / name)
 
 
 def test_another_backend_is_told_what_to_set(network, tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 say what to do.
 """
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,6 @@ import numpy as np
 import psutil
 import pytest
 
-from dr_lib.command import write_install
 from dr_lib.errors import DrError
 from dr_lib.serving.export.convert import FORMATS, convert
 from dr_lib.serving.export.runtimes import (
@@ -47,20 +45,8 @@ def test_every_runtime_takes_any_number(artifacts, name):
     assert (together == kept).all()
 
 
-def test_a_missing_runtime_is_named(artifacts, monkeypatch):
-    """The message is the command that installs it, whatever a module's own name is."""
-    for module in ("ai_edge_litert", "ai_edge_litert.interpreter"):
-        # what Python does for a package that is not there
-        monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "dr_lib.serving.grader.litert", raising=False)
-    with pytest.raises(DrError, match=re.escape(write_install("ai-edge-litert"))):
-        open_runtime("litert_int8", artifacts["litert_int8"])
-
-
 def test_refuses_what_cannot_be_opened(artifacts, tmp_path):
-    """Negative threads, nothing there, another kind of file, and a folder without a manifest."""
-    with pytest.raises(DrError, match="give 1 or more"):
-        open_runtime("savedmodel", artifacts["savedmodel"], num_threads=-1)
+    """Nothing there, another kind of file, and a folder without a model."""
     for name in ("keras_predict", "savedmodel", "litert_int8"):
         other = artifacts["litert_float32" if name == "keras_predict" else "keras"]
         for wrong in (other, tmp_path, tmp_path / "missing"):

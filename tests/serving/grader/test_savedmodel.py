@@ -40,7 +40,5 @@ def test_it_answers_as_litert_does_and_goes_on_when_its_files_are_overwritten(tm
         with pytest.raises(ModelFolderError, match=f"not a {kind} can run"):
             Predictor(folder, 1)
     assert answers[0].keys() == answers[1].keys() and answers[0]["machine"]["threads"] == 2
-    # as detected; on a CPU that nobody set to less
-    arithmetic = [answers[0]["machine"][f"{kind}_precision"] for kind in ("matmul", "conv")]
-    assert arithmetic == ["float32", "float32"]
+
     assert answers[0]["probabilities"] == pytest.approx(answers[1]["probabilities"], abs=1e-5)

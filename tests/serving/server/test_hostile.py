@@ -85,7 +85,10 @@ def test_a_storm_leaves_nothing_behind(served_folder, tmp_path):
     jpeg, png = (encode(draw_photograph(3, 320, 240), suffix) for suffix in (".jpg", ".png"))
     packed = json.dumps({"image": base64.b64encode(jpeg).decode()}).encode()
     bodies = ((jpeg, "image/jpeg"), (png, "image/png"), (packed, "application/json"))
-    files = [(*each, predictor(*each)["probabilities"]) for each in bodies]
+    files = []
+    for body, media_type in bodies:
+        answer = predictor(body, media_type == "application/json")
+        files.append((body, media_type, answer["probabilities"]))
     options = ("--threads", "2", "--request-seconds", "5")
     with run_process(served_folder, tmp_path / "log", *options) as server:
 

@@ -65,7 +65,7 @@ def test_a_slow_body_is_408_and_its_connection_closed(port):
 
 def test_a_connection_is_used_again_also_after_a_refusal(port, jpeg):
     """A body that was refused unread does not run into the next request."""
-    requests = head(len(jpeg), media_type="text/plain") + jpeg + head(len(jpeg), CLOSE) + jpeg
+    requests = head(len(jpeg)) + b"x" * len(jpeg) + head(len(jpeg), CLOSE) + jpeg
     answers = send_raw(port, requests)
     assert [answers.count(b"HTTP/1.1 %d" % status) for status in (415, 200)] == [1, 1]
 
@@ -74,10 +74,7 @@ def test_a_client_that_does_not_read_holds_nobody_up(served_folder, jpeg):
     """Pipelined requests whose answers nobody takes: no memory grows, others have theirs, and the
     server ends.
     """
-    # come back: a kB
-    request = head(
-        0, "X-Amzn-SageMaker-Custom-Attributes: " + "x" * 1024, media_type="text/plain"
-    )
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 1024 + b"\r\n\r\n"
     with run_in_thread(open_service(served_folder)) as port, socket.socket() as connection:
         # before it connects: that bounds its window
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
