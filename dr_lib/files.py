@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import json
 import os
 import re
 import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from dr_lib.errors import DrError
 
-try:
-    import fcntl
-except ImportError:  # Windows: nobody is kept out
-    fcntl = None
-
 # files that Windows and macOS add, in small letters
 ADDED = (".ds_store", ".localized", "desktop.ini", "icon\r", "thumbs.db", "__macosx")
+# what a file system without locks answers
+NO_LOCKS = (errno.EPERM, errno.ENOLCK, errno.EOPNOTSUPP)
 LISTING = "report.sha256"  # of the files that a report wrote, as sha256sum writes and checks it
 
 
@@ -191,8 +188,8 @@ def find_listed(folder: Path) -> list[Path]:
     return [*found, listing] if lines else []
 
 
-def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
-    """Lock a file until the returned object is closed or this process ends, however it ends.
+def lock(path: Path, *, wait_s: float = 0.0) -> AbstractContextManager | None:
+    """Lock a file until the returned context ends, or this process does, however it ends.
 
     Where the file system has no locks, nobody is kept out. Who waits long says so.
 
@@ -201,40 +198,22 @@ def lock(path: Path, *, wait_s: float = 0.0) -> TextIO | None:
         wait_s: seconds to wait for another process.
 
     Returns:
-        The open file, or None if another process holds it.
+        A context, or None if another process holds it.
     """
+    from filelock import FileLock, Timeout  # not in the environments of other frameworks
+
     path.parent.mkdir(parents=True, exist_ok=True)
-    file = path.open("a", encoding="utf-8")
-    start = time.monotonic()
-    is_said = False
-    while _is_held(file):
-        waited_s = time.monotonic() - start
-        if waited_s >= wait_s:
-            file.close()
-            return None
-        if waited_s > 5 and not is_said:
-            is_said = True
-            print(f"waiting for the process that holds {path}", file=sys.stderr)
-        time.sleep(0.1)
-    return file
-
-
-def _is_held(file: TextIO) -> bool:
-    """Lock a file unless another process holds it."""
-    if fcntl is None:
-        return False
-    is_granted = False
+    held = FileLock(path)
+    first_s = min(wait_s, 5.0)
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except PermissionError:  # where Windows shares say that it is held, others have no locks
-        own = Path(file.name).with_name(f".lock-{os.getpid()}")
-        with own.open("w") as other, suppress(OSError):
-            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_granted = True
-        own.unlink()
-        return is_granted
-    except OSError:
-        return False
-    return False
+        with suppress(Timeout):
+            return held.acquire(timeout=first_s)
+        if wait_s > first_s:
+            print(f"waiting for the process that holds {path}", file=sys.stderr)
+        return held.acquire(timeout=wait_s - first_s)
+    except Timeout:
+        return None
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return nullcontext()
+        raise

@@ -31,7 +31,7 @@ learning_rate: float = 0.01  # learning rate of stochastic gradient descent with
 evaluate_every: int = 0  # epochs between tests of the accuracy, 0 for one at the end
 # machine
 threads: int = 0  # CPUs that the process is pinned to, 0 for all available
-sample_s: float = 1.0  # period of the monitor, 10 in the paper [s]
+sample_s: float = 1.0  # period of the monitor, at most 10, as in the paper [s]
 instance: str = ""  # the machine's name in the price table, for the cost
 # where, which
 results: str = ""  # folder for rows and samples; on Colab a folder on Drive is kept
@@ -140,9 +140,9 @@ print(f"arithmetic: {arithmetic}")
 # %% [markdown]
 # ## 4. Measure / Medir
 #
-# The framework's process times itself, while a thread of this one samples the machine and that
-# process, and records each epoch's end. An epoch's time ends when the device has finished its work;
-# the test accuracy is measured between epochs.
+# The framework's process times itself, while another process samples the machine and that process,
+# as the paper's monitor did. An epoch's time ends when the device has finished its work; the test
+# accuracy is measured between epochs.
 
 # %%
 from dr_lib import Monitor
@@ -156,10 +156,9 @@ num_gpus = int(device == "gpu")
 with Monitor(samples, period_s=sample_s, num_gpus=num_gpus, pid=trainer.pid) as monitor:
     try:
         for number, (loss, seconds) in enumerate(trainer.train(), start=1):
-            monitor.mark(f"epoch {number}")
+            run.show_progress(number, epochs)
             epoch_s.append(seconds)
             losses.append(loss)
-            run.show_progress(number, epochs)
     except DrError as error:  # it diverged, or the process died
         run.fail(str(error))
         raise

@@ -51,7 +51,7 @@ from dr_lib.claims.page import show_claims
 from dr_lib.claims.papers import PAPERS
 from dr_lib.claims.verdicts import judge_claims
 from dr_lib.command import write_lasting_command
-from dr_lib.runs.prices import find_price, price_runs
+from dr_lib.runs.prices import price_runs
 from dr_lib.runs.row import read_rows
 
 if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # for a first look
@@ -99,12 +99,11 @@ page.table(environments, "environments", "Runs by environment and framework.")
 
 # %% [markdown] tags=["en"]
 # The design combines every level of every factor with every other, repeated in randomised blocks.
-# The repetitions needed for a mean within 5 % follow from their variation; `plan` reports them.
+# `plan` says how many sessions a difference between two machines needs.
 
 # %% [markdown] tags=["pt"]
-# O desenho combina cada nível de cada fator com todos os outros, em blocos aleatórios repetidos. As
-# repetições necessárias para uma média com erro de 5 % dependem de quanto elas variam; `plan` as
-# informa.
+# O desenho combina cada nível de cada fator com todos os outros, em blocos aleatórios repetidos.
+# `plan` informa quantas sessões uma diferença entre duas máquinas exige.
 
 # %% tags=["report"]
 timed = selection.timed
@@ -127,15 +126,7 @@ page.table(design, "design", "Factors and their levels.")
 # execução é cobrada por hora, com a data do preço.
 
 # %% tags=["report"]
-prices = [find_price(instance)] if instance else None
-
-
-def price(rows: pd.DataFrame, overhead_s: float = 0.0) -> pd.DataFrame:
-    rows = rows.assign(priced_as=instance or rows["priced_as"])
-    return price_runs(rows, prices, overhead_s=overhead_s)
-
-
-timed = price(timed)
+timed = price_runs(timed, instance)
 if timed["usd_per_hour"].notna().any():
     billed = timed[["environment", "usd_per_hour", "price_as_of"]]
     billed = billed.drop_duplicates().replace({"price_as_of": {"": say("day unknown")}})
@@ -186,20 +177,20 @@ page.energy(timed, keys, g_per_kwh)
 
 # %% [markdown] tags=["en"]
 # Times are analysed on the log scale, because disturbances multiply a run's time. The allocation of
-# variation shows how much each factor explains, alone and with others (Jain 1991, chapter 22); the
-# rest is due to repetitions. Cells count equally. Each keeps its own spread in intervals and tests,
-# and the effect of a machine rests on its sessions, three or more.
+# variation shows how much each factor explains, alone and with one other (Jain 1991, chapter 22);
+# the rest is due to repetitions. Intervals and tests let each cell have its own spread (HC3), with
+# the degrees of freedom of the smallest cell. The effect of a machine rests on its sessions. Below
+# three runs of a cell, or three sessions, there is no interval.
 
 # %% [markdown] tags=["pt"]
 # Os tempos são analisados na escala logarítmica, pois as perturbações multiplicam o tempo de uma
-# execução. A alocação da variação mostra quanto cada fator explica, sozinho e com outros (Jain
-# 1991, capítulo 22); o resto se deve às repetições. As células contam igualmente. Cada uma mantém
-# sua própria dispersão nos intervalos e testes, e o efeito de uma máquina se apoia em suas sessões,
-# três ou mais.
+# execução. A alocação da variação mostra quanto cada fator explica, sozinho e com outro (Jain 1991,
+# capítulo 22); o resto se deve às repetições. Nos intervalos e testes cada célula tem sua própria
+# dispersão (HC3), com os graus de liberdade da menor célula. O efeito de uma máquina se apoia em
+# suas sessões. Com menos de três execuções por célula, ou de três sessões, não há intervalo.
 
 # %% tags=["report"]
-from dr_lib.scenarios.effects import allocate_variation, estimate_effects
-from dr_lib.statistics.intervals import BadSampleError
+from dr_lib.scenarios.effects import EffectsError, allocate_variation, estimate_effects
 
 effects = variation = pd.DataFrame()
 try:
@@ -209,7 +200,7 @@ try:
         for row in effects.itertuples()
     ]
     variation = allocate_variation(timed, varied, "steady_epoch_s", timed["session"])
-except BadSampleError as error:  # an unfinished study has holes
+except EffectsError as error:  # an unfinished study has holes
     print(f"no effects: {error}")
 else:
     page.figure(
@@ -224,7 +215,7 @@ else:
     page.table(
         variation.drop(columns="num_factors"),
         "variation",
-        "Allocation of variation; test of Brunner, Dette and Munk, p by Holm's method.",
+        "Allocation of variation; F tests with standard errors HC3.",
     )
     page.stacks(timed, FACTORS)
 
@@ -232,43 +223,41 @@ else:
 from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 sums = []
+overhead_s = 0.0
 is_priced = (timed["cost_usd"] > 0).any()
 if bill_usd and not is_priced:
     raise SystemExit("a bill is for runs with a price: name their machine by instance")
 if is_priced:
     # a bill is for runs that are not timed, too
-    paid = price(selection.finished).query("usd_per_hour > 0")
+    paid = price_runs(selection.finished, instance)
     formula_usd = paid["formula_usd"].sum()
     words = say("The formula, price x training, gives {} USD or {} BRL.")
     formula_brl = page.number(formula_usd * BRL_PER_USD)
     sums.append(words.format(page.number(formula_usd), formula_brl))
     if bill_usd:
-        overhead_s = fit_overhead(
-            paid["train_s"] + paid["setup_s"], paid["usd_per_hour"], bill_usd
-        )
+        overhead_s = fit_overhead(paid, bill_usd)
         words = say("A bill of {} USD implies {} s of overhead per run.")
         sums.append(words.format(page.number(bill_usd), page.number(overhead_s)))
-        timed = price(timed, overhead_s)
+        timed = price_runs(timed, instance, overhead_s=overhead_s)
     page.findings(sums)
-    reach_usd = [cost_to_reach(row, accuracy) for row in timed.to_dict("records")]
+    looked = timed.to_dict("records")
+    reach_usd = [cost_to_reach(row, accuracy, overhead_s) for row in looked]
     by_scenario = timed.assign(cost_to_reach_usd=reach_usd).groupby(keys)
-    columns = [
-        "cost_usd",
-        "cost_per_epoch_usd",
-        "cost_per_1000_images_usd",
-        "cost_to_reach_usd",
-    ]
-    means = by_scenario[columns].mean().assign(n=by_scenario.size())
+    means = by_scenario[["cost_usd", "cost_per_epoch_usd", "cost_to_reach_usd"]].mean()
+    means = means.assign(reached=by_scenario["cost_to_reach_usd"].count())
+    means = means.assign(n=by_scenario.size())
     page.table(
         means.reset_index(),
         "costs",
-        "Mean cost per run, per epoch, per 1,000 images, and to reach the requested accuracy.",
+        "Mean cost per run, per epoch, and to reach the requested accuracy, of those runs of n that"
+        " reached it.",
         own=keys,
     )
 
 # %% tags=["report"]
 if published:
-    priced = selection._replace(timed=timed, finished=price(selection.finished))
+    finished = price_runs(selection.finished, instance)
+    priced = selection._replace(timed=timed, finished=finished)
     if bill_usd and len(sums):
         priced = priced._replace(timed=add_bills(priced, [bill_usd]))
     show_claims(page, judge_claims("C", priced))
@@ -297,7 +286,7 @@ page.answer(
     figure,
     "variation",
     "Share of the variation of an epoch's time that each term explains; a x b: interaction of a "
-    "and b; p by Holm's method.",
+    "and b; p by F tests with standard errors HC3.",
 )
 
 # %% [markdown] tags=["heading"]

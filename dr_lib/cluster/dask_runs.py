@@ -13,7 +13,7 @@ from tqdm import tqdm
 from dr_lib.cluster import dask_client
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
-from dr_lib.runs.backlog import ALIKE, ANY, Backlog
+from dr_lib.runs.backlog import ANY, STOPPED, Backlog
 from dr_lib.runs.folder import check_data, check_notebook
 from dr_lib.runs.row import Row, read_rows, write_row
 from dr_lib.runs.runner import run_study
@@ -80,31 +80,27 @@ def run_on_cluster(
 
 def _hand_out(backlog: Backlog, make: Callable, client: Any, address: str) -> list[str]:
     """Hand out runs while workers are free and time is left; return the errors of those that
-    failed, and ALIKE behind one that ended the hand-out.
+    failed, and STOPPED behind the second one where none has succeeded.
     """
     failures = []
     under_way: dict[Future, PlannedRun] = {}
-    is_over = False
-    is_alike = False
+    refusal = ""
     # not as a context, which would wait for runs that nobody makes
     executor = client.get_executor(pure=False)
     with tqdm(total=len(backlog.list_left()), desc="runs") as bar:
         while True:
-            while not is_over and (offer := backlog.find_next()):
-                if len(under_way) >= max(1, dask_client.count_workers(client)):
+            num_free = max(1, dask_client.count_workers(client)) - len(under_way)
+            while num_free > 0 and not refusal and not backlog.is_stopped:
+                run, refusal = backlog.find_next()
+                if run is None:
                     break
-                if offer.refusal:
-                    bar.write(f"{offer.refusal}; start again to resume")
-                    is_over = True
-                    break
-                backlog.closed.add(offer.run.run_id)
+                num_free -= 1
+                backlog.closed.add(run.run_id)
                 left_hours = (backlog.stop_at - time.monotonic()) / 3600
-                future = executor.submit(make, only=offer.run.name, max_hours=left_hours)
-                under_way[future] = offer.run
+                future = executor.submit(make, only=run.name, max_hours=left_hours)
+                under_way[future] = run
             if not under_way:
-                for reason in set(backlog.find_skipped().values()):
-                    bar.write(f"skipped: {reason}")
-                return failures + [ALIKE] * is_alike
+                break
             finished = wait(under_way, dask_client.PATIENCE_S, FIRST_COMPLETED).done
             if not finished:
                 dask_client.check_workers(client, address)
@@ -115,12 +111,15 @@ def _hand_out(backlog: Backlog, make: Callable, client: Any, address: str) -> li
                 if isinstance(answer, Exception):  # it ends this run only
                     answer = [f"{name}: {answer}"], []
                 errors, made = answer
-                is_alike = is_alike or ALIKE in errors
-                is_over = is_over or is_alike
-                failures += [error for error in errors if error != ALIKE]
+                failures += [error for error in errors if error != STOPPED]
                 for row in made:
                     write_row(backlog.folder, row)
                 backlog.take_in(made)
+        if refusal:
+            bar.write(f"{refusal}; start again to resume")
+        for reason in set(backlog.find_skipped().values()):
+            bar.write(f"skipped: {reason}")
+    return [*failures, STOPPED] if failures and backlog.is_stopped else failures
 
 
 def make_run(

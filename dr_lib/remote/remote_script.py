@@ -25,8 +25,8 @@ HOME = "../dr-lib"  # the repository; what lies in the working directory would b
 HAS_ENDED = " ended with "  # printed between a run and its exit status
 STATUS = "remote script: "  # above new lines of the log, and before how it has ended
 LEAST_HOURS = 1 / 60  # no run begins in less
-# `backlog.ALIKE_STATUS`: exit status of a runner where every other run would fail alike
-ALIKE = 3
+# `backlog.STOPPED_STATUS`: exit status of a runner where the first two runs have failed
+STOPPED = 3
 INSTALL = "from dr_lib.report import setup; print(*setup.install_missing(*setup.RUNNER))"
 
 
@@ -61,7 +61,7 @@ def set_up(uploads: str) -> None:
 def make_all(settings: dict[str, Any]) -> None:
     """Execute the runs one after another within the hours, and zip the files of each.
 
-    It ends at the first row of another device, and at a failure that every other run would repeat.
+    It ends at the first row of another device, and where the first two have failed.
 
     Args:
         settings: those of `commands.run_on_service`.
@@ -82,8 +82,8 @@ def make_all(settings: dict[str, Any]) -> None:
         _collect(folder, run)
         print(f"{run}{HAS_ENDED}{status}", flush=True)
         rows = [json.loads(path.read_bytes()) for path in folder.glob(f"rows/{run}-*.json")]
-        if status == ALIKE:
-            print("every other run would fail alike: they are not made", flush=True)
+        if status == STOPPED:
+            print("the first two runs failed: the others are not made", flush=True)
             break
         if not all(is_on(row, settings["platform"], settings["device"]) for row in rows):
             break

@@ -1,47 +1,36 @@
 """List the runs of a study that are still to be made, and estimate their time and cost.
 
-The runner of this machine, a Dask cluster and a session of a cloud service all ask here.
+The runner of this machine, a Dask cluster and a session of a cloud service all use it.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-import re
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import median
-from typing import NamedTuple
+from statistics import fmean, median, variance
 
-from dr_lib.command import write_command
 from dr_lib.hardware.facts import find_boot
 from dr_lib.runs.prices import find_price, price_seconds
 from dr_lib.runs.row import Row, read_left
 from dr_lib.runs.study import PlannedRun, Study, name_run
 
 ANY = "any"  # in place of a machine's name in the plan of runs for several
+# paper A's difference, and the half of its interval that `plan` asks for
+LESS = 0.36
+MARGIN = 0.05
 # the last of a study's errors where it was stopped
-ALIKE_STATUS = 3  # exit status of `run` then
-ALIKE = "every other run would fail alike: correct this, and repeat the command"
-
-
-class Offer(NamedTuple):
-    """The next run, or the reason why it may not begin."""
-
-    run: PlannedRun
-    seconds: list[float]  # predicted, of it and of those after it; NaN where nothing has run
-    refusal: str  # why it may not begin; empty if it may
+STOPPED = "the first two runs failed: correct this, and repeat the command"
+STOPPED_STATUS = 3  # exit status of `run` then
 
 
 @dataclass
 class Backlog:
-    """The runs of a study that are still to be made, and the rows of the others.
-
-    Raises:
-        PriceError: the study's instance has no price.
-    """
+    """The runs of a study that are still to be made, and the rows of the others."""
 
     study: Study
     folder: Path  # of the study
@@ -54,12 +43,6 @@ class Backlog:
     boot: str = field(default_factory=find_boot)  # of this machine
     # scenarios that it cannot make, and why
     unavailable: dict[str, str] = field(default_factory=dict)
-
-    def __post_init__(self):
-        """Find the price of an hour."""
-        self._usd_per_hour = math.nan
-        if self.study.instance:
-            self._usd_per_hour = find_price(self.study.instance).usd_per_hour
 
     def read(self) -> None:
         """Read the rows that the planned runs have written on this machine."""
@@ -77,6 +60,12 @@ class Backlog:
     def row(self, run: PlannedRun) -> Row:
         """Return the row that a run has written, or one without a status."""
         return self.rows.get(run.run_id, {"status": ""})
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether two runs have failed and none has succeeded."""
+        statuses = Counter(row["status"] for row in self.rows.values())
+        return statuses["failed"] >= 2 and not statuses["ok"]
 
     def list_left(self) -> list[PlannedRun]:
         """List the incomplete runs in their order."""
@@ -99,33 +88,9 @@ class Backlog:
         }
         return {**reasons, **self.unavailable}
 
-    def fails_alike(self, run: PlannedRun) -> bool:
-        """Whether every other run would fail as this one has: none has succeeded, and its error is
-        a refusal that names no factor and no level, or one that another scenario met too.
-        """
-        error = self.row(run)["error"]
-        rows = self.rows.values()
-        others = [
-            each
-            for each in self.planned
-            if each.run_id not in self.closed and each.scenario not in self.unavailable
-        ]
-        if not others or any(row["status"] == "ok" for row in rows):
-            return False
-        factors = self.study.factors
-        words = [*factors, *(str(run.parameters[name]) for name in factors)]
-        is_own = any(re.search(rf"\b{re.escape(word)}\b", error) for word in words)
-        alike = [row["scenario"] for row in rows if row["error"] == error]
-        is_met = len(alike) > 1 and (not factors or len({*alike}) > 1)
-        # something was refused, which no repetition changes
-        refusals = ("DrError", "SystemExit", "HardwareError", "ModelFolderError", "ShardError")
-        return is_met or (error.startswith(refusals) and not is_own)
-
     def predict_s(self, runs: Sequence[PlannedRun]) -> list[float]:
-        """Predict the seconds that each of these runs takes.
-
-        It is the median of its scenario's completed runs, else of all completed runs of the study;
-        NaN without one.
+        """Predict the seconds that each of these runs takes: the median of its scenario's completed
+        runs, else of all completed runs; NaN without one.
         """
         seconds: dict[str, list[float]] = {}
         for run in self.planned:
@@ -135,37 +100,39 @@ class Backlog:
         of_all = median([run_s for times in seconds.values() for run_s in times] or [math.nan])
         return [median(seconds.get(run.scenario, [of_all])) for run in runs]
 
-    def find_next(self) -> Offer | None:
-        """Find the next run, and whether there is time for it; None after the last."""
-        waiting = self.list_left()
-        if not waiting:
-            return None
-        # a boot of the machine has limited repetitions, after a first one that is cold
+    def find_next(self) -> tuple[PlannedRun | None, str]:
+        """Find the next run; none after the last, or with the reason why it may not begin."""
+        left = self.list_left()
+        if not left:
+            return None, ""
         limit = self.study.session_repetitions or len(self.planned)
+        # of this boot, after a first one that is cold
         made = Counter(
             row["scenario"]
             for row in self.rows.values()
             if row["status"] == "ok" and row.get("boot") == self.boot and not row.get("cold")
         )
-        of_session = [run for run in waiting if made[run.scenario] < limit]
-        left = of_session or waiting
-        seconds = self.predict_s(left)
-        refusal = ""
+        of_session = [run for run in left if made[run.scenario] < limit]
         if not of_session:
-            count = self.study.session_repetitions
-            advice = "restart the machine for more"
-            refusal = f"this session has completed its {count} warm repetitions: {advice}"
+            fault = f"this session has completed its {limit} warm repetitions"
+            return None, f"{fault}: restart the machine for more"
         # a time that is not known yet, NaN, refuses nothing
-        elif time.monotonic() > self.stop_at or time.monotonic() + seconds[0] > self.stop_at:
-            refusal = "max_hours leaves no time for another run"
-        return Offer(left[0], seconds, refusal)
+        now = time.monotonic()
+        if now > self.stop_at or now + self.predict_s(of_session)[0] > self.stop_at:
+            return None, "max_hours leaves no time for another run"
+        return of_session[0], ""
 
-    def describe(self, path: Path) -> str:
-        """Describe how many runs are left, their minutes and their cost.
+    def describe(self, command: str) -> str:
+        """Describe how many runs are left, their minutes and their cost, and how many sessions a
+        difference needs.
 
         Args:
-            path: the study's file, named in the command that makes a first run.
+            command: that makes one run, followed by the run's name.
+
+        Raises:
+            PriceError: the study's instance has no price.
         """
+        study = self.study
         skipped = self.find_skipped()
         completed = [run for run in self.runs if self.row(run)["status"] == "ok"]
         left = [run for run in self.list_left() if run.scenario not in skipped]
@@ -174,27 +141,59 @@ class Backlog:
             number = len(self.runs) - len(completed) - len(left)
             reasons = "; ".join(sorted(set(skipped.values())))
             lines.append(f"{number} not possible on this machine: {reasons}")
-        if left and (number := self.study.session_repetitions):
-            lines.append(
-                f"warm runs of a scenario in a session: {number}, after its first training, which"
-                " is cold"
-            )
-
-        seconds = self.predict_s(left)
-        if left and math.isnan(seconds[0]):
-            command = write_command("run", path, "--only", left[0].name)
-            lines.append(
-                "time and cost cannot be estimated before a run has finished; to make one: "
-                f"{command}"
-            )
+        if left and (number := study.session_repetitions):
+            lines.append(f"in a session, each scenario runs once cold and {number} times warm")
+        seconds = sum(self.predict_s(left))
+        if math.isnan(seconds):
+            most = f"; a session takes {study.max_hours:g} h at most" if study.max_hours else ""
+            lines.append(f"minutes: unknown before a run has finished{most}")
+            lines.append(f"to make one: {command} {left[0].name}")
         elif left:
-            usd = price_seconds(self._usd_per_hour, sum(seconds))
-            cost = "" if math.isnan(usd) else f", {usd:.2f} USD"
-            unknown = {run.scenario for run in left} - {run.scenario for run in completed}
-            source = f"; {len(unknown)} scenarios have not run and are taken to last as long as"
-            source = f"{source} the others" if unknown else ""
-            lines.append(f"about {sum(seconds) / 60:.0f} min{cost} for the rest{source}")
+            cost = ""
+            if study.instance:
+                usd_per_hour = find_price(study.instance).usd_per_hour
+                cost = f", {price_seconds(usd_per_hour, seconds):.2f} USD"
+            lines.append(f"about {seconds / 60:.0f} min{cost} for the rest")
+        lines.append(self._describe_sessions())
         return "\n".join(lines)
+
+    def _describe_sessions(self) -> str:
+        """Describe the sessions that a difference needs, by spreads of 5, 10 and 20 % and by that
+        of the study's own rows.
+        """
+        needed = ", ".join(f"{count_sessions(s)} at {s:.0%}" for s in (0.05, 0.1, 0.2))
+        own = measure_spread(self.rows.values())
+        rows = f"; yours spread by {own:.1%}: {count_sessions(own)}" if own > 0 else ""
+        return (
+            f"{LESS:.0%} less time on one of two machines, within {MARGIN * 100:.0f} percentage"
+            f" points: sessions of each, by their spread, {needed}{rows}"
+        )
+
+
+def count_sessions(spread: float) -> int:
+    """Count the sessions of each of two machines after which the 95 % interval of their difference
+    is as narrow as MARGIN: a difference of that size is then significant in half of all studies.
+
+    Args:
+        spread: standard deviation of the logarithms of a session's time.
+    """
+    from statsmodels.stats.power import TTestIndPower  # a second
+
+    effect_size = math.log((1 - LESS + MARGIN) / (1 - LESS)) / spread
+    power = TTestIndPower().power
+    return next(n for n in itertools.count(3) if power(effect_size, n, alpha=0.05) >= 0.5)
+
+
+def measure_spread(rows: Iterable[Row]) -> float:
+    """Measure the spread of sessions in the training times of rows; NaN without two sessions."""
+    logs: dict[tuple, dict[str, list[float]]] = {}
+    for row in rows:
+        if row["status"] == "ok" and row.get("train_s") and not row.get("cold"):
+            sessions = logs.setdefault((row["scenario"], row.get("accelerator")), {})
+            sessions.setdefault(row.get("boot", ""), []).append(math.log(row["train_s"]))
+    medians = [[median(times) for times in sessions.values()] for sessions in logs.values()]
+    variances = [variance(values) for values in medians if len(values) > 1]
+    return math.sqrt(fmean(variances)) if variances else math.nan
 
 
 def _measure_s(row: Row) -> float:

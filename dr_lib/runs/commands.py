@@ -8,6 +8,8 @@ from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.options import INSTANCE, PATH, POSITIVE, Suite
 
+KNOWN = {"small_cnn", "mobilenet", "inception_v3", "vgg19"}  # networks that need no look
+
 
 @click.command()
 @click.argument("study", type=PATH)
@@ -37,7 +39,7 @@ from dr_lib.options import INSTANCE, PATH, POSITIVE, Suite
 @click.pass_obj
 def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
     """Execute the runs of a study file that are not completed yet."""
-    from dr_lib.runs.backlog import ALIKE, ALIKE_STATUS
+    from dr_lib.runs.backlog import STOPPED, STOPPED_STATUS
     from dr_lib.runs.runner import run_study
 
     if on:
@@ -46,11 +48,11 @@ def run(suite: Suite, study: Path, on: str, yes: bool, **options) -> None:
     else:
         failures = run_study(study, suite.root, **options)
     if failures:
-        is_alike = failures[-1] == ALIKE
-        number = len(failures) - is_alike
+        is_stopped = failures[-1] == STOPPED
+        number = len(failures) - is_stopped
         what = "1 run" if number == 1 else f"{number} runs"
         error = click.ClickException("\n".join([f"{what} failed:", *failures]))
-        error.exit_code = ALIKE_STATUS if is_alike else 1
+        error.exit_code = STOPPED_STATUS if is_stopped else 1
         raise error
 
 
@@ -76,6 +78,7 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         load_study,
         name_machine,
         plan_runs,
+        read_heading,
     )
 
     root = suite.root
@@ -87,15 +90,20 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
     backlog = Backlog(design, folder, runs, runs)
     backlog.read()
     check_data(folder, runs, backlog.rows, root)
-    refused = find_refused(design, runs, facts)
+    backlog.unavailable = find_refused(design, runs, facts)
+    needs = ""
+    words = ["run", study]
+    try:
+        check_needs(design, study, facts)
+    except DrError as error:
+        needs = str(error)
+        words += ["--on", "kaggle:t4x2" if "gpu" in design.needs else "kaggle:v5e8"]
+    command = write_lasting_command(*words, "--only")
     if commands:
-        skipped = refused.keys() & backlog.find_skipped().keys()
         for run in backlog.list_left():
-            if run.scenario not in skipped:
-                command = write_lasting_command("run", study, "--only", run.name)
-                click.echo(command)
+            click.echo(f"{command} {run.name}")
         return
-    backlog.unavailable = refused
+    click.echo(read_heading(study))
     skipped = backlog.find_skipped()
     for run in runs:
         levels = ", ".join(f"{name}={run.parameters[name]}" for name in design.factors)
@@ -103,16 +111,13 @@ def plan(suite: Suite, study: Path, instance: str, commands: bool) -> None:
         if status != "ok" and run.scenario in skipped:
             status = "skipped"
         click.echo(f"{run.order:4d}  {run.run_id}  {status:8}  {levels}")
-    click.echo(backlog.describe(study))
+    click.echo(backlog.describe(command))
+    if needs:
+        click.echo(needs)
     # behind --commands, which may be for machines with other files
     check_paths(design, study, root)
-    names = {run.parameters.get("model", "small_cnn") for run in runs}
-    for name in names - {"small_cnn", "mobilenet", "inception_v3", "vgg19"}:
-        if design.notebook == "10_train":
-            from dr_lib.training.models import find_network  # which imports Keras
+    if design.notebook == "10_train":
+        from dr_lib.training.models import find_network  # which imports Keras
 
+        for name in {run.parameters.get("model", "small_cnn") for run in runs} - KNOWN:
             find_network(name)
-    try:
-        check_needs(design, study, facts)
-    except DrError as error:
-        click.echo(str(error))

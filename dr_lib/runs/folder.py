@@ -11,7 +11,7 @@ from pathlib import Path
 
 from dr_lib.code import hash_notebook
 from dr_lib.errors import DrError
-from dr_lib.files import lock, write_json
+from dr_lib.files import lock, write_json, write_text
 from dr_lib.runs.row import Row, read_rows
 from dr_lib.runs.study import PlannedRun, Study
 
@@ -25,21 +25,21 @@ CHANGES = {  # columns of a row: what the prepared folder has now where it diffe
 
 
 @contextmanager
-def lock_study(folder: Path, *, wait: bool = False) -> Iterator[int]:
-    """Lock the study on this machine until this process and the runs it starts end, in any way."""
+def lock_study(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Lock the study on this machine until this process ends, in any way."""
     path = folder / f"lock-{platform.node()}"
-    file = lock(path, wait_s=math.inf if wait else 0.0)
-    if file is None:
-        process = path.read_text(encoding="utf-8").strip() or "unknown"
+    held = lock(path, wait_s=math.inf if wait else 0.0)
+    runner = path.with_name(f"runner-{platform.node()}")
+    if held is None:
+        process = runner.read_text(encoding="utf-8") if runner.exists() else "unknown"
         raise DrError(
-            f"{folder} is being run by another process ({process}): wait for it, or end it"
+            f"{folder} is being run by another process ({process}): wait for it, or end it; if "
+            "there is none, this disk has no locks: choose another"
         )
-    with file:
-        file.truncate(0)
+    with held:
         now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
-        file.write(f"process {os.getpid()} on {platform.node()}, since {now}")
-        file.flush()
-        yield file.fileno()
+        write_text(runner, f"process {os.getpid()} on {platform.node()}, since {now}")
+        yield
 
 
 def keep_for(folder: Path, study: Study) -> None:
@@ -55,7 +55,7 @@ def check_folder(folder: Path, study: Study) -> None:
     path = folder / "study.json"
     if not path.exists():
         return
-    present = {"first_scenario": 1, **json.loads(path.read_bytes())}
+    present = json.loads(path.read_bytes())
     request = json.loads(study.model_dump_json(include=set(FIXED)))
     unlike = [name for name in FIXED if present.get(name) != request[name]]
     if list(present["factors"]) != list(request["factors"]):  # C1, C2, ...

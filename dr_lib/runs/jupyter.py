@@ -6,8 +6,6 @@ Run as a module, this is the process of one run.
 import json
 import logging
 import os
-import re
-import signal
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -19,7 +17,6 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient.exceptions import DeadKernelError
 
 from dr_lib.errors import DrError
-from dr_lib.hardware.cgroups import read_text
 from dr_lib.processes import explain_end
 
 TIMEOUT = "DR_LIB_KERNEL_TIMEOUT"  # in the environment: how long a kernel may take to start [s]
@@ -40,7 +37,6 @@ class Kernel(AsyncKernelManager):
     async def start_kernel(self, **options: Any) -> None:
         """Start it; its output and that of its children goes to the log."""
         self._begin = self.log_file.seek(0, os.SEEK_END)
-        self._oom_kills = count_oom_kills()
         await super().start_kernel(stdout=self.log_file, stderr=self.log_file, **options)
 
     async def _async_is_alive(self) -> bool:
@@ -53,9 +49,6 @@ class Kernel(AsyncKernelManager):
 
     def _explain(self, code: int) -> str:
         """Explain the death of the kernel by its exit status and by what it printed."""
-        if code == -signal.SIGKILL and count_oom_kills() > self._oom_kills:
-            reason = "the system ended it, because no memory was left (oom_kill)"
-            return f"the kernel died (SIGKILL): {reason}"
         self.log_file.seek(self._begin)
         printed = self.log_file.read().decode(errors="replace")
         return f"the kernel {explain_end(code, printed)}"
@@ -111,18 +104,6 @@ def execute_notebook(
                 f"the kernel did not start within {timeout_s} s: "
                 f"if the disk is slow, set {TIMEOUT} to more seconds"
             ) from error
-
-
-def count_oom_kills(root: Path = Path("/")) -> int:
-    """Count the processes that were ended for want of memory, in this container if it counts."""
-    counters = [
-        "sys/fs/cgroup/memory.events",  # of version 2
-        "sys/fs/cgroup/memory/memory.oom_control",  # of version 1
-        "proc/vmstat",  # of the whole machine
-    ]
-    text = "".join(read_text(root / name) for name in counters)
-    found = re.search(r"^oom_kill (\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else 0
 
 
 def main(notebook: str, output: str, log: str, parameters: str) -> None:

@@ -39,8 +39,6 @@ def start_papermill(
     notebook: str,
     folder: Path,
     identity: RunIdentity,
-    *,
-    lock: int | None = None,
 ) -> Iterator[Execution]:
     """Start a notebook in the repository's root; on exit, end everything that still runs.
 
@@ -50,7 +48,6 @@ def start_papermill(
         notebook: its name without suffix.
         folder: of the study.
         identity: of the run.
-        lock: file descriptor of the study's lock, which the notebook keeps if the runner is killed.
     """
     output = folder / "notebooks" / f"{run.run_id}.ipynb"
     log = folder / "logs" / f"{run.run_id}.log"
@@ -67,7 +64,6 @@ def start_papermill(
             env={**os.environ, **identity.environment()},
             stdout=file,
             stderr=subprocess.STDOUT,
-            pass_fds=[] if lock is None else [lock],
         )
     try:
         yield Execution(process, output, log)
@@ -81,7 +77,11 @@ def start_papermill(
 
 
 def find_error(notebook: Path, log: Path, returncode: int) -> str:
-    """Find what stopped a notebook, in one line: its own error, else papermill's last line."""
+    """Find what stopped a notebook, in one line: its own error, else papermill's last line.
+
+    An error of a TensorFlow graph opens with a heading and where it was built; then comes the line
+    that says why.
+    """
     try:
         cells = nbformat.read(notebook, as_version=4).cells
     except (OSError, ValueError):  # never written, or cut off while it was
@@ -89,7 +89,10 @@ def find_error(notebook: Path, log: Path, returncode: int) -> str:
     outputs = [output for cell in cells for output in cell.get("outputs", [])]
     errors = [output for output in outputs if output.output_type == "error"]
     if errors:
-        return f"{errors[-1].ename}: {errors[-1].evalue}".split("\n")[0]
+        first, *others = errors[-1].evalue.split("\n")
+        causes = [line for line in others if re.match(r"(?!Detected|Hint)[A-Z]", line)]
+        cause = causes[0] if causes and first.endswith(":") else ""
+        return f"{errors[-1].ename}: {first} {cause}".strip()
     # what the kernel printed stands before it
     reason = read_last_words(log.read_text(errors="replace").strip().rpartition("\n")[2])
     return f"papermill ended with {returncode}: {reason}" if returncode < 0 else reason

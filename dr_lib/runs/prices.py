@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import math
 import os
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dr_lib.data.labels.reader import Sheet, read_sheet
 from dr_lib.errors import DrError
 from dr_lib.files import expand_home
 
@@ -40,7 +39,7 @@ class Price(NamedTuple):
 
 
 def read_prices(path: Path | None = None) -> list[Price]:
-    """Read a table of prices; without a path, that of DR_LIB_PRICES, and this library's of other
+    """Read a CSV of prices; without a path, that of DR_LIB_PRICES, and this library's of other
     instances.
 
     Raises:
@@ -50,24 +49,24 @@ def read_prices(path: Path | None = None) -> list[Price]:
         own = read_own_prices()
         named = {price.instance for price in own}
         return [price for price in read_prices(PRICES) if price.instance not in named] + own
-    try:
-        sheet = read_sheet(path, words=Price._fields)
-    except DrError as error:
-        raise PriceError(str(error)) from error
-    if sorted(filter(None, sheet.header)) != sorted(Price._fields):
-        raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
+    if not path.is_file():
+        raise PriceError(f"no such file: {path}")
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    has_semicolons = ";" in "".join(lines[:1])  # as a spreadsheet saves it in Brazil
+    table = csv.DictReader(lines, delimiter=";" if has_semicolons else ",", restval="")
     prices = []
-    for line, cells in sheet.rows.items():
+    for number, row in enumerate(table, start=2):
+        if set(row) != set(Price._fields):
+            raise PriceError(f"{path}: the columns must be {', '.join(Price._fields)}")
+        if has_semicolons:
+            row["usd_per_hour"] = row["usd_per_hour"].replace(",", ".")
         try:
-            prices.append(_read_price(sheet, cells))
+            prices.append(_read_price(row))
         except ValueError as error:
-            raise PriceError(f"{path}, line {line}: {error}") from error
+            raise PriceError(f"{path}, line {number}: {error}") from error
     days = Counter((price.instance, price.date) for price in prices)
-    for (instance, _), number in days.items():
-        if number > 1:
-            raise PriceError(
-                f"{path}: {instance} is listed twice with the same date: keep one of them"
-            )
+    if not prices or max(days.values()) > 1:
+        raise PriceError(f"{path}: list at least one price, and each instance once a date")
     return prices
 
 
@@ -88,9 +87,8 @@ def find_price(instance: str, *, prices: Iterable[Price] | None = None) -> Price
         PriceError: the instance has no price by then; those that have one are named.
     """
     today = str(datetime.date.today())
-    known = [
-        price for price in (read_prices() if prices is None else prices) if price.date <= today
-    ]
+    table = read_prices() if prices is None else prices
+    known = [price for price in table if price.date <= today]
     found = [price for price in known if price.instance == instance]
     if not found:
         names = ", ".join(sorted({price.instance for price in known})) or "none"
@@ -107,68 +105,49 @@ def price_seconds(usd_per_hour: float, *seconds: float) -> float:
 
 
 def price_runs(
-    runs: pd.DataFrame, prices: Iterable[Price] | None = None, *, overhead_s: float = 0.0
+    runs: pd.DataFrame, instance: str = "", *, overhead_s: float = 0.0
 ) -> pd.DataFrame:
     """Add its cost to each run.
 
     Args:
         runs: one row per run.
-        prices: a table, by which every run is priced anew. Without it a run keeps the price that
-            its row was written with, and a run that has none is priced by this library's table.
-        overhead_s: seconds that each run is billed beside set-up and training, from
-            `bill.fit_overhead`.
+        instance: prices every run anew; without it a run keeps the price in its row.
+        overhead_s: seconds that each run is billed beside set-up and training.
 
     Returns:
         The runs with usd_per_hour of a machine, price_as_of, formula_usd of the run (price x
-        train_s), cost_usd (with set-up and overhead), cost_per_epoch_usd of one more epoch
-        (by steady_epoch_s), cost_per_1000_images_usd of so many more (by images_per_s). NaN where
-        the label has no price or a time is missing.
+        train_s), cost_usd (with set-up and overhead), and cost_per_epoch_usd of one more epoch
+        (by steady_epoch_s). NaN where there is no price or no time.
     """
-    table = read_prices() if prices is None else list(prices)
-    labels = runs.reindex(columns=["priced_as", "price_as_of"])
-    numbers = "usd_per_hour train_s setup_s steady_epoch_s images_per_s".split()
-    known = runs.reindex(columns=numbers).astype(float)
-    if prices is not None:
-        known["usd_per_hour"] = math.nan
-    rates = {}
-    days = {}
-    for instance in labels["priced_as"].dropna().unique():
-        with suppress(PriceError):
-            price = find_price(instance, prices=table)
-            rates[instance] = price.usd_per_hour
-            days[instance] = price.date
-    own = known["usd_per_hour"]
-    usd_per_hour = own.fillna(labels["priced_as"].map(rates).astype(float))
-    day = labels["price_as_of"].astype(object)
-    day = day.mask(own.isna(), labels["priced_as"].map(days)).fillna("")
+    import pandas as pd
 
-    images_per_s = known["images_per_s"].where(known["images_per_s"] > 0)
+    if instance:
+        price = find_price(instance)
+        runs = runs.assign(
+            priced_as=instance, usd_per_hour=price.usd_per_hour, price_as_of=price.date
+        )
+    numbers = ["usd_per_hour", "train_s", "setup_s", "steady_epoch_s"]
+    known = runs.reindex(columns=numbers).astype(float)
+    usd_per_hour = known["usd_per_hour"]
     setup_s = known["setup_s"].fillna(0.0)
     return runs.assign(
         usd_per_hour=usd_per_hour,
-        price_as_of=day,
+        price_as_of=runs.get("price_as_of", pd.Series("", runs.index))
+        .astype(object)
+        .fillna(""),
         formula_usd=price_seconds(usd_per_hour, known["train_s"]),
         cost_usd=price_seconds(usd_per_hour, known["train_s"], setup_s, overhead_s),
         cost_per_epoch_usd=price_seconds(usd_per_hour, known["steady_epoch_s"]),
-        cost_per_1000_images_usd=price_seconds(usd_per_hour, 1000 / images_per_s),
     )
 
 
-def _read_price(sheet: Sheet, cells: list[str]) -> Price:
+def _read_price(row: dict[str, str]) -> Price:
     """Read the price from a line of the table."""
-    if len(cells) != len(sheet.header):
-        raise ValueError(f"{len(cells)} cells, but the header has {len(sheet.header)}")
-    price = Price(
-        **{name: cell for name, cell in zip(sheet.header, cells, strict=False) if name}
-    )
-    if sheet.delimiter == ";":  # between commas 1,234 may be a thousand
-        price = price._replace(usd_per_hour=price.usd_per_hour.replace(",", "."))
-    if not (price.provider and price.instance and price.source and price.currency == "USD"):
+    if not (row["provider"] and row["instance"] and row["source"] and row["currency"] == "USD"):
         raise ValueError("give provider, instance and source, and the price in USD")
-    if price.date and str(datetime.date.fromisoformat(price.date)) != price.date:
-        raise ValueError(f"write the date {price.date} as 2026-11-21")
-    with suppress(ValueError):
-        usd_per_hour = float(price.usd_per_hour)
-        if 0 <= usd_per_hour < math.inf:
-            return price._replace(usd_per_hour=usd_per_hour)
-    raise ValueError(f"the price must be a number, 0 or more, not {price.usd_per_hour}")
+    if row["date"] and str(datetime.date.fromisoformat(row["date"])) != row["date"]:
+        raise ValueError(f"write the date {row['date']} as 2026-11-21")
+    usd_per_hour = float(row["usd_per_hour"])
+    if not 0 <= usd_per_hour < math.inf:
+        raise ValueError(f"the price must be 0 or more, not {usd_per_hour}")
+    return Price(**{**row, "usd_per_hour": usd_per_hour})

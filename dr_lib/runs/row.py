@@ -116,8 +116,8 @@ def read_left(study_dir: Path, run_id: str = "*") -> dict[str, Row]:
 def read_runs(*folders: Path) -> pd.DataFrame:
     """Read the rows below the folders as one table, one row per run, in order of their start.
 
-    Columns are added: `file`; `copy_of`, the file of a row of the same run, whose every time is the
-    same, else empty.
+    A column is added: `file`, from the folder of its study on. A row that lies in two folders
+    counts once.
 
     Raises:
         RowError: there is none or no such folder, two rows of one run differ, or a file is no row.
@@ -134,56 +134,24 @@ def read_runs(*folders: Path) -> pd.DataFrame:
             raise RowError(f"{folder} is a file: give the folder of its results, {results}")
         if not folder.is_dir():
             raise RowError(f"{folder}: no such folder")
-    names = ", ".join(map(str, folders))
     rows = {}
-    by_name = {}
-    by_start = {}
-    by_identity = {}
+    paths = {}
     for path in list_rows(*folders):
         row = read_row(path)
-        first, same = by_name.setdefault((row["study"], row["run_id"]), (path, row))
-        is_same = same == row or same["status"] == row["status"] == "skipped"
-        if first != path and is_same:
-            continue
-        times = list_times(row)
-        if first == path:
-            start = (row["run_id"], row["started_at"], row.get("boot"))
-            first, same = by_start.setdefault(start, (path, times))
-            same = row if same == times else same
-        if same != row:
-            fault = (
-                f"run {row['run_id']} is twice, in {first} and {path}, with different content"
+        name = (row["study"], row["run_id"])
+        same = rows.setdefault(name, row)
+        first = paths.setdefault(name, path)
+        if same != row and not same["status"] == row["status"] == "skipped":
+            raise RowError(
+                f"run {row['run_id']} is twice, in {first} and {path}, with different content: "
+                "remove one; machines of the same kind need study files with different names"
             )
-            advice = "machines of the same kind need study files with different names"
-            raise RowError(f"{fault}: remove one; {advice}")
-        original = path
-        if row["status"] == "ok":  # two skipped ones differ in nothing that identifies
-            original = by_identity.setdefault(identify(row), path)
-        rows[path] = {
-            **row,
-            "file": _name_file(path),
-            "copy_of": "" if original == path else _name_file(original),
-        }
     if not rows:
+        names = ", ".join(map(str, folders))
         raise RowError(f"no rows of runs below {names}: run a study, or notebook 10, first")
-    return pd.DataFrame(rows.values()).sort_values(["started_at", "run_id"], ignore_index=True)
-
-
-def identify(row: Row) -> str:
-    """Identify a run by its start, work, stack, hardware and every time, whatever it is called."""
-    named = ["started_at", "boot", "session", "deployment", "seed", "notebook", "status"]
-    named += [*schema.WORK, *schema.STACK, *schema.HARDWARE]
-    return str([list_times(row), *map(row.get, named)])
-
-
-def list_times(row: Row) -> list:
-    """List all times of a row."""
-    return [row[name] for name in sorted(row) if name.endswith("_s")]
-
-
-def _name_file(path: Path) -> str:
-    """Name a row's file from the folder of its study on."""
-    return "/".join(path.parts[-3:])
+    table = pd.DataFrame(rows.values())
+    table["file"] = ["/".join(path.parts[-3:]) for path in paths.values()]
+    return table.sort_values(["started_at", "run_id"], ignore_index=True)
 
 
 def row_path(study_dir: Path, run_id: str) -> Path:

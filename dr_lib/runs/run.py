@@ -8,11 +8,11 @@ import os
 import sys
 import time
 import uuid
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import psutil
 
@@ -27,21 +27,28 @@ from dr_lib.code import (
 from dr_lib.command import write_lasting_command
 from dr_lib.errors import DrError
 from dr_lib.files import lock, write_json
-from dr_lib.hardware.cgroups import Quota, read_quotas
-from dr_lib.hardware.cpus import list_bound
+from dr_lib.hardware.cgroups import read_text
+from dr_lib.hardware.cpus import count_cpus
 from dr_lib.hardware.facts import find_boot
 from dr_lib.hardware.settings import describe_settings
 from dr_lib.parameters import find_model
 from dr_lib.processes import end_with_parent
-from dr_lib.runs.monitor import read_cpu_times, read_process_cpu_s
+from dr_lib.runs.monitor import find_gpus, read_gpus, read_process_cpu_s
 from dr_lib.runs.prices import find_price, price_seconds
-from dr_lib.runs.row import RowError, progress_path, row_path, write_row
-from dr_lib.runs.warmth import find_cold, list_marks
+from dr_lib.runs.row import (
+    KIND,
+    Row,
+    RowError,
+    progress_path,
+    read_left,
+    row_path,
+    write_row,
+)
 
 RUN_VARIABLE = "DR_LIB_RUN"  # how a study tells the notebook which run it is
 REQUEST = "request.json"  # in a run's folder: notebook and parameters
-# of this process's runs, by folder; a file that is closed is no lock
-_locks: dict[Path, TextIO] = {}
+DISTURBED = 0.1  # share of the CPUs, or of the GPUs, that others take
+_locks: dict[Path, AbstractContextManager] = {}  # of this process's runs, by folder
 
 
 class UnavailableError(DrError):
@@ -64,9 +71,7 @@ class RunIdentity:
     priced_as: str = ""
     # a cloud service's session names itself to the rows made there
     session: str | None = field(default_factory=lambda: os.environ.get("DR_LIB_SESSION"))
-    # of this try alone, in no row
-    stop_at: float = math.inf  # when it has to have stopped, on the monotonic clock
-    others_before: float = 0.0  # share of the CPU time that others took just before
+    stop_at: float = math.inf  # of this try alone: when it has to stop, on the monotonic clock
 
     @classmethod
     def read(cls) -> RunIdentity | None:
@@ -81,9 +86,9 @@ class RunIdentity:
     def columns(self) -> dict[str, Any]:
         """The identity as columns of the row."""
         row = {name: value for name, value in asdict(self).items() if value is not None}
-        for name in ("study_dir", "stop_at", "others_before"):
-            del row[name]
-        return {**row, "study": Path(self.study_dir).name}
+        del row["stop_at"]
+        row["study"] = Path(row.pop("study_dir")).name
+        return row
 
 
 class Pauses:
@@ -186,11 +191,14 @@ class Run:
                 f"another process is working on run {run.run_id}: wait for it, or end it"
             )
         write_json(self.folder / REQUEST, request)
-        self._marks = list_marks(self._identity["boot"])
+        boot = self._identity["boot"]
+        earlier = read_left(self.study_dir).values()
+        self._earlier = [_find_kind(row) for row in earlier if row.get("boot") == boot]
+        self._others_gpu_share = read_gpus(find_gpus(1000)).get("gpu_percent", 0.0) / 100
         self._pauses = Pauses()
         self._is_finished = False
         self._start = time.monotonic()
-        self._others = _read_others()
+        self._others_s = _read_others_s()
 
     @classmethod
     def of_notebook(
@@ -270,14 +278,21 @@ class Run:
                 "this run has its row: make another, from the cell that starts it on"
             )
         wall_s = self.seconds()
-        others = max(self._run.others_before, _share_others(self._others, wall_s))
+        # others may keep as many CPUs busy as this run cannot use
+        taken_s = _read_others_s() - self._others_s
+        free_s = (psutil.cpu_count() - count_cpus()) * wall_s
+        others_cpu_share = max(0.0, taken_s - free_s) / (count_cpus() * wall_s)
+        if self._others_gpu_share > DISTURBED:
+            measured["gpu_energy_j"] = None  # theirs is in it
+        is_busy = max(others_cpu_share, self._others_gpu_share) > DISTURBED
         row = {
             **self.identity,
             "status": "ok",
             "error": "",
             "wall_s": wall_s,
-            "others_cpu_share": others,
-            "disturbed": others > 0.1 or (measured.get("stood_still_s") or 0) > 0,
+            "others_cpu_share": round(others_cpu_share, 3),
+            "others_gpu_share": self._others_gpu_share,
+            "disturbed": is_busy or (measured.get("stood_still_s") or 0) > 0,
             "peak_memory_mib": measure_peak_mib(),
             **self._price_training(measured),
             **measured,
@@ -287,7 +302,7 @@ class Run:
             codes = [*row[name].split(" + "), identity[name]]
             row[name] = " + ".join(filter(None, dict.fromkeys(codes)))
         if "train_s" in row:
-            row["cold"] = find_cold(row, self._marks)
+            row["cold"] = _find_kind(row) not in self._earlier
         path = write_row(self.study_dir, row)
         self._is_finished = True
         return path
@@ -320,58 +335,39 @@ class Run:
 
 
 def measure_peak_mib() -> int | None:
-    """Measure the peak memory of this process so far, without its children; None on Windows."""
-    with suppress(OSError, IndexError):
-        status = Path("/proc/self/status").read_text(encoding="utf-8")
-        return int(status.split("VmHWM:")[1].split()[0]) // 2**10
-    with suppress(ImportError):
-        import resource  # on Linux its value may be that of the process that started this one
-
-        unit = 2**20 if sys.platform == "darwin" else 2**10
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // unit
-    return None
+    """Measure the peak memory of this process so far, without its children; None but on Linux."""
+    status = read_text(Path("/proc/self/status"))
+    _, _, peak = status.partition("VmHWM:")
+    return int(peak.split()[0]) // 2**10 if peak else None
 
 
-def measure_others(seconds: float) -> float:
-    """Measure, for some seconds, the share of the CPU time for this process that others take,
-    including steal.
+def _find_kind(row: Row) -> tuple | None:
+    """Find what runs of one kind agree in; nothing of a row that has no times."""
+    if row["status"] != "ok":
+        return None
+    version = row.get(row.get("backend") or "")
+    return (*map(row.get, KIND), version)
+
+
+def _read_others_s() -> float:
+    """Read the CPU seconds that all but this process and its ended children have taken since the
+    boot, other guests of the host (steal) among them.
     """
-    start = time.monotonic()
-    before = _read_others()
-    time.sleep(seconds)
-    return _share_others(before, time.monotonic() - start)
-
-
-def _read_others() -> list[Quota]:
-    """Read what others than this process and its ended children have taken so far: of the CPUs that
-    it is bound to, and of each quota.
-    """
-    own_s = read_process_cpu_s(psutil.Process())
-    bound = list_bound()
-    pools = [Quota(len(bound), read_cpu_times(bound)[1]), *read_quotas()]
-    return [pool._replace(used_s=pool.used_s - own_s) for pool in pools]
-
-
-def _share_others(before: list[Quota], seconds: float) -> float:
-    """Compute the share of the CPU time for this process that others took: in a container with two
-    of 64 CPUs, what they took beyond the other 62 of the machine, and within the container.
-    """
-    own_cpus = min(pool.cpus for pool in before)
-    taken = [
-        (now.used_s - then.used_s) / seconds - (then.cpus - own_cpus)
-        for then, now in zip(before, _read_others(), strict=False)
-    ]
-    return round(max(0.0, *taken) / own_cpus, 3)
+    times = psutil.cpu_times()._asdict()
+    # a guest's time is in the user's
+    unused = ("idle", "iowait", "guest", "guest_nice")
+    busy_s = sum(seconds for name, seconds in times.items() if name not in unused)
+    return busy_s - read_process_cpu_s(psutil.Process())
 
 
 def _lock(folder: Path, wait_s: float = 0.0) -> bool:
     """Lock a run's folder until this process ends, in any way; False if another process holds
     it.
     """
-    file = _locks.get(folder) or lock(folder / "lock", wait_s=wait_s)
-    if file:
-        _locks[folder] = file
-    return bool(file)
+    held = _locks.get(folder) or lock(folder / "lock", wait_s=wait_s)
+    if held:
+        _locks[folder] = held
+    return bool(held)
 
 
 def _find_cut_off(study_dir: Path, request: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 import ast
 import itertools
 import json
+import math
 import random
 import re
 from collections import Counter
@@ -21,8 +22,7 @@ from dr_lib.hardware.facts import BACKENDS, Facts, HardwareError
 from dr_lib.parameters import Checked, Count, ParameterError, Parameters, find_model
 from dr_lib.training.config import TrainingConfig
 
-SET_BY_THE_STUDY = ("repetition", "seed")
-FOLD = re.compile(r"split-\d+-of-(\d+)\.csv")  # split table of one of several folds
+SET_BY_THE_STUDY = ("repetition", "seed", "results")
 SUFFIXES = (".yaml", ".yml")  # of a study file
 
 
@@ -46,6 +46,8 @@ class Study(Checked):
     timeout_hours: float | None = Field(default=None, gt=0, le=8760)
     retries: int = Field(default=0, ge=0, le=100)  # of a run that failed, in one session
     needs: list[Literal["gpu", "tpu"]] = []  # one of them, or --on-cpu
+    # by which data_dir has to be split
+    scheme: Literal["random", "paper", "official", "folds"] | None = None
     _defaults: dict[str, Any] = {}  # of the notebook's parameters
 
     def read(self, values: dict[str, Any]) -> Parameters:
@@ -76,11 +78,9 @@ def find_results(path: Path) -> Path:
     """
     path = Path(path)
     if path.suffix not in SUFFIXES:
-        if (file := find_file(path)) or path.is_dir():
-            hint = f": did you mean {file}?" if file else ""
-            raise DrError(f"{path} is a folder, not a study file{hint}")
-        if path.is_file():
-            raise DrError(f"{path}: a study file ends in .yaml: name it {path.name}.yaml")
+        file = find_file(path)
+        hint = f"did you mean {file}?" if file else f"name it {path.name}.yaml"
+        raise DrError(f"{path} is no study file, which ends in .yaml: {hint}")
     return path.with_suffix("")
 
 
@@ -131,6 +131,13 @@ def read_keys(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in content.items() if value is not None}
 
 
+def read_heading(path: Path) -> str:
+    """Read the comment with which a study file begins: what it shows, and in which time."""
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
+    comments = itertools.takewhile(lambda line: line.startswith("#"), lines)
+    return "\n".join(line.lstrip("# ") for line in comments)
+
+
 def read_defaults(notebook: Path) -> dict[str, Any]:
     """Read the parameters that the cell of a notebook declares."""
     declared = papermill.inspect_notebook(str(notebook))
@@ -143,8 +150,7 @@ def _name_line(path: Path, *parents: tuple[str, ...]) -> Iterator[None]:
     try:
         yield
     except ParameterError as error:
-        lines = [find_line(path, *parent, *error.place) for parent in parents if error.place]
-        line = max(lines, default=0)
+        line = max(find_line(path, *parent, *error.place) for parent in parents)
         where = f"{path}, line {line}" if line else path
         raise DrError(f"{where}: {error}") from error
 
@@ -156,19 +162,13 @@ def _check_parameters(study: Study) -> None:
         ParameterError: one cannot be as written.
     """
     names = find_model(study.notebook).model_fields
-    for name in SET_BY_THE_STUDY:
-        if name not in names:
-            raise ParameterError(
-                f"{study.notebook} has no parameter {name}: it cannot be repeated"
-            )
-    for name in [*study.parameters, *study.factors]:
-        if name in SET_BY_THE_STUDY or (name in study.parameters and name in study.factors):
+    if "repetition" not in names:
+        raise ParameterError(f"{study.notebook} has no parameter repetition: run it by hand")
+    given = [*study.parameters, *study.factors]
+    for name in given:
+        if name in SET_BY_THE_STUDY or given.count(name) > 1:
             fault = "set by the study itself, or twice: remove it from the parameters"
             raise ParameterError(f"{name} is {fault}", name)
-        if name == "results":
-            advice = "remove it, and put the file where they belong, on Colab on your Drive"
-            fault = f"those of a study lie beside its file: {advice}"
-            raise ParameterError(f"results: {fault}", name)
     cells = [study.read(values) for values in list_cells(study)]
     study.parameters = {name: getattr(cells[0], name) for name in study.parameters}
     for factor, levels in study.factors.items():
@@ -209,8 +209,8 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     """Refuse a study whose input folders or files are missing on this machine, before anything
     runs.
 
-    `data_dir` has to be prepared, and to hold each `split` or have it elsewhere, crops of each
-    `image_size`, and photographs for each batch.
+    `data_dir` has to be prepared, split by the study's scheme, with crops of each `image_size`, and
+    with photographs for each batch.
 
     Returns:
         Parameter and value of each input that is there.
@@ -221,50 +221,52 @@ def check_paths(study: Study, path: Path, root: Path) -> list[tuple[str, str]]:
     inputs = {}
     for cell in list_cells(study):
         values = {**study._defaults, **cell}
-        if "data_dir" in values:
-            _check_prepared(values, path, root)
+        fault = _find_fault(values, study.scheme, root) if "data_dir" in values else ""
         for name in study.read(cell).find_inputs():
-            value = values[name]
-            if name != "data_dir" and not (root / value).exists():
-                fault = f"{name} {value!r} does not exist"
-                raise DrError(f"{path}: {fault}: create it first, or correct the path")
-            inputs[name, value] = None
+            inputs[name, values[name]] = None
+            if not (root / values[name]).exists() and not fault:
+                fault = (
+                    f"{name} {values[name]!r} does not exist: create it, or correct the path"
+                )
+        if fault:
+            raise DrError(f"{path}: {fault}")
     return list(inputs)
 
 
-def _check_prepared(values: dict[str, Any], path: Path, root: Path) -> None:
-    """Refuse a folder that is not fully prepared, or does not fit a run's parameters."""
+def _find_fault(values: dict[str, Any], scheme: str | None, root: Path) -> str:
+    """Find why a prepared folder does not fit a run's parameters; nothing if it does."""
     data_dir = values["data_dir"]
-    split = values.get("split", "")
-    is_sample = data_dir == "sample"  # which the first run makes
+    name = values.get("split") or "split.csv"
     sample = root / "papermill_runs/sample/records"
-    folder = sample if is_sample else root / data_dir
-    has_manifest = (folder / "manifest.json").is_file()
-    if not has_manifest and not is_sample:
-        state = "prepared" if folder.is_dir() else "there"
-        options = ("--images", "photographs", "--labels", "labels.csv")
-        advice = write_command("prepare", *options, "--out", data_dir)
+    folder = sample if data_dir == "sample" else root / data_dir
+    chosen = ("--scheme", scheme) if scheme else ()
+    path = folder / "manifest.json"
+    is_prepared = path.is_file()
+    if data_dir == "sample" and name == "split.csv" and not is_prepared:
+        return ""  # the first run makes it
+    if not is_prepared and data_dir != "sample":
+        options = ("--images", "photographs", "--labels", "labels.csv", "--out", data_dir)
+        advice = write_command("prepare", *options, *chosen)
         if folder == sample:
             advice = write_command("sample")
-        raise DrError(f"{path}: data_dir {data_dir!r} is not {state}: {advice}")
-    if split and not (folder / split).is_file() and not (is_sample and split == "split.csv"):
-        folds = FOLD.fullmatch(split)
-        options = ("--scheme", "folds", "--folds", folds[1]) if folds else ("--out", split)
+        return f"data_dir {data_dir!r} is not prepared: {advice}"
+    manifest = json.loads((is_prepared and path.read_bytes()) or "{}")
+    facts = manifest.get("splits", {}).get(name, {})
+    if not (folder / name).is_file() or scheme not in (None, facts.get("scheme")):
+        folds = re.fullmatch(r"split-\d+-of-(\d+)\.csv", name)
+        options = ("--scheme", "folds", "--folds", folds[1]) if folds else chosen
         advice = write_command("split", data_dir, *options)
-        raise DrError(f"{path}: no split table {split!r} in {data_dir}: {advice}")
-    if not has_manifest:
-        return
-    manifest = json.loads((folder / "manifest.json").read_bytes() or "{}")
-    size = manifest.get("parameters", {}).get("size", 0)
-    if 0 < size < values.get("image_size", 0):
-        fault = f"image_size {values['image_size']}: the crops of {data_dir} have {size} px"
-        raise DrError(f"{path}: {fault}: choose a smaller one, or prepare with --size")
-    counts = manifest.get("splits", {}).get(split or "split.csv", {}).get("counts", {})
-    num_images = counts.get("train", {}).get("num_images", 0)
-    batch_size = values.get("batch_size", 0)
-    if 0 < num_images < batch_size:
+        found = f" of scheme {scheme}" if scheme else ""
+        return f"no split table {name!r}{found} in {data_dir}: {advice}"
+    size = manifest.get("parameters", {}).get("size", math.inf)
+    if size < (image_size := values.get("image_size", 0)):
+        fault = f"image_size {image_size}: the crops of {data_dir} have {size} px"
+        return f"{fault}: choose a smaller one, or prepare with --size"
+    num_images = facts.get("counts", {}).get("train", {}).get("num_images", math.inf)
+    if num_images < (batch_size := values.get("batch_size", 0)):
         fault = f"{num_images} photographs of {data_dir} make no batch of {batch_size}"
-        raise DrError(f"{path}: {fault}: choose a smaller batch_size")
+        return f"{fault}: choose a smaller batch_size"
+    return ""
 
 
 def list_cells(study: Study) -> Iterator[dict[str, Any]]:

@@ -34,7 +34,7 @@ class TrainScenario(RunParameters):
     learning_rate: LearningRate
     evaluate_every: Count
     threads: Count = Field(serialization_alias="threads_asked")
-    sample_s: float = Field(gt=0, le=3600)
+    sample_s: float = Field(gt=0.05, le=10)
     instance: str = Field(exclude=True)
 
 

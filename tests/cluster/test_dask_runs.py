@@ -6,7 +6,7 @@ import pytest
 
 from dr_lib.cluster.dask_runs import run_on_cluster
 from dr_lib.errors import DrError
-from dr_lib.runs.backlog import ALIKE
+from dr_lib.runs.backlog import STOPPED
 from dr_lib.runs.row import read_rows
 from tests.runs.conftest import complete, list_begun, trial, wait_for_silence, write_study
 
@@ -64,14 +64,14 @@ def test_a_dask_cluster_makes_the_runs_though_workers_are_killed(house, monkeypa
 
 @pytest.mark.slow
 def test_a_failure_that_every_run_would_repeat_ends_the_hand_out(house):
-    """A worker's first refusal is the last run that any worker gets."""
+    """After two failures and no success no worker gets another run."""
     there = shutil.copytree(house, house / "there")
-    path = write_study(house, repetitions=4, parameters={"trouble": "refused"})
+    path = write_study(house, repetitions=4, parameters={"trouble": "fails"})
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, dashboard_address=None, preload="tests.runs.quick"
     ) as cluster:
         errors = run_on_cluster(
             path, house, f"dask:{cluster.scheduler_address}", worker_root=there
         )
-    assert len(list_begun(there)) == 1 and errors[1:] == [ALIKE]
-    assert "DrError: no such weights" in errors[0]
+    assert len(list_begun(there)) == 2 and errors[2:] == [STOPPED]
+    assert "ValueError: it fails" in errors[0]

@@ -8,7 +8,7 @@ import pytest
 from dr_lib.remote import remote_script
 from dr_lib.remote.colab import Colab
 from dr_lib.remote.kaggle import Kaggle
-from dr_lib.runs.backlog import ALIKE_STATUS
+from dr_lib.runs.backlog import STOPPED_STATUS
 from tests.remote.faults import build_house
 
 
@@ -89,4 +89,4 @@ def test_a_row_is_known_by_its_device(device, run_id, accelerator, status, is_on
 
 def test_both_sides_know_the_same_exit_status():
     """The script runs before the library is there, and cannot import it."""
-    assert remote_script.ALIKE == ALIKE_STATUS
+    assert remote_script.STOPPED == STOPPED_STATUS

@@ -70,10 +70,6 @@ match trouble:
         time.sleep(3600)
     case "unavailable":
         raise UnavailableError("no such thing on this machine")
-    case "refused":
-        raise DrError("no such weights")
-    case "level":
-        raise DrError(f"level {level} is too much")
     case "diverges":
         run.fail("the loss is nan", accelerator="Tesla T4")
         raise DrError("the loss is nan")
@@ -100,7 +96,6 @@ run.finish(disturbed=False, resumed=int(saved.exists()), train_s=1.0 + repetitio
 def house(tmp_path, monkeypatch) -> Path:
     """A root with `notebooks/quick.ipynb` and an empty `papermill_runs/`."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr("dr_lib.runs.runner.WATCHED_S", 0.05)
     cells = [
         nbformat.v4.new_code_cell(PARAMETERS, metadata={"tags": ["parameters"]}),
         nbformat.v4.new_code_cell(BODY),

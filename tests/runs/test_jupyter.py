@@ -9,7 +9,7 @@ import pytest
 
 from dr_lib.errors import DrError
 from dr_lib.processes import read_last_words
-from dr_lib.runs.jupyter import TIMEOUT, count_oom_kills, execute_notebook
+from dr_lib.runs.jupyter import TIMEOUT, execute_notebook
 from tests.runs.conftest import ROOT
 
 FLAG = "F1125 19:06:47.79 32617 flags.cc:234] Unknown flag in XLA_FLAGS: --x"
@@ -74,25 +74,6 @@ def test_a_kernel_that_does_not_answer_in_time_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv(TIMEOUT, "1.5 h")
     with pytest.raises(DrError, match="whole number of seconds"):
         execute(tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("sys/fs/cgroup/memory.events", "oom 5\noom_kill 2\noom_group_kill 0\n"),
-        (
-            "sys/fs/cgroup/memory/memory.oom_control",
-            "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
-        ),
-        ("proc/vmstat", "pgfault 9\noom_kill 2\n"),
-    ],
-)
-def test_the_kernel_counts_what_it_ended_for_want_of_memory(tmp_path, path, text):
-    """Formats of Linux's Documentation/admin-guide: cgroup-v2, cgroup-v1/memory, and vmstat."""
-    assert count_oom_kills(tmp_path) == 0
-    (tmp_path / path).parent.mkdir(parents=True)
-    (tmp_path / path).write_text(text)
-    assert count_oom_kills(tmp_path) == 2
 
 
 @pytest.mark.parametrize(

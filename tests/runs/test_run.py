@@ -7,7 +7,9 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import psutil
@@ -15,7 +17,6 @@ import pytest
 
 from dr_lib.code import hash_code, hash_notebook
 from dr_lib.errors import DrError
-from dr_lib.hardware.cgroups import Quota
 from dr_lib.runs import run as run_module
 from dr_lib.runs import schema
 from dr_lib.runs.monitor import Monitor, summarise
@@ -144,7 +145,7 @@ def test_a_studys_identity_wins(tmp_path, monkeypatch):
     row = finish(begin(tmp_path, results=str(tmp_path / "drive")))
     names = ("run_id", "study", "scenario", "retries")
     assert [row[name] for name in names] == ["C2-r04-here", "trial", "C2", 1]
-    unknown = {"stop_at", "study_dir", "others_before", "session"}
+    unknown = {"stop_at", "study_dir", "session"}
     assert not unknown & set(row) and not (tmp_path / "drive").exists()
 
 
@@ -161,57 +162,83 @@ def test_a_run_knows_how_long_it_may_go_on(tmp_path, monkeypatch):
     assert finish(run)["wall_s"] < 5
 
 
-def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch):
-    """CPU seconds of the whole machine beyond our own, above a tenth of what it has, before the
-    run or during it.
-    """
-    cpu_s = {"own": 0.0, "others": 0.0}
-    monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: cpu_s["own"])
-    monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, sum(cpu_s.values()), 0.0))
-    calm = begin(tmp_path)
-    busy = begin(tmp_path, repetition=5)
-    cpu_s["own"] = 100.0
-    assert not finish(calm)["disturbed"]
-    cpu_s["others"] = 100.0
-    assert finish(busy)["disturbed"]
-    tell(monkeypatch, "C1-r00-here", tmp_path, others_before=0.11)
-    row = finish(begin(tmp_path, repetition=6))
-    assert (row["others_cpu_share"], row["disturbed"]) == (0.11, True)
-
-
 @pytest.mark.parametrize(
-    ("machine_s", "container_s", "share"),
+    ("own_s", "others_s", "share"),
     [
-        (30.0, 0.0, 0.0),  # what they took, 62 CPUs could give
-        (63.0, 0.0, 0.5),  # one of the two CPUs that the container may take
-        (10.0, 1.5, 0.75),  # in the container itself
+        (100.0, 30.0, 0.0),  # what they took, the 62 CPUs that the run may not use could give
+        (0.0, 63.0, 0.5),  # one of its two CPUs
+        (2.0, 62.1, 0.05),
     ],
 )
-def test_others_in_a_container_are_those_who_take_from_it(
-    tmp_path, monkeypatch, machine_s, container_s, share
-):
-    """It may take two of 64 CPUs: by hand, for one second."""
-    used_s = {"machine": 0.0, "container": 0.0}
-    monkeypatch.setattr(run_module, "list_bound", lambda: [*range(64)])
-    monkeypatch.setattr(run_module, "read_process_cpu_s", lambda process: 0.0)
-    monkeypatch.setattr(run_module, "read_cpu_times", lambda _: (0.0, used_s["machine"], 0.0))
-    monkeypatch.setattr(run_module, "read_quotas", lambda: [Quota(2.0, used_s["container"])])
+def test_others_work_marks_a_run_as_disturbed(tmp_path, monkeypatch, own_s, others_s, share):
+    """CPU seconds of the whole machine beyond our own: by hand, of a run that may use two of 64
+    CPUs for one second.
+    """
+    cpu_s = {"own": 0.0, "others": 0.0}
+    times = namedtuple("Times", "user idle guest")
+    process = SimpleNamespace(cpu_times=lambda: (cpu_s["own"], 0.0, 0.0, 0.0))
+    machine = SimpleNamespace(
+        Process=lambda: process,
+        cpu_count=lambda: 64,
+        cpu_times=lambda: times(sum(cpu_s.values()), 1000.0, 500.0),
+    )
+    monkeypatch.setattr(run_module, "psutil", machine)
+    monkeypatch.setattr(run_module, "count_cpus", lambda: 2)
     run = begin(tmp_path)
-    used_s["machine"] = machine_s
-    used_s["container"] = container_s
+    cpu_s.update(own=own_s, others=others_s)
     monkeypatch.setattr(run, "seconds", lambda: 1.0)
     row = finish(run)
     assert (row["others_cpu_share"], row["disturbed"]) == (share, share > 0.1)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="no /proc/stat")
+def test_busy_seconds_are_linuxs():
+    """A second reader of /proc/stat: all but the guests, who are in user time already; waiting
+    for a disk is idle.
+    """
+    line = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+    user, nice, system, _, _, irq, softirq, steal = (
+        int(ticks) / os.sysconf("SC_CLK_TCK") for ticks in line
+    )
+    busy_s = user + nice + system + irq + softirq + steal
+    own_s = sum(os.times()[:4])
+    assert run_module._read_others_s() == pytest.approx(busy_s - own_s, abs=0.5)
+
+
+@pytest.mark.parametrize(("percent", "is_disturbed"), [(99, True), (9, False)])
+def test_a_gpu_that_others_use_disturbs_a_run(tmp_path, monkeypatch, percent, is_disturbed):
+    """Before the run has used it; its energy is then not the run's."""
+    monkeypatch.setattr(run_module, "read_gpus", lambda gpus: {"gpu_percent": percent})
+    monkeypatch.setattr(run_module, "_read_others_s", lambda: 0.0)
+    row = finish(begin(tmp_path), gpu_energy_j=7.0)
+    assert (row["others_gpu_share"], row["disturbed"]) == (percent / 100, is_disturbed)
+    assert row["gpu_energy_j"] == (None if is_disturbed else 7.0)
 
 
 @pytest.mark.parametrize(
     ("still_s", "is_disturbed"), [(25.0, True), (0.0, False), (None, False)]
 )
 def test_a_run_that_stood_still_is_disturbed(tmp_path, monkeypatch, still_s, is_disturbed):
-    """Its times are not those of the work; an older monitor does not know."""
-    monkeypatch.setattr(run_module, "_share_others", lambda *_: 0.0)
+    """Its times are not those of the work."""
+    monkeypatch.setattr(run_module, "_read_others_s", lambda: 0.0)
     row = finish(begin(tmp_path), stood_still_s=still_s)
     assert row["disturbed"] == is_disturbed
+
+
+def test_the_first_run_of_a_kind_since_the_boot_is_cold(tmp_path, monkeypatch):
+    """Of two at the same time both; another network, version of the backend or boot begins cold, a
+    failed run warms nothing.
+    """
+    kind = {"train_s": 1.0, "backend": "jax", "jax": "0.7"}
+    begin(tmp_path, 0).fail("it fails", **kind)
+    both = [begin(tmp_path, number) for number in (1, 2)]
+    assert [finish(run, **kind)["cold"] for run in both] == [True, True]
+    others = [{}, {"jax": "0.8"}, {"network": 2}, {"image_size": 64}]
+    cold = [finish(begin(tmp_path, 3), **kind | other)["cold"] for other in others]
+    assert cold == [False, True, True, True]
+    assert not finish(begin(tmp_path, 4), **kind)["cold"]
+    monkeypatch.setattr(run_module, "find_boot", lambda: "the next")
+    assert finish(begin(tmp_path, 5), **kind)["cold"]
 
 
 def test_a_run_that_cannot_succeed_is_failed_and_over(tmp_path):

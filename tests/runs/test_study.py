@@ -35,7 +35,7 @@ from tests.runs.conftest import ROOT, run_quietly, write_study
             {"parameters": {"pace": "fats"}},
             "trial.yaml, line 6: pace is 'fats': choose 'even', 'fast' or 'slow'",
         ),
-        ({"parameters": {"data_dir": "data/nowhere"}}, "data_dir 'data/nowhere' is not there"),
+        ({"parameters": {"data_dir": "data/nowhere"}}, "'data/nowhere' is not prepared"),
         ({"factors": {"weights": ["none", "data/a.h5"]}}, "weights 'data/a.h5' does not exist"),
         ({"notebook": "quik"}, "quik"),
         ({"report": "11_nothing"}, "notebook '11_nothing' is not in"),
@@ -130,30 +130,44 @@ def test_a_study_means_what_it_says(house):
     assert find_results(path).name == "trial.v1" and find_file(find_results(path)) == path
     assert find_file(path.with_name("trial")) is None
     plain = path.rename(path.with_name("plain"))
-    with pytest.raises(DrError, match="plain: a study file ends in .yaml: name it plain.yaml"):
+    with pytest.raises(DrError, match="plain is no study file, .*: name it plain.yaml"):
         run_quietly(plain, house)
     assert plain.is_file()
 
 
-def test_what_is_there_can_be_asked_for(house):
-    """The default of a folder is a word, not a folder; a folder is taken once it is prepared and
-    has the split.
-    """
-    (house / "data").mkdir()
-    splits = ["split.csv", "split-3.csv", "split-2-of-5.csv"]
-    path = write_study(house, parameters={"data_dir": "data"}, factors={"split": splits})
-    for missing, message in {
-        "manifest.json": "'data' is not prepared: .*-m dr_lib prepare",
-        "split.csv": "no split table 'split.csv'",
-        "split-3.csv": "no split table 'split-3.csv'",
-        "split-2-of-5.csv": "split data --scheme folds --folds 5$",
-    }.items():
-        with pytest.raises(DrError, match=message):
-            check_paths(load_study(path, house), path, house)
-        (house / "data" / missing).touch()
+def write_prepared(folder, scheme: str = "random", *splits: str) -> None:
+    """The manifest of 30 photographs to train on, of 299 px."""
+    counts = {"scheme": scheme, "counts": {"train": {"num_images": 30}}}
+    manifest = {"parameters": {"size": 299}, "splits": dict.fromkeys(splits, counts)}
+    folder.mkdir(exist_ok=True)
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    for name in splits:
+        (folder / name).touch()
+
+
+def test_a_study_says_how_to_prepare_what_it_needs(house):
+    """By the scheme that it names; another one is refused, and so is a missing split table."""
+    data_dir = house / "data"
+    options = {"parameters": {"data_dir": "data"}, "scheme": "paper"}
+    path = write_study(house, **options)
+    prepare = "'data' is not prepared: .*-m dr_lib prepare .* --out data --scheme paper$"
+    divide = "no split table 'split.csv' of scheme paper in data: .* split data --scheme paper$"
+    with pytest.raises(DrError, match=prepare):
+        check_paths(load_study(path, house), path, house)
+    write_prepared(data_dir, "random", "split.csv")
+    with pytest.raises(DrError, match=divide):
+        check_paths(load_study(path, house), path, house)
+    write_prepared(data_dir, "paper", "split.csv")
     check_paths(load_study(path, house), path, house)
+    splits = {"split": ["split.csv", "split-2-of-5.csv"]}
+    path = write_study(house, parameters={"data_dir": "data"}, factors=splits)
+    with pytest.raises(DrError, match="split data --scheme folds --folds 5$"):
+        check_paths(load_study(path, house), path, house)
     path = write_study(house, parameters={"data_dir": "sample", "weights": "none"})
     check_paths(load_study(path, house), path, house)
+    path = write_study(house, parameters={"data_dir": "papermill_runs/sample/records"})
+    with pytest.raises(DrError, match="-m dr_lib sample$"):
+        check_paths(load_study(path, house), path, house)
 
 
 @pytest.mark.parametrize(
@@ -170,21 +184,17 @@ def test_what_is_there_can_be_asked_for(house):
         ),
         ({"model": "small_cnn", "image_size": 16}, "image_size 16: small_cnn needs 32 px"),
         ({"weights": "imagenet"}, "small_cnn has no ImageNet weights"),
-        ({"results": "elsewhere"}, "results: those of a study lie beside its file"),
+        ({"results": "elsewhere"}, "results is set by the study itself"),
         ({"learning_rate": 0}, "learning_rate is 0: give more than 0"),
         ({"learning_rate": 1}, ""),
-        ({"data_dir": "sample", "split": "2026"}, "no split table '2026' in sample"),
+        ({"split": "2026"}, "no split table '2026' in data"),
         ({"model": "mobilnet"}, "model 'mobilnet': choose small_cnn"),
     ],
 )
 def test_a_training_that_would_be_refused_is_not_planned(house, command, parameters, message):
     """By what the prepared folder holds, and by values that exclude each other."""
     (house / "notebooks/10_train.ipynb").symlink_to(ROOT / "notebooks/10_train.ipynb")
-    (house / "data").mkdir()
-    counts = {"split.csv": {"counts": {"train": {"num_images": 30}}}}
-    manifest = {"parameters": {"size": 299}, "splits": counts}
-    (house / "data" / "manifest.json").write_text(json.dumps(manifest))
-    (house / "data" / "split.csv").touch()
+    write_prepared(house / "data", "random", "split.csv")
     parameters = {"data_dir": "data", "weights": "none", **parameters}
     path = write_study(house, notebook="10_train", parameters=parameters)
     assert message in command("plan", path, status=int(bool(message)))
@@ -197,7 +207,7 @@ def test_the_command_line_says_what_is_wrong_in_one_sentence(house, command):
     assert said.splitlines()[-1].startswith(f"Error: {path}: data_dir 'nowhere' is not")
     folder = path.with_suffix("")
     folder.mkdir()
-    fault = f"Error: {folder} is a folder, not a study file: did you mean {path}?\n"
+    fault = f"Error: {folder} is no study file, which ends in .yaml: did you mean {path}?\n"
     assert command("run", folder, status=1) == fault
     with pytest.raises(DrError):
         main(["--debug", "run", str(house)], standalone_mode=False)

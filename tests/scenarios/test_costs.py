@@ -6,12 +6,13 @@ import pandas as pd
 import pytest
 
 from dr_lib.report.select import Selection
-from dr_lib.runs.prices import PriceError
+from dr_lib.runs.prices import PriceError, price_runs
 from dr_lib.scenarios.costs import BRL_PER_USD, add_bills, cost_to_reach, fit_overhead
 
 RUN = {
     "usd_per_hour": 0.36,
     "setup_s": 600.0,
+    "train_s": 140.0,  # 8 s of them between epochs
     "epoch_s": [60.0, 36.0, 36.0],
     "epoch_accuracy": [0.5, 0.92, 0.97],
 }
@@ -22,35 +23,35 @@ def test_the_papers_bill_asks_for_213_seconds_a_run():
     0.695) s.
     """
     usd_per_hour = [0.169] * 120 + [0.526] * 120
-    run_s = [134 / 4.865 * 3600 / 83.4] * 240  # any seconds that make the formula's sum
-    overhead_s = fit_overhead(run_s, usd_per_hour, 158 / 4.865)
+    runs = pd.DataFrame({"usd_per_hour": usd_per_hour, "setup_s": 0.0})
+    runs["train_s"] = 134 / 4.865 * 3600 / 83.4  # any seconds that make the formula's sum
+    overhead_s = fit_overhead(price_runs(runs), 158 / 4.865)
     assert overhead_s == pytest.approx(212.94, abs=0.01)
-    paid = sum(
-        price * (s + overhead_s) / 3600 for price, s in zip(usd_per_hour, run_s, strict=True)
-    )
+    paid = price_runs(runs, overhead_s=overhead_s)["cost_usd"].sum()
     assert paid * BRL_PER_USD == pytest.approx(158)
 
 
-def test_a_bill_that_the_formula_meets_asks_for_nothing():
-    """Up to rounding."""
-    assert fit_overhead([3600] * 3, [0.1, 0.2, 0.3], 0.6) == 0
+def test_the_five_runs_of_a_scenario_cost_their_sum():
+    """By hand: 100, 110, 90, 105 and 95 s at 0.36 USD/h are 500 s, 0.05 USD by the formula, as
+    figure 2 of the paper sums them; with 20 s of set-up a run 0.06 USD.
+    """
+    train_s = [100.0, 110.0, 90.0, 105.0, 95.0]
+    runs = pd.DataFrame({"train_s": train_s, "setup_s": 20.0, "usd_per_hour": 0.36})
+    priced = price_runs(runs)
+    assert priced["formula_usd"].sum() == pytest.approx(0.05)
+    assert priced["cost_usd"].sum() == pytest.approx(0.06)
 
 
 @pytest.mark.parametrize(
-    ("run_s", "usd_per_hour", "bill_usd", "message"),
-    [
-        ([3600], [2.0], 1.0, "less than the 2.00 USD"),
-        ([], [], 5.0, "with one price above zero"),
-        ([3600], [0.0], 5.0, "with one price above zero"),
-        ([-1], [2.0], 5.0, "finite and not negative"),
-        ([math.nan], [2.0], 5.0, "finite and not negative"),
-        ([3600], [2.0], math.inf, "finite and not negative"),
-    ],
+    ("usd_per_hour", "bill_usd"), [(2.0, 1.0), (0.0, 5.0), (math.nan, 5.0)]
 )
-def test_a_bill_that_cannot_be_is_refused(run_s, usd_per_hour, bill_usd, message):
-    """An overhead below zero would hide a wrong price."""
-    with pytest.raises(PriceError, match=message):
-        fit_overhead(run_s, usd_per_hour, bill_usd)
+def test_a_bill_that_cannot_be_is_refused(usd_per_hour, bill_usd):
+    """An overhead below zero would hide a wrong price; one that the formula meets is none."""
+    runs = pd.DataFrame([{"train_s": 3600.0, "usd_per_hour": usd_per_hour}])
+    with pytest.raises(PriceError, match="check the prices"):
+        fit_overhead(price_runs(runs), bill_usd)
+    paid = pd.DataFrame({"train_s": 3600.0, "usd_per_hour": [0.1, 0.2, 0.3, None]})
+    assert fit_overhead(price_runs(paid), 0.6) == 0
 
 
 def test_a_bill_is_of_the_runs_that_have_a_price():
@@ -63,30 +64,34 @@ def test_a_bill_is_of_the_runs_that_have_a_price():
     timed = add_bills(Selection(paid, paid, paid, paid[:0]), [3.0])
     assert timed["study_bill_usd"].tolist() == pytest.approx([3.0] * 12)
     assert timed["formula_share_of_bill"].tolist() == pytest.approx([1 / 3] * 12)
-    with pytest.raises(PriceError, match="one price above zero"):
+    runs["usd_per_hour"] = None
+    with pytest.raises(PriceError, match="check the prices"):
         add_bills(Selection(runs, runs, runs, runs[:0]), [3.0])
 
 
 @pytest.mark.parametrize(
     ("accuracy", "seconds"),
-    [(0.5, 660), (0.51, 696), (0.92, 696), (0.97, 732), (0.971, math.nan), (0, 660)],
+    [(0.5, 668), (0.51, 704), (0.92, 704), (0.97, 740), (0.971, math.nan), (0, 668)],
 )
-def test_an_accuracy_costs_the_seconds_up_to_the_epoch_that_reached_it(accuracy, seconds):
-    """At 0.0001 USD/s; set-up is paid too, and what was never reached has no price."""
-    cost = cost_to_reach(RUN, accuracy)
-    assert cost == pytest.approx(seconds * 0.0001, nan_ok=True)
+def test_an_accuracy_costs_the_run_up_to_the_epoch_that_reached_it(accuracy, seconds):
+    """At 0.0001 USD/s; set-up and the bill's overhead are paid too, so that the last epoch costs
+    the run. What was never reached has no price.
+    """
+    assert cost_to_reach(RUN, accuracy) == pytest.approx(seconds * 0.0001, nan_ok=True)
+    with_bill = cost_to_reach(RUN, accuracy, overhead_s=100)
+    assert with_bill == pytest.approx((seconds + 100) * 0.0001, nan_ok=True)
+    whole = price_runs(pd.DataFrame([RUN]), overhead_s=100)["cost_usd"][0]
+    assert cost_to_reach(RUN, 0.97, overhead_s=100) == pytest.approx(whole)
 
 
 def test_accuracies_that_were_looked_at_every_other_epoch():
     """The second look of one in two is after the fourth epoch: 600 + 60 + 3 x 36 s."""
-    row = RUN | {"evaluate_every": 2, "epoch_s": [60.0, 36, 36, 36, 36]}
+    row = RUN | {"evaluate_every": 2, "epoch_s": [60.0, 36, 36, 36, 36], "train_s": 204.0}
     row |= {"epoch_accuracy": [0.5, 0.9]}
     assert cost_to_reach(row, 0.9) == pytest.approx(0.0768)
 
 
-def test_a_row_that_cannot_say_costs_nan_and_per_cents_are_no_accuracies():
-    """No price, or no accuracies; 95 for 0.95 would never be reached."""
+def test_a_row_that_cannot_say_costs_nan():
+    """No price, or no accuracies."""
     for missing in ("usd_per_hour", "epoch_accuracy"):
-        assert math.isnan(cost_to_reach(RUN | {missing: None}, 0.5))
-    with pytest.raises(PriceError, match="0.95 for 95 %"):
-        cost_to_reach(RUN, 95)
+        assert math.isnan(cost_to_reach(RUN | {missing: math.nan}, 0.5))

@@ -74,9 +74,7 @@ def check_scenario(row: dict, folder: Path, evaluate_every: int, **expected) -> 
     assert row["epoch_loss"][1] < row["epoch_loss"][0]
     assert row["cost_usd"] == pytest.approx(0.169 * (row["train_s"] + row["setup_s"]) / 3600)
     assert 0 < row["cpu_percent_mean"] <= 100
-    samples = (folder / row["samples"]).read_text()
-    for event in ("start", "epoch 1", "epoch 2", "end"):
-        assert f",{event}," in samples
+    assert row["num_samples"] == len((folder / row["samples"]).read_text().splitlines()) - 1
 
 
 @pytest.mark.slow
@@ -110,11 +108,10 @@ def test_31_of_ones_own_shows_no_paper(clone, kernel):
 
 
 @pytest.mark.slow
-def test_a_factorial_study_from_its_file_to_its_report(clone, tmp_path_factory, monkeypatch):
+def test_a_factorial_study_from_its_file_to_its_report(clone):
     """Two data sets by two networks, all cold, and a framework that is not there: rows, notebook
     31, report.
     """
-    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("marks")))
     torch = environments.FOLDER / "torch"  # it starts in a third of TensorFlow's time
     if not torch.exists():
         pytest.skip("no environment for PyTorch: python -m dr_lib environments torch")
