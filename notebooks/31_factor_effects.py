@@ -5,7 +5,7 @@
 # and utilisation, and do the claims of Moura Filho and Sousa hold on our machines? **Input.** The
 # rows that notebook 30 wrote, from any number of machines. **Output.** The paper's figures 2 to 5,
 # effects with intervals, the allocation of variation, and a verdict on each claim. **Time.**
-# Seconds; without rows, a minute and a half for a demo.
+# Seconds; without rows, three minutes for a demo.
 #
 # **Resumo.** Quais dos fatores framework, conjunto de dados, lado da imagem, rede e máquina
 # determinam tempo, custo e utilização, e as afirmações do artigo se confirmam nas nossas máquinas?
@@ -58,7 +58,7 @@ if runs == "papermill_runs/scenarios_small" and not read_rows(root / runs):  # f
     from dr_lib import run_study
 
     print(
-        "no rows there: running the twelve small runs of scenarios_demo.yaml, which takes two "
+        "no rows there: running the sixteen small runs of scenarios_demo.yaml, which takes three "
         "minutes"
     )
     run_study(root / "papermill_runs" / "scenarios_demo.yaml", root, show_progress=False)

@@ -142,7 +142,7 @@ class Backlog:
             reasons = "; ".join(sorted(set(skipped.values())))
             lines.append(f"{number} not possible on this machine: {reasons}")
         if left and (number := study.session_repetitions):
-            lines.append(f"in a session, each scenario runs once cold and {number} times warm")
+            lines.append(f"in a session, each scenario runs once cold, then warm: {number}")
         seconds = sum(self.predict_s(left))
         if math.isnan(seconds):
             most = f"; a session takes {study.max_hours:g} h at most" if study.max_hours else ""

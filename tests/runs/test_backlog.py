@@ -132,7 +132,7 @@ def test_a_session_has_so_many_repetitions():
     rows[run.run_id]["cold"] = True
     following, refusal = backlog.find_next()
     assert following.scenario == run.scenario and not refusal
-    words = "in a session, each scenario runs once cold and 1 times warm"
+    words = "in a session, each scenario runs once cold, then warm: 1"
     assert words in backlog.describe("run")
 
 
