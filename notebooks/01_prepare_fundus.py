@@ -56,7 +56,7 @@ if images == "sample":
     data_dir = open_sample(root / "papermill_runs" / "sample")
 else:
     data_dir = Path(out)
-    prepare(
+    done = prepare(
         images,
         labels,
         data_dir,
@@ -67,6 +67,7 @@ else:
         sheet=sheet,
         columns=columns,
     )
+    print(*done["said"], sep="\n")
 prepared = Prepared(data_dir)
 manifest = prepared.manifest
 num_photographs = manifest["num_photographs"]

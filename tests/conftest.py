@@ -91,7 +91,7 @@ def small_sample(shared) -> Path:
     """The sample in small: the records of 16 drawn patients; read only."""
     from dr_lib.data.prepared.sample import open_sample
 
-    return open_sample(shared / "sample", num_patients=16, workers=1)
+    return open_sample(shared / "sample", num_patients=16, workers=0)
 
 
 @pytest.fixture

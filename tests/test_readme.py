@@ -91,7 +91,7 @@ def photographs(tmp_path) -> Path:
     clone = tmp_path / "clone"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
     (clone / ".venv").symlink_to(ROOT / ".venv")
-    drawn = draw_sample(tmp_path / "drawn", num_patients=40, workers=1)
+    drawn = draw_sample(tmp_path / "drawn", num_patients=40, workers=0)
     (drawn / "images").rename(clone / "photographs")
     table = pd.read_csv(drawn / "labels.csv")[["image", "grade"]]
     table["image"] = table["image"].map(lambda image: Path(image).name)

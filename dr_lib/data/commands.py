@@ -55,18 +55,17 @@ def sample(suite: Suite) -> None:
     help="how to split the patients  [default: random]",
 )
 @click.option(
-    "--patients-by",
-    type=click.Choice(["folder", "name"]),
-    help="folder if each folder has patients of its own, name if one name is one patient in all; "
-    "needed where file names of several folders have the same patient",
-)
-@click.option(
     "--exclude-unlike-copies",
     is_flag=True,
     help="exclude copies of one picture that have different grades, which are an error otherwise",
 )
 @click.option(
     "--workers", type=click.IntRange(1), help="number of processes  [default: one per core]"
+)
+@click.option(
+    "--reread",
+    is_flag=True,
+    help="read files again of which name, length and time have not changed",
 )
 @click.option("--on", help="crop on a Dask cluster whose workers share the disk (dask:ADDRESS)")
 @SHEET
@@ -84,8 +83,8 @@ def prepare(suite: Suite, on: str | None, **options) -> None:
     if on:
         options["workers"] = suite.find_target("prepare", on)(on)
     manifest = prepare(**options, progress=show_progress("cropping"))
-    for notice in manifest["notices"]:
-        click.echo(notice)
+    for sentence in manifest["said"] + manifest["notices"]:
+        click.echo(sentence)
     if unused := manifest["unused_columns"]:
         click.echo(f"columns of the label table that are not used: {', '.join(unused)}")
     _describe_split("split.csv", manifest["splits"]["split.csv"])
@@ -96,8 +95,7 @@ def prepare(suite: Suite, on: str | None, **options) -> None:
         click.echo(f"  {number} {reason}")
     describe_statuses(manifest["statuses"])
     private = options["private"] or find_private(options["out"])
-    tables = "names.csv, rejected.csv, statuses.csv, excluded.csv"
-    click.echo(f"{private} names the files: {tables}")
+    click.echo(f"{private} names the files: names.csv, rejected.csv, near_duplicates.csv")
 
 
 @click.command()

@@ -356,7 +356,7 @@ def draw_sample(
     write_text(note, parameters)
     grades = choose_grades(num_patients, seed)
     labels = [("image", "patient", "eye", "grade")]
-    with map_over(workers or count_cpus()) as map_patients:
+    with map_over(count_cpus() if workers is None else workers) as map_patients:
         for rows in map_patients(partial(_draw_patient, out, seed), enumerate(grades.tolist())):
             labels += rows
             if progress:

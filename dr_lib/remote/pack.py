@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 
 from dr_lib.code import COMMIT, ask_git, read_commit, shorten_commit
-from dr_lib.data.prepared.folder import format_table, parse_table, verify
+from dr_lib.data.prepared.folder import format_table, parse_table, verify, write_manifest
 from dr_lib.errors import DrError
 from dr_lib.remote.remote_script import PART
 from dr_lib.runs.prices import find_price
 from dr_lib.runs.study import Study, check_paths, list_cells
 
 PART_BYTES = 32 * 2**20  # Colab takes a file in one request, a third larger than it is
-LABELS = ["image_id", "row", "patient_id", "grade", "referable"]
+LABELS = ["image_id", "content_id", "row", "patient_id", "grade", "referable"]
 SPLIT = ["image_id", "group", "split", "reason"]
 
 
@@ -105,9 +105,8 @@ def share_folder(data_dir: Path, splits: Collection[str] = ()) -> dict[str, Path
     for name, columns in {"labels.csv": LABELS, **kept}.items():
         table = parse_table(data_dir / name).filter(columns)
         files[name] = format_table(table).encode()
-    manifest["notices"] = []  # they name label tables
     written["labels.csv"] = hashlib.sha256(files["labels.csv"]).hexdigest()
-    return files | {"manifest.json": json.dumps(manifest, indent=1).encode()}
+    return files | {"manifest.json": write_manifest(manifest)}
 
 
 def _list_networks(study: Study, root: Path) -> list[str]:

@@ -11,7 +11,6 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.cluster import dask_crops
-from dr_lib.data.prepared.crops import hash_code
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.synthetic import draw_sample
 from dr_lib.errors import DrError
@@ -25,7 +24,7 @@ Client = pytest.importorskip("distributed").Client
 def photographs(tmp_path_factory):
     """24 photographs of 12 patients, and one that is none."""
     folder = draw_sample(
-        tmp_path_factory.mktemp("drawn") / "sample", num_patients=12, workers=1
+        tmp_path_factory.mktemp("drawn") / "sample", num_patients=12, workers=0
     )
     (folder / "images" / "broken.jpg").write_bytes(b"\xff\xd8 no picture")
     with (folder / "labels.csv").open("a") as table:
@@ -87,7 +86,7 @@ def test_a_cluster_writes_the_bytes_of_one_machine(photographs, cluster, tmp_pat
     worker that is killed with its nanny, while it has photographs, loses none.
     """
     on, start = cluster
-    expected = crop(photographs, tmp_path / "alone", 1)
+    expected = crop(photographs, tmp_path / "alone", 0)
     with pytest.raises(DrError, match="no Dask scheduler answers at tcp:"):
         crop(photographs, tmp_path / "0", on)
     start("scheduler")
@@ -134,7 +133,9 @@ def test_a_scheduler_that_is_gone_is_one_sentence(photographs, cluster, tmp_path
 
 def test_a_worker_returns_its_error_and_refuses_other_code():
     """Dask logs the arguments of what raises, and they are names of patients' files."""
-    assert isinstance(dask_crops._work(hash_code(), int, "no number"), ValueError)
-    assert dask_crops._work(hash_code(), int, "3") == 3
+    assert isinstance(
+        dask_crops._work(dask_crops._name_versions(), int, "no number"), ValueError
+    )
+    assert dask_crops._work(dask_crops._name_versions(), int, "3") == 3
     refusal = dask_crops._work("another", int, "3")
     assert isinstance(refusal, DrError) and "bring all to the same commit" in str(refusal)

@@ -18,7 +18,7 @@ from dr_lib.remote import pack, remote_script
 from dr_lib.runs.study import Study, load_study
 from tests.runs.conftest import write_study
 
-CUT = ["image_id", "row", "patient_id", "grade", "referable"]
+CUT = ["image_id", "content_id", "row", "patient_id", "grade", "referable"]
 
 
 def pack_up(house: Path, **changes) -> str:
@@ -36,8 +36,6 @@ def packed(house, small_sample, monkeypatch) -> Path:
     """
     data = house / "data" / "prepared"
     shutil.copytree(small_sample, data)
-    manifest = data / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"notices": []', '"notices": ["Ana.csv"]'))
     own = pd.read_csv(data / "split.csv", dtype=str).assign(name="Ana")
     own.to_csv(data / "own.csv", index=False)
     head = "provider,instance,region,currency,usd_per_hour,date,source\n"

@@ -200,7 +200,7 @@ def _check_layout(used: list[Source]) -> list[str]:
             f"found several label tables: {files}. Choose one with --labels, or give the folder of"
             " one data set"
         )
-    notices = [*dict.fromkeys(source.part.notice for source in used if source.part.notice)]
+    notices = []
     for source in used:
         sheet = source.sheet
         if sheet.encoding not in ("", "utf-8-sig"):

@@ -21,14 +21,6 @@ if TYPE_CHECKING:  # a study that prices its runs starts without it
 TEXTS = (".csv", ".tsv", ".txt")
 WORKBOOKS = (".xlsx", ".xlsm")
 NAMES = {**dict(zip(COLUMNS, COLUMNS)), **list_words(COLUMNS)}  # ours by what people write
-# Grau Dr 2, of a second doctor
-NUMBERED = re.compile(
-    rf"({'|'.join(['grade', *COLUMNS['grade'].split()])})(_[a-z]+)*_?\d{{1,2}}"
-)
-# of a column of grades, what may stand in brackets: Grau (RD, 0-4), Grau (Dr. 1)
-OF_RETINOPATHY = re.compile(
-    r"(_(\d+|a|to|rd|dr|icdr|scale|escala|retinopathy|retinopatia|diabetic|diabetica))*"
-)
 TOP = 20  # lines above and of a header, at most
 SPELT = (
     "ids of patients differ only in case, blanks, leading zeros or .0: write those of one person"
@@ -81,8 +73,7 @@ def read_sheet(
     if not path.is_file():
         raise DrError(f"no such file: {path}")
     if path.suffix.lower() in WORKBOOKS:
-        sheets = _read_workbook(path, title, words)
-        sheet = _choose_sheet([sheet for sheet in sheets if sheet.rows], words)
+        sheet = _read_workbook(path, title, words)
     else:
         sheet = _read_text(path, words)
     if not sheet:
@@ -99,7 +90,7 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
 
     Raises:
         DrError: a row has more cells than the header, or merged ones, or two columns of one name
-            disagree: of patients and visits on which rows are of one.
+            differ.
     """
     import pandas as pd
 
@@ -123,7 +114,7 @@ def take_columns(sheet: Sheet, used: Collection[str] | None = None) -> pd.DataFr
     for place in taken:
         name = names[place]
         first = firsts[name]
-        differs = read_same(name, table[first]) != read_same(name, table[place])
+        differs = table[first] != table[place]
         if differs.any():
             both = [f"{sheet.header[i]} (column {i + 1})" for i in (first, place)]
             raise DrError(
@@ -157,9 +148,9 @@ def refuse_cells(file: str, cells: pd.Series, is_bad: pd.Series, words: str) -> 
     refuse_rows(file, is_bad, f'{cells.name} is "{cell}": it must be {words}')
 
 
-def refuse_rows(file: str, is_bad: pd.Series, words: str) -> None:
+def refuse_rows(file: str, is_bad: pd.Series | list[int], words: str) -> None:
     """Raise a DrError that names the first wrong rows."""
-    rows = is_bad.index[is_bad].tolist()
+    rows = is_bad if isinstance(is_bad, list) else is_bad.index[is_bad].tolist()
     if rows:
         raise DrError(f"{name_rows(file, rows)}: {words}")
 
@@ -181,16 +172,9 @@ def read_same(name: str, cells: pd.Series) -> pd.Series:
 
 
 def _name(column: str) -> str:
-    """Name a column by COLUMNS, with what is in brackets or without; the grades of a second doctor
-    are grades, too, and those of another disease are not.
-    """
-    plain, whole = fold_name(re.sub(r"\(.*\)", "", column)), fold_name(column)
-    for folded in (plain, whole):
-        name = "grade" if NUMBERED.fullmatch(folded) else NAMES.get(folded)
-        is_other = name == "grade" and not OF_RETINOPATHY.fullmatch(whole.removeprefix(plain))
-        if name and not is_other:
-            return name
-    return whole
+    """Name a column by COLUMNS, or by its folded name."""
+    folded = fold_name(column)
+    return NAMES.get(folded, folded)
 
 
 def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> list[str]:
@@ -214,8 +198,10 @@ def _name_columns(file: str, header: Sequence[str], columns: Sequence[str]) -> l
     return names
 
 
-def _read_workbook(path: Path, title: str, words: Collection[str]) -> list[Sheet]:
-    """Read the visible sheets of a workbook, or the one that is named."""
+def _read_workbook(path: Path, title: str, words: Collection[str]) -> Sheet | None:
+    """Read the only visible sheet of which the header is known, or the one that is named; None if
+    it has no rows.
+    """
     try:
         import openpyxl  # needed by workbooks alone
 
@@ -226,32 +212,28 @@ def _read_workbook(path: Path, title: str, words: Collection[str]) -> list[Sheet
         ) from error
     if title and title not in book.sheetnames:
         raise DrError(f"{path.name} has no sheet {title}: it has {', '.join(book.sheetnames)}")
-    sheets = []
+    found = []
     for sheet in book.worksheets:
         if sheet.title == title or (not title and sheet.sheet_state == "visible"):
             cells = ([_write_cell(cell) for cell in row] for row in sheet.iter_rows())
-            found = _split_header(enumerate(cells, 1), words)
-            hidden = [line for line in found[-1] if sheet.row_dimensions[line].hidden]
-            if hidden:
-                rows = name_rows(f"{path.name}, sheet {sheet.title}", hidden)
-                raise DrError(f"{rows}: hidden, as by a filter: show them, or delete them")
-            sheets.append(Sheet(path.name, sheet.title, "", "", *found))
-    return sheets
-
-
-def _choose_sheet(sheets: Sequence[Sheet], words: Collection[str]) -> Sheet | None:
-    """Choose the only sheet of which the header is known; another one of its width may go on with
-    its rows.
-    """
-    known = [sheet for sheet in sheets if _count(sheet.header, words) > 1] or sheets[:1]
+            read = _split_header(enumerate(cells, 1), words)
+            found.append(Sheet(path.name, sheet.title, "", "", *read))
+    found = [sheet for sheet in found if sheet.rows]
+    known = [sheet for sheet in found if _count(sheet.header, words) > 1] or found[:1]
+    # another one as wide may go on with the rows, or have newer ones in other words
     widths = {len(sheet.header) for sheet in known}
-    titles = [one.title for one in sheets if one in known or len(one.header) in widths]
+    titles = [one.title for one in found if one in known or len(one.header) in widths]
     if len(titles) > 1:
         raise DrError(
-            f"{known[0].file} has rows on the sheets {' and '.join(titles)}: choose one with"
-            " --sheet, or put all rows on one sheet below one header"
+            f"{path.name} has rows on the sheets {' and '.join(titles)}: choose one with --sheet, or"
+            " put all rows on one sheet below one header"
         )
-    return known[0] if known else None
+    for sheet in known:
+        lines = book[sheet.title].row_dimensions
+        hidden = [line for line in sheet.rows if lines[line].hidden]
+        refuse_rows(str(sheet), hidden, "hidden, as by a filter: show them, or delete them")
+        return sheet
+    return None
 
 
 def _write_cell(cell) -> str:
@@ -314,8 +296,6 @@ def decode_text(path: Path) -> tuple[str, str]:
     encoding = "utf-8-sig"
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         encoding = "utf-16"
-    elif b"\0" in content[:2]:
-        encoding = "utf-16-be" if content[0] == 0 else "utf-16-le"
     text = content.decode(encoding, "replace")
     # of Excel in Brazil, which includes printable Latin-1; letters of UTF-8 beside it are no text
     if encoding == "utf-8-sig" and not re.search(UTF8, content):

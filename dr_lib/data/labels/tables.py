@@ -48,7 +48,8 @@ class Labels(NamedTuple):
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
     patients: str  # known, from file names, partly unknown or unknown
-    notices: list[str]  # sentences to show the user
+    notices: list[str]  # sentences that the prepared folder may keep: they name nothing
+    said: list[str]  # sentences for the user alone
     unused: list[str]  # titles of columns of the user's own table, which may name people
 
 
@@ -58,7 +59,6 @@ def read_labels(
     *,
     sheet: str = "",
     columns: Sequence[str] = (),
-    patients_by: str | None = None,
 ) -> Labels:
     """Read the labels of a folder of photographs or of a known data set; no pixels are read.
 
@@ -73,8 +73,6 @@ def read_labels(
             `images`.
         sheet: the sheet of a workbook, where several have the columns.
         columns: which column of the table is ours, by its name or its number from 1: grade=Grau.
-        patients_by: folder, if each folder of photographs has patients of its own, or name; needed
-            where file names of several folders have the same patient.
 
     Returns:
         The labels; photographs in them are in the order of the label file.
@@ -85,7 +83,7 @@ def read_labels(
     images = Path(images)
     if not images.is_dir():
         raise LabelTableError(f"no folder {images}: give the folder that holds the photographs")
-    sources, notices = find_sources(images, labels, sheet, columns)
+    sources, said = find_sources(images, labels, sheet, columns)
     rows = pd.concat([_match_photographs(source) for source in sources], ignore_index=True)
     is_usable = rows["reason"] == ""
     if not is_usable.any():
@@ -100,7 +98,7 @@ def read_labels(
     layout = sources[0].part.layout
     is_own = layout == "folder"
     if is_own:
-        notices += _tell_folders_apart(rows, str(images), patients_by)
+        said += _check_folders(rows)
     _mark_repeats(rows)
     pools = [source.photographs for source in sources]
     offered = dict.fromkeys(map(str, itertools.chain(*pools)))
@@ -111,10 +109,11 @@ def read_labels(
     table = rows[is_usable].reset_index(drop=True).astype({"grade": int})
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
-    patients, said = _describe_patients(table, is_own)
+    patients, by, notices = _describe_patients(table, is_own)
     own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
     table["patient"] = table["patient"].mask(table["patient"] == "", own)
-    notices += [*said, *_number_visits(table)]
+    said += [*by, *_number_visits(table)]
+    notices += filter(None, {source.part.notice for source in sources})
     facts = [name for name in FACTS if table[name].any()]
     columns = zip(sources[0].sheet.header, sources[0].sheet.names, strict=True)
     unused = [title for title, name in columns if title and name not in OWN]
@@ -125,6 +124,7 @@ def read_labels(
         layout,
         patients,
         notices,
+        said,
         unused if is_own else [],
     )
 
@@ -232,58 +232,56 @@ def _add_stated(rows: pd.DataFrame, stated: pd.DataFrame, names: pd.DataFrame) -
     others = {STATED: ids, FILES: names["patient"]}
     rows[["patient", "by"]] = name_patients(rows, others)
     rows["patient"] = rows["patient"].map(fold_text)
-    named = names["eye"].where(rows["by"].isin(others), "")
-    for eye in (stated["eye"], named):
+    for eye in (stated["eye"], names["eye"]):
         differs = (rows["eye"] != "") & (eye != "") & (rows["eye"] != eye)
         refuse(rows, differs, words.format("eye"))
+    named = names["eye"].where(rows["by"].isin(others), "")
+    for eye in (stated["eye"], named):
         rows["eye"] = rows["eye"].where(rows["eye"] != "", eye)
     rows["visit"] = rows["visit"].where(rows["visit"] != "", stated["visit"])
 
 
-def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str]]:
-    """Describe by what the patients are known, in a word and in sentences."""
+def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str], list[str]]:
+    """Describe by what the patients are known: a word, what names a column, what may be kept."""
     named = table["patient"][table["by"] == FILES]
     is_known = table["by"] != ""
     if is_own and len(named) > 1 and named.is_unique:  # running numbers
         is_known &= table["by"] != FILES
     known = table[is_known]
-    notices = []
+    said = []
     if len(known):
         alone = ", each with one photograph" * known["patient"].is_unique
         by = known["by"].iloc[0]
-        notices.append(f"patients by {by}: {known['patient'].nunique()}{alone}")
+        said.append(f"patients by {by}: {known['patient'].nunique()}{alone}")
     if is_known.all():
-        return "from file names" if len(named) else "known", notices
-    notices.append(
+        return "from file names" if len(named) else "known", said, []
+    notice = (
         f"The patient is unknown for {(~is_known).sum()} of {len(table)} photographs, so fellow "
         "eyes may be on different sides of a split. Add a column patient to the label table: file "
         "names give it only as PATIENT_EYE, such as 12_left.jpg, if no date and not another for "
         "each photograph; words for unknown, rounded numbers as 1.2E+15 and a PatientID that "
         "several people share are none."
     )
-    return "partly unknown" if len(known) else "unknown", notices
+    return "partly unknown" if len(known) else "unknown", said, [notice]
 
 
-def _tell_folders_apart(rows: pd.DataFrame, images: str, patients_by: str | None) -> list[str]:
-    """Put the folder before the patient, if that is chosen. If nothing is, name the patients of
-    several folders, and refuse those by file names: they are two people, or one.
+def _check_folders(rows: pd.DataFrame) -> list[str]:
+    """Check patients of several folders: by file names they may be two people, and are refused; by
+    a column they are one, which a sentence says.
     """
-    folder = rows["image"].map(os.path.dirname).str.removeprefix(images)
-    if patients_by == "folder":
-        rows["patient"] = (folder + "/" + rows["patient"]).where(rows["patient"] != "", "")
+    folder = rows["image"].map(os.path.dirname)
     is_known = (rows["patient"] != "") & (rows["reason"] == "")
     is_shared = folder.where(is_known).groupby(rows["patient"]).transform("nunique") > 1
-    if patients_by or not (is_known & is_shared).any():
-        return []
-    words = "patients have photographs in several folders: "
-    choice = "choose --patients-by folder if each folder has patients of its own"
     is_shared &= is_known
+    words = "patients have photographs in several folders"
     refuse(
         rows,
         is_shared & (rows["by"] == FILES),
-        f"{words}{choice}, or --patients-by name if not",
+        f"{words}: name the patients in a column patient, two people by two ids",
     )
-    return [f"{name_rows(rows[is_shared])}: {words}{choice}."]
+    if not is_shared.any():
+        return []
+    return [f"{name_rows(rows[is_shared])}: {words}; each is one person."]
 
 
 def _number_visits(table: pd.DataFrame) -> list[str]:

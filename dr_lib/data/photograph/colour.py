@@ -14,11 +14,11 @@ def to_srgb(image: np.ndarray, profile: bytes) -> np.ndarray:
     Args:
         image: (height, width, 3) uint8 RGB; it comes back as it is where the profile is one of
             sRGB's own variants, is damaged, or is for grey or for a printer's inks.
-        profile: the profile's file.
+        profile: the profile's file; a damaged picture may have something else in its place.
     """
     try:
         transform = _open_profile(profile)
-    except (ImageCms.PyCMSError, OSError):
+    except (ImageCms.PyCMSError, OSError, TypeError):
         return image
     converted = np.asarray(ImageCms.applyTransform(Image.fromarray(image), transform))
     is_srgb = cv2.absdiff(converted, image).max() <= 2  # grey levels, as variants of sRGB

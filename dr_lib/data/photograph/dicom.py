@@ -7,7 +7,6 @@ import io
 import logging
 import re
 import warnings
-from pathlib import Path
 
 import pydicom
 from pydicom import uid
@@ -18,7 +17,6 @@ from dr_lib.data.photograph.decode import (
     Parts,
     Picture,
     check_size,
-    read_file,
     read_with_pillow,
     refuse,
     to_rgb,
@@ -34,6 +32,7 @@ COLOURS = {
 # a JPEG's colours are as the file says, where it would be taken for YCbCr
 AS_STORED = b"\xff\xee\0\x0eAdobe\0\x64\0\0\0\0\0"
 EYES = {"L": "left", "R": "right"}
+BEFORE_PIXELS = 16_000_000  # bytes, at most
 DATES = ("AcquisitionDateTime", "AcquisitionDate", "StudyDate", "ContentDate")
 
 
@@ -50,8 +49,9 @@ def read_stated(path: str) -> tuple[str, str, str]:
     """
     names = ["PatientID", "ImageLaterality", "Laterality", *DATES]
     try:
-        parts = _Parts(read_file(Path(path)))
-        found = _read(parts, stop_before_pixels=True, specific_tags=names)
+        with open(path, "rb") as file:
+            start = _Parts(file.read(BEFORE_PIXELS))
+        found = _read(start, stop_before_pixels=True, specific_tags=names)
         side = found.get("ImageLaterality") or found.get("Laterality")
         days = " ".join(str(found.get(name)) for name in DATES)
         day = re.search(r"\b[12]\d{7}", days)
@@ -90,8 +90,7 @@ def read_dicom(encoded: bytes) -> Picture:
         ),
     }
     refuse("DICOM", reasons)
-    profile = found.get("ICCProfile")
-    profile = profile if isinstance(profile, bytes) else b""
+    profile = found.get("ICCProfile", b"")
     if frame:
         is_marked = b"JFIF" in frame[:32] or b"Adobe\0" in frame[:4096]
         if frame.startswith(b"\xff\xd8") and colours == "RGB" and not is_marked:

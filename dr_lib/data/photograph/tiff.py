@@ -74,5 +74,4 @@ def read_tiff(encoded: bytes) -> Picture:
     pixels = to_rgb(samples, bits, white_is_zero=colours == WHITE_IS_ZERO)
     orientation, profile = (page.tags.valueof(tag) for tag in (ORIENTATION_TAG, PROFILE_TAG))
     orientation = orientation if isinstance(orientation, int) else 1
-    profile = profile if isinstance(profile, bytes) else b""
     return Picture(width, height, orientation, profile, pixels)

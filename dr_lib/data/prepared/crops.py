@@ -1,52 +1,56 @@
-"""Crop photographs into shards by image id, independent of labels; a later call adds shards.
+"""Crop photographs into shards, whose records are a cache: what is in it is not cropped again.
 
-A shard's listing is written after it, so a shard that has one is whole.
+A listing names each record or rejection by its photograph, by an HMAC of the file's content, and by
+size, method, and versions of the crop and of what decoded it. A changed file, another size or
+another version is a new record; which ones count, the folder's tables say.
 """
 
-import hashlib
-import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
-from itertools import count, islice
+from functools import partial
+from itertools import islice
 from pathlib import Path
 
-import cv2
 import pandas as pd
-import simplejpeg
 
-from dr_lib.code import read_source
-from dr_lib.data.labels import near_duplicates
-from dr_lib.data.labels.privacy import pseudonym
-from dr_lib.data.photograph import pixels
-from dr_lib.data.prepared import records
-from dr_lib.data.prepared.folder import LISTED, check_file, parse_table, read_table, write_table
+from dr_lib.data.labels.privacy import open_private, pseudonym
+from dr_lib.data.prepared.folder import (
+    KEY,
+    LISTED,
+    check_file,
+    parse_table,
+    read_listings,
+    select_records,
+    write_table,
+)
 from dr_lib.data.prepared.records import ShardError
-from dr_lib.data.prepared.workers import Map, crop_photograph, map_over
-from dr_lib.errors import DrError
-from dr_lib.files import hash_file, is_empty, replace, write_json
+from dr_lib.data.prepared.workers import (
+    VERSION,
+    Map,
+    crop_photograph,
+    map_over,
+    name_decoders,
+    read_content,
+)
+from dr_lib.files import hash_file, replace
 
 SHARD_SIZE = 256  # photographs
+DIED = (
+    "two processes died while they read it, of damage or for want of memory: export it again, or"
+    " repeat the command with --reread"
+)
 
 
-def claim(out: Path, parameters: dict) -> None:
-    """Claim a new or empty folder for crops with these parameters, or check an existing claim."""
-    path = out / "crops.json"
-    if not path.exists():
-        path.with_name(f"{path.name}.tmp").unlink(missing_ok=True)  # left by a kill
-        if not is_empty(out):
-            raise DrError(
-                f"{out} is not empty and holds no crops of this program: choose another --out"
-            )
-        write_json(path, parameters)
-    earlier = json.loads(path.read_text(encoding="utf-8"))
-    if changed := sorted(name for name in parameters if earlier.get(name) != parameters[name]):
-        raise DrError(
-            f"{out} holds crops with other settings ({', '.join(changed)}): choose another "
-            "--out, or delete it"
-        )
+def describe_crops(method: str, size: int) -> dict:
+    """Describe what makes a record that counts: the columns of a listing and their values."""
+    return {
+        "method": method,
+        "size": size,
+        "version": VERSION,
+        "decoders": [name_decoders(True), name_decoders(False)],
+    }
 
 
 def crop_photographs(
@@ -55,151 +59,181 @@ def crop_photographs(
     salt: bytes,
     workers: int | AbstractContextManager[Map],
     *,
-    files: dict[str, str],
+    method: str,
+    size: int,
+    files: Mapping[str, str] = {},  # noqa: B006
+    known: Mapping[str, tuple[str, str]] = {},  # noqa: B006
+    reread: bool = False,
     shard_size: int = SHARD_SIZE,
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> pd.DataFrame:
-    """Crop the photographs that no shard holds yet into further shards, by their image ids.
+) -> tuple[pd.DataFrame, list[str]]:
+    """Crop the photographs that no shard has into further shards, by their image ids.
 
     Args:
         photographs: row, image (its path) and image_id, among other columns.
-        out: a folder that `claim` took.
+        out: the folder of the shards.
         salt: of the pseudonyms.
         workers: of `map_over`.
-        files: those of its manifest, which its shards have to match.
+        method, size: of `crop.crop_fundus`.
+        files: SHA-256 of the shards and listings that have to be as they are.
+        known: by image id what an earlier call returned: state and content_id. A file whose state
+            is the same is not read again.
+        reread: read all files again, and crop again what two workers died of.
         shard_size: photographs of a new shard; the last has the rest.
         progress: called with (photographs done, photographs in all), first with those done by an
             earlier call.
 
     Returns:
-        The listings of all shards; an earlier label table may have named more photographs.
+        The photographs with `state` (bytes and time of the file), the columns of a listing and
+        `shard`, the shard's name; and the shards with records that count, of photographs of an
+        earlier call too.
 
     Raises:
-        DrError: photographs were changed after they were cropped, other code
-            did it, or a worker died or does not see the photographs.
-        ShardError: a shard does not match the manifest.
+        DrError: a worker does not see the photographs. ShardError: a shard is not as in `files`.
     """
-    parameters = json.loads((out / "crops.json").read_text(encoding="utf-8"))
-    finished = _read_finished(out, files)
-    rest = _list_rest(photographs, finished, salt, out)
+    _drop_unfinished(out, files)
+    listing = read_listings(out, _list_shards(out))
+    listing = select_records(listing, describe_crops(method, size))
+    if reread:
+        listing = listing[listing["reason"] != DIED]
+    photographs = photographs.assign(state=photographs["image"].map(_describe_state))
+    listed = {*listing["image_id"]}
+    contents = {
+        one.image_id: _find_content(one, known, salt, reread)
+        for one in photographs.itertuples()
+        if one.image_id in listed
+    }
+    found = {*zip(listing["image_id"], listing["content_id"], strict=True)}
+    is_new = [(name, contents.get(name)) not in found for name in photographs["image_id"]]
+    rest = photographs[is_new].sort_values("image_id")
     num_done = len(photographs) - len(rest)
     progress(num_done, len(photographs))
-    if len(rest) and not finished:
-        write_json(out / "crops.json", parameters | {"code_sha256": hash_code()})
-    elif len(rest) and parameters["code_sha256"] != hash_code():
-        raise DrError(
-            f"{out} was cropped by another version of the code, and crops of two versions are not"
-            f" mixed ({len(rest)} photographs are new): choose another --out, or delete it, to crop"
-            f" all {len(photographs)} again, which takes as long as the first time"
-        )
-    crop = partial(crop_photograph, method=parameters["method"], size=parameters["size"])
-    with map_over(workers if len(rest) else 1) as map_photographs:
-        results = map_photographs(
-            crop, zip(rest["row"], rest["image"], rest["image_id"], strict=True)
-        )
-        for start in range(0, len(rest), shard_size):
-            size_ids = rest["size_id"][start : start + shard_size].tolist()
+    tables = [listing] if len(listing) else []
+    crop = partial(crop_photograph, method=method, size=size)
+    with map_over(workers if len(rest) else 0, _give_up) as map_photographs:
+        items = zip(rest["row"], rest["image"], rest["image_id"], strict=True)
+        results = map_photographs(crop, items)
+        for _ in range(0, len(rest), shard_size):
             rows = []
             end = 0
-            shard = out / f"crops-{len(finished):05d}.tfrecord"
+            shard = _name_next(out)
             with replace(shard) as temporary, temporary.open("wb") as file:
-                for framed, row in islice(results, len(size_ids)):
+                for framed, row in islice(results, shard_size):
                     num_done += 1
                     progress(num_done, len(photographs))
                     if framed:
                         row["offset"] += end
-                        row["content_id"] = pseudonym(salt, "content", row["content_id"])
                     end += file.write(framed)
+                    row["content_id"] = _name_content(salt, row["content_id"])
+                    contents[row["image_id"]] = row["content_id"]
                     rows.append(row)
+            # whether a shard that a killed call left is whole
+            made = {"method": method, "size": size, "version": VERSION}
+            table = pd.DataFrame(rows).assign(**made, shard_sha256=hash_file(shard))
             listing = shard.with_suffix(".csv")
-            write_table(listing, pd.DataFrame(rows, columns=LISTED).assign(size_id=size_ids))
-            finished.append(parse_table(listing))
-    return pd.concat(finished, ignore_index=True).drop_duplicates(
-        "image_id", keep="last", ignore_index=True
-    )
+            write_table(listing, table.reindex(columns=LISTED))
+            tables.append(parse_table(listing).assign(shard=shard.name))
+    listing = pd.concat(tables).drop_duplicates(KEY, keep="last")
+    photographs["content_id"] = photographs["image_id"].map(contents)
+    shards = listing["shard"].unique().tolist()
+    return photographs.merge(listing, on=KEY, validate="1:1"), shards
 
 
-@cache
-def hash_code() -> str:
-    """SHA-256 of what determines a crop's bytes: our code and the versions of the decoders."""
-    files = sorted(Path(pixels.__file__).parent.glob("*.py"))
-    files += [Path(module.__file__) for module in (near_duplicates, records)]
-    return hash_sources(files, f"{cv2.__version__} {simplejpeg.__version__}")
-
-
-def hash_sources(files: Sequence[Path], versions: str) -> str:
-    """SHA-256 of some source files and of the versions of packages."""
-    sources = b"".join(read_source(file.read_bytes()) for file in files)
-    return hashlib.sha256(sources + versions.encode()).hexdigest()
-
-
-def _read_finished(out: Path, files: dict[str, str]) -> list[pd.DataFrame]:
-    """Read the listings of complete shards; delete everything after the first incomplete shard."""
-    finished = []
-    for number in count():
-        shard = out / f"crops-{number:05d}.tfrecord"
-        listing = shard.with_suffix(".csv")
-        if shard.name in files:
-            check_file(out, shard.name, files)
-            finished.append(read_table(out, listing.name, files))
-        elif shard.exists() and listing.exists() and _is_whole(shard, listing):
-            finished.append(parse_table(listing))
-        else:
-            break
-    for path in out.iterdir():
-        number = re.match(r"crops-(\d{5})\.(tfrecord|csv)", path.name)
-        if number and int(number[1]) >= len(finished):
-            path.unlink()
-    return finished
-
-
-def _is_whole(shard: Path, listing: Path) -> bool:
-    """Whether a shard outside the manifest matches its listing; either may have been edited."""
-    try:
-        table = parse_table(listing)
-    except ShardError:
-        return False
-    if not set(LISTED) <= set(table) or not table["image_id"].is_unique:
-        return False
-    return shard.stat().st_size >= (table["offset"] + table["length"]).fillna(0).max()
-
-
-def _list_rest(
-    photographs: pd.DataFrame, finished: list[pd.DataFrame], salt: bytes, out: Path
+def crop_files(
+    files: Sequence[Path],
+    folder: Path,
+    *,
+    method: str,
+    size: int,
+    workers: int,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> pd.DataFrame:
-    """List by image id, with their size_id, those to crop: new, or not usable before and mended.
+    """Crop photographs that have no labels into a private folder, whose records are a cache.
 
-    Raises:
-        DrError: others were changed.
+    A call that was killed goes on by the same call; who needs the folder no more deletes it.
+
+    Args:
+        files: by their whole paths.
+        folder: new, or of an earlier call.
+        method, size, workers, progress: of `crop_photographs`.
+
+    Returns:
+        A row per file in their order: image, status, reason, and of a crop what `StoredCrops` reads
+        in the folder: shard, offset and length.
     """
-    size_ids = []  # of each file's length, which changes when the file does
-    for photograph in photographs.itertuples():
-        try:
-            num_bytes = os.path.getsize(photograph.image)
-        except OSError:  # cropping it says what is wrong
-            num_bytes = -1
-        size_ids.append(pseudonym(salt, "size", f"{photograph.image_id} {num_bytes}"))
-    photographs = photographs.assign(size_id=size_ids)
-    listed = {row.image_id: row for listing in finished for row in listing.itertuples()}
-    rest = []
-    changed = []
-    for photograph in photographs.itertuples():
-        before = listed.get(photograph.image_id)
-        if before and before.size_id == photograph.size_id:
-            path = Path(photograph.image)
-            # others of one camera are all as long
-            packed = ".jpg .jpeg .jpe .jfif .png .webp".split()
-            is_packed = path.suffix.lower() in packed
-            if is_packed or before.reason:
-                continue
-            if pseudonym(salt, "content", hash_file(path)) == before.content_id:
-                continue
-        rest.append(photograph.Index)
-        if before and not before.reason:
-            changed.append(photograph.row)
-    if changed:
-        raise DrError(
-            f"{len(changed)} photographs were changed after they were cropped (rows"
-            f" {', '.join(map(str, changed[:5]))}): choose another --out, or delete {out}"
+    paths = pd.Series(map(str, files), dtype=str)
+    with open_private(folder) as salt:
+        photographs = pd.DataFrame({"row": paths.index + 1, "image": paths})
+        photographs["image_id"] = [pseudonym(salt, "image", path) for path in paths]
+        table, _ = crop_photographs(
+            photographs, folder, salt, workers, method=method, size=size, progress=progress
         )
-    return photographs.loc[rest].sort_values("image_id", ignore_index=True)
+    return table
+
+
+def _name_next(out: Path) -> Path:
+    """Name the next shard."""
+    numbers = [int(re.sub(r"\D", "", name)) for name in _list_shards(out)]
+    return out / f"crops-{1 + max(numbers, default=-1):05d}.tfrecord"
+
+
+def _list_shards(out: Path) -> list[str]:
+    """List the shards in a folder by number."""
+    return sorted(path.name for path in out.glob("crops-*.tfrecord"))
+
+
+def _drop_unfinished(out: Path, files: Mapping[str, str]) -> None:
+    """Check the shards of a manifest; of others, which a killed call left, keep those that are
+    whole, up to the first that is not.
+    """
+    ours = [name for name in files if name.startswith("crops-")]
+    for name in ours:
+        check_file(out, name, files)
+    others = {path.name.split(".")[0] for path in out.glob("crops-*")}
+    is_kept = True
+    for stem in sorted(others - {Path(name).stem for name in ours}):
+        is_kept = is_kept and _is_whole(out / f"{stem}.tfrecord")
+        for path in out.glob(f"{stem}.*"):
+            if path.suffix == ".tmp" or not is_kept:
+                path.unlink()
+
+
+def _is_whole(shard: Path) -> bool:
+    """Whether a shard and its listing were written to the end; either may have been edited."""
+    try:
+        listing = parse_table(shard.with_suffix(".csv"))
+        return set(listing["shard_sha256"]) == {hash_file(shard)}
+    except (ShardError, OSError, KeyError):
+        return False
+
+
+def _describe_state(path: str) -> str:
+    """Describe what changes when a file does: its length and time; empty where there is none."""
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return ""
+    return f"{facts.st_size} {facts.st_mtime_ns}"
+
+
+def _find_content(
+    photograph, known: Mapping[str, tuple[str, str]], salt: bytes, reread: bool
+) -> str | None:
+    """Find the content_id of a photograph, by its state or by reading the file."""
+    state, content = known.get(photograph.image_id, ("", ""))
+    if photograph.state and photograph.state == state and not reread:
+        return content
+    try:
+        return _name_content(salt, read_content(photograph.image)["content_id"])
+    except OSError:  # cropping it says what is wrong
+        return None
+
+
+def _name_content(salt: bytes, sha256: str) -> str:
+    return pseudonym(salt, "content", sha256) if sha256 else ""
+
+
+def _give_up(photograph: tuple[int, str, str]) -> tuple[bytes, dict]:
+    """Reject a photograph over which two workers died; see `crop_photograph`."""
+    _, path, image_id = photograph
+    return b"", {"image_id": image_id, "reason": DIED, **read_content(path)}

@@ -1,17 +1,18 @@
 """A prepared folder: its contents, and `Prepared`, which opens it.
 
-crops.json            how the photographs are cropped
 crops-00000.tfrecord  crops, by image id
 crops-00000.csv       its listing: each photograph's place in the shard, or why it has none
 near_duplicates.csv   pairs of crops that show nearly the same picture
 labels.csv            what is known of each photograph that was cropped
+rejected.csv          which were not, and why
 split.csv             its group, and train, validation, test or excluded; others may lie beside it
 manifest.json         written last: how it was prepared, counts, the SHA-256 of every file above
+                      and of itself
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,16 +38,20 @@ from dr_lib.data.prepared.stream import StoredCrops
 from dr_lib.files import hash_file, is_foreign, write_text
 from dr_lib.schema import find_other_schema
 
-PLACE = ["image_id", "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-# ids: pseudonyms of the file and of its length
-LISTED = [*PLACE, "reason", "content_id", "size_id"]
+KEY = [
+    "image_id",
+    "content_id",
+]  # of a record: pseudonyms of the file's name and of its content
+PLACE = [*KEY, "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
+LISTED = [*PLACE, "reason", "decoders", "method", "size", "version", "shard_sha256"]
 TYPES = {
     **dict.fromkeys(["offset", "length"], "Int64"),
     **dict.fromkeys(["x", "y", "radius"], float),
-    **dict.fromkeys(["row", "grade", "referable"], int),
+    **dict.fromkeys(["row", "grade", "referable", "size", "version"], int),
 }
 OWN = "folder"  # the layout of a data set that is nobody else's
 COPIES = "near_duplicates.csv"
+REJECTIONS = "rejected.csv"
 ADVICE = ". Prepare the folder again, or copy it again."
 
 
@@ -70,7 +75,7 @@ def read_manifest(data_dir: Path) -> dict:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if fault := find_other_schema(manifest, "prepare the folder again"):
             raise ShardError(f"{path}: {fault}")
-        manifest["data_kind"], manifest["parameters"]["size"], manifest["splits"]
+        manifest["data_kind"], manifest["parameters"]["decoders"], manifest["splits"]
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(
@@ -185,13 +190,16 @@ class Prepared:
         for name in sorted(files):
             if not (self.path / name).is_file():
                 raise ShardError(f"{name}: missing in {self.path}{ADVICE}")
-        labels = read_table(self.path, "labels.csv", files)
+            if name.endswith(".csv") and name not in self.manifest["splits"]:
+                check_file(self.path, name, files)
+        labels = parse_table(self.path / "labels.csv")
         sides = read_split(self.path, split, labels, files)
-        listing = read_listings(self.path, files)
-        self.rejected = listing.loc[listing["reason"] != "", ["image_id", "reason"]]
-        crops = listing.loc[listing["status"] != "", [*PLACE, "shard"]]
+        shards = [name for name in sorted(files) if name.endswith(".tfrecord")]
+        listing = read_listings(self.path, shards)
+        listing = select_records(listing, self.manifest["parameters"])
+        self.rejected = parse_table(self.path / REJECTIONS)
         table = labels.merge(sides, on="image_id", validate="1:1")
-        table = table.merge(crops, on="image_id", validate="1:1")
+        table = table.merge(listing[[*PLACE, "shard"]], on=KEY, validate="1:1")
         table = table.sort_values("image_id", ignore_index=True)
         self.photographs = table.astype({"offset": int, "length": int})
 
@@ -372,6 +380,8 @@ def verify(data_dir: Path) -> dict:
     manifest = read_manifest(data_dir)
     files = manifest["files"]
     faults = []
+    if (data_dir / "manifest.json").read_bytes() != write_manifest(manifest):
+        faults.append("manifest.json: altered")
     for name in sorted(files):
         try:
             check_file(data_dir, name, files)
@@ -416,14 +426,27 @@ def read_table(data_dir: Path, name: str, files: dict[str, str]) -> pd.DataFrame
     return parse_table(data_dir / name)
 
 
-def read_listings(data_dir: Path, files: dict[str, str]) -> pd.DataFrame:
-    """Read the listings of all shards: the last row of each photograph, with its shard's name."""
-    shards = sorted(name for name in files if name.endswith(".tfrecord"))
-    listings = [
-        read_table(data_dir, f"{Path(name).stem}.csv", files).assign(shard=name)
-        for name in shards
-    ]
-    return pd.concat(listings).drop_duplicates("image_id", keep="last")
+def read_listings(data_dir: Path, shards: Sequence[str]) -> pd.DataFrame:
+    """Read the listings of shards, with the shard's name."""
+    if not shards:
+        return pd.DataFrame(columns=[*LISTED, "shard"])
+    listings = [parse_table((data_dir / name).with_suffix(".csv")) for name in shards]
+    return pd.concat(listings, keys=shards, names=["shard"]).reset_index("shard")
+
+
+def select_records(listing: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
+    """Select the records that were made as a manifest's parameters say, the last of each KEY."""
+    is_ours = listing["decoders"].isin(parameters["decoders"])
+    for name in ("method", "size", "version"):
+        is_ours &= listing[name] == parameters[name]
+    return listing[is_ours].drop_duplicates(KEY, keep="last")
+
+
+def write_manifest(manifest: dict) -> bytes:
+    """Write a manifest as JSON that has its own SHA-256."""
+    facts = {name: value for name, value in manifest.items() if name != "sha256"}
+    sha256 = hashlib.sha256(json.dumps(facts).encode()).hexdigest()
+    return json.dumps(facts | {"sha256": sha256}, indent=1).encode()
 
 
 def check_file(data_dir: Path, name: str, files: dict[str, str]) -> None:

@@ -5,14 +5,14 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import cv2
-
 from dr_lib.data.labels.label_files import count_sample
-from dr_lib.data.prepared.crops import hash_sources
 from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.prepare import prepare
+from dr_lib.data.prepared.workers import VERSION, name_decoders
 from dr_lib.data.synthetic import draw_sample
 from dr_lib.files import lock, write_text
+
+DRAWING = 1  # version of the drawn pictures: raise it with every change of their bytes
 
 
 def open_sample(
@@ -42,15 +42,14 @@ def open_sample(
     records = folder / "records"
     photographs = folder / "photographs"
     drawn_by = folder / "drawn_by"
-    sources = sorted(Path(__file__).resolve().parents[1].rglob("*.py"))
-    code = hash_sources(sources, cv2.__version__)
+    versions = f"{DRAWING} {VERSION} {name_decoders(True)}"
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
         is_sample = count_sample(photographs) > 0  # and not a user's folder
-        if is_sample and not (drawn_by.exists() and drawn_by.read_text() == code):
+        if is_sample and not (drawn_by.exists() and drawn_by.read_text() == versions):
             for path in (records, folder / "records.private", photographs):
                 shutil.rmtree(path, ignore_errors=True)
-        write_text(drawn_by, code)
+        write_text(drawn_by, versions)
         if (records / "manifest.json").exists():
             verify(records)
             return records

@@ -1,6 +1,7 @@
 """Split a prepared folder again, in seconds: only tables are written, no shard is opened."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
@@ -13,16 +14,17 @@ from dr_lib.data.labels.schema import EXCLUDED
 from dr_lib.data.labels.splits import split_photographs
 from dr_lib.data.prepared.folder import (
     COPIES,
+    REJECTIONS,
     Prepared,
     parse_table,
     place_pairs,
-    read_listings,
     read_manifest,
     read_table,
+    write_manifest,
     write_table,
 )
 from dr_lib.data.prepared.records import Record, ShardError, frame, to_example
-from dr_lib.files import hash_file, lock, replace, write_json
+from dr_lib.files import hash_file, lock, replace, write_bytes
 
 LOCK_WAIT_S = 60.0
 
@@ -90,15 +92,15 @@ def write_split(
     scheme: str | None = None,
     seed: int | None = None,
     folds: int = 5,
-    copies: pd.DataFrame | None = None,
+    new: Mapping[str, pd.DataFrame] = {},  # noqa: B006
 ) -> list[Path]:
     """Split the labelled photographs of a folder; write its tables and, last, the manifest.
 
-    Nothing is written if they cannot be divided. `copies` are the near duplicates, if they are new.
+    Nothing is written if they cannot be divided. `new` are other tables of the folder, by name.
     Without a seed, groups stay where the table has them that this takes the place of, if its
     scheme is the same; folds are divided again.
     """
-    is_own = path.name in ("labels.csv", COPIES) or path.name.startswith("crops")
+    is_own = path.name in ("labels.csv", COPIES, REJECTIONS) or path.name.startswith("crops")
     if path.suffix != ".csv" or is_own or path.parent != data_dir:
         raise LabelTableError(
             f"{path.name} cannot name a split table: choose a file name such as split-1.csv, "
@@ -124,18 +126,16 @@ def write_split(
         before = parse_table(path)
         before = before[before["split"] != EXCLUDED]
     seed = facts["seed"] if seed is None else seed
-    if copies is None:
-        copies = read_table(data_dir, COPIES, files)
-    contents = read_listings(data_dir, files)[["image_id", "content_id"]]
+    copies = new[COPIES] if new else read_table(data_dir, COPIES, files)
     tables = split_photographs(
-        labels.merge(contents, on="image_id", validate="1:1"),
+        labels,
         place_pairs(copies, labels),
         scheme=scheme,
         seed=seed,
         folds=folds,
         kept={} if before is None else _list_sides(before),
     )
-    written = {COPIES: copies, "labels.csv": labels}
+    written = {**new, "labels.csv": labels}
     for one, sides in zip(paths, tables, strict=True):
         written[one.name] = sides
         divided = labels.merge(sides, on="image_id")
@@ -146,7 +146,7 @@ def write_split(
         write_table(data_dir / name, table)
         files[name] = hash_file(data_dir / name)
     manifest["files"] = dict(sorted(files.items()))
-    write_json(data_dir / "manifest.json", manifest)
+    write_bytes(data_dir / "manifest.json", write_manifest(manifest))
     return paths
 
 

@@ -12,26 +12,50 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from functools import partial
+from functools import cache, partial
+from importlib import metadata
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any
 
 import cv2
 import numpy as np
+import PIL
+import simplejpeg
 
 from dr_lib.data.labels.near_duplicates import perceptual_hash
 from dr_lib.data.photograph.crop import crop_fundus
+from dr_lib.data.photograph.decode import JPEG_START
 from dr_lib.data.photograph.errors import NoFundusError, UnreadableImageError
 from dr_lib.data.photograph.pixels import encode_jpeg
 from dr_lib.data.prepared.records import Record, frame, to_example
 from dr_lib.errors import DrError
 
+# of the crop and its record: raise it with every change of their bytes or of what is rejected
+VERSION = 1
+# decode what is no JPEG, where they are installed
+OTHERS = ("imagecodecs", "pillow-heif", "pydicom", "tifffile")
 # photographs handed out at a time: enough that none waits, and memory does not grow
 TASKS_PER_WORKER = 16
 
 # like the built-in map: results in the order of the items
 Map = Callable[[Callable, Iterable], Iterator]
+
+
+@cache
+def name_decoders(is_jpeg: bool) -> str:
+    """Name what decodes JPEGs, or any picture, with versions: others may give other pixels."""
+    names = [
+        f"opencv {cv2.__version__}",
+        f"pillow {PIL.__version__}",
+        f"simplejpeg {simplejpeg.__version__}",
+    ]
+    for package in () if is_jpeg else OTHERS:
+        try:
+            names.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            names.append(f"{package} none")
+    return " ".join(names)
 
 
 def crop_photograph(
@@ -53,10 +77,10 @@ def crop_photograph(
             disk that went away, or too many open files, must not end in a data set of rejections.
     """
     row, path, image_id = photograph
+    listed = {"image_id": image_id, "reason": ""}
     try:
+        listed |= read_content(path)
         crop = crop_fundus(path, size, method=method)
-        with open(path, "rb") as file:
-            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except (UnreadableImageError, NoFundusError, OSError) as error:
         # of the machine, not of the file
         if getattr(error.__cause__ or error, "errno", 0) or not os.path.exists(path):
@@ -64,39 +88,54 @@ def crop_photograph(
                 f"the photograph of row {row} cannot be read: make sure that every worker has "
                 "the folder of the photographs under the same path, and start again"
             ) from error
-        return b"", {"image_id": image_id, "reason": str(error)}
+        return b"", listed | {"reason": str(error)}
     encoded = encode_jpeg(crop.image)
     digest = perceptual_hash(encoded)
     record = Record(encoded, image_id, size, *crop.circle, crop.status, digest)
     framed = frame(to_example(record))
     return framed, {
-        "image_id": image_id,
+        **listed,
         "offset": framed.index(encoded),
         "length": len(encoded),
         "status": crop.status,
         **crop.circle._asdict(),
         "perceptual_hash": digest.hex(),
-        "reason": "",
-        "content_id": sha256,
     }
 
 
+def read_content(path: str) -> dict[str, str]:
+    """Read what a listing says of a file: content_id, its SHA-256, and what decodes it."""
+    is_jpeg = False
+    sha256 = ""
+    if os.path.isfile(path):  # a pipe would keep its reader waiting
+        with open(path, "rb") as file:
+            is_jpeg = file.read(2) == JPEG_START
+            file.seek(0)
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"content_id": sha256, "decoders": name_decoders(is_jpeg)}
+
+
 @contextmanager
-def map_over(workers: int | AbstractContextManager[Map]) -> Iterator[Map]:
+def map_over(
+    workers: int | AbstractContextManager[Map], lost: Callable[[Any], Any] | None = None
+) -> Iterator[Map]:
     """Yield a `map` over worker processes that works a bounded number of items ahead.
 
+    A worker that dies is replaced, and the item is tried once more.
+
     Args:
-        workers: processes; they are spawned, for the caller may hold a GPU or threads. 1 is this
+        workers: processes; they are spawned, for the caller may hold a GPU or threads. 0 is this
             process. Or what yields a map over workers elsewhere.
+        lost: the result of an item over which two workers died; without it that is an error.
 
     Raises:
-        DrError: a worker died.
+        DrError: two workers died over one item.
     """
     if not isinstance(workers, int):
         with workers as map_there:
             yield map_there
         return
-    if workers == 1:
+    if workers == 0:
         _keep_freed_memory()
         yield map
         return
@@ -105,15 +144,17 @@ def map_over(workers: int | AbstractContextManager[Map]) -> Iterator[Map]:
         for _ in range(workers):
             idle.put(_start_worker(ends))
         threads = ThreadPoolExecutor(workers)  # one waits for each worker
-        ends.callback(threads.shutdown, cancel_futures=True)
 
         # joblib's generator works ahead as far as it can, however slowly results are taken
         def map_ahead(function: Callable, items: Iterable) -> Iterator:
-            submit = partial(threads.submit, _hand_over, idle, function)
+            submit = partial(threads.submit, _hand_over, ends, idle, lost, function)
             for task in start_ahead(submit, items, workers):
                 yield task.result()
 
-        yield map_ahead
+        try:
+            yield map_ahead
+        finally:
+            threads.shutdown(cancel_futures=True)
 
 
 def start_ahead(
@@ -170,18 +211,27 @@ def _keep_freed_memory() -> None:
     np.empty(31 * 2**20, np.uint8)
 
 
-def _hand_over(idle: SimpleQueue[Connection], *task: Any) -> Any:
-    """Send a task to an idle worker and wait for its answer."""
-    worker = idle.get()
-    try:
-        worker.send(task)
-        answer = worker.recv()
-    except (EOFError, OSError) as error:
-        raise DrError(
-            "a worker died, most likely out of memory: use fewer (--workers 1)"
-        ) from error
-    finally:
-        idle.put(worker)
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
+def _hand_over(
+    ends: ExitStack,
+    idle: SimpleQueue[Connection],
+    lost: Callable[[Any], Any] | None,
+    function: Callable,
+    item: Any,
+) -> Any:
+    """Send an item to an idle worker and wait for its answer."""
+    for _ in range(2):
+        worker = idle.get()
+        try:
+            worker.send((function, item))
+            answer = worker.recv()
+        except (EOFError, OSError):
+            worker = _start_worker(ends)
+            continue
+        finally:
+            idle.put(worker)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+    if lost is None:
+        raise DrError("two workers died, most likely out of memory: use fewer (--workers 1)")
+    return lost(item)

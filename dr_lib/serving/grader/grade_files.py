@@ -66,7 +66,7 @@ def grade_files(
     out.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     files = list_photographs(paths)
     # fewer than 100 are graded sooner than other processes have started
-    workers = workers or (count_cpus() if len(files) >= 100 else 1)
+    workers = workers or (count_cpus() if len(files) >= 100 else 0)
     grade = partial(_grade, folder.path, folder.version)
     rows = []
     with map_over(workers) as pool:

@@ -74,7 +74,12 @@ def describe(root: Path, **options) -> dict:
     files = [Path(image).relative_to(root).as_posix() for image in labels.table["image"]]
     unusable = labels.unusable[["row", "reason"]].values.tolist()
     known = {"layout": labels.layout, "patients": labels.patients, "unusable": unusable}
-    return {**columns, **known, "file": files, "notices": " ".join(labels.notices)}
+    return {
+        **columns,
+        **known,
+        "file": files,
+        "notices": " ".join(labels.said + labels.notices),
+    }
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def test_the_file_says_what_the_table_does_not(read):
         ["0012", "right", "0", 2],
         ["0012", "left", "1", 3],
     ]
-    assert found.notices == ["patients by PatientID: 2"]
-    assert "20240301" not in str(found.notices)
+    assert found.said == ["patients by PatientID: 2"]
+    assert "20240301" not in str(found.said)
 
 
 def test_the_table_comes_first(read):
@@ -82,7 +82,7 @@ def test_one_id_in_more_files_than_a_person_has_is_nobody(read, word):
     patients = found.table["patient"].tolist()
     assert patients[:7] == [f"scan{k}" for k in range(7)]
     assert patients[7:] == [stated[k][0] for k in range(7, 24)]
-    said = " ".join(found.notices)
+    said = " ".join(found.said + found.notices)
     assert "unknown for 7 of 24 photographs" in said
     assert "a PatientID that several people share" in said
     assert word.casefold() not in said.casefold().split()

@@ -41,8 +41,6 @@ NUMBER = "Prontuário"
     ("columns", "rows", "people", "notices"),
     [
         (["patient"], "1,a 1,b 2,c", "aab", ["patients by patient: 2$"]),
-        # two columns that say the same of every photograph
-        ([NAME, NUMBER], "Ana,7,a Ana,7,b Rui,8,c", "aab", ["by Nome do paciente: 2$"]),
         (["patient", "patient"], "1,1,a 1,1,b 2,2,c 3,3,d", "aabc", ["by patient: 3$"]),
         ([NUMBER], "1,a 2,b 3,c", "abc", ["by Prontuário: 3, each with one photograph"]),
         # a point that may part thousands makes another number, as zeros among letters do
@@ -85,7 +83,7 @@ def test_who_is_one_person(tmp_path, columns, rows, people, notices):
         paths = list(map(Path, found.table["image"]))
         patients = read_patients(tmp_path / "labels.csv", paths)
         assert name_people(patients.where(patients != "", found.table["image"])) == people
-    said = "\n".join(found.notices)
+    said = "\n".join(found.said + found.notices)
     for notice in notices:
         assert re.search(notice, said), said
 
@@ -101,11 +99,8 @@ SPELT = "ids of patients differ only in case, blanks, leading zeros or .0: write
         (["patient"], "P1,a p1,b p2,c", f"rows 2, 3: {SPELT}"),
         (["patient"], "Ana~Sá,a Ana~~Sá,b", f"rows 2, 3: {SPELT}"),
         ([], "1_left.jpg 01_right.jpg", f"rows 2, 3: {SPELT}"),
-        # a name and a number, or the number of the photograph, that do not say the same
-        ([NAME, NUMBER], "Ana,1,a Ana,1,b ANA~S,1,c", "row 4: patient_id is in two columns"),
-        ([NAME, NUMBER], "Ana,1,a Ana,2,b", "row 3: .*--column patient_id=2"),
-        ([NUMBER, "Paciente"], "1,A,a 2,A,b 3,B,c", "row 3: patient_id is in two columns"),
-        ([NAME, NUMBER], "Ana,1,a Ana,,b", "row 3: patient_id is in two columns"),
+        # a name and a number, which may be of other people
+        ([NAME, NUMBER], "Ana,1,a Ana,1,b", "row 2: patient_id .*--column patient_id=2"),
         # file names know whom the table does not: another number may be theirs
         (
             ["patient"],
@@ -130,7 +125,7 @@ def test_a_column_of_patients_is_chosen(tmp_path):
     rows = "Ana,1,a ANA~S,1,b Rui,2,c"
     found = read(tmp_path, rows, NAME, NUMBER, columns=[f"patient={NUMBER}"])
     assert name_people(found.table["patient"]) == "aab"
-    assert (found.notices, found.unused) == ([f"patients by {NUMBER}: 2"], [NAME])
+    assert (found.said, found.unused) == ([f"patients by {NUMBER}: 2"], [NAME])
 
 
 @pytest.mark.parametrize(
@@ -173,18 +168,13 @@ def test_a_number_of_a_patient_is_one(number):
 
 
 def test_two_sites_with_one_number(tmp_path):
-    """Refused, for a name cannot say whether a/1 and b/1 are one person; either answer is taken."""
+    """Refused, for a name cannot say whether a/1 and b/1 are one person; a column can."""
     rows = "a/1_left.jpg a/2_right.jpg b/1_right.jpg b/3_right.jpg"
-    with pytest.raises(DrError, match="labels.csv, rows 2, 4: .*--patients-by folder"):
+    with pytest.raises(DrError, match="labels.csv, rows 2, 4: .*name the patients in a column"):
         read(tmp_path, rows)
-    assert name_people(read(tmp_path, rows, patients_by="folder").table["patient"]) == "abcd"
-    assert name_people(read(tmp_path, rows, patients_by="name").table["patient"]) == "abac"
-    rows = "1,a/x.jpg 1,a/y.jpg 1,b/x.jpg"  # a table may say so: a notice has the option
-    found = read(tmp_path, rows, "patient")
+    found = read(tmp_path, "1,a/x.jpg 1,a/y.jpg 1,b/x.jpg", "patient")
     assert name_people(found.table["patient"]) == "aaa"
-    assert "labels.csv, rows 2, 3, 4: patients have" in found.notices[0]
-    found = read(tmp_path, rows, "patient", patients_by="folder")
-    assert name_people(found.table["patient"]) == "aab"
+    assert "labels.csv, rows 2, 3, 4: patients have" in found.said[0]
 
 
 @pytest.mark.parametrize(
@@ -222,19 +212,23 @@ def test_an_eye_with_two_grades_is_named_unless_the_visits_are(tmp_path):
     ):
         path.write_text("\n".join([f"patient,eye,{header},image,grade", *rows]))
         found = read_labels(tmp_path / "images", path)
-        notices = [notice for notice in found.notices if "has two grades" in notice]
+        notices = [notice for notice in found.said if "has two grades" in notice]
         assert [notice.partition(":")[0] for notice in notices] == named
         assert visits is None or found.table["visit"].tolist() == visits
         assert ("visit" in found.table) == (visits is not None)
     path.write_text("\n".join(["patient,eye,visita,Data do exame,image,grade", *rows]))
-    with pytest.raises(DrError, match="row 4: visit is in two columns.*--column visit=4"):
+    with pytest.raises(DrError, match="row 2: visit is in two columns.*--column visit=4"):
         read_labels(tmp_path / "images", path)
 
 
 def test_an_eye_that_the_file_s_name_contradicts_is_refused(tmp_path):
-    """Where the name gives the patient."""
-    with pytest.raises(DrError, match="row 3: the eye differs"):
-        read(tmp_path, "OE,7_left.jpg OE,7_right.jpg", "eye")
+    """Whatever gives the patient."""
+    for columns, rows in (
+        (["eye"], "OE,7_left.jpg OE,7_right.jpg"),
+        (["patient", "eye"], "a,OE,7_left.jpg b,OE,8_right.jpg"),
+    ):
+        with pytest.raises(DrError, match="row 3: the eye differs"):
+            read(tmp_path, rows, *columns)
 
 
 def test_the_eye_of_the_table_stays_where_the_patient_is_unknown(tmp_path):

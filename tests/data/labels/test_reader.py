@@ -25,7 +25,6 @@ def read(path, content, **options):
     [
         (TEXT, 2),
         (TEXT.encode("utf-16"), 2),
-        (TEXT.encode("utf-16-le"), 2),
         (b"\xfe\xff" + TEXT.encode("utf-16-be"), 2),
         (b"\xef\xbb\xbf" + TEXT.encode(), 2),
         (TEXT.replace(",", "\t"), 2),
@@ -39,8 +38,7 @@ def read(path, content, **options):
         (TEXT.replace("grade", '"grade\n(ICDR)"'), 3),
         ('"' + TEXT.replace(",", '", "').replace("\n", '"\n"')[:-1], 2),
     ],
-    ids="plain le no-mark be bom tabs windows mac sep sep2 title trailing curly header"
-    " blanks".split(),
+    ids="plain le be bom tabs windows mac sep sep2 title trailing curly header blanks".split(),
 )
 def test_a_table_is_read_however_it_was_saved(tmp_path, content, first_line):
     """The same cells, by the lines of the file."""
@@ -112,7 +110,8 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
 @pytest.mark.parametrize(
     ("header", "cells", "chosen", "expected"),
     [
-        ("image,grade,grade", "1,1.0", (), "1"),
+        ("image,grade,grade", "1,1", (), "1"),
+        ("image,grade,grade", "1,1.0", (), "row 2: grade is in two columns"),
         (
             "image,grade,grade",
             "1,2",
@@ -121,22 +120,17 @@ def test_what_is_no_table_is_said(tmp_path, path, content, words):
         ),
         ("image,grade,grade", "1,2", ["grade=3"], "2"),
         ("image,grade,grade", "1,2", ["grade=grade"], "no or several columns for grade=grade"),
-        ("image,Grau,DR_grade", "leve,1", (), "leve"),
-        ("image,Grau,Grau Dr 2", ",2", (), "Grau .column 2. and Grau Dr 2 .*--column grade=3"),
-        ("image,Grau RD (Dr. 1),Grau RD (Dr. 2)", "1,2", ["grade=3"], "2"),
+        ("image,Grau,DR_grade", "leve,1", (), "grade is in two columns"),
+        ("image,Grau Dr 1,Grau Dr 2", "1,2", ["grade=Grau Dr 2"], "2"),
         ("image,Grau,Grau Dr 2", "1,2", ["grade=grau dr 2"], "2"),
-        ("image,Avaliador 1,Grau Dr. 1,Grau Dr. 2", "Ana,1,2", (), "grade is in two columns"),
-        ("image,grade,grade_0,grade_1", "1,0,1", (), "choose one, such as --column grade="),
-        ("image,Grau (RD),Grau (EMD)", "2,1", (), "2"),
+        ("image,Grau (RD),Grau (EMD),grade_0", "2,1,0", (), "2"),
         ("image,diagnosis", "3", ["grade=diagnosis"], "3"),
         ("image,grade", "3", ["grade=Grau"], "for grade=Grau: it has image, grade"),
         ("image,grade,Nota", "1,3", ["grde=Nota"], "^grde=Nota: write .* ours are image_id, "),
         ("image,grade", "3", ["grade=grade", "grau=2"], "each column of ours once"),
         ("image,grade,", "3,", ["grade="], "write each column of ours once, as grade=Grau"),
-        ("image,file,grade", "/data/A.JPG,1", (), "1"),
         ("image,file,grade", "b.jpg,1", (), "image_id is in two columns"),
         ("image,grade", "1,2", (), "row 2: more cells than the header, which has 2"),
-        ("image,Grau (ICDR),Paciente (HC),Prontuário (HC)", "1,Ana,7", (), "1"),
     ],
 )
 def test_a_thing_in_two_columns_is_used_if_they_agree(
@@ -154,7 +148,6 @@ def test_a_thing_in_two_columns_is_used_if_they_agree(
 
 TABLE = pd.DataFrame(ROWS, columns=["image", "grade", "notes"])
 COVER = pd.DataFrame({"Study": ["Screening"], "By": ["Dr. A"]})
-UNKNOWN = TABLE.set_axis(["a", "b", "c"], axis=1)
 
 
 def write_book(path, sheets, change=lambda book: None):
@@ -177,7 +170,7 @@ def write_book(path, sheets, change=lambda book: None):
         ),
         ({"test": TABLE[:2], "validation": TABLE[2:]}, "test", 2),
         ({"test": TABLE}, "train", "has no sheet train: it has test"),
-        ({"1": TABLE[:2], "2": UNKNOWN}, "", "sheets 1 and 2"),  # as wide, below no header
+        ({"1": TABLE.set_axis(["a", "b", "c"], axis=1), "2": TABLE}, "", "sheets 1 and 2"),
     ],
 )
 def test_a_workbook_is_its_only_sheet_with_the_columns(tmp_path, sheets, title, expected):
@@ -205,10 +198,11 @@ def test_hidden_sheets_are_not_read_and_hidden_rows_are_refused(tmp_path):
     assert len(read(path, path.read_bytes(), title="old")) == 3
 
     def hide_row(book):
+        book["About"].row_dimensions[2].hidden = True  # a sheet that is not read
         for row in (3, 9):  # the second is below the table
             book["new"].row_dimensions[row].hidden = True
 
-    write_book(path, {"new": TABLE}, hide_row)
+    write_book(path, {"About": COVER, "new": TABLE}, hide_row)
     with pytest.raises(DrError, match="t.xlsx, sheet new, row 3: hidden, as by a filter"):
         read(path, path.read_bytes())
 

@@ -56,10 +56,8 @@ def test_reads_a_folder_and_a_csv(folder):
         [0, str(images / n), "no label"] for n in ("a1.png", "other/c3.jpg")
     ]
     assert (found.layout, found.patients) == ("folder", "known")
-    assert found.notices[0].startswith(
-        "labels.csv, rows 4, 5: patients have photographs in sev"
-    )
-    assert found.notices[1:] == ["patients by patient: 2"]
+    assert found.said[0].startswith("labels.csv, rows 4, 5: patients have photographs in sev")
+    assert found.said[1:] == ["patients by patient: 2"]
 
 
 def test_a_brazilian_spreadsheet_is_read(folder):
@@ -73,7 +71,7 @@ def test_a_brazilian_spreadsheet_is_read(folder):
     pd.testing.assert_frame_equal(windows.table, found.table)
     assert found.table[["eye", "grade", "patient"]].values.tolist() == [["left", 2, "joão"]]
     notice = "labels.csv is not UTF-8 and was read as windows-1252."
-    assert windows.notices == [notice, *found.notices]
+    assert windows.said == [notice, *found.said]
 
 
 @pytest.mark.parametrize("patient", ["patient_id", "Subject ID", "Patient name", "prontuário"])
@@ -118,9 +116,9 @@ def test_patients_come_from_the_names_that_have_the_form(folder):
     found = read_labels(*folder(csv + "11_x.jpg,0\n", *names, "11_x.jpg"))
     assert found.patients == "partly unknown"
     assert found.table[["patient", "eye"]].values.tolist() == [*patients, ["11_x.jpg", ""]]
-    assert found.notices[0] == "patients by file names: 2"
-    assert "patient is unknown for 1 of 4 photographs" in found.notices[1]
-    assert "Add a column patient to the label table" in found.notices[1]
+    assert found.said == ["patients by file names: 2"]
+    assert "patient is unknown for 1 of 4 photographs" in found.notices[0]
+    assert "Add a column patient to the label table" in found.notices[0]
 
 
 def test_what_cannot_be_used_is_listed_with_the_reason(folder):
@@ -250,7 +248,7 @@ def test_a_table_that_cannot_be_read_is_said(folder):
     with pytest.raises(DrError, match="row 2: a quotation mark"):
         read_labels(images)
     (images / "other.csv").write_text("image,grade\na.jpg,1\n")
-    assert "Tables beside it that cannot be read: 1." in read_labels(images).notices
+    assert "Tables beside it that cannot be read: 1." in read_labels(images).said
 
 
 def test_files_that_are_no_label_table_are_counted_and_not_named(folder):

@@ -64,7 +64,7 @@ def test_the_folder_is_that_of_the_same_pngs_and_says_no_more(tmp_path):
     other = (files / "0.dcm").read_bytes()[:-1] + b"x"
     (files / "0.dcm").write_bytes(other)
     with pytest.raises(DrError, match="1 photographs were changed .* .rows 2."):
-        prepare_folder(files, f"{files}.csv", out, workers=1)
+        prepare_folder(files, f"{files}.csv", out, workers=0)
     found, expected = (
         Prepared(tmp_path / f"{name}.out").photographs.sort_values("row", ignore_index=True)
         for name in ("files", "pngs")

@@ -2,15 +2,14 @@
 clear errors first.
 """
 
+import hashlib
 import json
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 
 import cv2
@@ -21,6 +20,7 @@ from click.testing import CliRunner
 
 from dr_lib.__main__ import main
 from dr_lib.data.labels.label_files import LabelTableError
+from dr_lib.data.prepared import crops, workers
 from dr_lib.data.prepared.folder import Prepared, find_split, verify
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.records import ShardError
@@ -28,7 +28,6 @@ from dr_lib.data.prepared.split import lock_folder, split
 from dr_lib.errors import DrError
 from dr_lib.files import hash_file
 from tests.conftest import ROOT
-from tests.processes import wait_until
 
 
 def draw_eye(number: int) -> np.ndarray:
@@ -85,10 +84,10 @@ def edit(tmp_path):
 
 
 def run(photographs: Path, out: str = "out", **options) -> dict:
-    """Prepare into a folder beside the photographs, by one worker into shards of 16 unless told
+    """Prepare into a folder beside the photographs, in this process into shards of 16 unless told
     otherwise.
     """
-    options = {"shard_size": 16, "workers": 1} | options
+    options = {"shard_size": 16, "workers": 0} | options
     labels = options.pop("labels", photographs.parent / "labels.csv")
     return prepare(photographs, labels, photographs.parent / out, **options)
 
@@ -154,11 +153,16 @@ def test_photographs_in_are_records_plus_rejected(photographs, out):
     assert len(Prepared(out).photographs) == 38 and verify(out)
 
 
-def test_what_is_published_names_nobody(photographs, out):
-    """A row per photograph in both tables, patients on one side, the shares promised; names in
-    private alone.
+def test_what_is_published_names_nobody(photographs, out, edit):
+    """A row per photograph in both tables, patients on one side, the shares promised; names and
+    titles of columns in private alone, and on the screen those of columns that are not used.
     """
-    run(photographs)
+    edit(**{"Dra. Zulmira": 1, "Excluir": "x"}).rename(
+        columns={"patient": "Prontuário"}
+    ).to_csv(photographs.parent / "labels.csv", index=False)
+    said = call(photographs)
+    assert "label table that are not used: Dra. Zulmira, Excluir\n" in said.output
+    assert "patients by Prontuário: 20\n" in said.output
     private = out.with_name("out.private")
     labels = pd.read_csv(out / "labels.csv")
     split = pd.read_csv(out / "split.csv")
@@ -168,11 +172,12 @@ def test_what_is_published_names_nobody(photographs, out):
     assert table.groupby("patient_id")["split"].nunique().tolist() == [1] * 20
     assert 10 <= (table["split"] == "test").sum() <= 14  # 30 % of 40, give or take a patient
     assert (table["referable"] == (table["grade"] >= 2)).all()
-    assert not any(b"maria" in path.read_bytes().lower() for path in out.iterdir())
+    written = b"".join(path.read_bytes().lower() for path in out.iterdir())
+    for name in (b"maria", b"zulmira", b"prontu", b"labels.csv,"):
+        assert name not in written
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
     assert len((private / "salt").read_bytes()) == 32
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["schema"] == 1
     (out / "manifest.json").write_text(json.dumps(manifest | {"schema": 2}))
     for read in (Prepared, lambda _: run(photographs)):
         with pytest.raises(
@@ -250,11 +255,10 @@ def test_copies_with_two_grades_are_named_and_cost_no_crop(
         run(photographs)
     before = list_written(out)
     run(photographs, exclude_unlike_copies=True)
-    excluded = read_private(out, "excluded")
-    table = edit(grade=lambda table: [*table["grade"][:40], *table["grade"][:10]])
-    files = [str(photographs / table["image"][row - 2]) for row in excluded["row"]]
+    sides = Prepared(out).photographs
+    excluded = sides[sides["split"] == "excluded"]
+    edit(grade=lambda table: [*table["grade"][:40], *table["grade"][:10]])
     assert sorted(excluded["row"]) == [*range(2, 12), *range(42, 52)]
-    assert excluded["image"].tolist() == files
     manifest = run(photographs)
     assert manifest["splits"]["split.csv"]["num_excluded"] == num_excluded
     assert manifest["num_rejected"] == 0 and len(Prepared(out).photographs) == 50
@@ -272,30 +276,89 @@ def test_the_same_command_again_changes_nothing(photographs, out):
         run(photographs)
 
 
-def test_a_longer_table_adds_shards(photographs, out, edit, monkeypatch):
-    """The old shards stay; a shorter table and corrected grades crop nothing. Crops of two versions
-    of the code are not mixed; without more to crop, the version does not matter.
+def list_files(out: Path) -> dict[int, str]:
+    """The SHA-256 of the crop of each row, by its shard's bytes."""
+    table = Prepared(out).photographs
+    stored = read_jpegs(out)
+    return {
+        row.row: hashlib.sha256(stored[row.image_id]).hexdigest() for row in table.itertuples()
+    }
+
+
+def test_records_are_a_cache(photographs, out, edit):
+    """Of a longer table what is new is cropped, of a changed file its new content, of one that is
+    again as it was nothing. Whatever the table no longer names is in none of the tables.
     """
     whole = edit()
     edit(slice(24))
     assert run(photographs)["num_photographs"] == 40  # 16 have no label
     before = list_written(out)
+    first = list_files(out)
     split(out, seed=4)
     whole.assign(grade=(whole["grade"] + 1) % 5).to_csv(out.parent / "labels.csv", index=False)
-    with monkeypatch.context() as patch:
-        patch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
-        with pytest.raises(DrError, match="cropped by another version of the code"):
-            run(photographs)
-    assert len(Prepared(out).photographs) == 24 and verify(out)
     assert run(photographs)["num_rejected"] == 0
     after = list_written(out)
     assert (len(before), len(after)) == (2, 3) and before.items() <= after.items()
-    assert len(Prepared(out).photographs) == 40
-    monkeypatch.setattr("dr_lib.data.prepared.crops.hash_code", lambda: "another")
-    grades = edit(slice(30), grade=whole["grade"])["grade"]
+    assert list_files(out).items() > first.items()
+
+    changed = photographs / "maria_00_left.png"  # row 3
+    content = changed.read_bytes()
+    cv2.imwrite(str(changed), draw_eye(77))
+    run(photographs)
+    assert list_files(out)[3] != first[3] and len(list_written(out)) == 4
+    changed.write_bytes(content)
+    shorter = edit(slice(30), grade=whole["grade"])
     assert run(photographs)["splits"]["split.csv"]["seed"] == 4  # as it was divided before
+    assert len(list_written(out)) == 4 and list_files(out)[3] == first[3]
     found = Prepared(out).photographs.set_index("row")["grade"].sort_index()
-    assert list_written(out) == after and found.tolist() == grades.tolist()
+    assert found.tolist() == shorter["grade"].tolist() and verify(out)
+
+
+@pytest.mark.parametrize("what", ["size", "version", "decoders"])
+def test_crops_of_two_kinds_are_not_mixed(photographs, out, what, monkeypatch):
+    """With another size, version of the crop, or package that decodes, all are cropped again, and
+    the shards of before go once the new tables are there.
+    """
+    run(photographs)
+    before = list_written(out)
+    if what == "version":
+        monkeypatch.setattr(crops, "VERSION", 99)
+    if what == "decoders":
+        monkeypatch.setattr(workers.cv2, "__version__", "0.1")
+        workers.name_decoders.cache_clear()
+    manifest = run(photographs, **({"size": 64} if what == "size" else {}))
+    monkeypatch.undo()
+    workers.name_decoders.cache_clear()
+    after = list_written(out)
+    assert not before.keys() & after.keys() and len(after) == 3 and verify(out)
+    jpegs = read_jpegs(out)
+    assert len(jpegs) == 40 and manifest["parameters"]["size"] == (
+        64 if what == "size" else 299
+    )
+    sides = {
+        cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape[0]
+        for jpeg in jpegs.values()
+    }
+    assert sides == {manifest["parameters"]["size"]}
+
+
+def test_a_file_as_it_was_is_not_read_again(photographs, out, monkeypatch):
+    """By name, length and time; of a new time the content counts, and --reread reads all."""
+    run(photographs)
+    before = list_written(out)
+    read = []
+    monkeypatch.setattr(
+        crops, "read_content", lambda path: read.append(path) or workers.read_content(path)
+    )
+    run(photographs)
+    assert read == []
+    touched = photographs / "maria_03_left.png"
+    os.utime(touched, ns=(5, 5))
+    run(photographs)
+    run(photographs)
+    assert read == [str(touched)]
+    run(photographs, reread=True)
+    assert len(read) == 41 and list_written(out) == before
 
 
 def test_what_cannot_be_divided_leaves_the_folder_as_it_was(photographs, out, edit):
@@ -383,29 +446,19 @@ def test_a_folder_is_written_by_one_process_at_a_time(photographs, out, monkeypa
     assert digests(out) == before
 
 
-def test_other_crops_do_not_overwrite_a_folder(photographs, out):
-    """Other parameters, photographs or somebody else's files in the folder are an error; nothing
-    is lost, or left.
-    """
-    run(photographs, size=64)
+def test_a_folder_of_other_things_is_left_alone(photographs, out):
+    """Somebody's files, another salt: an error, and nothing is lost, or left."""
+    run(photographs)
     before = digests(out)
-    for jpeg in read_jpegs(out).values():
-        assert cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR).shape[0] == 64
-    wider = np.pad(draw_eye(1), ((2, 2), (0, 0), (0, 0)))
-    cv2.imwrite(str(photographs / "maria_00_left.png"), wider)
     (out.parent / "mine").mkdir()
     (out.parent / "mine" / "thesis.docx").write_text("years of work")
-    for folder, options, reason in (
-        ("out", {}, r"holds crops with other settings \(size\)"),
-        ("out", {"size": 64, "private": out.parent / "another"}, r"other settings \(salt_id"),
-        ("out", {"size": 64}, r"1 photographs were changed after they .* \(rows 3\)"),
-        ("mine", {}, "not empty"),
-    ):
-        with pytest.raises(DrError, match=reason):
-            run(photographs, folder, **options)
+    another = out.parent / "another"
+    for folder, private in (("out", another), ("mine", None)):
+        with pytest.raises(DrError, match="prepared with another salt than|not empty"):
+            run(photographs, folder, private=private)
     assert digests(out) == before
-    listed = {path.name for path in out.parent.iterdir()}
-    assert listed == {"photographs", "labels.csv", "out", "out.private", "mine"}
+    assert [path.name for path in (out.parent / "mine").iterdir()] == ["thesis.docx"]
+    assert not (out.parent / "mine.private").exists()
 
 
 def test_a_shared_private_folder_loses_nothing(photographs, tmp_path):
@@ -442,7 +495,7 @@ def test_names_join_image_ids_and_files(photographs, out):
     for _ in range(2):
         run(photographs)
     names = read_private(out, "names")
-    assert list(names) == ["image_id", "file", "patient", "data_dir"] and len(names) == 40
+    assert len(names) == 40
     assert names["patient"].iloc[[0, 3, 4]].tolist() == ["maria silva 0", "", "'@7"]
     files = ["maria_00_right.png", "'=1+2.png"]
     assert names["file"].iloc[[0, 3]].tolist() == files
@@ -451,7 +504,7 @@ def test_names_join_image_ids_and_files(photographs, out):
     known = {*Prepared(out).photographs["image_id"]}
     assert len(known) == 39 and known < {*names["image_id"]}
     modes = {stat.S_IMODE(path.stat().st_mode) for path in private.glob("*.csv")}
-    assert modes == {0o600} and len([*private.glob("*.csv")]) == 5
+    assert modes == {0o600} and len([*private.glob("*.csv")]) == 3
 
 
 def test_a_link_to_nothing_is_named_by_its_row(photographs):
@@ -514,7 +567,7 @@ import resource, signal, sys
 from dr_lib.data.prepared.prepare import prepare
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-prepare(*sys.argv[1:], shard_size=40, workers=1)
+prepare(*sys.argv[1:], shard_size=40, workers=0)
 """
     command = [sys.executable, "-c", code, photographs, out.parent / "labels.csv", out]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -545,56 +598,6 @@ def test_crops_that_are_not_ok_are_counted_and_named(photographs, out):
     assert said.exit_code == 0 and {"enlarged", "ellipse"} <= set(words)
     counted = ", ".join(f"{number} {word}" for word, number in words.most_common())
     assert f"explains the words): {counted}\n" in said.output
-    named = read_private(out, "statuses")
-    assert sorted(named["status"]) == sorted(statuses[statuses != "ok"])
-    assert all(map(os.path.exists, named["image"]))
-
-
-def test_columns_that_are_not_used_are_shown_and_not_kept(photographs, out, edit):
-    """Whoever marks photographs in a column of another name sees that it does not count; a title
-    may be a person's name, which the prepared folder may not have.
-    """
-    edit(**{"Dra. Zulmira": 1, "Excluir": "x"})
-    said = call(photographs)
-    assert "label table that are not used: Dra. Zulmira, Excluir\n" in said.output
-    written = [path.read_bytes() for path in out.iterdir()]
-    assert not any(b"Zulmira" in content for content in written)
-
-
-@pytest.mark.slow
-def test_the_command_line_shows_photographs_a_second(photographs, tmp_path):
-    """A bar with the rate, then what was used of what came in; stopped from the keyboard it ends
-    without an error.
-    """
-    command = [sys.executable, "-m", "dr_lib", "prepare", "--images", str(photographs)]
-    command += ["--workers", "1", "--labels", str(tmp_path / "labels.csv"), "--out"]
-    whole = [*command, str(tmp_path / "o")]
-    result = subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "photographs/s" in result.stderr and "40/40" in result.stderr
-    assert "40 photographs in, 0 rejected" in result.stdout
-    # what is started in the background ignores it
-    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    stopped = [*command, str(tmp_path / "p")]
-    process = subprocess.Popen(
-        stopped, cwd=ROOT, stderr=subprocess.PIPE, text=True, preexec_fn=heed
-    )
-    wait_until((tmp_path / "p" / "crops.json").exists, timeout_s=60)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode in (0, 130) and "Error" not in errors
-
-
-def test_files_of_one_length_that_swap_names_are_noticed(photographs, edit):
-    """Uncompressed pictures of a camera are all as long: their content tells."""
-    for path in list(photographs.iterdir()):
-        cv2.imwrite(str(path.with_suffix(".bmp")), cv2.imread(str(path)))
-        path.unlink()
-    edit(image=lambda table: table["image"].str.replace(".png", ".bmp"))
-    run(photographs)
-    one = photographs / "maria_00_right.bmp"
-    other = photographs / "maria_02_left.bmp"
-    aside = one.rename(photographs / "aside")
-    other.rename(one)
-    aside.rename(other)
-    with pytest.raises(DrError, match=r"2 photographs were changed .* \(rows 2, 7\)"):
-        run(photographs)
+    named = read_private(out, "names")
+    assert sorted(named["status"]) == sorted(statuses)
+    assert all((photographs / name).exists() for name in named["file"])

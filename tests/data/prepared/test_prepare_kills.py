@@ -16,12 +16,16 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
 
 from dr_lib.data.labels.privacy import open_private
+from dr_lib.data.prepared import crops
+from dr_lib.data.prepared.folder import Prepared
 from dr_lib.data.prepared.prepare import prepare
 from dr_lib.data.prepared.split import split
+from dr_lib.data.prepared.workers import crop_photograph
 from dr_lib.errors import DrError
 from tests.conftest import ROOT
 from tests.data.prepared.test_prepare import digests, list_written, write_photographs
@@ -113,13 +117,13 @@ def prepare_and_die(folder: str, share: str, workers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("workers", "altered"), [(1, 0), (1, 2), pytest.param(2, 0, marks=pytest.mark.slow)]
+    ("workers", "altered"), [(0, 0), (0, 2), pytest.param(2, 0, marks=pytest.mark.slow)]
 )
 def test_after_a_kill_finished_shards_are_kept(folder, workers, altered):
     """Killed at 80 %: the workers end by themselves; no whole shard is redone, but for those
     from an altered one on.
     """
-    start(folder, "whole", shard_size=2, workers=1)
+    start(folder, "whole", shard_size=2, workers=0)
     assert call("prepare_and_die", folder, 0.8, workers)[0] == -signal.SIGKILL
     pids = json.loads((folder / "workers.json").read_text())
     wait_until(lambda: not any(map(is_running, pids)), timeout_s=5)
@@ -173,21 +177,44 @@ def die_at_change(number: int, folder: Path) -> None:
     sys.addaudithook(hook)
 
 
-def test_a_worker_that_dies_is_an_error_and_no_loss(folder, monkeypatch):
-    """As when memory runs out: the message says what to do; started again, it completes."""
-    # most is handed out later
+def crop_or_die(photograph: tuple, method: str, size: int) -> tuple:
+    """Crop a photograph; over one file the process dies, as of a damage that breaks a decoder."""
+    if "maria_05" in photograph[1] and multiprocessing.parent_process():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return crop_photograph(photograph, method, size)
+
+
+def test_workers_that_die_lose_nothing(folder, monkeypatch):
+    """As when memory runs out; the photographs over which they died are cropped by others."""
     monkeypatch.setattr("dr_lib.data.prepared.workers.TASKS_PER_WORKER", 1)
-    start(folder, "whole", shard_size=2, workers=1)
+    start(folder, "whole", shard_size=2, workers=0)
 
     def kill_workers(done: int, total: int) -> None:
-        # one that is idle would not be missed
         for worker in multiprocessing.active_children() if done == 1 else ():
             worker.kill()
 
-    with pytest.raises(DrError, match="--workers 1"):
-        start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
-    start(folder, "killed", shard_size=2, workers=1)
+    start(folder, "killed", shard_size=2, workers=2, progress=kill_workers)
     assert look(folder, "killed") == look(folder, "whole")
+
+
+def test_a_file_that_kills_its_worker_is_a_rejection_with_its_name(folder, monkeypatch):
+    """The others are cropped; it is tried again when all files are read again."""
+    start(folder, "whole", shard_size=2, workers=0)
+    monkeypatch.setattr(crops, "crop_photograph", crop_or_die)
+    start(folder, "killed", shard_size=2, workers=2)
+    rejected = pd.read_csv(folder / "killed" / "private" / "rejected.csv").set_index("image")
+    died = rejected[rejected["reason"].str.contains("two processes died")]
+    names = ["maria_05_left.png", "maria_05_right.png"]
+    assert sorted(Path(name).name for name in died.index) == names
+    monkeypatch.undo()
+    start(folder, "killed", shard_size=2, workers=0)
+    assert len(Prepared(folder / "killed" / "out").photographs) == 20
+    start(folder, "killed", shard_size=2, workers=0, reread=True)
+    found, whole = (
+        Prepared(folder / name / "out").photographs.drop(columns=["shard", "offset"])
+        for name in ("killed", "whole")
+    )
+    assert found.drop(columns="split").equals(whole.drop(columns="split"))
 
 
 def test_two_at_once_are_kept_apart(folder):
@@ -195,8 +222,8 @@ def test_two_at_once_are_kept_apart(folder):
     and the first ends.
     """
     with pytest.raises(DrError, match="another prepare is using"):
-        start(folder, "whole", workers=1, progress=lambda *_: start(folder, "whole"))
-    start(folder, "whole", workers=1)
+        start(folder, "whole", workers=0, progress=lambda *_: start(folder, "whole"))
+    start(folder, "whole", workers=0)
 
 
 def kill_at_every_change(what: str, folder: str) -> None:
@@ -238,7 +265,7 @@ def draw_salt(folder: Path, name: str) -> None:
 
 
 KILLED = {  # what is done -> how it begins, what does it, and what it leaves
-    "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=1), look),
+    "prepare": (salt, partial(start, scheme="paper", shard_size=5, workers=0), look),
     "divide": (
         lambda at, name: shutil.copytree(at / "out", at / name),
         divide,
@@ -267,7 +294,7 @@ def test_every_kill_point(tmp_path, what, least):
             tmp_path / "labels.csv",
             tmp_path / "out",
             private=salt(tmp_path, "private"),
-            workers=1,
+            workers=0,
         )
     code, *found, errors = call("kill_at_every_change", what, tmp_path)
     assert code == 0 and len(found) >= least and found[-1]["killed"] == 0, (
