@@ -433,20 +433,6 @@ def test_a_sheet_of_no_workbook_is_refused(tmp_path):
     assert len(read_predictions(path, other, sheet="Plan1")) == 2
 
 
-def test_of_two_doctors_one_is_chosen(tmp_path):
-    """Their grades are in two columns; where they differ the row and the option are named."""
-    doctors = TABLE.rename(columns={"grade": "Grau Dr. 1"})
-    doctors = doctors.assign(**{"Grau Dr. 2": doctors["Grau Dr. 1"]})
-    path = write(tmp_path, doctors)
-    assert read_predictions(path)[0].test["grade"].notna().all()
-    doctors.loc[3, "Grau Dr. 2"] = 4 - doctors["Grau Dr. 1"][3]
-    path = write(tmp_path, doctors)
-    with pytest.raises(DrError, match="row 5: grade is in two columns .*--column grade="):
-        read_predictions(path)
-    (chosen,) = read_predictions(path, columns=["grade=Grau Dr. 2"])
-    assert chosen.table["grade"][5] == doctors["Grau Dr. 2"][3]
-
-
 PEOPLES = TABLE.rename(
     columns={
         "image_id": "Retinografia",

@@ -225,8 +225,8 @@ def _read_workbook(path: Path, title: str, words: Collection[str]) -> Sheet | No
     titles = [one.title for one in found if one in known or len(one.header) in widths]
     if len(titles) > 1:
         raise DrError(
-            f"{path.name} has rows on the sheets {' and '.join(titles)}: choose one with --sheet, or"
-            " put all rows on one sheet below one header"
+            f"{path.name} has rows on the sheets {' and '.join(titles)}: choose one with --sheet,"
+            " or put all rows on one sheet below one header"
         )
     for sheet in known:
         lines = book[sheet.title].row_dimensions
