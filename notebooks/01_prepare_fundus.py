@@ -125,12 +125,7 @@ counts
 
 # %%
 division = manifest["splits"]["split.csv"]
-num_images, num_patients = division["largest_group"].values()
-print(
-    f"{division['num_groups']} groups; the largest has {num_images} photographs of "
-    f"{num_patients} patients"
-)
-print(f"{division['num_excluded']} photographs excluded")
+print(f"{division['num_groups']} groups, {division['num_excluded']} photographs excluded")
 
 # %% [markdown]
 # ## Result

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from dr_lib.cluster import dask_client
-from dr_lib.data.prepared.workers import VERSION, Map, name_decoders, start_ahead
+from dr_lib.data.prepared.workers import Map, name_versions, start_ahead
 from dr_lib.errors import DrError
 
 
@@ -28,7 +28,7 @@ def map_on_cluster(on: str) -> Iterator[Map]:
         dask_client.check_workers(client, address)
 
         def map_ahead(function: Callable, items: Iterable) -> Iterator:
-            submit = partial(executor.submit, _work, _name_versions(), function)
+            submit = partial(executor.submit, _work, name_versions(False), function)
             for future in start_ahead(submit, items, sum(client.ncores().values())):
                 while not wait([future], dask_client.PATIENCE_S).done:
                     dask_client.check_workers(client, address)
@@ -40,15 +40,11 @@ def map_on_cluster(on: str) -> Iterator[Map]:
         yield map_ahead
 
 
-def _name_versions() -> str:
-    return f"{VERSION} {name_decoders(False)}"
-
-
 def _work(versions: str, function: Callable, item: tuple) -> Any:
     """Return what a function makes of a photograph, or its error: Dask would log the file's name
     beside one that is raised.
     """
-    if _name_versions() != versions:
+    if name_versions(False) != versions:
         return DrError(
             "a Dask worker has another version of the code or of a decoder: bring all to the same"
             " commit and packages"

@@ -157,9 +157,7 @@ def describe_statuses(statuses: dict[str, int]) -> None:
 
 
 def _describe_split(name: str, facts: dict) -> None:
-    """Print the sides of a split, the patients who changed sides, and the largest group that
-    copies of photographs connect.
-    """
+    """Print the sides of a split, and the patients who changed sides."""
     from dr_lib.data.prepared.folder import describe_moves
 
     click.echo(f"{name}:")
@@ -173,9 +171,3 @@ def _describe_split(name: str, facts: dict) -> None:
         click.echo(sentence)
     if facts["num_excluded"]:
         click.echo(f"{facts['num_excluded']} excluded; {name} lists the reasons")
-    largest = facts["largest_group"]
-    if largest["patients"] > 1:
-        click.echo(
-            f"copies connect {largest['patients']} patients ({largest['images']} photographs) in "
-            "the largest group: see near_duplicates.csv in the private folder"
-        )

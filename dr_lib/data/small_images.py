@@ -72,15 +72,9 @@ def load_images(
         seed: of the choice of the images kept, and of the drawing; 0 or more.
 
     Raises:
-        DrError: one of these is out of range, the file is not such a file, or Keras cannot
-            load the data set.
+        DrError: the share has no image, the file is not such a file, or Keras cannot load the data
+            set.
     """
-    if dataset not in DATASETS:
-        raise DrError(f"dataset {dataset!r}: choose from {', '.join(DATASETS)}")
-    if image_size not in (32, 64):
-        raise DrError(f"image_size {image_size!r}: choose from 32, 64")
-    if not 0 < share <= 1:
-        raise DrError(f"share {share}: choose more than 0 and at most 1")
     if source == "synthetic":
         kind = "synthetic"
         arrays = _draw(dataset, share, seed)

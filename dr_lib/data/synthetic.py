@@ -8,7 +8,7 @@ not depend on the grade either.
 """
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -371,17 +371,12 @@ def _draw_patient(out, seed, numbered):
     Returns rows: image, patient, eye, grade.
     """
     number, grades = numbered
-    rows = []
-    for eye, grade, quality, (image, *_) in _draw_eyes(seed, number, grades):
-        patient = f"p{number:04d}"
-        rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
-        (out / rows[-1][0]).write_bytes(encode_jpeg(image, quality))
-    return rows
-
-
-def _draw_eyes(seed: int, number: int, grades: Sequence[int]) -> Iterator[tuple]:
-    """Yield for each eye of a patient: eye, grade, JPEG quality and the result of `draw_eye`."""
+    patient = f"p{number:04d}"
     rng = np.random.default_rng([seed, number])
     look = draw_look(rng)
+    rows = []
     for eye, grade in zip(("left", "right"), grades, strict=True):
-        yield eye, grade, look.quality, draw_eye(grade, eye, look, rng)
+        image, _, _ = draw_eye(grade, eye, look, rng)
+        rows.append((f"images/{patient}_{eye}.jpg", patient, eye, grade))
+        (out / rows[-1][0]).write_bytes(encode_jpeg(image, look.quality))
+    return rows

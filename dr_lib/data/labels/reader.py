@@ -161,14 +161,9 @@ def find_spellings(ids: pd.Series) -> pd.Series:
 
 
 def read_same(name: str, cells: pd.Series) -> pd.Series:
-    """Read cells so that two ways of writing a thing are equal; of a photograph, with its path, and
-    of a patient or a visit by the rows that are of one.
-    """
+    """Read cells so that two ways of writing the name of a photograph are equal."""
     folded = read_words(name, cells).map(fold_id)
-    if name in ("patient_id", "visit"):
-        return folded.groupby(folded, sort=False).ngroup()
-    is_image = name in ("image", "image_id")
-    return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True) if is_image else folded
+    return folded.str.replace(r".*[/\\]|\.[a-z]{3,4}$", "", regex=True)
 
 
 def _name(column: str) -> str:

@@ -12,8 +12,6 @@ from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import SIDES
 
-SCHEMES = ("random", "paper", "official", "folds")
-
 
 def split_photographs(
     table: pd.DataFrame,
@@ -57,8 +55,6 @@ def split_photographs(
         LabelTableError: there are fewer groups than sides or folds, a side would lack referable
             (grade 2 or more) or other photographs, or the data set has no usable split of its own.
     """
-    if scheme not in SCHEMES:
-        raise LabelTableError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
     _check_classes("the label table", table["grade"])
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":

@@ -31,8 +31,8 @@ from dr_lib.data.labels.patients import (
     name_patients,
     number_visits,
 )
-from dr_lib.data.labels.reader import read_same, read_sheet
-from dr_lib.data.labels.schema import FACTS, fold_text, read_words
+from dr_lib.data.labels.reader import read_sheet
+from dr_lib.data.labels.schema import FACTS, fold_id, fold_text, read_words
 from dr_lib.data.photograph.decode import is_dicom, load_reader
 from dr_lib.errors import DrError
 
@@ -42,9 +42,10 @@ class Labels(NamedTuple):
 
     table: pd.DataFrame
     """A row per photograph: row (line of its label file, the header being line 1), image (path),
-    patient, eye (left, right or empty), grade (0-4), official (train, validation, test; empty where
-    the data set ships no split), and, where known, camera, age, sex and quality as the label file
-    has them, and visit (0, 1 ... of each patient)."""
+    file (the path below the folder), patient (the file where unknown), eye (left, right or empty),
+    grade (0-4), official (train, validation, test; empty where the data set ships no split), and,
+    where known, camera, age, sex and quality as the label file has them, and visit (0, 1 ... of
+    each patient)."""
     unusable: pd.DataFrame  # row (0: the photograph has no label), image, reason
     layout: str
     patients: str  # known, from file names, partly unknown or unknown
@@ -98,7 +99,7 @@ def read_labels(
     layout = sources[0].part.layout
     is_own = layout == "folder"
     if is_own:
-        said += _check_folders(rows)
+        _check_folders(rows)
     _mark_repeats(rows)
     pools = [source.photographs for source in sources]
     offered = dict.fromkeys(map(str, itertools.chain(*pools)))
@@ -110,8 +111,8 @@ def read_labels(
     if table["official"].nunique() == 1:  # only one part of the data set is there
         table["official"] = ""
     patients, by, notices = _describe_patients(table, is_own)
-    own = [Path(image).relative_to(images).as_posix() for image in table["image"]]
-    table["patient"] = table["patient"].mask(table["patient"] == "", own)
+    table["file"] = [Path(image).relative_to(images).as_posix() for image in table["image"]]
+    table["patient"] = table["patient"].mask(table["patient"] == "", table["file"])
     said += [*by, *_number_visits(table)]
     notices += filter(None, {source.part.notice for source in sources})
     facts = [name for name in FACTS if table[name].any()]
@@ -119,7 +120,7 @@ def read_labels(
     unused = [title for title, name in columns if title and name not in OWN]
     unusable = [rows[~is_usable], unlabelled.assign(row=0, reason="no label")]
     return Labels(
-        table[["row", "image", "patient", "eye", "grade", "official", *facts]],
+        table[["row", "image", "file", "patient", "eye", "grade", "official", *facts]],
         pd.concat(unusable)[["row", "image", "reason"]].astype({"row": int}),
         layout,
         patients,
@@ -227,8 +228,11 @@ def _add_stated(rows: pd.DataFrame, stated: pd.DataFrame, names: pd.DataFrame) -
     ids = stated["patient"]
     both = (rows["patient"] != "") & (ids != "")
     if ids[ids != ""].nunique() > 1:  # else it may be what was put in the ids' place
-        ours = read_same("patient_id", rows["patient"][both])
-        refuse(rows[both], ours != read_same("patient_id", ids[both]), words.format("patient"))
+        ours, theirs = (
+            pd.factorize(names[both].map(fold_id))[0] for names in (rows["patient"], ids)
+        )
+        differs = pd.Series(ours != theirs, rows.index[both])
+        refuse(rows[both], differs, words.format("patient"))
     others = {STATED: ids, FILES: names["patient"]}
     rows[["patient", "by"]] = name_patients(rows, others)
     rows["patient"] = rows["patient"].map(fold_text)
@@ -250,9 +254,7 @@ def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str
     known = table[is_known]
     said = []
     if len(known):
-        alone = ", each with one photograph" * known["patient"].is_unique
-        by = known["by"].iloc[0]
-        said.append(f"patients by {by}: {known['patient'].nunique()}{alone}")
+        said.append(f"patients by {known['by'].iloc[0]}: {known['patient'].nunique()}")
     if is_known.all():
         return "from file names" if len(named) else "known", said, []
     notice = (
@@ -265,23 +267,16 @@ def _describe_patients(table: pd.DataFrame, is_own: bool) -> tuple[str, list[str
     return "partly unknown" if len(known) else "unknown", said, [notice]
 
 
-def _check_folders(rows: pd.DataFrame) -> list[str]:
-    """Check patients of several folders: by file names they may be two people, and are refused; by
-    a column they are one, which a sentence says.
-    """
-    folder = rows["image"].map(os.path.dirname)
-    is_known = (rows["patient"] != "") & (rows["reason"] == "")
-    is_shared = folder.where(is_known).groupby(rows["patient"]).transform("nunique") > 1
-    is_shared &= is_known
-    words = "patients have photographs in several folders"
+def _check_folders(rows: pd.DataFrame) -> None:
+    """Refuse patients by file names of several folders: they may be two people."""
+    named = rows[(rows["by"] == FILES) & (rows["reason"] == "")]
+    folders = named["image"].map(os.path.dirname).groupby(named["patient"])
     refuse(
-        rows,
-        is_shared & (rows["by"] == FILES),
-        f"{words}: name the patients in a column patient, two people by two ids",
+        named,
+        folders.transform("nunique") > 1,
+        "patients have photographs in several folders: name the patients in a column patient, two"
+        " people by two ids",
     )
-    if not is_shared.any():
-        return []
-    return [f"{name_rows(rows[is_shared])}: {words}; each is one person."]
 
 
 def _number_visits(table: pd.DataFrame) -> list[str]:

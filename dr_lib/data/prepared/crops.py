@@ -27,11 +27,10 @@ from dr_lib.data.prepared.folder import (
 )
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.workers import (
-    VERSION,
     Map,
     crop_photograph,
     map_over,
-    name_decoders,
+    name_versions,
     read_content,
 )
 from dr_lib.files import hash_file, replace
@@ -48,8 +47,7 @@ def describe_crops(method: str, size: int) -> dict:
     return {
         "method": method,
         "size": size,
-        "version": VERSION,
-        "decoders": [name_decoders(True), name_decoders(False)],
+        "versions": [name_versions(True), name_versions(False)],
     }
 
 
@@ -128,8 +126,9 @@ def crop_photographs(
                     contents[row["image_id"]] = row["content_id"]
                     rows.append(row)
             # whether a shard that a killed call left is whole
-            made = {"method": method, "size": size, "version": VERSION}
-            table = pd.DataFrame(rows).assign(**made, shard_sha256=hash_file(shard))
+            table = pd.DataFrame(rows).assign(
+                method=method, size=size, shard_sha256=hash_file(shard)
+            )
             listing = shard.with_suffix(".csv")
             write_table(listing, table.reindex(columns=LISTED))
             tables.append(parse_table(listing).assign(shard=shard.name))

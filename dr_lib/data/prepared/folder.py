@@ -22,7 +22,6 @@ import pandas as pd
 
 from dr_lib.command import write_command
 from dr_lib.data.labels.groups import unite
-from dr_lib.data.labels.privacy import is_private
 from dr_lib.data.labels.schema import (
     EXCLUDED,
     FACTS,
@@ -35,7 +34,7 @@ from dr_lib.data.labels.schema import (
 from dr_lib.data.photograph.pixels import IMAGE_SIZE
 from dr_lib.data.prepared.records import ShardError
 from dr_lib.data.prepared.stream import StoredCrops
-from dr_lib.files import hash_file, is_foreign, write_text
+from dr_lib.files import hash_file, write_text
 from dr_lib.schema import find_other_schema
 
 KEY = [
@@ -43,11 +42,11 @@ KEY = [
     "content_id",
 ]  # of a record: pseudonyms of the file's name and of its content
 PLACE = [*KEY, "offset", "length", "status", "x", "y", "radius", "perceptual_hash"]
-LISTED = [*PLACE, "reason", "decoders", "method", "size", "version", "shard_sha256"]
+LISTED = [*PLACE, "reason", "versions", "method", "size", "shard_sha256"]
 TYPES = {
     **dict.fromkeys(["offset", "length"], "Int64"),
     **dict.fromkeys(["x", "y", "radius"], float),
-    **dict.fromkeys(["row", "grade", "referable", "size", "version"], int),
+    **dict.fromkeys(["row", "grade", "referable", "size"], int),
 }
 OWN = "folder"  # the layout of a data set that is nobody else's
 COPIES = "near_duplicates.csv"
@@ -63,11 +62,6 @@ def read_manifest(data_dir: Path) -> dict:
     """
     data_dir = Path(data_dir)
     path = data_dir / "manifest.json"
-    if is_private(data_dir):
-        prepared = str(data_dir).removesuffix(".private")
-        raise ShardError(
-            f"{data_dir} is the private folder: give the prepared folder next to it, {prepared}"
-        )
     if not path.is_file():
         command = write_command("prepare")
         raise ShardError(f"{data_dir} has no manifest.json: prepare it (again) with {command}")
@@ -75,7 +69,7 @@ def read_manifest(data_dir: Path) -> dict:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         if fault := find_other_schema(manifest, "prepare the folder again"):
             raise ShardError(f"{path}: {fault}")
-        manifest["data_kind"], manifest["parameters"]["decoders"], manifest["splits"]
+        manifest["data_kind"], manifest["parameters"]["versions"], manifest["splits"]
         [bytes.fromhex(sha256) for sha256 in manifest["files"].values()]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ShardError(
@@ -344,7 +338,7 @@ def read_split(
         true_group=unite(labels["patient_id"], copies)
     )
     used = table[table["split"] != EXCLUDED].merge(patients, on="image_id")
-    kinds = {"patient_id": "patient", "group": "group", "true_group": "group with copies"}
+    kinds = {"patient_id": "patient", "true_group": "group with copies"}
     for column, kind in kinds.items():
         crossing = used[used.groupby(column)["split"].transform("nunique") > 1]
         if len(crossing):
@@ -374,7 +368,7 @@ def verify(data_dir: Path) -> dict:
         The manifest.
 
     Raises:
-        ShardError: names every file that is missing, altered, cut short, or not in the manifest.
+        ShardError: names every file that is missing, altered or cut short.
     """
     data_dir = Path(data_dir)
     manifest = read_manifest(data_dir)
@@ -387,9 +381,6 @@ def verify(data_dir: Path) -> dict:
             check_file(data_dir, name, files)
         except ShardError as error:
             faults.append(str(error))
-    shards = {path.name for path in data_dir.glob("*.tfrecord") if not is_foreign(path.name)}
-    added = sorted(shards - set(files))
-    faults += [f"{name}: not in the manifest; delete it if it is a copy" for name in added]
     if faults:
         raise ShardError("; ".join(faults) + ADVICE)
     return manifest
@@ -436,8 +427,8 @@ def read_listings(data_dir: Path, shards: Sequence[str]) -> pd.DataFrame:
 
 def select_records(listing: pd.DataFrame, parameters: Mapping[str, Any]) -> pd.DataFrame:
     """Select the records that were made as a manifest's parameters say, the last of each KEY."""
-    is_ours = listing["decoders"].isin(parameters["decoders"])
-    for name in ("method", "size", "version"):
+    is_ours = listing["versions"].isin(parameters["versions"])
+    for name in ("method", "size"):
         is_ours &= listing[name] == parameters[name]
     return listing[is_ours].drop_duplicates(KEY, keep="last")
 

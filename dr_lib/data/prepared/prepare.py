@@ -117,7 +117,7 @@ def prepare(
     keep = partial(_keep_private, private, out)
     with _open_folders(private, out, labels.layout == "sample") as (salt, earlier):
         table, shards = crop_photographs(
-            _name_photographs(labels.table, images, salt),
+            _name_photographs(labels.table, salt),
             out,
             salt,
             count_cpus() if workers is None else workers,
@@ -200,16 +200,13 @@ def _name_salt(salt: bytes) -> str:
     return pseudonym(salt, "salt", "")
 
 
-def _name_photographs(table: pd.DataFrame, images: Path, salt: bytes) -> pd.DataFrame:
-    """Add the pseudonyms of photographs and patients, and what private tables name."""
-    files = [Path(image).relative_to(images).as_posix() for image in table["image"]]
+def _name_photographs(table: pd.DataFrame, salt: bytes) -> pd.DataFrame:
+    """Add the pseudonyms of photographs and patients; empty the names of unknown ones."""
     return table.assign(
-        image_id=[pseudonym(salt, "image", name) for name in files],
+        image_id=[pseudonym(salt, "image", name) for name in table["file"]],
         patient_id=[pseudonym(salt, "patient", name) for name in table["patient"]],
         referable=(table["grade"] >= REFERABLE_FROM).astype(int),
-        file=files,
-        # unknown patients have the name of their file
-        patient=table["patient"].where(table["patient"] != files, ""),
+        patient=table["patient"].where(table["patient"] != table["file"], ""),
     )
 
 

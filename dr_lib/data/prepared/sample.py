@@ -8,7 +8,7 @@ from pathlib import Path
 from dr_lib.data.labels.label_files import count_sample
 from dr_lib.data.prepared.folder import verify
 from dr_lib.data.prepared.prepare import prepare
-from dr_lib.data.prepared.workers import VERSION, name_decoders
+from dr_lib.data.prepared.workers import name_versions
 from dr_lib.data.synthetic import draw_sample
 from dr_lib.files import lock, write_text
 
@@ -42,7 +42,7 @@ def open_sample(
     records = folder / "records"
     photographs = folder / "photographs"
     drawn_by = folder / "drawn_by"
-    versions = f"{DRAWING} {VERSION} {name_decoders(True)}"
+    versions = f"{DRAWING} {name_versions(True)}"
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder / "lock", wait_s=math.inf):
         is_sample = count_sample(photographs) > 0  # and not a user's folder

@@ -225,7 +225,7 @@ def _count_moved(table: pd.DataFrame, before: pd.DataFrame) -> int:
 
 
 def _count(table: pd.DataFrame) -> dict:
-    """Count the photographs on each side, the groups, and the members of the largest group."""
+    """Count the photographs on each side, and the groups."""
     used = table[table["split"] != EXCLUDED]
     counts = {
         side: {
@@ -235,13 +235,8 @@ def _count(table: pd.DataFrame) -> dict:
         }
         for side, rows in used.groupby("split")
     }
-    groups = used.groupby("group").agg(
-        images=("image_id", "size"), patients=("patient_id", "nunique")
-    )
-    largest = groups.sort_values(["patients", "images"]).iloc[-1]
     return {
         "counts": counts,
         "num_excluded": len(table) - len(used),
-        "num_groups": len(groups),
-        "largest_group": {name: int(largest[name]) for name in ("images", "patients")},
+        "num_groups": int(used["group"].nunique()),
     }

@@ -43,9 +43,12 @@ Map = Callable[[Callable, Iterable], Iterator]
 
 
 @cache
-def name_decoders(is_jpeg: bool) -> str:
-    """Name what decodes JPEGs, or any picture, with versions: others may give other pixels."""
+def name_versions(is_jpeg: bool) -> str:
+    """Name the versions of the crop and of what decodes JPEGs, or any picture: others may give
+    other pixels.
+    """
     names = [
+        f"crop {VERSION}",
         f"opencv {cv2.__version__}",
         f"pillow {PIL.__version__}",
         f"simplejpeg {simplejpeg.__version__}",
@@ -104,7 +107,7 @@ def crop_photograph(
 
 
 def read_content(path: str) -> dict[str, str]:
-    """Read what a listing says of a file: content_id, its SHA-256, and what decodes it."""
+    """Read what a listing says of a file: content_id, its SHA-256, and versions."""
     is_jpeg = False
     sha256 = ""
     if os.path.isfile(path):  # a pipe would keep its reader waiting
@@ -112,7 +115,7 @@ def read_content(path: str) -> dict[str, str]:
             is_jpeg = file.read(2) == JPEG_START
             file.seek(0)
             sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"content_id": sha256, "decoders": name_decoders(is_jpeg)}
+    return {"content_id": sha256, "versions": name_versions(is_jpeg)}
 
 
 @contextmanager
