@@ -9,7 +9,7 @@ from dr_lib.data.labels.reader import SPELT, find_spellings
 
 FILES = "file names"  # by which patients are found
 STATED = "PatientID"
-DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d-%m-%Y", "%d.%m.%Y")  # 31/05/2024
+DAYS = ("%d/%m/%Y", "%m/%d/%Y", "%d/%m/%y", "%d.%m.%Y")  # 31/05/2024
 
 
 def name_patients(rows: pd.DataFrame, others: Mapping[str, pd.Series]) -> pd.DataFrame:

@@ -12,6 +12,8 @@ from dr_lib.data.labels.groups import unite
 from dr_lib.data.labels.label_files import LabelTableError
 from dr_lib.data.labels.schema import SIDES
 
+SCHEMES = ("random", "paper", "official", "folds")
+
 
 def split_photographs(
     table: pd.DataFrame,
@@ -55,6 +57,8 @@ def split_photographs(
         LabelTableError: there are fewer groups than sides or folds, a side would lack referable
             (grade 2 or more) or other photographs, or the data set has no usable split of its own.
     """
+    if scheme not in SCHEMES:
+        raise LabelTableError(f"scheme {scheme!r}: choose from {', '.join(SCHEMES)}")
     _check_classes("the label table", table["grade"])
     table = table.assign(group=unite(table["patient_id"], pairs), reason="")
     if scheme == "official":
@@ -191,8 +195,6 @@ def _draw(
     grades = vectors[:, :-1]
     amounts = vectors[:, -1]
     is_referable = counts.columns >= REFERABLE_FROM
-    if not len(counts):
-        return np.zeros(0, bool)
     whole = grades.sum(axis=0) / grades.sum()
     best = np.zeros(len(counts), bool)
     least = np.inf
