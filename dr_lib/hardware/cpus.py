@@ -12,16 +12,10 @@ from pathlib import Path
 
 from dr_lib.hardware.cgroups import ROOT, read_quotas, read_text
 
-ARM_CORES = {  # parts, which Linux gives in place of a model: its cputype.h
-    "0xd0c": "Neoverse-N1",  # AWS Graviton 2
-    "0xd40": "Neoverse-V1",  # AWS Graviton 3
-    "0xd4f": "Neoverse-V2",  # AWS Graviton 4
-}
-
 
 def find_cpu_model(root: Path = ROOT) -> str:
-    """Find the processor's model; for ARM that of its cores, such as ARM Neoverse-N1, or their
-    code.
+    """Find the processor's model; for ARM the code of its cores on Linux, such as ARM 0xd40 for
+    Graviton 3.
     """
     if platform.system() == "Darwin":  # Python says arm or i386
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
@@ -30,7 +24,7 @@ def find_cpu_model(root: Path = ROOT) -> str:
     fields = dict(re.findall(r"(?m)^([^\t:]+?)\s*: *(.+)$", read_text(root / "proc/cpuinfo")))
     part = fields.get("CPU part")  # before the model name that some add, of the instruction set
     if part:
-        return f"ARM {ARM_CORES.get(part, part)}"
+        return f"ARM {part}"
     return fields.get("model name") or platform.processor() or platform.machine()
 
 

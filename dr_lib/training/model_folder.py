@@ -5,14 +5,13 @@ Whoever serves reads it: this file needs the standard library alone.
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dr_lib import files
-from dr_lib.command import find_interpreter, write_command
+from dr_lib.command import write_command
 from dr_lib.errors import DrError
 from dr_lib.schema import SCHEMA, find_other_schema
 
@@ -40,10 +39,6 @@ FACTS = {
     "versions": dict,
     "created_at": str,
 }
-# how others write models; .pb is a file of a SavedModel
-FOREIGN = set(
-    ".h5 .hdf5 .keras .pb .tflite .onnx .pt .pth .ckpt .safetensors .pkl .joblib".split()
-)
 EXPORT = write_command("export", "FOLDER", "--data", "DATA", "--out", "exported")
 
 
@@ -147,45 +142,26 @@ def count_bytes(artifact: Path) -> int:
 def _find_model(path: Path) -> tuple[Path, Any]:
     """Find the only model folder that a path means, and read its manifest."""
     own = path / MANIFEST
-    inside = [own] if own.is_file() else [path, *sorted(path.rglob("*"))]
     found = {}
-    for manifest in inside:
-        if manifest.name != MANIFEST:
-            continue
+    for manifest in [own] if own.is_file() else sorted(path.rglob(MANIFEST)):
         try:
             facts = json.loads(manifest.read_bytes())
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
             raise ModelFolderError(
-                f"{manifest.parent} holds no model: its {MANIFEST} cannot be read ({reason})"
+                f"{manifest.parent} holds no model: its {MANIFEST} cannot be read ({error})"
             ) from error
         if not isinstance(facts, dict) or "artifact" in facts:  # not that of a prepared folder
             found[manifest.parent] = facts
     if not found:
-        raise ModelFolderError(_explain(path, inside))
+        train = write_command("run", "papermill_runs/grades.yaml")
+        raise ModelFolderError(
+            f"{path} holds no model of this suite, a folder with a {MANIFEST}: unpack an archive "
+            f"first; to make one: {train}, then {EXPORT}"
+        )
     if len(found) > 1:
         folders = ", ".join(map(str, found))
         raise ModelFolderError(f"{path} holds {len(found)} models: give one of {folders}")
     return found.popitem()
-
-
-def _explain(path: Path, inside: list[Path]) -> str:
-    """Explain why no model is there, with the command that leads to one."""
-    for file in inside:
-        if file.name.endswith((".tar.gz", ".tgz", ".tar", ".zip")):
-            module = "zipfile" if file.suffix == ".zip" else "tarfile"
-            words = [find_interpreter(), "-m", module, "-e", str(file), str(file.parent)]
-            return f"{file} is an archive: unpack it first: {shlex.join(words)}"
-        if file.suffix.lower() in FOREIGN:
-            train = write_command("run", "papermill_runs/grades.yaml")
-            return (
-                f"{file} is not a model folder of this suite, with a {MANIFEST}: give such a "
-                f"folder; to make one: {train}, then {EXPORT}"
-            )
-    return (
-        f"{path} holds no model (no {MANIFEST} of a model): use the folder model of a run of "
-        "notebook 10, or a folder that export writes, such as exported/litert_int8"
-    )
 
 
 def _check(facts: Any, folder: Path) -> None:

@@ -4,7 +4,6 @@
 To add one, give it an entry in NETWORKS; `package.module:function` needs none.
 """
 
-import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,7 +11,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-import h5py
 import keras
 import numpy as np
 from keras import layers, ops
@@ -296,32 +294,17 @@ def build_base(model: str, image_size: int, weights: str) -> keras.Model:
     except DrError:
         raise
     except Exception as error:  # whatever Keras's download, file reader or shape check meets
-        if isinstance(error, OSError) and (broken := _find_broken(weights)):
-            raise DrError(
-                f"{broken} is not a whole weights file: the download was cut off, or a proxy "
-                "answered with a page of its own: delete the file, and download it again"
-            ) from error
         hint = ""
         if weights == "imagenet":
-            hint = "; without a network give weights the path of a file, or none"
+            hint = (
+                "; without a network give weights the path of a file, or none; delete a file in"
+                " ~/.keras/models whose download was cut off"
+            )
         raise DrError(
             f"cannot build {model} at {image_size} px with weights {weights!r}: {error}{hint}"
         ) from error
     # some look their blocks up by their own name
     return keras.Model(base.input, base.output, name="base")
-
-
-def _find_broken(weights: str) -> Path | None:
-    """Find the HDF5 file that is none, or is not whole: that of the weights, or a download."""
-    home = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
-    downloads = Path(home, "models").glob("*.h5")
-    for path in sorted(downloads) if weights == "imagenet" else [Path(weights)]:
-        try:
-            if path.suffix == ".h5":
-                h5py.File(path).close()
-        except OSError:
-            return path
-    return None
 
 
 def find_last_layer(base: keras.Model, share: float) -> str:

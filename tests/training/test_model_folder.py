@@ -116,22 +116,17 @@ def test_the_only_model_below_is_meant(folder, tmp_path_factory):
         read_folder(above)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("model.tar.gz", r"unpack it first: \S+ -m tarfile -e \S+model.tar.gz \S+$"),
-        ("model.zip", "unpack it first: .* -m zipfile -e"),
-        ("network.H5", "dr_lib run papermill_runs/grades.yaml, then .* export FOLDER"),
-        ("saved_model/saved_model.pb", "export FOLDER"),
-        ("network.pt", "export FOLDER"),
-        ("manifest.json", "no manifest.json of a model"),
-    ],
-)
-def test_what_is_no_model_of_ours_leads_to_one(tmp_path, name, message):
-    """An archive, or what other tools write, given itself or in a folder: the command is named."""
+@pytest.mark.parametrize("name", ["model.tar.gz", "network.H5", "saved_model/saved_model.pb"])
+def test_what_is_no_model_of_ours_leads_to_one(tmp_path, name):
+    """An archive, or what other tools write, given itself or in a folder: the commands are
+    named.
+    """
     file = tmp_path / "models" / name
     file.parent.mkdir(parents=True)
-    file.write_text("{}")
+    file.touch()
+    message = (
+        "unpack an archive first; .* dr_lib run papermill_runs/grades.yaml, .* export FOLDER"
+    )
     for path in (file, tmp_path):
         with pytest.raises(ModelFolderError, match=message):
             read_folder(path)
