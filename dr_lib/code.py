@@ -34,7 +34,6 @@ READERS = {
     "figures.py",
 }
 INJECTED = "injected-parameters"  # papermill's cell, which it replaces in each execution
-SET_UP = "sys.path.insert(0, str(root))"  # in the cell that finds the library
 ADDRESS = re.compile(r"(?m)^address, ref = .*\n")  # in it, where the repository is published
 
 
@@ -65,15 +64,11 @@ class Cells:
     def __init__(self, root: str | os.PathLike, notebook: str):
         """Read the file; of a notebook that is not in the repository nothing is known."""
         path = _find_notebook(root, notebook)
-        source = path.with_suffix(".py")
         content = path.read_bytes() if path.exists() else b'{"cells": []}'
         cells = _list_cells(content, "parameters")
         self._parameters = set().union(
             *(_list_assigned(cell) for cell in _list_cells(content) if cell not in cells)
         )
-        if source.exists():  # jupytext shows its set-up cell in Jupyter
-            shown = re.split(r"(?m)^# %%.*\n", source.read_text(encoding="utf-8"))
-            cells += [cell for cell in shown if SET_UP in cell]
         self._known = set(map(_normalise, cells))
         self._num_before = len(list_ran())
 

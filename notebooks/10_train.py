@@ -18,19 +18,19 @@
 data_dir: str = "sample"  # folder that notebook 01 prepared, or the word sample
 split: str = "split.csv"  # split table of that folder, or the path of one elsewhere
 # model and training
-task: str = "referable"  # referable or grades
-mode: str = "paper"  # paper, plain (its program by tf.data) or fast
+task: str = "referable"  # @param ["referable", "grades"]  # referable or grades
+mode: str = "paper"  # @param ["paper", "plain", "fast"]  # plain: by tf.data
 model: str = "small_cnn"  # small_cnn, any of keras.applications or package.module:function
 weights: str = "none"  # none, imagenet (downloaded) or the path of weights without the top
 image_size: int = 96  # side of the square input, from the 299 px crop [px]
 batch_size: int = 8  # photographs
-batch_size_of: str = "step"  # step, over all devices, or replica, on each of them
+batch_size_of: str = "step"  # @param ["step", "replica"]  # of all devices or of each
 epochs: int = 20  # passes over the training set
-optimizer: str = "adam"  # adam, rmsprop or rmsprop_voets, with their code's schedule
+optimizer: str = "adam"  # @param ["rmsprop", "rmsprop_voets", "adam"]  # their code
 learning_rate: float = 0.001  # at the start
 patience: int = 0  # epochs without a better validation AUC until training stops, 0 for none
-augmentation: str = "flip"  # none, flip or colour
-recipe: str = "full"  # full, or few, which trains only the head of a part of the network
+augmentation: str = "flip"  # @param ["none", "flip", "colour"]  # none, flip or colour
+recipe: str = "full"  # @param ["full", "few"]  # few: of a part of the network the head alone
 # machine
 accelerator: str = "auto"  # auto, cpu, gpu or tpu
 backend: str = "auto"  # auto, tensorflow or jax
@@ -46,12 +46,51 @@ label: str = ""  # names an arm of a study: a null control has two
 # %% [markdown]
 # ## Setup
 
+# %% tags=["active-ipynb"]
+# # on Colab and Kaggle: fetch the library, if none is here
+# import os
+# import shutil
+# import subprocess
+# import sys
+# from pathlib import Path
+# from tempfile import TemporaryDirectory
+#
+# address, ref = "", ""
+# cwd = Path.cwd()
+# repo = os.getenv("DR_LIB_REPO", address)
+# places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
+# root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
+# made = os.path.getmtime(root) if os.path.isdir(root / "dr_lib") else 0
+# if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or clone
+#     data = Path("/kaggle/input")
+#     found = [] if made else [*data.rglob("dr_lib/report")]
+#     with TemporaryDirectory() as unpacked:
+#         for path in sorted([*Path("/content").glob("*"), *data.rglob("*")], key=os.path.getmtime):
+#             is_archive = path.name.endswith((".zip", ".tar.gz")) and path.is_file()
+#             # a larger one holds photographs
+#             if is_archive and path.stat().st_size < 1e8 and os.path.getmtime(path) > made:
+#                 try:
+#                     shutil.unpack_archive(path, Path(unpacked, path.name))
+#                     found += Path(unpacked, path.name).rglob("dr_lib/report")
+#                 except Exception:
+#                     print(f"{path} is incomplete, or no archive: upload it again")
+#         for path in found[-1:]:
+#             shutil.rmtree(root / "dr_lib", ignore_errors=True)  # results stay
+#             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
+#     version = ref if repo == address else "HEAD"
+#     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
+#     is_there = found or made
+#     if not is_there and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
+#         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to it")
+
 # %%
+import os
 import sys
 from pathlib import Path
 
 here = Path.cwd()
-root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
+places = [here / os.getenv("DR_LIB_REPO", "."), here, *here.parents, *sorted(here.glob("*"))]
+root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 

@@ -21,19 +21,58 @@ exclude: str = ""  # marks of runs whose times do not count, such as disturbed
 # energy
 g_per_kwh: float = 0.0  # CO2 of your electricity [g/kWh], such as Brazil's 38.5; 0 if unknown
 # report
-published: bool = True  # compare the rows with the paper, false for a study of your own
-lang: str = "en"  # of the report, en or pt
+published: bool = True  # @param {type:"boolean"}  # beside the paper; false: your own study
+lang: str = "en"  # @param ["en", "pt"]  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
 # %% [markdown]
 # ## Setup
 
+# %% tags=["active-ipynb"]
+# # on Colab and Kaggle: fetch the library, if none is here
+# import os
+# import shutil
+# import subprocess
+# import sys
+# from pathlib import Path
+# from tempfile import TemporaryDirectory
+#
+# address, ref = "", ""
+# cwd = Path.cwd()
+# repo = os.getenv("DR_LIB_REPO", address)
+# places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
+# root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
+# made = os.path.getmtime(root) if os.path.isdir(root / "dr_lib") else 0
+# if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or clone
+#     data = Path("/kaggle/input")
+#     found = [] if made else [*data.rglob("dr_lib/report")]
+#     with TemporaryDirectory() as unpacked:
+#         for path in sorted([*Path("/content").glob("*"), *data.rglob("*")], key=os.path.getmtime):
+#             is_archive = path.name.endswith((".zip", ".tar.gz")) and path.is_file()
+#             # a larger one holds photographs
+#             if is_archive and path.stat().st_size < 1e8 and os.path.getmtime(path) > made:
+#                 try:
+#                     shutil.unpack_archive(path, Path(unpacked, path.name))
+#                     found += Path(unpacked, path.name).rglob("dr_lib/report")
+#                 except Exception:
+#                     print(f"{path} is incomplete, or no archive: upload it again")
+#         for path in found[-1:]:
+#             shutil.rmtree(root / "dr_lib", ignore_errors=True)  # results stay
+#             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
+#     version = ref if repo == address else "HEAD"
+#     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
+#     is_there = found or made
+#     if not is_there and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
+#         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to it")
+
 # %%
+import os
 import sys
 from pathlib import Path
 
 here = Path.cwd()
-root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
+places = [here / os.getenv("DR_LIB_REPO", "."), here, *here.parents, *sorted(here.glob("*"))]
+root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 

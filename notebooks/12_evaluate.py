@@ -17,8 +17,8 @@
 # %% tags=["parameters"]
 # predictions
 predictions: str = ""  # one or more predictions.csv, with commas; empty for the only one
-ensemble: bool = False  # average the models' probabilities, instead of comparing them
-folds: bool = False  # treat the files as folds of one recipe and pool their test photographs
+ensemble: bool = False  # @param {type:"boolean"}  # average the models' probabilities
+folds: bool = False  # @param {type:"boolean"}  # the files are folds of one recipe
 sheet: str = ""  # sheet of a workbook, where several have the columns
 columns: str = ""  # columns of the files to use, as pairs of our name and theirs, with commas
 # operating points, frozen on the validation split
@@ -30,18 +30,57 @@ prevalence: str = "0.05,0.2"  # shares of referable photographs elsewhere, with 
 subgroups: str = ""  # further columns of the predictions that define groups, with commas
 num_errors: int = 10  # number of worst errors of each kind to list
 private: str = ""  # prepared folder whose photographs to show, in its private folder, or none
-lang: str = "en"  # of the report, en or pt
+lang: str = "en"  # @param ["en", "pt"]  # of the report, en or pt
 out: str = ""  # folder for each figure and table as a file, empty for none
 
 # %% [markdown]
 # ## Setup
 
+# %% tags=["active-ipynb"]
+# # on Colab and Kaggle: fetch the library, if none is here
+# import os
+# import shutil
+# import subprocess
+# import sys
+# from pathlib import Path
+# from tempfile import TemporaryDirectory
+#
+# address, ref = "", ""
+# cwd = Path.cwd()
+# repo = os.getenv("DR_LIB_REPO", address)
+# places = [cwd / repo, cwd, *cwd.parents, *sorted(cwd.glob("*"))]
+# root = next((d for d in places if os.path.isdir(d / "dr_lib")), cwd / "dr_repo")
+# made = os.path.getmtime(root) if os.path.isdir(root / "dr_lib") else 0
+# if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or clone
+#     data = Path("/kaggle/input")
+#     found = [] if made else [*data.rglob("dr_lib/report")]
+#     with TemporaryDirectory() as unpacked:
+#         for path in sorted([*Path("/content").glob("*"), *data.rglob("*")], key=os.path.getmtime):
+#             is_archive = path.name.endswith((".zip", ".tar.gz")) and path.is_file()
+#             # a larger one holds photographs
+#             if is_archive and path.stat().st_size < 1e8 and os.path.getmtime(path) > made:
+#                 try:
+#                     shutil.unpack_archive(path, Path(unpacked, path.name))
+#                     found += Path(unpacked, path.name).rglob("dr_lib/report")
+#                 except Exception:
+#                     print(f"{path} is incomplete, or no archive: upload it again")
+#         for path in found[-1:]:
+#             shutil.rmtree(root / "dr_lib", ignore_errors=True)  # results stay
+#             subprocess.run(["cp", "-rT", "--no-preserve=mode", path.parents[1], root])
+#     version = ref if repo == address else "HEAD"
+#     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
+#     is_there = found or made
+#     if not is_there and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
+#         sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to it")
+
 # %%
+import os
 import sys
 from pathlib import Path
 
 here = Path.cwd()
-root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
+places = [here / os.getenv("DR_LIB_REPO", "."), here, *here.parents, *sorted(here.glob("*"))]
+root = next(path for path in places if (path / "dr_lib").is_dir())
 sys.path.insert(0, str(root))
 from dr_lib.report import setup
 

@@ -1,4 +1,4 @@
-"""Update what the repository repeats: address, badges, set-up cell and metadata of each notebook.
+"""Update what the repository repeats: address, badges, fetching cell and metadata of each notebook.
 
 `python -m tools.publish` brings them in step with pyproject.toml, where address, ref and
 kinds of notebooks stand once, and docs/rows.md with the schema of a row. `--url` and `--ref` change
@@ -6,15 +6,12 @@ the address first.
 """
 
 import argparse
-import json
 import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 from dr_lib.files import write_text
-from dr_lib.parameters import find_model
 from dr_lib.runs import schema
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,23 +19,10 @@ PROJECT = ROOT / "pyproject.toml"
 READMES = (ROOT / "README.md", ROOT / "README.pt-BR.md")
 # Colab and Kaggle open GitHub's
 ADDRESS = r"https://github\.com/(?!OWNER/)[\w-]+/[\w.-]+#\w[\w./-]*"
-# how the source of a notebook, which lies in a clone, finds the library, and how the notebook does
-# wherever it is
-FINDS = (
-    r"(?m)^import (?:os\nimport shutil\nimport subprocess\nimport )?sys\n"
-    r"(?:.*\n)*?(?=sys\.path\.insert)"
-)
-IN_A_CLONE = """\
-import sys
-from pathlib import Path
-
-here = Path.cwd()
-root = next(path for path in [here, *here.parents] if (path / "dr_lib").is_dir())
-"""
-PARAMETER = re.compile(
-    r"(\w+): (bool|str) = (\S+)  # (.*)"
-)  # which Colab may offer choices for
-MAX_FIELDS = 6  # of Colab's form in a notebook
+# the cell that fetches the library where none is; a source holds it as a comment, which jupytext
+# makes a cell of the notebook
+FETCHES = r'(?m)^# %% tags=\["active-ipynb"\]\n(?:#.*\n)+\n'
+MARK = '# %% tags=["active-ipynb"]\n'
 SECTIONS = {  # of docs/rows.md
     "In every row": schema.RUN,
     "Work": schema.WORK,
@@ -48,7 +32,8 @@ SECTIONS = {  # of docs/rows.md
     "In some rows": schema.DETAILS,
     "While the monitor ran; null if not measured": schema.MONITORED,
 }
-ANYWHERE = """\
+FETCH = """\
+# on Colab and Kaggle: fetch the library, if none is here
 import os
 import shutil
 import subprocess
@@ -82,7 +67,7 @@ if root == cwd / "dr_repo":  # copy a data set, unpack the newest archive, or cl
     steps = [["clone", "-qn", repo, root], ["-C", root, "checkout", "-q", version]]
     is_there = found or made
     if not is_there and (not repo or any(subprocess.call(["git", *step]) for step in steps)):
-        sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to its address")
+        sys.exit("no dr_lib here: open or upload its repository, or set DR_LIB_REPO to it")
 """
 
 
@@ -110,12 +95,14 @@ def main() -> None:
     )
     for readme in READMES:
         change(readme, r"(?<=```sh\n)(?:git clone .*\n)?(?=make demo)", address and clone)
-    set_up = ANYWHERE.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
+    fetch = FETCH.replace('"ADDRESS", "REF"', f'"{address}", "{table["ref"]}"')
+    comment = "".join(f"# {line}".rstrip() + "\n" for line in fetch.splitlines())
     for source in sorted(ROOT.glob("notebooks/*.py")):
         kinds = [kind for kind in ("gpu", "photographs") if source.name[:2] in table[kind]]
         blob = f"{address}/blob/{table['ref']}/notebooks/{source.stem}.ipynb"
         write_badges(source, make_badges(blob, "gpu" in kinds) if address else [])
-        write_notebook(source, set_up, kinds)
+        change(source, FETCHES, f"{MARK}{comment}\n")
+        write_notebook(source, kinds)
     write_columns(ROOT / "docs" / "rows.md")
 
 
@@ -166,12 +153,11 @@ def write_badges(source: Path, badges: list[str]) -> None:
         change(readme, rf"(?<=\| )\[{source.stem}\].*? (?=\|)", f"{shown} ")
 
 
-def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
+def write_notebook(source: Path, kinds: Sequence[str]) -> None:
     """Generate a notebook from its source, with the metadata for Jupyter, Colab and Kaggle.
 
     Args:
         source: the .py.
-        set_up: the set-up cell that runs anywhere.
         kinds: gpu, where a notebook wants one; photographs, where its outputs show some.
     """
     import jupytext
@@ -179,12 +165,7 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     from jupytext.combine import combine_inputs_with_outputs
 
     path = source.with_suffix(".ipynb")
-    change(source, FINDS, IN_A_CLONE)  # Jupyter may have saved the notebook's own
-    text = source.read_text(encoding="utf-8").replace(IN_A_CLONE, set_up)
-    notebook = jupytext.reads(text, "py:percent")
-    for cell in notebook.cells:
-        if "parameters" in cell.metadata.get("tags", []):
-            cell.source = add_fields(cell.source, path.stem)
+    notebook = jupytext.reads(source.read_text(encoding="utf-8"), "py:percent")
     if path.exists():  # cells that did not change keep their names
         notebook = combine_inputs_with_outputs(notebook, nbformat.read(path, as_version=4))
     has_gpu = "gpu" in kinds
@@ -209,26 +190,6 @@ def write_notebook(source: Path, set_up: str, kinds: Sequence[str]) -> None:
     if has_gpu:
         notebook.metadata["accelerator"] = "GPU"
     write_text(path, nbformat.writes(notebook) + "\n")
-
-
-def add_fields(cell: str, notebook: str) -> str:
-    """Add Colab's form fields to a parameters cell, at most MAX_FIELDS: a box for true or false, a
-    list for choices. papermill reads a field as the beginning of the help.
-    """
-    lines = cell.splitlines()
-    fields = find_model(notebook).model_fields
-    num_fields = 0
-    for place, line in enumerate(lines):
-        found = PARAMETER.fullmatch(line)
-        if not found or num_fields == MAX_FIELDS:
-            continue
-        name, kind, value, words = found.groups()
-        choices = get_args(fields[name].annotation)
-        if kind == "bool" or choices:
-            field = json.dumps(choices) if choices else '{type:"boolean"}'
-            lines[place] = f"{name}: {kind} = {value}  # @param {field}  # {words}"
-            num_fields += 1
-    return "\n".join(lines)
 
 
 def change(path: Path, pattern: str, replacement: str) -> None:

@@ -373,7 +373,6 @@ CELLS = {  # of a notebook, by what they do
     "train": 'rate = 0.1\ncode = run.identity["code_sha256"]',
     "row": 'path = run.finish(rate=rate, commit=run.identity["commit"], code_sha256=code)',
 }
-IN_A_CLONE = "import sys\n\nhere = root\nsys.path.insert(0, str(root))"
 AS_IT_IS = {
     "once": list(CELLS),
     "a cell twice": [*list(CELLS)[:4], "train", "row"],
@@ -381,7 +380,6 @@ AS_IT_IS = {
     "other parameters": [CELLS["parameters"].replace("3", "9"), *list(CELLS)[1:]],
     "by papermill": ["parameters", "# Parameters\nepochs = 9\n", *list(CELLS)[1:]],
     "published": ["parameters", CELLS["set-up"].replace("''", "'https'"), *list(CELLS)[2:]],
-    "by jupytext": ["parameters", IN_A_CLONE, *list(CELLS)[2:]],
 }
 OWN = CELLS["train"].replace("0.1", "0.2")
 EDITED = {
@@ -458,7 +456,6 @@ def test_a_row_says_whether_the_kernel_ran_other_cells(clone, kernel, name):
     parts[0].metadata["tags"] = ["parameters"]
     path = clone / "notebooks" / "n.ipynb"
     nbformat.write(nbformat.v4.new_notebook(cells=parts), path)
-    path.with_suffix(".py").write_text(f"# %% [markdown]\n# N\n\n# %%\n{IN_A_CLONE}\n\n# %%\n1")
     commit_now = commit(clone)
     (client := kernel.client()).start_channels()
     client.wait_for_ready(timeout=60)
